@@ -1,0 +1,253 @@
+//! Names of runs, sessions, agents and tasks.
+//!
+//! Ids are made by the engine from a secure source and only checked here. Labels are any text a
+//! model or person chose; nothing derives a file name from one.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The number of random characters that end an id.
+pub const SUFFIX_LEN: usize = 6;
+const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+
+/// A stamp and six random characters, the shape that runs and sessions share.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Stamped {
+    stamp: u64,
+    suffix: [u8; SUFFIX_LEN],
+}
+
+/// Says why a text is not an id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not an id of the form {prefix}_{{unix seconds}}_{{6 of a-z0-9}}")]
+pub struct InvalidId {
+    text: String,
+    prefix: &'static str,
+}
+
+impl Stamped {
+    fn new(seconds: u64, chance: [u8; SUFFIX_LEN]) -> Self {
+        // 256 is no multiple of 36: the first four letters come up in 8 of 256 draws instead of 7.
+        // Uniqueness is checked per store, so the bias costs nothing.
+        Self {
+            stamp: seconds,
+            suffix: chance.map(|byte| ALPHABET[usize::from(byte) % ALPHABET.len()]),
+        }
+    }
+
+    fn parse(text: &str, prefix: &'static str) -> Result<Self, InvalidId> {
+        Self::try_parse(text, prefix).ok_or_else(|| InvalidId { text: text.to_owned(), prefix })
+    }
+
+    fn try_parse(text: &str, prefix: &str) -> Option<Self> {
+        let (stamp, suffix) = text.strip_prefix(prefix)?.strip_prefix('_')?.split_once('_')?;
+        // Ten digits are Unix seconds from 2001 to 2286; eight are the old date form, input only.
+        let is_stamp = matches!(stamp.len(), 8 | 10)
+            && !stamp.starts_with('0')
+            && stamp.bytes().all(|byte| byte.is_ascii_digit());
+        let suffix: [u8; SUFFIX_LEN] = suffix.as_bytes().try_into().ok()?;
+        let known = suffix.iter().all(|byte| ALPHABET.contains(byte));
+        (is_stamp && known).then_some(Self { stamp: stamp.parse().ok()?, suffix })
+    }
+
+    fn write(self, prefix: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{prefix}_{}_", self.stamp)?;
+        self.suffix.iter().try_for_each(|byte| write!(f, "{}", char::from(*byte)))
+    }
+}
+
+macro_rules! stamped_id {
+    ($(#[$meta:meta])* $name:ident, $prefix:literal) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Stamped);
+
+        impl $name {
+            /// Builds the id of a moment from six bytes of secure randomness.
+            #[must_use]
+            pub fn new(unix_seconds: u64, chance: [u8; SUFFIX_LEN]) -> Self {
+                Self(Stamped::new(unix_seconds, chance))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.write($prefix, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Stamped::parse(text, $prefix).map(Self)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+stamped_id! {
+    /// Names one delegation: `sess_{unix seconds}_{6 of a-z0-9}`.
+    SessionId, "sess"
+}
+
+stamped_id! {
+    /// Names one run: `run_{unix seconds}_{6 of a-z0-9}`.
+    RunId, "run"
+}
+
+impl RunId {
+    /// Returns the session of the run's root, which shares the run's stamp.
+    #[must_use]
+    pub const fn root_session(self) -> SessionId {
+        SessionId(self.0)
+    }
+}
+
+/// The name of an agent definition, or of the command at the root.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AgentName(Arc<str>);
+
+impl AgentName {
+    /// Takes `name` as it is written.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// Returns the name as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a task is called by the one who asked for it: 1 to 32 characters of any text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Label(Arc<str>);
+
+/// Says that a label has no or too many characters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("label has {len} characters, allowed are 1 to {max}", max = Label::MAX_CHARS)]
+pub struct InvalidLabel {
+    len: usize,
+}
+
+impl Label {
+    /// The longest label, in characters. Inclusive.
+    pub const MAX_CHARS: usize = 32;
+
+    /// Takes `text` as a label when its length fits.
+    pub fn new(text: &str) -> Result<Self, InvalidLabel> {
+        let len = text.chars().count();
+        if (1..=Self::MAX_CHARS).contains(&len) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidLabel { len })
+        }
+    }
+
+    /// Returns the label that the `nth` task of this name in one call is shown as.
+    #[must_use]
+    pub fn numbered(&self, nth: usize) -> Self {
+        if nth <= 1 { self.clone() } else { Self(format!("{} ({nth})", self.0).into()) }
+    }
+
+    /// Returns the label as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Returns the id of a parent's `number`-th story child: `{parent}-DEL-{NNN}`.
+#[must_use]
+pub fn story_child(parent: &str, number: u32) -> String {
+    format!("{parent}-DEL-{number:03}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_id_has_the_form_of_requirement_2() {
+        let id = SessionId::new(1_735_460_684, [0, 27, 1, 28, 2, 29]);
+        assert_eq!(id.to_string(), "sess_1735460684_a1b2c3");
+        assert_eq!("sess_1735460684_a1b2c3".parse(), Ok(id));
+    }
+
+    #[test]
+    fn the_date_form_is_accepted_as_input() {
+        // D2: examples of the old guide carry a date instead of Unix seconds.
+        let id: SessionId = "sess_20251226_abc123".parse().unwrap();
+        assert_eq!(id.to_string(), "sess_20251226_abc123");
+    }
+
+    #[test]
+    fn anything_else_is_not_an_id() {
+        for text in [
+            "",
+            "sess_",
+            "sess_1735460684_ABC123",
+            "sess_1735460684_abc12",
+            "sess_1735460684_abc1234",
+            "sess_173546068_abc123",
+            "sess_0735460684_abc123",
+            "run_1735460684_abc123",
+            "sess_1735460684-abc123",
+            "sess_1735460684_abc12é",
+            "../sess_1735460684_abc123",
+        ] {
+            assert!(text.parse::<SessionId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_label_counts_characters_not_bytes() {
+        assert!(Label::new("").is_err());
+        assert!(Label::new(&"ü".repeat(32)).is_ok());
+        assert!(Label::new(&"x".repeat(33)).is_err());
+    }
+
+    #[test]
+    fn story_children_are_numbered_with_three_digits() {
+        assert_eq!(story_child("US-007", 1), "US-007-DEL-001");
+        assert_eq!(story_child("US-007", 1000), "US-007-DEL-1000");
+    }
+}

@@ -1,0 +1,1 @@
+//! The runtime: the only crate that owns tasks and the clock.

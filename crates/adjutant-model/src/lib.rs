@@ -1,0 +1,1 @@
+//! The Model trait and the models behind it; for now the scripted one.

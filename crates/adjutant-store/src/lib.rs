@@ -1,0 +1,1 @@
+//! The journal: append, read back, lock, checkpoint, prune.

@@ -1,0 +1,1 @@
+//! Simulated clock, scripted model, in-memory journal, temporary trees; for tests only.

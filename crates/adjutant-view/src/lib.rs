@@ -1,0 +1,1 @@
+//! Pure folds of the event stream into what people and programs read.

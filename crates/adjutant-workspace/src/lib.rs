@@ -1,0 +1,1 @@
+//! Where agents work: the root directory handle and confined paths.

@@ -1,0 +1,1 @@
+//! Checks on the workspace itself, run as tests.
