@@ -5,9 +5,12 @@
 //! made elsewhere, effects leave as data. Start at `Tree::decide`, the only place that can say no.
 
 pub mod code;
+pub mod contract;
+mod excerpt;
 pub mod ids;
 pub mod message;
 pub mod money;
+pub mod propagation;
 pub mod time;
 pub mod usage;
 

@@ -1,1 +1,3 @@
 //! Integration tests of `adjutant-core`.
+
+mod contract;

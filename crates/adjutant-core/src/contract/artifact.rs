@@ -1,0 +1,262 @@
+//! Judges the artifacts of a return: their shape, their paths, and what the disk says of them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::fields::{Fields, shown};
+use super::returned::{Artifact, ArtifactKind, Word};
+use super::verdict::Findings;
+use crate::code::Code;
+
+/// What the caller knows about a path that a return names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArtifactFact {
+    /// Nothing lies there.
+    Missing,
+    /// A file lies there, without content.
+    Empty,
+    /// Something lies there that is no regular file.
+    NotAFile,
+    /// The path leads out of the root, by a link for example.
+    Outside,
+    /// A file with content lies there.
+    Present,
+    /// Nobody looked.
+    Unchecked,
+}
+
+/// Answers for callers that cannot look at the disk.
+#[must_use]
+pub const fn unchecked(_path: &str) -> ArtifactFact {
+    ArtifactFact::Unchecked
+}
+
+/// Reads and judges the field `artifacts`.
+pub(super) fn judge(
+    fields: &Fields<'_>,
+    facts: &dyn Fn(&str) -> ArtifactFact,
+    findings: &mut Findings,
+) -> Option<Vec<Artifact>> {
+    let value = fields.get("artifacts")?;
+    let list = fields.expect("artifacts", "an array", value.as_array(), findings)?;
+    let artifacts: Vec<Option<Artifact>> =
+        list.iter().enumerate().map(|(nth, value)| one(nth, value, facts, findings)).collect();
+    let artifacts: Option<Vec<Artifact>> = artifacts.into_iter().collect();
+    if let Some(artifacts) = &artifacts {
+        warn_twins(artifacts, findings);
+    }
+    artifacts
+}
+
+fn one(
+    nth: usize,
+    value: &Value,
+    facts: &dyn Fn(&str) -> ArtifactFact,
+    findings: &mut Findings,
+) -> Option<Artifact> {
+    let fields = Fields::at(format!("artifacts[{nth}]"), value, findings)?;
+    let kind = kind(&fields, findings);
+    let path = fields.text("path", findings);
+    if let Some(path) = path {
+        judge_path(&fields.path("path"), path, facts, findings);
+    }
+    let summary = fields.optional_text("summary", findings).map(str::to_owned);
+    fields.warn_unknown(&["type", "path", "summary"], findings);
+    Some(Artifact { kind: kind?, path: path?.to_owned(), summary })
+}
+
+fn kind(fields: &Fields<'_>, findings: &mut Findings) -> Option<ArtifactKind> {
+    let value = fields.required("type", findings)?;
+    let kind = value.as_str().and_then(ArtifactKind::from_word);
+    if kind.is_none() {
+        let message = format!("Invalid artifact type: {}", shown(value));
+        findings.error(fields.path("type"), message);
+    }
+    kind
+}
+
+fn judge_path(
+    field: &str,
+    path: &str,
+    facts: &dyn Fn(&str) -> ArtifactFact,
+    findings: &mut Findings,
+) {
+    let shown = shown(&Value::from(path));
+    if let Some(problem) = misplaced(path) {
+        findings.error(field, format!("Artifact path {problem}: {shown}"));
+        return;
+    }
+    let (code, problem) = match facts(path) {
+        ArtifactFact::Present | ArtifactFact::Unchecked => return,
+        ArtifactFact::Missing => (Code::FileNotFound, "does not exist"),
+        ArtifactFact::Empty => (Code::ValidationFailed, "is empty"),
+        ArtifactFact::NotAFile => (Code::ValidationFailed, "is not a file"),
+        ArtifactFact::Outside => (Code::ValidationFailed, "leads out of the root"),
+    };
+    findings.error_with(code, field, format!("Artifact {problem}: {shown}"));
+}
+
+/// Says what is wrong with a path by its text alone.
+fn misplaced(path: &str) -> Option<&'static str> {
+    let has_drive = matches!(path.as_bytes(),
+        [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+    if path.contains('\0') {
+        Some("contains a NUL byte")
+    } else if path.starts_with(['/', '\\']) || path.starts_with("~/") || has_drive {
+        Some("must be relative")
+    } else {
+        match level(path) {
+            None => Some("leads out of the root"),
+            Some(0) => Some("names no file"),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Returns how far below the root a path ends, or `None` when it leaves the root on its way.
+fn level(path: &str) -> Option<usize> {
+    path.split('/').try_fold(0_usize, |level, part| match part {
+        "" | "." => Some(level),
+        ".." => level.checked_sub(1),
+        _ => Some(level + 1),
+    })
+}
+
+fn warn_twins(artifacts: &[Artifact], findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (nth, artifact) in artifacts.iter().enumerate() {
+        if !seen.insert(artifact.path.as_str()) {
+            let message = format!("Artifact is listed twice: {}", artifact.path);
+            findings.warn(format!("artifacts[{nth}].path"), message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(artifacts: Value, facts: &dyn Fn(&str) -> ArtifactFact) -> String {
+        let object = json!({ "artifacts": artifacts });
+        let mut findings = Findings::default();
+        let read = judge(&Fields::root(object.as_object().unwrap()), facts, &mut findings);
+        let mut lines = findings.lines();
+        lines.extend(read.map(|read| format!("read {}", read.len())));
+        lines.join("\n")
+    }
+
+    #[test]
+    fn requirement_28_every_kind_is_read_with_and_without_a_summary() {
+        for kind in ArtifactKind::ALL {
+            let with = json!([{"type": kind, "path": "a/b.md", "summary": "What it says."}]);
+            assert_eq!(check(with, &unchecked), "read 1");
+            let without = json!([{"type": kind, "path": "./b.md", "summary": null}]);
+            assert_eq!(check(without, &unchecked), "read 1");
+        }
+        assert_eq!(check(json!([]), &unchecked), "read 0");
+    }
+
+    #[test]
+    fn every_fault_of_every_artifact_is_named() {
+        let artifacts = json!([
+            {"type": "Plan", "path": "a.md"},
+            {"path": 7, "extra": 1},
+            "a.md",
+            {"type": "plan", "path": " "},
+            {"type": null, "path": "b.md", "summary": 1},
+        ]);
+        insta::assert_snapshot!(check(artifacts, &unchecked), @r"
+        error artifacts[0].type: Invalid artifact type: Plan
+        error artifacts[1].type: Missing required field: artifacts[1].type
+        error artifacts[1].path: artifacts[1].path must be a string
+        error artifacts[2]: artifacts[2] must be an object
+        error artifacts[3].path: artifacts[3].path cannot be empty
+        error artifacts[4].type: Invalid artifact type: null
+        error artifacts[4].summary: artifacts[4].summary must be a string
+        warn artifacts[1].extra: Unknown field is ignored: artifacts[1].extra
+        ");
+        assert_eq!(check(json!({}), &unchecked), "error artifacts: artifacts must be an array");
+    }
+
+    #[test]
+    fn a_path_stays_below_the_root() {
+        for (path, expected) in [
+            ("a.md", None),
+            ("a/b/c.md", None),
+            ("./a.md", None),
+            ("a/../b.md", None),
+            (".opencode/specs/1_x/plan.md", None),
+            ("..a/b..", None),
+            ("a:b.md", None),
+            ("/etc/passwd", Some("must be relative")),
+            ("~/notes.md", Some("must be relative")),
+            ("C:\\x.md", Some("must be relative")),
+            ("\\\\host\\x", Some("must be relative")),
+            ("../x.md", Some("leads out of the root")),
+            ("a/../../x.md", Some("leads out of the root")),
+            ("a/../../a/x.md", Some("leads out of the root")),
+            (".", Some("names no file")),
+            ("a/..", Some("names no file")),
+            ("a\0.md", Some("contains a NUL byte")),
+        ] {
+            assert_eq!(misplaced(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn requirement_35_an_artifact_exists_and_is_not_empty() {
+        let facts = |path: &str| match path {
+            "gone.md" => ArtifactFact::Missing,
+            "blank.md" => ArtifactFact::Empty,
+            "folder" => ArtifactFact::NotAFile,
+            "link.md" => ArtifactFact::Outside,
+            _ => ArtifactFact::Present,
+        };
+        let paths = ["gone.md", "blank.md", "folder", "link.md", "there.md", "/etc/passwd"];
+        let artifacts: Vec<Value> =
+            paths.iter().map(|path| json!({"type": "plan", "path": path})).collect();
+        insta::assert_snapshot!(check(artifacts.into(), &facts), @r"
+        error artifacts[0].path: Artifact does not exist: gone.md
+        error artifacts[1].path: Artifact is empty: blank.md
+        error artifacts[2].path: Artifact is not a file: folder
+        error artifacts[3].path: Artifact leads out of the root: link.md
+        error artifacts[5].path: Artifact path must be relative: /etc/passwd
+        read 6
+        ");
+    }
+
+    #[test]
+    fn the_disk_is_not_asked_about_a_path_that_leaves_the_root() {
+        let facts = |path: &str| panic!("asked about {path}");
+        check(json!([{"type": "plan", "path": "../../etc/passwd"}]), &facts);
+    }
+
+    #[test]
+    fn a_file_listed_twice_is_a_warning() {
+        let twin = json!({"type": "plan", "path": "a.md"});
+        insta::assert_snapshot!(check(json!([twin, twin]), &unchecked), @r"
+        warn artifacts[1].path: Artifact is listed twice: a.md
+        read 2
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn an_accepted_path_never_climbs_above_the_root(
+            parts in prop::collection::vec("\\.\\.|\\.|[a-c]|", 0..8),
+        ) {
+            let path = parts.join("/");
+            if misplaced(&path).is_none() {
+                let mut depth = 0_i32;
+                for part in &parts {
+                    depth += match part.as_str() { ".." => -1, "" | "." => 0, _ => 1 };
+                    prop_assert!(depth >= 0);
+                }
+            }
+        }
+    }
+}

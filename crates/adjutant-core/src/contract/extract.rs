@@ -1,0 +1,181 @@
+//! Finds the return in what a model wrote: bare JSON, fenced JSON, or JSON among prose.
+
+use serde_json::Value;
+
+/// Objects that may break off before the search gives up.
+///
+/// A message with more of them is not prose around a return, and each costs a parse.
+const MAX_TORN: usize = 100;
+
+/// What stood around the JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrapping {
+    /// Nothing.
+    Bare,
+    /// A code fence, and nothing else.
+    Fence,
+    /// Other text.
+    Prose,
+}
+
+/// Returns the JSON that `text` consists of, or else the last object in it.
+pub(super) fn extract(text: &str) -> Option<(Value, Wrapping)> {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if let Ok(value) = serde_json::from_str(text) {
+        return Some((value, Wrapping::Bare));
+    }
+    if let Some(value) = unfence(text).and_then(|inner| serde_json::from_str(inner).ok()) {
+        return Some((value, Wrapping::Fence));
+    }
+    last_object(text).map(|value| (value, Wrapping::Prose))
+}
+
+/// Returns what stands inside a fence that encloses all of `text`.
+fn unfence(text: &str) -> Option<&str> {
+    let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+    let opened = text.trim_start_matches(mark);
+    let inner = opened.trim_end_matches(mark);
+    let (opening, closing) = (text.len() - opened.len(), opened.len() - inner.len());
+    // JSON starts with none of these, so an info string ends where the JSON begins.
+    let is_info = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '.');
+    (opening >= 3 && closing >= opening)
+        .then(|| inner.trim_start().trim_start_matches(is_info).trim())
+}
+
+/// Returns the last object among prose, preferring one that looks like a return.
+///
+/// An object that breaks off takes back what was found before it: the model meant to say
+/// something later, and neither its draft nor a part of its torn return may stand in for that.
+///
+/// Linear: an object that parses is skipped whole, and the attempts that do not parse are counted.
+fn last_object(text: &str) -> Option<Value> {
+    let (mut best, mut other, mut torn, mut at) = (None, None, 0, 0);
+    while torn <= MAX_TORN
+        && let Some(offset) = text[at..].find('{')
+    {
+        let rest = &text[at + offset..];
+        at += offset + 1;
+        if !opens_object(rest) {
+            continue;
+        }
+        match object_at(rest) {
+            Some((value, len)) => {
+                at += len - 1;
+                let slot = if looks_like_return(&value) { &mut best } else { &mut other };
+                *slot = Some(value);
+            }
+            None => (best, torn) = (None, torn + 1),
+        }
+    }
+    best.or_else(|| other.filter(|_| torn == 0))
+}
+
+/// Says whether the brace that `text` starts with can begin a JSON object at all.
+fn opens_object(text: &str) -> bool {
+    text[1..].trim_start().starts_with(['"', '}'])
+}
+
+fn object_at(text: &str) -> Option<(Value, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    Some((value, values.byte_offset()))
+}
+
+/// Says whether an object has a key that only a return has, not one of its parts.
+fn looks_like_return(value: &Value) -> bool {
+    ["status", "artifacts", "metadata"].iter().any(|key| value.get(key).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_return_is_found_bare_fenced_and_among_prose() {
+        let object = "{\"status\": \"completed\"}";
+        for (text, expected) in [
+            (object.to_owned(), Wrapping::Bare),
+            (format!("\u{feff}\n {object} \n"), Wrapping::Bare),
+            (format!("```json\n{object}\n```"), Wrapping::Fence),
+            (format!("```\n{object}\n```\n"), Wrapping::Fence),
+            (format!("~~~~ json\n{object}\n~~~~"), Wrapping::Fence),
+            (format!("```json {object} ```"), Wrapping::Fence),
+            (format!("Done.\n```json\n{object}\n```"), Wrapping::Prose),
+            (format!("Here it is: {object}. Bye {{}} now"), Wrapping::Prose),
+            (format!("A draft {{\"status\": 1}}, then {object}"), Wrapping::Prose),
+            (format!("fn main() {{ \"x\" }} and {object}"), Wrapping::Prose),
+        ] {
+            let expected = Some((json!({"status": "completed"}), expected));
+            assert_eq!(extract(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_without_a_whole_object_holds_no_return() {
+        for text in [
+            "",
+            "   ",
+            "All done!",
+            "{",
+            "{{{{",
+            "{\"status\": \"completed\"",
+            "```json\n{\"status\": \n```",
+            // The artifact inside is whole, but it is not what was meant.
+            "{\"status\": \"completed\", \"artifacts\": [{\"path\": \"a\", \"type\": \"plan\"}",
+            // Neither is the draft before the torn return.
+            "{\"status\": \"partial\"} no, rather {\"status\": \"completed\", \"summary\": \"S",
+        ] {
+            assert_eq!(extract(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_search_gives_up_on_a_text_full_of_torn_objects() {
+        let object = "{\"status\": \"failed\"}";
+        for (torn, is_found) in [(MAX_TORN, true), (MAX_TORN + 1, false)] {
+            let text = format!("{} {object}", "{\"a\" ".repeat(torn));
+            assert_eq!(extract(&text).is_some(), is_found, "{torn}");
+        }
+    }
+
+    #[test]
+    fn json_that_is_no_object_is_still_json() {
+        for (text, expected) in [
+            ("[1]", json!([1])),
+            ("42", json!(42)),
+            ("\"done\"", json!("done")),
+            ("null", json!(null)),
+            ("```json\n[1]\n```", json!([1])),
+        ] {
+            assert_eq!(extract(text).map(|found| found.0), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_object_without_the_keys_of_a_return_is_taken_when_nothing_better_is_there() {
+        assert_eq!(
+            extract("See {\"summary\": \"x\"} there."),
+            Some((json!({"summary": "x"}), Wrapping::Prose))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn extraction_never_panics(text in "[{}\\[\\]\":,a`~ \\n\\\\é1]{0,60}") {
+            extract(&text);
+        }
+
+        #[test]
+        fn an_object_is_found_whatever_prose_surrounds_it(
+            before in "[a-zé .:`\\n]{0,20}",
+            after in "[a-zé .:`\\n]{0,20}",
+        ) {
+            let object = json!({"status": "failed", "summary": "a } b { c"});
+            let found = extract(&format!("{before}{object}{after}")).map(|found| found.0);
+            prop_assert_eq!(found, Some(object));
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Judges the metadata of a return: read from the model's words, or known better by the engine.
+
+use serde_json::Value;
+
+use super::fields::{Fields, shown};
+use super::returned::Metadata;
+use super::verdict::Findings;
+use crate::ids::{AgentName, SessionId};
+
+/// The name that may be written before the command at the root of a path; it is no level.
+const ORCHESTRATOR: &str = "orchestrator";
+
+const KEYS: [&str; 5] =
+    ["session_id", "duration_seconds", "agent_type", "delegation_depth", "delegation_path"];
+
+/// Where the metadata of a return comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MetadataSource {
+    /// The return itself must bring all of it.
+    #[default]
+    Claimed,
+    /// The engine knows it; what a model claims is only compared.
+    Engine(Metadata),
+}
+
+/// Reads or fills in the field `metadata`.
+pub(super) fn judge(
+    fields: &Fields<'_>,
+    source: &MetadataSource,
+    expected: Option<SessionId>,
+    findings: &mut Findings,
+) -> Option<Metadata> {
+    match source {
+        MetadataSource::Claimed => claimed(fields, expected, findings),
+        MetadataSource::Engine(truth) => {
+            if let Some(claim) = fields.optional("metadata") {
+                compare(claim, truth, expected.unwrap_or(truth.session_id), findings);
+            }
+            Some(truth.clone())
+        }
+    }
+}
+
+fn claimed(
+    fields: &Fields<'_>,
+    expected: Option<SessionId>,
+    findings: &mut Findings,
+) -> Option<Metadata> {
+    let value = fields.get("metadata")?;
+    let fields = Fields::at("metadata".to_owned(), value, findings)?;
+    let session_id = session(&fields, expected, findings);
+    let duration_seconds = duration(&fields, findings);
+    let agent_type = fields.text("agent_type", findings).map(AgentName::new);
+    let delegation_depth = depth(&fields, findings);
+    let delegation_path = path(&fields, findings);
+    fields.warn_unknown(&KEYS, findings);
+    let metadata = Metadata {
+        session_id: session_id?,
+        duration_seconds: duration_seconds?,
+        agent_type: agent_type?,
+        delegation_depth: delegation_depth?,
+        delegation_path: delegation_path?,
+    };
+    warn_inconsistent(&metadata, findings);
+    Some(metadata)
+}
+
+fn session(
+    fields: &Fields<'_>,
+    expected: Option<SessionId>,
+    findings: &mut Findings,
+) -> Option<SessionId> {
+    let value = fields.required("session_id", findings)?;
+    if let Some(expected) = expected {
+        return is_session(value, expected, findings).then_some(expected);
+    }
+    let session = value.as_str().and_then(|text| text.parse().ok());
+    if session.is_none() {
+        findings.error("metadata.session_id", format!("Invalid session ID: {}", shown(value)));
+    }
+    session
+}
+
+fn is_session(claim: &Value, expected: SessionId, findings: &mut Findings) -> bool {
+    // Ids have one spelling, so comparing texts compares ids.
+    let expected = expected.to_string();
+    let is_same = claim.as_str() == Some(expected.as_str());
+    if !is_same {
+        let message = format!("Session ID mismatch: {} != {expected}", shown(claim));
+        findings.error("metadata.session_id", message);
+    }
+    is_same
+}
+
+fn duration(fields: &Fields<'_>, findings: &mut Findings) -> Option<u64> {
+    let value = fields.required("duration_seconds", findings)?;
+    let seconds = whole_seconds(value);
+    let seconds = fields.expect(
+        "duration_seconds",
+        "a number of seconds, zero or more",
+        seconds,
+        findings,
+    )?;
+    if !value.is_u64() {
+        let message = format!("Fractions of a second are dropped: {}", shown(value));
+        findings.warn(fields.path("duration_seconds"), message);
+    }
+    Some(seconds)
+}
+
+fn whole_seconds(value: &Value) -> Option<u64> {
+    let fraction = || value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
+    value.as_u64().or_else(|| fraction().map(|seconds| seconds as u64))
+}
+
+fn depth(fields: &Fields<'_>, findings: &mut Findings) -> Option<u32> {
+    let value = fields.required("delegation_depth", findings)?;
+    let depth = value.as_u64().and_then(|depth| depth.try_into().ok());
+    fields.expect("delegation_depth", "a whole number, zero or more", depth, findings)
+}
+
+fn path(fields: &Fields<'_>, findings: &mut Findings) -> Option<Vec<AgentName>> {
+    let value = fields.required("delegation_path", findings)?;
+    fields.expect("delegation_path", "an array of agent names", names(value), findings)
+}
+
+fn names(value: &Value) -> Option<Vec<AgentName>> {
+    value.as_array()?.iter().map(|name| name.as_str().map(AgentName::new)).collect()
+}
+
+/// Returns the depth that a path says: its edges, without the orchestrator before the root.
+fn path_depth(path: &[AgentName]) -> usize {
+    let is_led = path.first().is_some_and(|name| name.as_str() == ORCHESTRATOR);
+    path.len().saturating_sub(1 + usize::from(is_led))
+}
+
+// A model does not count its own depth reliably, and nothing depends on what it says here.
+fn warn_inconsistent(metadata: &Metadata, findings: &mut Findings) {
+    let depth = path_depth(&metadata.delegation_path);
+    if u64::from(metadata.delegation_depth) != depth as u64 {
+        let said = metadata.delegation_depth;
+        let message = format!("Depth {said} does not fit the path, which has depth {depth}");
+        findings.warn("metadata.delegation_depth", message);
+    }
+    if metadata.delegation_path.last() != Some(&metadata.agent_type) {
+        let message = format!("Path does not end with the agent: {}", metadata.agent_type);
+        findings.warn("metadata.delegation_path", message);
+    }
+}
+
+/// Compares what a model claims with what the engine knows.
+///
+/// The duration is not compared: no model can know it. A foreign session stays an error, because
+/// it says that this return answers something else.
+fn compare(claim: &Value, truth: &Metadata, session: SessionId, findings: &mut Findings) {
+    let Some(claims) = claim.as_object() else {
+        findings.warn("metadata", "Metadata is filled in by the engine; the claim is ignored");
+        return;
+    };
+    let claims = Fields::root(claims);
+    if let Some(claim) = claims.optional("session_id") {
+        is_session(claim, session, findings);
+    }
+    let known = [
+        ("agent_type", Value::from(truth.agent_type.as_str())),
+        ("delegation_depth", Value::from(truth.delegation_depth)),
+        ("delegation_path", truth.delegation_path.iter().map(AgentName::as_str).collect()),
+    ];
+    for (key, known) in known {
+        if let Some(claim) = claims.optional(key).filter(|claim| **claim != known) {
+            let message = format!("Claimed {}, known is {}", shown(claim), shown(&known));
+            findings.warn(format!("metadata.{key}"), message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn truth() -> Metadata {
+        Metadata {
+            session_id: "sess_1735460684_a1b2c3".parse().unwrap(),
+            duration_seconds: 37,
+            agent_type: AgentName::new("implementer"),
+            delegation_depth: 2,
+            delegation_path: ["implement", "task-executor", "implementer"]
+                .map(AgentName::new)
+                .into(),
+        }
+    }
+
+    fn check(claim: Value, source: &MetadataSource, expected: Option<&str>) -> String {
+        let object = json!({ "metadata": claim });
+        let expected = expected.map(|id| id.parse().unwrap());
+        let mut findings = Findings::default();
+        let fields = Fields::root(object.as_object().unwrap());
+        let read = judge(&fields, source, expected, &mut findings);
+        let mut lines = findings.lines();
+        lines.extend(read.map(|read| serde_json::to_string(&read).unwrap()));
+        lines.join("\n")
+    }
+
+    #[test]
+    fn requirement_29_each_of_the_five_fields_is_required() {
+        insta::assert_snapshot!(check(json!({}), &MetadataSource::Claimed, None), @r"
+        error metadata.session_id: Missing required field: metadata.session_id
+        error metadata.duration_seconds: Missing required field: metadata.duration_seconds
+        error metadata.agent_type: Missing required field: metadata.agent_type
+        error metadata.delegation_depth: Missing required field: metadata.delegation_depth
+        error metadata.delegation_path: Missing required field: metadata.delegation_path
+        ");
+    }
+
+    #[test]
+    fn fields_of_the_wrong_shape_are_all_named() {
+        let claim = json!({
+            "session_id": "session-1", "duration_seconds": -1, "agent_type": " ",
+            "delegation_depth": 1.5, "delegation_path": ["a", 1], "mood": "good",
+        });
+        insta::assert_snapshot!(check(claim, &MetadataSource::Claimed, None), @r"
+        error metadata.session_id: Invalid session ID: session-1
+        error metadata.duration_seconds: metadata.duration_seconds must be a number of seconds, zero or more
+        error metadata.agent_type: metadata.agent_type cannot be empty
+        error metadata.delegation_depth: metadata.delegation_depth must be a whole number, zero or more
+        error metadata.delegation_path: metadata.delegation_path must be an array of agent names
+        warn metadata.mood: Unknown field is ignored: metadata.mood
+        ");
+        let none = check(json!("none"), &MetadataSource::Claimed, None);
+        assert_eq!(none, "error metadata: metadata must be an object");
+    }
+
+    #[test]
+    fn a_session_is_compared_with_the_expected_one_in_the_words_of_requirement_34() {
+        let claim = json!({
+            "session_id": "sess_20251226_abc123", "duration_seconds": 12.5, "agent_type": "b",
+            "delegation_depth": 1, "delegation_path": ["a", "b"],
+        });
+        let other = Some("sess_20251226_def456");
+        insta::assert_snapshot!(check(claim.clone(), &MetadataSource::Claimed, other), @r"
+        error metadata.session_id: Session ID mismatch: sess_20251226_abc123 != sess_20251226_def456
+        warn metadata.duration_seconds: Fractions of a second are dropped: 12.5
+        ");
+        let same = Some("sess_20251226_abc123");
+        insta::assert_snapshot!(check(claim, &MetadataSource::Claimed, same), @r#"
+        warn metadata.duration_seconds: Fractions of a second are dropped: 12.5
+        {"session_id":"sess_20251226_abc123","duration_seconds":12,"agent_type":"b","delegation_depth":1,"delegation_path":["a","b"]}
+        "#);
+    }
+
+    #[test]
+    fn the_depth_of_a_path_counts_edges_below_the_command() {
+        // D4: every sample of the seeds, and the paths of trees without a command.
+        for (path, expected) in [
+            (vec![], 0),
+            (vec!["orchestrator"], 0),
+            (vec!["orchestrator", "implement"], 0),
+            (vec!["orchestrator", "implement", "task-executor"], 1),
+            (vec!["orchestrator", "implement-command", "task-executor", "implementer"], 2),
+            (vec!["orchestrator", "implement", "task-executor", "implementer", "git"], 3),
+            (vec!["lead"], 0),
+            (vec!["lead", "scout"], 1),
+        ] {
+            let names: Vec<AgentName> = path.iter().map(|name| AgentName::new(name)).collect();
+            assert_eq!(path_depth(&names), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_depth_that_does_not_fit_the_path_is_only_a_warning() {
+        let claim = json!({
+            "session_id": "sess_20251226_abc123", "duration_seconds": 1, "agent_type": "c",
+            "delegation_depth": 3, "delegation_path": ["orchestrator", "a", "b"],
+        });
+        insta::assert_snapshot!(check(claim, &MetadataSource::Claimed, None), @r#"
+        warn metadata.delegation_depth: Depth 3 does not fit the path, which has depth 1
+        warn metadata.delegation_path: Path does not end with the agent: c
+        {"session_id":"sess_20251226_abc123","duration_seconds":1,"agent_type":"c","delegation_depth":3,"delegation_path":["orchestrator","a","b"]}
+        "#);
+    }
+
+    #[test]
+    fn the_engine_knows_better_and_says_so() {
+        let engine = MetadataSource::Engine(truth());
+        let filled = serde_json::to_string(&truth()).unwrap();
+        for silent in [
+            json!(null),
+            json!({}),
+            json!({"session_id": null, "duration_seconds": 9999}),
+            serde_json::to_value(truth()).unwrap(),
+        ] {
+            assert_eq!(check(silent, &engine, None), filled);
+        }
+        let claim = json!({
+            "session_id": "sess_1735460684_zzzzzz", "agent_type": "me",
+            "delegation_depth": "two", "delegation_path": [],
+        });
+        insta::assert_snapshot!(check(claim, &engine, None), @r#"
+        error metadata.session_id: Session ID mismatch: sess_1735460684_zzzzzz != sess_1735460684_a1b2c3
+        warn metadata.agent_type: Claimed me, known is implementer
+        warn metadata.delegation_depth: Claimed two, known is 2
+        warn metadata.delegation_path: Claimed [], known is ["implement","task-executor","implementer"]
+        {"session_id":"sess_1735460684_a1b2c3","duration_seconds":37,"agent_type":"implementer","delegation_depth":2,"delegation_path":["implement","task-executor","implementer"]}
+        "#);
+        let text = check(json!("x"), &engine, None);
+        assert!(text.starts_with("warn metadata: Metadata is filled in by the engine"), "{text}");
+    }
+}

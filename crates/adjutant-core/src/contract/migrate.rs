@@ -1,0 +1,174 @@
+//! Brings returns of the old agents into the standard form, saying what was changed.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::fields::shown;
+use super::validate::SUMMARY_WARN_CHARS;
+use super::verdict::Findings;
+
+/// Returns `object` without its old fields; what they said goes where it belongs now.
+pub(super) fn old_fields<'a>(
+    object: &'a Map<String, Value>,
+    findings: &mut Findings,
+) -> Cow<'a, Map<String, Value>> {
+    let mut object = Cow::Borrowed(object);
+    if object.contains_key("key_findings") {
+        fold_findings(object.to_mut(), findings);
+    }
+    if object.contains_key("project_number") {
+        drop_number(object.to_mut(), findings);
+    }
+    object
+}
+
+fn fold_findings(object: &mut Map<String, Value>, findings: &mut Findings) {
+    let Some(old) = object.shift_remove("key_findings") else { return };
+    let outcome = match (said(&old), object.get("summary").and_then(Value::as_str)) {
+        (None, _) => "is dropped: neither a string nor a list of strings",
+        (Some(said), None) if !object.contains_key("summary") => {
+            object.insert("summary".to_owned(), said.into());
+            "is used as the summary"
+        }
+        // A summary that is no text has its own complaint; guessing would hide it.
+        (Some(_), None) => "is dropped: the summary is no string",
+        (Some(said), Some(summary)) => {
+            let whole = format!("{} {said}", closed(summary));
+            let whole = whole.trim_start();
+            if whole.chars().count() <= SUMMARY_WARN_CHARS {
+                object.insert("summary".to_owned(), whole.into());
+                "is appended to the summary"
+            } else {
+                "is dropped: the summary has no room for it"
+            }
+        }
+    };
+    findings.warn("key_findings", format!("Old field {outcome}"));
+}
+
+/// Returns old findings as sentences; `None` when they say nothing that can be read.
+fn said(old: &Value) -> Option<String> {
+    let parts: Vec<&str> = match old {
+        Value::String(text) => vec![text],
+        Value::Array(list) => list.iter().map(Value::as_str).collect::<Option<_>>()?,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+    };
+    let said = parts.into_iter().map(closed).filter(|part| !part.is_empty());
+    Some(said.collect::<Vec<_>>().join(" ")).filter(|said| !said.is_empty())
+}
+
+/// Returns `text` trimmed and with a full stop, where it ends without one.
+fn closed(text: &str) -> String {
+    let text = text.trim();
+    if text.is_empty() || text.ends_with(['.', '!', '?', '…']) {
+        text.to_owned()
+    } else {
+        format!("{text}.")
+    }
+}
+
+fn drop_number(object: &mut Map<String, Value>, findings: &mut Findings) {
+    let Some(old) = object.shift_remove("project_number") else { return };
+    let claimed = old.as_u64().or_else(|| old.as_str()?.trim().parse().ok());
+    let outcome = match (claimed, first_path(object).and_then(number)) {
+        (_, None) => "no artifact path says a number".to_owned(),
+        (Some(claimed), Some(found)) if claimed == found => {
+            format!("the first artifact path says {found} as well")
+        }
+        (_, Some(found)) => format!("the first artifact path says {found}, not {}", shown(&old)),
+    };
+    findings.warn("project_number", format!("Old field is dropped: {outcome}"));
+}
+
+fn first_path(object: &Map<String, Value>) -> Option<&str> {
+    object.get("artifacts")?.get(0)?.get("path")?.as_str()
+}
+
+/// Returns the number of a project folder such as `195_lean_tools` on the way of a path.
+fn number(path: &str) -> Option<u64> {
+    path.split('/').find_map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let is_number = part[digits..].is_empty() || part[digits..].starts_with(['_', '-']);
+        part[..digits].parse().ok().filter(|_| is_number)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(object: Value) -> String {
+        let mut findings = Findings::default();
+        let migrated = old_fields(object.as_object().unwrap(), &mut findings).into_owned();
+        let mut lines = findings.lines();
+        lines.push(Value::Object(migrated).to_string());
+        lines.join("\n")
+    }
+
+    #[test]
+    fn requirement_37_key_findings_become_the_summary() {
+        for old in [json!("APIs exist. REST first"), json!(["APIs exist", " REST first. ", ""])] {
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(check(json!({"key_findings": old})), @r#"
+                warn key_findings: Old field is used as the summary
+                {"summary":"APIs exist. REST first."}
+                "#);
+            }
+        }
+    }
+
+    #[test]
+    fn key_findings_are_appended_where_there_is_room() {
+        let short = json!({"summary": "Looked around", "key_findings": ["APIs exist"]});
+        insta::assert_snapshot!(check(short), @r#"
+        warn key_findings: Old field is appended to the summary
+        {"summary":"Looked around. APIs exist."}
+        "#);
+        let full = json!({"summary": "x".repeat(395), "key_findings": "APIs exist"});
+        let text = check(full);
+        assert!(text.starts_with("warn key_findings: Old field is dropped: the summary has no"));
+        assert!(!text.contains("APIs"), "{text}");
+    }
+
+    #[test]
+    fn key_findings_that_cannot_be_read_are_dropped() {
+        for old in [json!(7), json!([]), json!(" "), json!([1]), json!({"a": 1}), json!(null)] {
+            let text = check(json!({"summary": "S.", "key_findings": old}));
+            assert!(text.contains("neither a string nor a list"), "{text}");
+            assert!(text.ends_with("{\"summary\":\"S.\"}"), "{text}");
+        }
+        let text = check(json!({"summary": 1, "key_findings": "a"}));
+        assert!(text.contains("the summary is no string"), "{text}");
+    }
+
+    #[test]
+    fn requirement_37_a_project_number_is_compared_with_the_first_artifact_path() {
+        let path = ".opencode/specs/195_lean_tools/reports/research-001.md";
+        for (old, path, expected) in [
+            (json!(195), path, "the first artifact path says 195 as well"),
+            (json!("195"), path, "the first artifact path says 195 as well"),
+            (json!(12), path, "the first artifact path says 195, not 12"),
+            (json!("x"), path, "the first artifact path says 195, not x"),
+            (json!(12), "docs/3d.md", "no artifact path says a number"),
+        ] {
+            let object = json!({"project_number": old, "artifacts": [{"path": path}]});
+            let text = check(object);
+            let expected = format!("warn project_number: Old field is dropped: {expected}\n");
+            assert!(text.starts_with(&expected), "{text}");
+            assert!(text.ends_with(&format!("{{\"artifacts\":[{{\"path\":\"{path}\"}}]}}")));
+        }
+        let text = check(json!({"project_number": 12}));
+        assert!(text.contains("no artifact path says a number"), "{text}");
+    }
+
+    #[test]
+    fn a_return_in_the_standard_form_is_not_touched() {
+        let object = json!({"status": "completed", "summary": "S."});
+        let mut findings = Findings::default();
+        let migrated = old_fields(object.as_object().unwrap(), &mut findings);
+        assert!(matches!(migrated, Cow::Borrowed(_)));
+    }
+}

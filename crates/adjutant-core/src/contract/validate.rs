@@ -1,0 +1,405 @@
+//! Judges what a model sent against the contract and collects everything that is wrong with it.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::artifact::{self, ArtifactFact};
+use super::extract::{Wrapping, extract};
+use super::fields::{Fields, shown};
+use super::metadata::{self, MetadataSource};
+use super::returned::{Artifact, Return, Status, Word};
+use super::verdict::{Findings, Verdict};
+use super::{failure, migrate, prose};
+use crate::ids::SessionId;
+
+/// The longest summary that passes without a warning, in characters. Inclusive.
+pub const SUMMARY_WARN_CHARS: usize = 400;
+/// The longest summary that is accepted, in characters. Inclusive.
+pub const SUMMARY_MAX_CHARS: usize = 500;
+/// The sentences a summary should have. Inclusive on both sides.
+pub(super) const SUMMARY_SENTENCES: std::ops::RangeInclusive<usize> = 2..=5;
+/// The most sentences the next steps should have. Inclusive.
+pub(super) const NEXT_STEPS_SENTENCES: usize = 2;
+
+/// The field that complaints about the whole return name.
+const WHOLE: &str = "return";
+
+/// What a return must satisfy beyond its format.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contract {
+    /// The session that was asked; `None` accepts any well-formed one.
+    pub expected_session: Option<SessionId>,
+    /// Whether `completed` without an artifact is refused.
+    pub artifacts_required: bool,
+    /// Where the metadata comes from.
+    pub metadata: MetadataSource,
+}
+
+/// What a delegate sent in.
+#[derive(Clone, Copy, Debug)]
+pub enum Submission<'a> {
+    /// Its last message.
+    Text(&'a str),
+    /// The arguments of its `Return` call.
+    Value(&'a Value),
+}
+
+impl<'a> From<&'a str> for Submission<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a Value> for Submission<'a> {
+    fn from(value: &'a Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+/// Judges a submission; `facts` answers what lies at an artifact's path.
+///
+/// `facts` is asked only about relative paths that stay below the root by their text.
+#[must_use]
+pub fn validate<'a>(
+    submission: impl Into<Submission<'a>>,
+    contract: &Contract,
+    facts: &dyn Fn(&str) -> ArtifactFact,
+) -> Verdict {
+    let mut findings = Findings::default();
+    let Some(value) = read(submission.into(), &mut findings) else {
+        return findings.verdict(None, None);
+    };
+    let returned = match value.as_object() {
+        Some(object) => judge(object, contract, facts, &mut findings),
+        None => {
+            findings.error(WHOLE, "Return must be JSON object");
+            None
+        }
+    };
+    findings.verdict(returned, Some(value.into_owned()))
+}
+
+fn read<'a>(submission: Submission<'a>, findings: &mut Findings) -> Option<Cow<'a, Value>> {
+    let text = match submission {
+        Submission::Value(value) => return Some(Cow::Borrowed(value)),
+        Submission::Text(text) => text,
+    };
+    let found = extract(text);
+    match &found {
+        None => findings.error(WHOLE, "Return is not valid JSON"),
+        Some((_, Wrapping::Prose)) => {
+            findings.warn(WHOLE, "Return was found among other text; it should stand alone");
+        }
+        Some((_, Wrapping::Bare | Wrapping::Fence)) => {}
+    }
+    found.map(|(value, _)| Cow::Owned(value))
+}
+
+fn judge(
+    object: &Map<String, Value>,
+    contract: &Contract,
+    facts: &dyn Fn(&str) -> ArtifactFact,
+    findings: &mut Findings,
+) -> Option<Return> {
+    let object = migrate::old_fields(object, findings);
+    let fields = Fields::root(&object);
+    require(&fields, contract, findings);
+    let status = status(&fields, findings);
+    let metadata =
+        metadata::judge(&fields, &contract.metadata, contract.expected_session, findings);
+    let summary = summary(&fields, findings);
+    let artifacts = artifact::judge(&fields, facts, findings);
+    if contract.artifacts_required {
+        require_artifacts(status, artifacts.as_deref(), findings);
+    }
+    let errors = failure::judge(&fields, status, findings);
+    let next_steps = next_steps(&fields, findings);
+    let known = ["status", "summary", "artifacts", "metadata", "errors", "next_steps"];
+    fields.warn_unknown(&known, findings);
+    Some(Return {
+        status: status?,
+        summary: summary?,
+        artifacts: artifacts?,
+        metadata: metadata?,
+        errors: errors?,
+        next_steps,
+    })
+}
+
+fn require(fields: &Fields<'_>, contract: &Contract, findings: &mut Findings) {
+    for key in ["status", "summary", "artifacts"] {
+        fields.required(key, findings);
+    }
+    match contract.metadata {
+        MetadataSource::Claimed => {
+            fields.required("metadata", findings);
+        }
+        MetadataSource::Engine(_) => {}
+    }
+}
+
+fn status(fields: &Fields<'_>, findings: &mut Findings) -> Option<Status> {
+    let value = fields.get("status")?;
+    let status = value.as_str().and_then(Status::from_word);
+    if status.is_none() {
+        findings.error("status", format!("Invalid status: {}", shown(value)));
+    }
+    status
+}
+
+fn summary(fields: &Fields<'_>, findings: &mut Findings) -> Option<String> {
+    let value = fields.get("summary")?;
+    let text = fields.expect("summary", "a string", value.as_str(), findings)?;
+    let chars = text.chars().count();
+    if text.trim().is_empty() {
+        findings.error("summary", "Summary cannot be empty");
+    } else if chars > SUMMARY_MAX_CHARS {
+        findings.error("summary", format!("Summary too long (max {SUMMARY_MAX_CHARS} chars)"));
+    } else {
+        warn_summary(text, chars, findings);
+    }
+    Some(text.to_owned())
+}
+
+fn warn_summary(text: &str, chars: usize, findings: &mut Findings) {
+    if chars > SUMMARY_WARN_CHARS {
+        let message =
+            format!("Summary has {chars} characters, at most {SUMMARY_WARN_CHARS} read well");
+        findings.warn("summary", message);
+    }
+    let sentences = prose::sentences(text);
+    if !SUMMARY_SENTENCES.contains(&sentences) {
+        let (min, max) = SUMMARY_SENTENCES.into_inner();
+        let message = format!("Summary should have {min} to {max} sentences, it has {sentences}");
+        findings.warn("summary", message);
+    }
+    if let Some(emoji) = prose::emoji(text) {
+        findings.warn("summary", format!("Summary should not contain emoji: {emoji}"));
+    }
+    if let Some(markup) = prose::markup(text) {
+        findings.warn("summary", format!("Summary should not contain markup: {markup}"));
+    }
+}
+
+// D26: `completed` with nothing to show for it is phantom work where files were asked for.
+fn require_artifacts(
+    status: Option<Status>,
+    artifacts: Option<&[Artifact]>,
+    findings: &mut Findings,
+) {
+    if status == Some(Status::Completed) && artifacts.is_some_and(<[Artifact]>::is_empty) {
+        findings.error("artifacts", "Artifacts cannot be empty when the status is completed");
+    }
+}
+
+fn next_steps(fields: &Fields<'_>, findings: &mut Findings) -> Option<String> {
+    let text = fields.optional_text("next_steps", findings)?;
+    let sentences = prose::sentences(text);
+    if sentences > NEXT_STEPS_SENTENCES {
+        let message = format!(
+            "Next steps should have at most {NEXT_STEPS_SENTENCES} sentences, they have {sentences}"
+        );
+        findings.warn("next_steps", message);
+    }
+    Some(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::artifact::unchecked;
+    use super::*;
+
+    fn sound() -> Value {
+        json!({
+            "status": "completed",
+            "summary": "Found the cause. It is fixed.",
+            "artifacts": [],
+            "metadata": {
+                "session_id": "sess_1735460684_a1b2c3", "duration_seconds": 5,
+                "agent_type": "scout", "delegation_depth": 1,
+                "delegation_path": ["lead", "scout"],
+            },
+            "errors": [],
+        })
+    }
+
+    fn changed(key: &str, value: Value) -> Value {
+        let mut object = sound();
+        object[key] = value;
+        object
+    }
+
+    fn check(submission: Submission<'_>) -> String {
+        let verdict = validate(submission, &Contract::default(), &unchecked);
+        let errors = verdict.errors.iter().map(|it| format!("error {}: {}", it.field, it.message));
+        let warnings =
+            verdict.warnings.iter().map(|it| format!("warn {}: {}", it.field, it.message));
+        errors.chain(warnings).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_sound_return_passes_without_a_word() {
+        assert_eq!(check((&sound()).into()), "");
+        assert_eq!(check(sound().to_string().as_str().into()), "");
+        assert_eq!(check(format!("```json\n{:#}\n```", sound()).as_str().into()), "");
+    }
+
+    #[test]
+    fn requirement_34_what_is_no_return_is_said_in_the_words_of_the_guide() {
+        for (text, expected) in [
+            ("All done!", "error return: Return is not valid JSON"),
+            ("", "error return: Return is not valid JSON"),
+            ("{\"status\": ", "error return: Return is not valid JSON"),
+            ("[1, 2]", "error return: Return must be JSON object"),
+            ("\"completed\"", "error return: Return must be JSON object"),
+            ("null", "error return: Return must be JSON object"),
+        ] {
+            assert_eq!(check(text.into()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn requirement_34_every_missing_field_is_named() {
+        // The fourth test of the old guide, which saw only the first of these.
+        insta::assert_snapshot!(check((&json!({"status": "invalid_status"})).into()), @r"
+        error summary: Missing required field: summary
+        error artifacts: Missing required field: artifacts
+        error metadata: Missing required field: metadata
+        error status: Invalid status: invalid_status
+        ");
+    }
+
+    #[test]
+    fn requirement_26_a_status_is_one_of_four_words() {
+        for (status, expected) in [
+            (json!("Completed"), "error status: Invalid status: Completed"),
+            (json!(""), "error status: Invalid status: "),
+            (json!(null), "error status: Invalid status: null"),
+            (json!(["failed"]), "error status: Invalid status: [\"failed\"]"),
+        ] {
+            assert_eq!(check((&changed("status", status)).into()), expected);
+        }
+        let long = check((&changed("status", "x".repeat(10_000).into())).into());
+        assert!(long.ends_with("x…") && long.len() < 200, "{long}");
+    }
+
+    #[test]
+    fn requirement_27_a_summary_has_a_length_and_a_shape() {
+        let of = |chars: usize| format!("One. {}", "é".repeat(chars - 5));
+        for (summary, expected) in [
+            (json!(""), "error summary: Summary cannot be empty"),
+            (json!(" \n\t"), "error summary: Summary cannot be empty"),
+            (json!(7), "error summary: summary must be a string"),
+            (json!(null), "error summary: summary must be a string"),
+            (json!(of(400)), ""),
+            (json!(of(401)), "warn summary: Summary has 401 characters, at most 400 read well"),
+            (json!(of(500)), "warn summary: Summary has 500 characters, at most 400 read well"),
+            (json!(of(501)), "error summary: Summary too long (max 500 chars)"),
+            (json!("One."), "warn summary: Summary should have 2 to 5 sentences, it has 1"),
+            (json!("A b. C d. E f. G h. I j."), ""),
+            (
+                json!("A b. C d. E f. G h. I j. K l."),
+                "warn summary: Summary should have 2 to 5 sentences, it has 6",
+            ),
+            (json!("One. Two 🚀."), "warn summary: Summary should not contain emoji: 🚀"),
+            (json!("One. **Two**."), "warn summary: Summary should not contain markup: **"),
+        ] {
+            assert_eq!(check((&changed("summary", summary)).into()), expected);
+        }
+    }
+
+    #[test]
+    fn requirement_32_next_steps_are_short_or_absent() {
+        for (next_steps, expected) in [
+            (json!(null), ""),
+            (json!(" "), ""),
+            (json!("Run it. Read it."), ""),
+            (
+                json!("Run it. Read it. Tell us."),
+                "warn next_steps: Next steps should have at most 2 sentences, they have 3",
+            ),
+            (json!(["Run it"]), "error next_steps: next_steps must be a string"),
+        ] {
+            assert_eq!(check((&changed("next_steps", next_steps)).into()), expected);
+        }
+    }
+
+    #[test]
+    fn artifacts_can_be_required_of_completed_work() {
+        // D26
+        let contract = Contract { artifacts_required: true, ..Contract::default() };
+        let verdict = validate(&sound(), &contract, &unchecked);
+        assert_eq!(verdict.errors.len(), 1);
+        assert_eq!(verdict.errors[0].field, "artifacts");
+        let mut partial = changed("status", "partial".into());
+        partial["errors"] = json!([{"type": "timeout", "message": "m", "code": "TIMEOUT",
+            "recoverable": true, "recommendation": "r"}]);
+        assert!(validate(&partial, &contract, &unchecked).valid);
+    }
+
+    #[test]
+    fn prose_around_a_return_and_unknown_fields_are_warnings() {
+        let text = format!("Here you are:\n{}", changed("mood", "good".into()));
+        insta::assert_snapshot!(check(text.as_str().into()), @r"
+        warn return: Return was found among other text; it should stand alone
+        warn mood: Unknown field is ignored: mood
+        ");
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "completed|failed|timeout|\\PC{0,12}".prop_map(Value::from),
+        ];
+        let key = "status|summary|artifacts|metadata|errors|next_steps|session_id|path|type|\
+                   message|code|recoverable|key_findings|project_number|delegation_path";
+        leaf.prop_recursive(4, 40, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(key, inner, 0..6)
+                    .prop_map(|map| map.into_iter().collect::<Map<_, _>>().into()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_verdict_is_valid_exactly_when_it_has_no_errors(value in any_json()) {
+            let verdict = validate(&value, &Contract::default(), &unchecked);
+            prop_assert_eq!(verdict.valid, verdict.errors.is_empty());
+            prop_assert_eq!(verdict.valid, verdict.accepted().is_some());
+        }
+
+        #[test]
+        fn a_sound_return_with_one_field_replaced_is_still_judged(
+            key in "status|summary|artifacts|metadata|errors|next_steps|key_findings",
+            value in any_json(),
+        ) {
+            let verdict = validate(&changed(&key, value), &Contract::default(), &unchecked);
+            prop_assert_eq!(verdict.valid, verdict.errors.is_empty());
+        }
+
+        #[test]
+        fn what_was_accepted_is_accepted_again(
+            summary in "[A-Z][a-z ]{0,300}\\. [A-Z][a-z]{1,30}\\.",
+            findings in prop::option::of("[a-z ]{1,40}"),
+        ) {
+            let mut value = changed("summary", summary.into());
+            if let Some(findings) = findings {
+                value["key_findings"] = findings.into();
+            }
+            let first = validate(&value, &Contract::default(), &unchecked);
+            let again = serde_json::to_value(first.accepted().unwrap()).unwrap();
+            let second = validate(&again, &Contract::default(), &unchecked);
+            prop_assert_eq!(second.accepted(), first.accepted());
+            prop_assert!(second.warnings.len() <= first.warnings.len());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the caller of a failed delegation is told: try again, or look yourself.
+
+use crate::contract::ReturnError;
+
+/// Returns the one sentence that sums up the errors of a return that did not complete.
+///
+/// The first error that cannot be recovered from is named, even behind others that can.
+#[must_use]
+pub fn handle_error_return(errors: &[ReturnError]) -> String {
+    let Some(first) = errors.first() else {
+        return "Task failed without saying why. Look at its transcript before trying again."
+            .to_owned();
+    };
+    errors.iter().find(|error| !error.recoverable).map_or_else(
+        || format!("Task failed but is recoverable. {}", first.recommendation),
+        |fatal| format!("Task failed. Manual intervention required: {}", fatal.message),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Code;
+    use crate::contract::ErrorType;
+
+    fn error(message: &str, recoverable: bool, recommendation: &str) -> ReturnError {
+        ReturnError {
+            kind: ErrorType::Execution.into(),
+            message: message.to_owned(),
+            code: Code::BuildError.into(),
+            recoverable,
+            recommendation: recommendation.to_owned(),
+        }
+    }
+
+    #[test]
+    fn requirement_38_errors_are_summed_up_by_whether_trying_again_helps() {
+        let soft = || error("3 type errors", true, "Fix type errors and retry");
+        let hard = |message| error(message, false, "Ask the owner");
+        for (errors, expected) in [
+            (vec![soft()], "Task failed but is recoverable. Fix type errors and retry"),
+            (vec![soft(), soft()], "Task failed but is recoverable. Fix type errors and retry"),
+            (vec![hard("No access")], "Task failed. Manual intervention required: No access"),
+            // D23: the first error is not the one that counts, and there may be none.
+            (
+                vec![soft(), hard("No access"), hard("No disk")],
+                "Task failed. Manual intervention required: No access",
+            ),
+            (vec![], "Task failed without saying why. Look at its transcript before trying again."),
+        ] {
+            assert_eq!(handle_error_return(&errors), expected);
+        }
+    }
+}
