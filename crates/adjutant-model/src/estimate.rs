@@ -1,0 +1,71 @@
+//! Tokens estimated from bytes, for everyone who must know before a provider says.
+//!
+//! One definition, so that the engine's running sum and the scripted model's bill agree: a token
+//! is four bytes, rounded up. It is an estimate, never a bound; reservations are more generous.
+
+use std::io;
+
+use adjutant_core::{Message, ToolCall, ToolSpec};
+use serde_json::Value;
+
+/// Bytes that make a token, on average, in English text and code.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Returns the tokens that `bytes` are taken for.
+#[must_use]
+pub const fn tokens(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
+/// Returns the bytes of what stands before every conversation: the system prompt and the tools.
+#[must_use]
+pub fn prefix_bytes(system: &str, tools: &[ToolSpec]) -> u64 {
+    let tools = tools.iter().map(|tool| {
+        count(tool.name.len()) + count(tool.description.len()) + json_bytes(&tool.schema)
+    });
+    count(system.len()) + tools.sum::<u64>()
+}
+
+/// Returns the bytes of one message: its text, and the names and arguments of its calls.
+#[must_use]
+pub fn message_bytes(message: &Message) -> u64 {
+    match message {
+        Message::User { content } | Message::Tool { content, .. } => count(content.len()),
+        Message::Assistant { content, tool_calls } => reply_bytes(content, tool_calls),
+    }
+}
+
+/// Returns the bytes of an answer: its text, and the names and arguments of its calls.
+#[must_use]
+pub fn reply_bytes(text: &str, calls: &[ToolCall]) -> u64 {
+    count(text.len()) + calls.iter().map(call_bytes).sum::<u64>()
+}
+
+fn call_bytes(call: &ToolCall) -> u64 {
+    count(call.name.len()) + json_bytes(&call.arguments)
+}
+
+fn json_bytes(value: &Value) -> u64 {
+    let mut counter = Counter(0);
+    // Neither the counter nor a `Value` can fail to be written.
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+/// Counts what is written and keeps nothing.
+struct Counter(u64);
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += count(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

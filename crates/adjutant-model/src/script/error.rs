@@ -1,0 +1,95 @@
+//! What can be wrong with a script file, and where.
+//!
+//! Readers below find a [`Flaw`] at a byte; only [`Flaw::placed`] knows files, lines and columns.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Says why a script cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptError {
+    /// The file is missing or cannot be read.
+    #[error("cannot read the script {}", path.display())]
+    Read {
+        /// The path as it was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is a directory, a pipe or a device.
+    #[error("the script {} is not a regular file", path.display())]
+    NotAFile {
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// The file's name ends neither in `.toml` nor in `.json`.
+    #[error("the script {} must be named .toml or .json", path.display())]
+    UnknownFormat {
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// The file is larger than any script has reason to be.
+    #[error("the script {} is larger than {max_bytes} bytes", path.display())]
+    TooLarge {
+        /// The path as it was given.
+        path: PathBuf,
+        /// The largest file that is read. Inclusive.
+        max_bytes: u64,
+    },
+    /// The content is not a script.
+    #[error("{place}: {message}")]
+    Malformed {
+        /// Where the flaw is.
+        place: Place,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+}
+
+/// A position in a script file; shown as `file:line:column`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file as it was named, or `script` for text without a file.
+    pub file: String,
+    /// The line; the first is 1.
+    pub line: usize,
+    /// The column in characters; the first is 1.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// A complaint about the byte it stands at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Flaw {
+    pub(crate) at: usize,
+    pub(crate) message: String,
+}
+
+impl Flaw {
+    pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
+    }
+
+    /// Turns the byte into a line and column of `text`.
+    pub(crate) fn placed(self, file: &str, text: &str) -> ScriptError {
+        let before = text.get(..self.at).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let place = Place {
+            file: file.to_owned(),
+            line: line_of(text, self.at),
+            column: before[line_start..].chars().count() + 1,
+        };
+        ScriptError::Malformed { place, message: self.message }
+    }
+}
+
+/// Returns the line that byte `at` of `text` is on; the first is 1.
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+}

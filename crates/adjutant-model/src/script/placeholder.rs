@@ -1,0 +1,216 @@
+//! Reading of templates: `{{source | filter | filter}}`.
+//!
+//! Runs at load time, so that a misspelt placeholder is found before the first turn. What a
+//! placeholder does is in `template`.
+//!
+//! Start at [`parse`].
+
+use super::error::Flaw;
+use super::fields::nearest;
+use super::node::Node;
+use super::pattern::Pattern;
+use super::template::{Filter, Hole, Part, Source, Template};
+
+const OPEN: &str = "{{";
+const CLOSE: &str = "}}";
+const SOURCES: [&str; 6] = ["prompt", "last", "result", "agent", "label", "turn"];
+const FILTERS: [&str; 11] = [
+    "lines",
+    "bytes",
+    "first_line",
+    "last_line",
+    "head",
+    "tail",
+    "count",
+    "match",
+    "matches",
+    "grep",
+    "or",
+];
+
+/// Reads the value `text` of `node` as a template and places flaws in `document`.
+pub(crate) fn parse(text: &str, node: &Node, document: &str) -> Result<Template, Flaw> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(OPEN) {
+        push_fixed(&mut parts, &rest[..start]);
+        let mut reader = Reader { rest: &rest[start + OPEN.len()..] };
+        match reader.hole() {
+            Ok(hole) => parts.push(Part::Hole(hole)),
+            Err(message) => {
+                let opened_at = text.len() - rest.len() + start;
+                return Err(Flaw::new(place(text, opened_at, node, document), message));
+            }
+        }
+        rest = reader.rest;
+    }
+    push_fixed(&mut parts, rest);
+    Ok(Template { parts })
+}
+
+fn push_fixed(parts: &mut Vec<Part>, text: &str) {
+    if !text.is_empty() {
+        parts.push(Part::Fixed(text.to_owned()));
+    }
+}
+
+/// Returns the byte of `document` where the placeholder at `opened_at` of `text` stands.
+///
+/// Escapes make the value differ from its source, but braces are hardly ever escaped: the n-th
+/// opening in the value is the n-th opening in the source. When it is not, the value's start is
+/// close enough.
+fn place(text: &str, opened_at: usize, node: &Node, document: &str) -> usize {
+    let earlier = text[..opened_at].matches(OPEN).count();
+    let source = document.get(node.span.clone()).unwrap_or_default();
+    let found = source.match_indices(OPEN).nth(earlier);
+    node.span.start + found.map_or(0, |(within, _)| within)
+}
+
+/// What is left to read, just behind an opening.
+struct Reader<'t> {
+    rest: &'t str,
+}
+
+impl<'t> Reader<'t> {
+    fn hole(&mut self) -> Result<Hole, String> {
+        let source = self.source()?;
+        let mut filters = Vec::new();
+        loop {
+            self.skip_blanks();
+            if self.take(CLOSE) {
+                return Ok(Hole { source, filters });
+            }
+            if !self.take("|") {
+                return Err(self.unexpected("`}}` or `|`"));
+            }
+            filters.push(self.filter()?);
+        }
+    }
+
+    fn source(&mut self) -> Result<Source, String> {
+        self.skip_blanks();
+        if self.rest.starts_with('"') {
+            return Ok(Source::Quoted(self.quoted('"')?));
+        }
+        match self.word() {
+            "prompt" => Ok(Source::Prompt),
+            "last" => Ok(Source::Last),
+            "agent" => Ok(Source::Agent),
+            "label" => Ok(Source::Label),
+            "turn" => Ok(Source::Turn),
+            "result" => self.result(),
+            "" => Err(self.unexpected(&format!("one of {}", SOURCES.join(", ")))),
+            other => Err(unknown("placeholder", other, &SOURCES)),
+        }
+    }
+
+    fn result(&mut self) -> Result<Source, String> {
+        self.skip_blanks();
+        let which = self.word();
+        match which.parse::<usize>() {
+            Ok(0) => Err("results are counted from 1, found `result 0`".to_owned()),
+            Ok(number) => Ok(Source::NthResult(number)),
+            Err(_) if which.is_empty() => Ok(Source::LastResult),
+            Err(_) => Ok(Source::ResultOf(which.to_owned())),
+        }
+    }
+
+    fn filter(&mut self) -> Result<Filter, String> {
+        self.skip_blanks();
+        match self.word() {
+            "lines" => Ok(Filter::Lines),
+            "bytes" => Ok(Filter::Bytes),
+            "first_line" => Ok(Filter::FirstLine),
+            "last_line" => Ok(Filter::LastLine),
+            "head" => Ok(Filter::Head(self.number("head")?)),
+            "tail" => Ok(Filter::Tail(self.number("tail")?)),
+            "count" => Ok(Filter::Count(self.pattern("count")?)),
+            "match" => Ok(Filter::Match(self.pattern("match")?)),
+            "matches" => Ok(Filter::Matches(self.pattern("matches")?)),
+            "grep" => Ok(Filter::Grep(self.pattern("grep")?)),
+            "or" => {
+                self.skip_blanks();
+                Ok(Filter::Or(
+                    self.quoted('"').map_err(|_| wants("or", "text in quotes", "\"none\""))?,
+                ))
+            }
+            "" => Err(self.unexpected(&format!("one of {}", FILTERS.join(", ")))),
+            other => Err(unknown("filter", other, &FILTERS)),
+        }
+    }
+
+    fn number(&mut self, filter: &str) -> Result<usize, String> {
+        self.skip_blanks();
+        self.word().parse().map_err(|_| wants(filter, "a number of lines", "3"))
+    }
+
+    fn pattern(&mut self, filter: &str) -> Result<Pattern, String> {
+        self.skip_blanks();
+        let source =
+            self.quoted('/').map_err(|_| wants(filter, "a pattern between slashes", "/fn /"))?;
+        Pattern::new(&source)
+    }
+
+    /// Reads what stands between two `mark`s; a backslash before a mark makes it plain.
+    fn quoted(&mut self, mark: char) -> Result<String, String> {
+        let mut content = String::new();
+        let mut chars = self.rest.char_indices().skip(1).peekable();
+        if !self.rest.starts_with(mark) {
+            return Err(self.unexpected(&format!("`{mark}`")));
+        }
+        while let Some((at, found)) = chars.next() {
+            if found == mark {
+                self.rest = &self.rest[at + mark.len_utf8()..];
+                return Ok(content);
+            }
+            match chars.peek() {
+                Some((_, next)) if found == '\\' && *next == mark => {
+                    content.push(mark);
+                    chars.next();
+                }
+                Some((_, next)) if found == '\\' => {
+                    content.extend([found, *next]);
+                    chars.next();
+                }
+                Some(_) | None => content.push(found),
+            }
+        }
+        Err(format!("`{mark}` is not closed"))
+    }
+
+    fn word(&mut self) -> &'t str {
+        let is_word = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '_' | '-');
+        let end = self.rest.find(|c| !is_word(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        let rest = self.rest.strip_prefix(token);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn skip_blanks(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn unexpected(&self, expected: &str) -> String {
+        let found = match self.rest.chars().next() {
+            Some(found) => format!("`{found}`"),
+            None => "the end of the text".to_owned(),
+        };
+        format!("expected {expected} in the placeholder, found {found}")
+    }
+}
+
+fn wants(filter: &str, argument: &str, example: &str) -> String {
+    format!("`{filter}` wants {argument}: {{{{result | {filter} {example}}}}}")
+}
+
+fn unknown(what: &str, word: &str, names: &[&str]) -> String {
+    let hint =
+        nearest(word, names).map_or_else(String::new, |name| format!(", did you mean `{name}`?"));
+    format!("unknown {what} `{word}`{hint} (one of {})", names.join(", "))
+}

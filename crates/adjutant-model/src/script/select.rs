@@ -1,0 +1,237 @@
+//! Which entry of a script answers which request.
+//!
+//! The rule looks at the request alone: agent, label, turn, attempt and the last message. Nothing
+//! is remembered between requests, so any interleaving of sessions and any restart in between give
+//! the same answers. `docs/scripted-model.md` tells the rule to users.
+//!
+//! Start at [`Index::select`]. Invariant: a [`Track`] is a pure function of the script, the cache
+//! of tracks only saves building it again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use adjutant_core::Message;
+
+use super::entry::{Entry, Times};
+use super::error::Flaw;
+use crate::model::TurnRequest;
+
+/// The number of an agent or label that the script does not name.
+const UNNAMED: usize = 0;
+
+/// The entries of a script, ready to be asked.
+#[derive(Debug)]
+pub(crate) struct Index {
+    entries: Vec<Entry>,
+    /// Named agents; their numbers start behind [`UNNAMED`].
+    agents: BTreeMap<String, usize>,
+    /// Named labels; their numbers start behind [`UNNAMED`].
+    labels: BTreeMap<String, usize>,
+    /// The entries of each label by its number; those without a label are [`UNNAMED`].
+    by_label: Vec<Vec<usize>>,
+    // A std mutex: held for a map lookup or to lay out one track, never across an await. It holds
+    // at most one track per pair of names in the script, whatever names the requests bring.
+    tracks: Mutex<BTreeMap<(usize, usize), Arc<Track>>>,
+}
+
+/// What the script holds for one agent and label.
+#[derive(Debug, Default)]
+struct Track {
+    /// Entries with `turn`, by that turn.
+    pinned: BTreeMap<u32, Vec<usize>>,
+    /// The turns that the sequence leaves out because an entry without `last` is pinned there.
+    claimed: Vec<u32>,
+    /// Entries with `last` and no `turn`.
+    reactive: Vec<usize>,
+    /// The sequence, by the place each slot starts at.
+    slots: Vec<Slot>,
+    /// The places of the sequence; `None` when it never ends.
+    places: Option<u64>,
+}
+
+/// A stretch of the sequence that the same entries answer.
+#[derive(Debug)]
+struct Slot {
+    start: u64,
+    entries: Vec<usize>,
+}
+
+impl Index {
+    /// Takes the entries of a script and refuses those that can never be reached.
+    pub(crate) fn new(entries: Vec<Entry>) -> Result<Self, Flaw> {
+        check_reachable(&entries)?;
+        let mut agents = BTreeMap::new();
+        let mut labels = BTreeMap::new();
+        let mut by_label = vec![Vec::new()];
+        for (number, entry) in entries.iter().enumerate() {
+            if let Some(agent) = &entry.agent {
+                let next = agents.len() + 1;
+                agents.entry(agent.clone()).or_insert(next);
+            }
+            let label = entry.label.as_ref().map_or(UNNAMED, |label| {
+                let next = labels.len() + 1;
+                *labels.entry(label.clone()).or_insert(next)
+            });
+            by_label.resize_with(by_label.len().max(label + 1), Vec::new);
+            by_label[label].push(number);
+        }
+        Ok(Self { entries, agents, labels, by_label, tracks: Mutex::default() })
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &str> {
+        self.agents.keys().map(String::as_str)
+    }
+
+    pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
+        self.labels.keys().map(String::as_str)
+    }
+
+    /// Returns the entry that answers `request` and its number, if the script has one.
+    pub(crate) fn select(&self, request: &TurnRequest<'_>) -> Option<(usize, &Entry)> {
+        let track = self.track(request);
+        let last = request.messages.last().map_or("", Message::text);
+        let fits = |number: &usize| {
+            let pattern = self.entries.get(*number).and_then(|entry| entry.last.as_ref());
+            pattern.is_none_or(|pattern| pattern.is_match(last))
+        };
+        let pinned = track.pinned.get(&request.turn).map_or(&[][..], Vec::as_slice);
+        self.pick(pinned.iter().copied().filter(fits), request.attempt)
+            .or_else(|| self.pick(track.reactive.iter().copied().filter(fits), request.attempt))
+            .or_else(|| self.pick(track.slot(request.turn).iter().copied(), request.attempt))
+    }
+
+    /// Says whether the script has anything for the agent and label of `request`.
+    pub(crate) fn knows(&self, request: &TurnRequest<'_>) -> bool {
+        let track = self.track(request);
+        !(track.pinned.is_empty() && track.reactive.is_empty() && track.slots.is_empty())
+    }
+
+    /// Returns the candidate for this attempt: faults come first, each as often as it says.
+    ///
+    /// When only faults are left they stand: a provider that is down stays down.
+    fn pick(
+        &self,
+        candidates: impl Iterator<Item = usize>,
+        attempt: u32,
+    ) -> Option<(usize, &Entry)> {
+        let mut failed: u32 = 0;
+        let mut last_fault = None;
+        for number in candidates {
+            let entry = self.entries.get(number)?;
+            if !entry.is_fault() {
+                return Some((number, entry));
+            }
+            failed = match entry.times {
+                Times::Count(times) => failed.saturating_add(times),
+                Times::Forever => u32::MAX,
+            };
+            if attempt <= failed {
+                return Some((number, entry));
+            }
+            last_fault = Some((number, entry));
+        }
+        last_fault
+    }
+
+    fn track(&self, request: &TurnRequest<'_>) -> Arc<Track> {
+        let agent = self.agents.get(request.agent).copied().unwrap_or(UNNAMED);
+        let label = self.labels.get(request.label).copied().unwrap_or(UNNAMED);
+        // A poisoned lock means a panic while a track was laid out; the map itself is whole.
+        let mut tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
+        let lay_out = || Arc::new(self.lay_out(request.agent, label));
+        Arc::clone(tracks.entry((agent, label)).or_insert_with(lay_out))
+    }
+
+    fn lay_out(&self, agent: &str, label: usize) -> Track {
+        let of = |label: usize| self.by_label.get(label).map_or(&[][..], Vec::as_slice);
+        let labelled = if label == UNNAMED { &[][..] } else { of(label) };
+        let mut numbers = [of(UNNAMED), labelled].concat();
+        numbers.sort_unstable();
+        let mut track = Track::default();
+        let mut sequence = Vec::new();
+        for number in numbers {
+            let entry = &self.entries[number];
+            if entry.agent.as_ref().is_some_and(|name| name != agent) {
+                continue;
+            }
+            match entry.turn {
+                Some(turn) => track.pin(turn, number, entry.last.is_none()),
+                None if entry.last.is_some() => track.reactive.push(number),
+                None => sequence.push(number),
+            }
+        }
+        track.claimed.sort_unstable();
+        track.claimed.dedup();
+        track.lay_sequence(&sequence, &self.entries);
+        track
+    }
+}
+
+impl Track {
+    fn pin(&mut self, turn: u32, number: usize, claims: bool) {
+        self.pinned.entry(turn).or_default().push(number);
+        if claims {
+            self.claimed.push(turn);
+        }
+    }
+
+    fn lay_sequence(&mut self, sequence: &[usize], entries: &[Entry]) {
+        let mut places: u64 = 0;
+        let mut faults = Vec::new();
+        for number in sequence {
+            let entry = &entries[*number];
+            if entry.is_fault() {
+                faults.push(*number);
+                continue;
+            }
+            let after_faults = !faults.is_empty();
+            faults.push(*number);
+            self.slots.push(Slot { start: places, entries: std::mem::take(&mut faults) });
+            if after_faults && entry.times != Times::Count(1) {
+                // The faults come once, before the first of the repeated turns.
+                self.slots.push(Slot { start: places + 1, entries: vec![*number] });
+            }
+            match entry.times {
+                Times::Count(times) => places += u64::from(times),
+                Times::Forever => return,
+            }
+        }
+        if !faults.is_empty() {
+            self.slots.push(Slot { start: places, entries: faults });
+            places += 1;
+        }
+        self.places = Some(places);
+    }
+
+    /// Returns the entries at the place that `turn` takes among the turns nothing is pinned to.
+    fn slot(&self, turn: u32) -> &[usize] {
+        let claimed = self.claimed.partition_point(|claimed| *claimed < turn);
+        let place = u64::from(turn.saturating_sub(1)).saturating_sub(claimed as u64);
+        if self.places.is_some_and(|places| place >= places) {
+            return &[];
+        }
+        let behind = self.slots.partition_point(|slot| slot.start <= place);
+        behind.checked_sub(1).and_then(|at| self.slots.get(at)).map_or(&[], |slot| &slot.entries)
+    }
+}
+
+/// Refuses an entry that comes after one that answers for ever in its place.
+fn check_reachable(entries: &[Entry]) -> Result<(), Flaw> {
+    let mut endless = BTreeSet::new();
+    for entry in entries.iter().filter(|entry| entry.is_sequential()) {
+        let (agent, label) = (entry.agent.as_deref(), entry.label.as_deref());
+        let wider = [(agent, label), (agent, None), (None, label), (None, None)];
+        if wider.iter().any(|names| endless.contains(names)) {
+            let message = "this turn can never come: one before it repeats \"forever\"";
+            return Err(Flaw::new(entry.at, message));
+        }
+        if entry.times == Times::Forever {
+            endless.insert((agent, label));
+        }
+    }
+    Ok(())
+}

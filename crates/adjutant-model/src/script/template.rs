@@ -1,0 +1,195 @@
+//! Text with holes that the real conversation fills.
+//!
+//! A scripted answer that quotes what a tool really returned changes when the files change; that
+//! is what makes a scripted run evidence. How a hole is written is read by `placeholder`.
+//!
+//! Start at [`Template::render`]. Invariant: a hole that cannot be filled is an error, not a gap.
+
+use std::borrow::Cow;
+
+use adjutant_core::Message;
+
+use super::pattern::Pattern;
+use crate::model::TurnRequest;
+
+/// A text, cut into what is fixed and what is not.
+#[derive(Debug, Default)]
+pub(crate) struct Template {
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A piece of a template.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Fixed(String),
+    Hole(Hole),
+}
+
+/// What stands between `{{` and `}}`.
+#[derive(Debug)]
+pub(crate) struct Hole {
+    pub(crate) source: Source,
+    pub(crate) filters: Vec<Filter>,
+}
+
+/// Where a hole's text comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// The first message of the user.
+    Prompt,
+    /// The last message, whoever wrote it.
+    Last,
+    /// The newest tool result.
+    LastResult,
+    /// The tool result of this number; the first is 1.
+    NthResult(usize),
+    /// The newest result of the call with this id.
+    ResultOf(String),
+    Agent,
+    Label,
+    Turn,
+    Quoted(String),
+}
+
+/// What is done to a hole's text, one after the other.
+#[derive(Debug)]
+pub(crate) enum Filter {
+    Lines,
+    Bytes,
+    FirstLine,
+    LastLine,
+    Head(usize),
+    Tail(usize),
+    Count(Pattern),
+    Match(Pattern),
+    Matches(Pattern),
+    Grep(Pattern),
+    Or(String),
+}
+
+impl Template {
+    /// Fills the holes from `request`, or names what the conversation does not have.
+    pub(crate) fn render(&self, request: &TurnRequest<'_>) -> Result<String, String> {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Fixed(fixed) => text.push_str(fixed),
+                Part::Hole(hole) => text.push_str(&hole.fill(request)?),
+            }
+        }
+        Ok(text)
+    }
+}
+
+impl Hole {
+    fn fill<'a>(&'a self, request: &TurnRequest<'a>) -> Result<Cow<'a, str>, String> {
+        let mut text = self.source.find(request)?;
+        for filter in &self.filters {
+            text = filter.apply(text);
+        }
+        Ok(text)
+    }
+}
+
+impl Source {
+    fn find<'a>(&'a self, request: &TurnRequest<'a>) -> Result<Cow<'a, str>, String> {
+        let messages = request.messages;
+        let borrowed = match self {
+            Self::Turn => return Ok(Cow::Owned(request.turn.to_string())),
+            Self::Agent => Some(request.agent),
+            Self::Label => Some(request.label),
+            Self::Quoted(text) => Some(text.as_str()),
+            Self::Last => messages.last().map(Message::text),
+            Self::Prompt => messages.iter().find_map(as_prompt),
+            Self::LastResult => messages.iter().rev().filter_map(as_result).next().map(second),
+            Self::NthResult(number) => {
+                messages.iter().filter_map(as_result).nth(number.saturating_sub(1)).map(second)
+            }
+            Self::ResultOf(id) => {
+                messages.iter().rev().filter_map(as_result).find(|(of, _)| of == id).map(second)
+            }
+        };
+        borrowed.map(Cow::Borrowed).ok_or_else(|| self.missing(messages))
+    }
+
+    fn missing(&self, messages: &[Message]) -> String {
+        let results = messages.iter().filter_map(as_result).count();
+        match self {
+            Self::NthResult(number) => {
+                format!("wants result {number}, the conversation has {results}")
+            }
+            Self::ResultOf(id) => format!("wants the result of call `{id}`, there is none"),
+            Self::LastResult => "wants a tool result, there is none yet".to_owned(),
+            Self::Prompt => "wants the prompt, no user message is there".to_owned(),
+            Self::Last | Self::Agent | Self::Label | Self::Turn | Self::Quoted(_) => {
+                "wants the last message, the conversation is empty".to_owned()
+            }
+        }
+    }
+}
+
+impl Filter {
+    fn apply<'a>(&self, text: Cow<'a, str>) -> Cow<'a, str> {
+        match self {
+            Self::Lines => Cow::Owned(text.lines().count().to_string()),
+            Self::Bytes => Cow::Owned(text.len().to_string()),
+            Self::FirstLine => cut(text, |text| text.lines().next()),
+            Self::LastLine => cut(text, |text| text.lines().next_back()),
+            Self::Head(count) => Cow::Owned(joined(text.lines().take(*count))),
+            Self::Tail(count) => {
+                let skipped = text.lines().count().saturating_sub(*count);
+                Cow::Owned(joined(text.lines().skip(skipped)))
+            }
+            Self::Count(pattern) => Cow::Owned(pattern.count(&text).to_string()),
+            Self::Match(pattern) => {
+                Cow::Owned(pattern.matches(&text).next().unwrap_or_default().into_owned())
+            }
+            Self::Matches(pattern) => {
+                let found: Vec<_> = pattern.matches(&text).collect();
+                Cow::Owned(found.join(", "))
+            }
+            Self::Grep(pattern) => {
+                Cow::Owned(joined(text.lines().filter(|line| pattern.is_match(line))))
+            }
+            Self::Or(other) if text.is_empty() => Cow::Owned(other.clone()),
+            Self::Or(_) => text,
+        }
+    }
+}
+
+/// Keeps a borrowed text borrowed while a part of it is taken.
+fn cut<'a>(text: Cow<'a, str>, part: impl Fn(&str) -> Option<&str>) -> Cow<'a, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(part(text).unwrap_or_default()),
+        Cow::Owned(text) => Cow::Owned(part(&text).unwrap_or_default().to_owned()),
+    }
+}
+
+fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let mut text = String::new();
+    for (index, line) in lines.enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        text.push_str(line);
+    }
+    text
+}
+
+fn as_prompt(message: &Message) -> Option<&str> {
+    match message {
+        Message::User { content } => Some(content),
+        Message::Assistant { .. } | Message::Tool { .. } => None,
+    }
+}
+
+fn as_result(message: &Message) -> Option<(&str, &str)> {
+    match message {
+        Message::Tool { tool_call_id, content, .. } => Some((tool_call_id, content)),
+        Message::User { .. } | Message::Assistant { .. } => None,
+    }
+}
+
+fn second<'a>((_, text): (&'a str, &'a str)) -> &'a str {
+    text
+}
