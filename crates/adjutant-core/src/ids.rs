@@ -176,6 +176,12 @@ impl Label {
         }
     }
 
+    /// Returns the label of a thing nobody named.
+    #[must_use]
+    pub fn unnamed() -> Self {
+        Self("unnamed".into())
+    }
+
     /// Returns the label that the `nth` task of this name in one call is shown as.
     #[must_use]
     pub fn numbered(&self, nth: usize) -> Self {

@@ -2,23 +2,48 @@
 //!
 //! Holds the policy, the delegation tree, budgets, the return contract and the marker parser.
 //! It knows no file, no clock, no thread and no chance: time enters as [`Timestamp`], ids are
-//! made elsewhere, effects leave as data. Start at `Tree::decide`, the only place that can say no.
+//! made elsewhere, effects leave as data. Start at [`Tree::decide`], the only place that can say no.
 
+pub mod brief;
+pub mod budget;
+pub mod check;
 pub mod code;
+pub mod command;
 pub mod contract;
+pub mod conversation;
+pub mod event;
 mod excerpt;
+pub mod fingerprint;
+pub mod graph;
 pub mod ids;
 pub mod message;
 pub mod money;
+mod nearest;
+pub mod numbers;
+pub mod outcome;
+pub mod policy;
 pub mod propagation;
+pub mod refusal;
+pub mod rights;
 pub mod time;
+pub mod tree;
 pub mod usage;
 
+pub use brief::{Brief, ContextFile, Found, Task};
 pub use code::Code;
+pub use command::{Command, Effect, Reaction};
+pub use conversation::Conversation;
+pub use event::{Event, Grant, IllegalEvent, Nudge, ToolOutput};
 pub use ids::{AgentName, Label, RunId, SessionId};
 pub use message::{
     Attempt, AttemptError, ErrorKind, Message, ModelSpec, Reply, StopReason, ToolCall, ToolSpec,
 };
 pub use money::{Price, Usd};
+pub use nearest::nearest;
+pub use outcome::{Outcome, Reason, State};
+pub use policy::{Layered, Policy, Preset, Source};
+pub use refusal::Refusal;
+pub use rights::{Rights, ToolSet};
 pub use time::Timestamp;
+pub use tree::{Node, Tree};
 pub use usage::Usage;

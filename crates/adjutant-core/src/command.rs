@@ -1,0 +1,101 @@
+//! What is asked of the tree, in the imperative.
+
+use serde::{Deserialize, Serialize};
+
+use crate::brief::Task;
+use crate::contract::ArtifactFact;
+use crate::event::ToolOutput;
+use crate::ids::{AgentName, RunId, SessionId};
+use crate::message::{AttemptError, Reply, ToolCall, ToolSpec};
+use crate::policy::Policy;
+use crate::rights::Rights;
+
+/// A wish or a report from outside, to be judged by `Tree::decide`.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "fields are named for what they hold; the variants say what is asked"
+)]
+pub enum Command {
+    /// Begin a run.
+    Begin {
+        run: RunId,
+        agent: AgentName,
+        goal: String,
+        workdir: String,
+        policy: Box<Policy>,
+        version: String,
+    },
+    /// Make an agent known.
+    Define { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
+    /// Hand tasks down.
+    Delegate { parent: SessionId, tasks: Vec<Task>, concurrency: Option<u64> },
+    /// Say yes to a call.
+    Approve { hash: String },
+    /// Say no to a call.
+    Deny { hash: String, reason: String },
+    /// Give free places to those who wait.
+    StartQueued { parent: SessionId },
+    /// Let an agent think.
+    TakeTurn { session: SessionId },
+    /// Take a model's answer.
+    Reply { session: SessionId, turn: u32, attempt: u32, reply: Reply },
+    /// Take a model's failure.
+    FailAttempt { session: SessionId, turn: u32, attempt: u32, error: AttemptError },
+    /// Note that bytes arrived.
+    Progress { session: SessionId, bytes: u64 },
+    /// Use the tools the last answer asked for.
+    UseTools { session: SessionId },
+    /// Take a tool's result.
+    TakeOutput { session: SessionId, turn: u32, call: u32, output: ToolOutput },
+    /// Take the last answer as the result, given what is known of its artifacts.
+    Conclude { session: SessionId, text: String, artifacts: Vec<(String, ArtifactFact)> },
+    /// Deal with an answer that was cut off at the output limit.
+    CutOff { session: SessionId },
+    /// Deal with a model that declined.
+    Decline { session: SessionId },
+    /// Give up on a delegation because something of ours broke.
+    Crash { session: SessionId, message: String, backtrace: String },
+    /// Stop a delegation and all below it.
+    Cancel { session: SessionId },
+    /// See what time alone has changed.
+    Tick,
+    /// End the run if nothing in it is live.
+    EndRun,
+}
+
+/// What the shell must do once the event it follows from is on disk. Data, so that any runtime can
+/// interpret it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "effect", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "fields are named for what they hold; the variants say what to do")]
+pub enum Effect {
+    /// Ask a person about a call.
+    AskApproval { parent: SessionId, call: u32, hash: String },
+    /// Call the model.
+    Model {
+        session: SessionId,
+        turn: u32,
+        attempt: u32,
+        max_output: u64,
+        context_tokens: u64,
+        with_tools: bool,
+    },
+    /// Run a tool.
+    Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
+    /// Look at the artifacts a final answer names, then conclude.
+    Verify { session: SessionId },
+    /// Stop whatever runs for a delegation.
+    Stop { session: SessionId },
+    /// Nothing is left to do.
+    Close,
+}
+
+/// What follows from an event: commands to judge at once, effects to perform once it is on disk.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reaction {
+    /// To be decided next, in order.
+    pub commands: Vec<Command>,
+    /// To be performed when the event is durable.
+    pub effects: Vec<Effect>,
+}

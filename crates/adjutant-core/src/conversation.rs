@@ -1,0 +1,87 @@
+//! What one agent's model has been told and has said: a fold over the events of its session.
+
+use crate::event::{Event, Nudge};
+use crate::message::Message;
+use crate::tree::uses_tools;
+
+/// The messages of one delegation, in the order a model reads them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conversation {
+    messages: Vec<Message>,
+    /// Where the results of the latest answer's calls belong.
+    results_from: usize,
+    last_call: bool,
+}
+
+impl Conversation {
+    /// Returns the messages.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Returns the text of the agent's latest answer.
+    #[must_use]
+    pub fn last_text(&self) -> Option<&str> {
+        self.messages.iter().rev().find_map(|message| match message {
+            Message::Assistant { content, .. } => Some(content.as_str()),
+            Message::User { .. } | Message::Tool { .. } => None,
+        })
+    }
+
+    /// Folds in an event of this session.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Granted(grant) => {
+                self.messages.push(Message::User { content: grant.brief.opening().to_owned() });
+            }
+            Event::Told { nudge, text, .. } => {
+                self.last_call |= matches!(nudge, Nudge::LastCall(_));
+                self.messages.push(Message::User { content: text.clone() });
+            }
+            Event::Replied { text, tool_calls, stop, .. } => {
+                // Calls that are not run must not be shown as made: no result would follow them.
+                let made = uses_tools(*stop, tool_calls, self.last_call);
+                let tool_calls = if made { tool_calls.clone() } else { Vec::new() };
+                let ids: Vec<String> = tool_calls.iter().map(|call| call.id.clone()).collect();
+                self.messages.push(Message::Assistant { content: text.clone(), tool_calls });
+                self.results_from = self.messages.len();
+                // Results arrive in any order and are read in the order of the calls.
+                self.messages.extend(ids.into_iter().map(|tool_call_id| Message::Tool {
+                    tool_call_id,
+                    content: String::new(),
+                    is_error: false,
+                }));
+            }
+            Event::ToolReturned { call, output, .. } => {
+                self.answer(*call, &output.content, output.is_error);
+            }
+            Event::ToolRefused { call, text, .. } => self.answer(*call, text, true),
+            Event::RunStarted { .. }
+            | Event::AgentDefined { .. }
+            | Event::Refused { .. }
+            | Event::ApprovalAsked { .. }
+            | Event::Approved { .. }
+            | Event::Denied { .. }
+            | Event::Started { .. }
+            | Event::Reserved { .. }
+            | Event::AttemptFailed { .. }
+            | Event::Settled { .. }
+            | Event::Overran { .. }
+            | Event::Progressed { .. }
+            | Event::ToolCalled { .. }
+            | Event::Crashed { .. }
+            | Event::Late { .. }
+            | Event::Ended { .. }
+            | Event::RunEnded { .. } => {}
+        }
+    }
+
+    fn answer(&mut self, call: u32, text: &str, failed: bool) {
+        let place = self.results_from + call as usize;
+        if let Some(Message::Tool { content, is_error, .. }) = self.messages.get_mut(place) {
+            text.clone_into(content);
+            *is_error = failed;
+        }
+    }
+}

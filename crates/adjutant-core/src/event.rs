@@ -1,0 +1,272 @@
+//! What happened: the facts a journal holds and every fold reads.
+//!
+//! Events are past tense and never judged again. Each says whether it must be on disk before its
+//! effects may happen, and what remains of it once its content has expired.
+
+use serde::{Deserialize, Serialize};
+
+use crate::brief::Brief;
+use crate::budget::{Amount, Reservation, Settlement};
+use crate::code::Code;
+use crate::ids::{AgentName, Label, RunId, SessionId};
+use crate::message::{AttemptError, StopReason, ToolCall, ToolSpec};
+use crate::outcome::{Outcome, Reason};
+use crate::policy::Policy;
+use crate::refusal::TimeBound;
+use crate::rights::Rights;
+use crate::time::Timestamp;
+
+/// A fact in the life of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[expect(
+    missing_docs,
+    reason = "fields are named for what they hold; the variants say what happened"
+)]
+pub enum Event {
+    /// A run began.
+    RunStarted {
+        run: RunId,
+        agent: AgentName,
+        goal: String,
+        workdir: String,
+        policy: Box<Policy>,
+        version: String,
+    },
+    /// An agent became known, with what it is told and what it may hold.
+    AgentDefined { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
+    /// A task was admitted.
+    Granted(Box<Grant>),
+    /// A task was not admitted; this is also its end.
+    Refused {
+        session: SessionId,
+        parent: SessionId,
+        call: u32,
+        index: u32,
+        label: Label,
+        agent: AgentName,
+        reason: Reason,
+    },
+    /// A person has to say yes to a call before its tasks start.
+    ApprovalAsked { parent: SessionId, call: u32, hash: String, expires: Timestamp },
+    /// A person said yes to exactly this call.
+    Approved { hash: String, parent: SessionId },
+    /// A person, the policy or the clock said no to this call.
+    Denied { hash: String, reason: String },
+    /// A delegation got its place and began.
+    Started { session: SessionId, deadline: Option<Timestamp>, bound: TimeBound },
+    /// Tokens and money were held open for a model call.
+    Reserved { session: SessionId, reservation: Reservation },
+    /// A model answered in full.
+    Replied {
+        session: SessionId,
+        turn: u32,
+        attempt: u32,
+        text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall>,
+        stop: StopReason,
+        settlement: Settlement,
+    },
+    /// A model call gave no complete answer; it may be tried again at `retry_at`.
+    AttemptFailed {
+        session: SessionId,
+        turn: u32,
+        attempt: u32,
+        error: AttemptError,
+        settlement: Settlement,
+        retry_at: Option<Timestamp>,
+    },
+    /// A call under way was closed at its full reservation because its delegation ended.
+    Settled { session: SessionId, turn: u32, attempt: u32, settlement: Settlement },
+    /// A provider billed more than was held open.
+    Overran { session: SessionId, amount: Amount },
+    /// Bytes arrived from a model.
+    Progressed { session: SessionId, bytes: u64 },
+    /// The engine put a message into the conversation.
+    Told { session: SessionId, nudge: Nudge, text: String },
+    /// A tool was about to run.
+    ToolCalled { session: SessionId, call: u32 },
+    /// A tool call was answered without running it.
+    ToolRefused { session: SessionId, call: u32, text: String },
+    /// A tool gave its result.
+    ToolReturned {
+        session: SessionId,
+        call: u32,
+        #[serde(flatten)]
+        output: ToolOutput,
+    },
+    /// Something broke inside Adjutant while working for a delegation.
+    Crashed { session: SessionId, message: String, backtrace: String },
+    /// Something arrived for a delegation that had ended; it changes nothing.
+    Late { session: SessionId, what: String, text: String },
+    /// A delegation ended. It does so exactly once.
+    Ended {
+        session: SessionId,
+        outcome: Outcome,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Reason>,
+    },
+    /// The run ended.
+    RunEnded { outcome: Outcome },
+}
+
+/// An admitted task, with everything decided about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The delegation's id.
+    pub session: SessionId,
+    /// Who asked.
+    pub parent: SessionId,
+    /// The parent's call this belongs to, from 1.
+    pub call: u32,
+    /// The place in that call, from 0.
+    pub index: u32,
+    /// How many of the call's children work at once.
+    pub places: u64,
+    /// What is asked.
+    pub brief: Brief,
+    /// Edges from the root.
+    pub depth: u64,
+    /// Names from the root to this agent.
+    pub path: Vec<String>,
+    /// What it may do.
+    pub rights: Rights,
+    /// Seconds of its own, from its start.
+    pub timeout_s: Option<u64>,
+    /// Whether it asked for more time than allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clamped: bool,
+    /// Bytes of its first request: system prompt, tools and opening.
+    pub opening_bytes: u64,
+    /// Whether a person has yet to say yes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaiting_approval: bool,
+}
+
+/// Why the engine spoke to an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Nudge {
+    /// Its end is near for this reason: report now.
+    LastCall(Code),
+    /// Its answer was cut off: say it shorter.
+    Shorten,
+    /// Its return did not satisfy the contract.
+    Repair,
+}
+
+/// What a tool gave back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolOutput {
+    /// What the model is shown, masked and capped.
+    pub content: String,
+    /// Whether the tool failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+    /// A line for the scratchpad.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The files it touched, relative to the root.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub touched: Vec<String>,
+}
+
+impl ToolOutput {
+    /// Returns an error for the model.
+    #[must_use]
+    pub fn error(content: impl Into<String>) -> Self {
+        Self { content: content.into(), is_error: true, ..Self::default() }
+    }
+}
+
+impl Event {
+    /// Returns the delegation the event is about, if it is about one.
+    #[must_use]
+    pub const fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Granted(grant) => Some(grant.session),
+            Self::Refused { session, .. }
+            | Self::Started { session, .. }
+            | Self::Reserved { session, .. }
+            | Self::Replied { session, .. }
+            | Self::AttemptFailed { session, .. }
+            | Self::Settled { session, .. }
+            | Self::Overran { session, .. }
+            | Self::Progressed { session, .. }
+            | Self::Told { session, .. }
+            | Self::ToolCalled { session, .. }
+            | Self::ToolRefused { session, .. }
+            | Self::ToolReturned { session, .. }
+            | Self::Crashed { session, .. }
+            | Self::Late { session, .. }
+            | Self::Ended { session, .. } => Some(*session),
+            Self::RunStarted { .. }
+            | Self::AgentDefined { .. }
+            | Self::ApprovalAsked { .. }
+            | Self::Approved { .. }
+            | Self::Denied { .. }
+            | Self::RunEnded { .. } => None,
+        }
+    }
+
+    /// Says whether the event must be on disk before anything follows from it.
+    #[must_use]
+    pub const fn must_be_durable(&self) -> bool {
+        !matches!(self, Self::Progressed { .. })
+    }
+
+    /// Drops what people and models said, keeping who, when, how and how much.
+    #[must_use]
+    pub fn without_content(&self) -> Self {
+        let mut event = self.clone();
+        match &mut event {
+            Self::RunStarted { goal, .. } => goal.clear(),
+            Self::AgentDefined { system, tools, .. } => {
+                system.clear();
+                tools.clear();
+            }
+            Self::Granted(grant) => {
+                grant.brief.prompt.clear();
+                grant.brief.opening = None;
+            }
+            Self::Replied { text, tool_calls, .. } => {
+                text.clear();
+                for call in tool_calls {
+                    call.arguments = serde_json::Value::Null;
+                }
+            }
+            Self::ToolReturned { output, .. } => {
+                output.content.clear();
+                output.note = None;
+            }
+            Self::Told { text, .. } | Self::Late { text, .. } => text.clear(),
+            Self::Refused { .. }
+            | Self::ApprovalAsked { .. }
+            | Self::Approved { .. }
+            | Self::Denied { .. }
+            | Self::Started { .. }
+            | Self::Reserved { .. }
+            | Self::AttemptFailed { .. }
+            | Self::Settled { .. }
+            | Self::Overran { .. }
+            | Self::Progressed { .. }
+            | Self::ToolCalled { .. }
+            | Self::ToolRefused { .. }
+            | Self::Crashed { .. }
+            | Self::Ended { .. }
+            | Self::RunEnded { .. } => {}
+        }
+        event
+    }
+}
+
+/// Says that a recorded fact does not fit what was recorded before it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{event} does not fit: {problem}")]
+pub struct IllegalEvent {
+    /// The kind of event.
+    pub event: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}

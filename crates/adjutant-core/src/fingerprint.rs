@@ -1,0 +1,96 @@
+//! Recognising a task that is handed on unchanged.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::ids::AgentName;
+
+/// The identity of a task: agent, prompt and context files, whatever its label says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fingerprint(u128);
+
+impl Fingerprint {
+    /// Computes the fingerprint of a task; spacing and case of the prompt do not count.
+    #[must_use]
+    pub fn of(agent: &AgentName, prompt: &str, context: &[String]) -> Self {
+        let mut hash = Sha256::new();
+        part(&mut hash, agent.as_str());
+        part(&mut hash, &normalise(prompt));
+        context.iter().for_each(|path| part(&mut hash, path));
+        Self::truncated(hash)
+    }
+
+    /// Computes the fingerprint of a tool call.
+    #[must_use]
+    pub fn of_call(tool: &str, arguments: &serde_json::Value) -> Self {
+        let mut hash = Sha256::new();
+        part(&mut hash, tool);
+        part(&mut hash, &arguments.to_string());
+        Self::truncated(hash)
+    }
+
+    /// Half of the digest: enough that two tasks never meet by accident.
+    fn truncated(hash: Sha256) -> Self {
+        let digest = hash.finalize();
+        let mut half = [0; 16];
+        half.copy_from_slice(&digest[..16]);
+        Self(u128::from_be_bytes(half))
+    }
+}
+
+/// The length goes in first, so that parts cannot run into each other.
+fn part(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_be_bytes());
+    hash.update(text);
+}
+
+fn normalise(prompt: &str) -> String {
+    let mut words = prompt.split_whitespace();
+    let mut text = String::with_capacity(prompt.len());
+    if let Some(first) = words.next() {
+        text.push_str(first);
+    }
+    for word in words {
+        text.push(' ');
+        text.push_str(word);
+    }
+    text.to_lowercase()
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn print(agent: &str, prompt: &str, context: &[&str]) -> Fingerprint {
+        let context: Vec<String> = context.iter().map(|path| (*path).to_owned()).collect();
+        Fingerprint::of(&AgentName::new(agent), prompt, &context)
+    }
+
+    #[test]
+    fn spacing_and_case_do_not_make_a_new_task() {
+        assert_eq!(print("a", "Find  the\nbug ", &[]), print("a", "find the bug", &[]));
+    }
+
+    #[test]
+    fn agent_prompt_and_context_each_make_a_new_task() {
+        let base = print("a", "find the bug", &["x"]);
+        for other in [
+            print("b", "find the bug", &["x"]),
+            print("a", "find the bugs", &["x"]),
+            print("a", "find the bug", &["y"]),
+            print("a", "find the bug", &["x", "y"]),
+            print("a", "find the bug", &["xy"]),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Finding the name a person probably meant.
+
+/// Returns the candidate closest to `name`, when it is close enough to be a slip of the hand.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Names are short; an absurdly long one is no slip, and comparing it would only cost time.
+    if name.chars().count() > 64 {
+        return None;
+    }
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(name, candidate), candidate))
+        .min()
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Counts the single-character edits between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substitution = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitution.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_hand_is_understood() {
+        let names = ["max_depth", "concurrency", "budget_usd"];
+        assert_eq!(nearest("max_dept", names), Some("max_depth"));
+        assert_eq!(nearest("concurency", names), Some("concurrency"));
+        assert_eq!(nearest("zzz", names), None);
+    }
+}

@@ -1,0 +1,266 @@
+//! The keys of a policy: their names, what tighter means for each, and reading and writing one.
+//!
+//! A table: one arm per key in each function. A key is added here and in [`Policy`], nowhere else.
+
+use serde_json::{Value, json};
+
+use super::layer::PolicyError;
+use super::{Approval, ContractKind, CycleKey, HARD_MAX_DEPTH, Policy, Timeout, WorkspaceKind};
+use crate::money::Usd;
+use crate::rights::ToolSet;
+
+/// What an untrusted layer may do to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tighter {
+    /// Lower it; an absent limit is the loosest.
+    Lower,
+    /// Switch it off.
+    Off,
+    /// Remove members.
+    Fewer,
+    /// Ask where nobody asked.
+    Ask,
+    /// Nothing: the values have no order.
+    Unordered,
+}
+
+impl Tighter {
+    /// Returns what an untrusted layer may do, as a fragment for people.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Lower => "may only be lowered",
+            Self::Off => "may only be switched off",
+            Self::Fewer => "may only lose members",
+            Self::Ask => "may only be made to ask",
+            Self::Unordered => "has no tighter value",
+        }
+    }
+}
+
+macro_rules! keys {
+    ($($variant:ident $name:literal $tighter:ident $doc:literal),+ $(,)?) => {
+        /// A key of the policy.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Key { $(#[doc = $doc] $variant),+ }
+
+        impl Key {
+            /// Every key, in the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// Returns the key as it is written in files and flags.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// Returns what the key bounds, in one line.
+            #[must_use]
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$variant => $doc),+ }
+            }
+
+            /// Returns what an untrusted layer may do to it.
+            #[must_use]
+            pub const fn tighter(self) -> Tighter {
+                match self { $(Self::$variant => Tighter::$tighter),+ }
+            }
+        }
+    };
+}
+
+keys! {
+    Enabled "enabled" Off "whether anything may be delegated",
+    MaxDepth "max_depth" Lower "deepest level of a delegation; the root is 0; never above 3",
+    TasksPerCall "tasks_per_call" Lower "most tasks in one call",
+    ChildrenPerParent "children_per_parent" Lower "most children of one parent over its life",
+    ChildrenPerRun "children_per_run" Lower "most delegations of one run",
+    Concurrency "concurrency" Lower "children of one parent that work at once",
+    ConcurrencyMax "concurrency_max" Lower "highest concurrency a model or task file may ask for",
+    CycleKey "cycle_key" Unordered "what makes a cycle: task, agent or story",
+    TimeoutS "timeout_s" Lower "seconds for one delegation, or by_operation",
+    TimeoutMaxS "timeout_max_s" Lower "most seconds a delegation may ask for, or by_operation",
+    TotalS "total_s" Lower "seconds one parent may spend delegating in all",
+    StallS "stall_s" Lower "seconds a model call may go without a byte",
+    ContextTokens "context_tokens" Lower "tokens one agent's context may hold; none: the model's window",
+    BudgetTokens "budget_tokens" Lower "billed tokens of one delegation, descendants included",
+    BudgetTokensRun "budget_tokens_run" Lower "billed tokens of the whole run",
+    BudgetUsd "budget_usd" Lower "dollars of the whole run; holds for priced models",
+    MaxOutputTokens "max_output_tokens" Lower "output tokens of one model call",
+    ResultTokens "result_tokens" Lower "tokens of a result handed to the parent; none: summary and artifacts",
+    Workspace "workspace" Unordered "where a delegation works: shared or own",
+    Tools "tools" Fewer "tools a delegation may hold",
+    Network "network" Off "whether tools may reach the network",
+    Approval "approval" Ask "who is asked before a batch: none or batch",
+    Contract "contract" Unordered "what a return must satisfy: report or standard",
+    RetentionDays "retention_days" Unordered "days for which content is kept",
+}
+
+impl Key {
+    /// Returns the key of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|key| key.name() == name)
+    }
+
+    /// Returns the key's value in `policy`, as it is written in files.
+    #[must_use]
+    pub fn get(self, policy: &Policy) -> Value {
+        match self {
+            Self::Enabled => json!(policy.enabled),
+            Self::MaxDepth => json!(policy.max_depth),
+            Self::TasksPerCall => json!(policy.tasks_per_call),
+            Self::ChildrenPerParent => json!(policy.children_per_parent),
+            Self::ChildrenPerRun => json!(policy.children_per_run),
+            Self::Concurrency => json!(policy.concurrency),
+            Self::ConcurrencyMax => json!(policy.concurrency_max),
+            Self::CycleKey => json!(policy.cycle_key),
+            Self::TimeoutS => timeout_value(policy.timeout_s),
+            Self::TimeoutMaxS => timeout_value(policy.timeout_max_s),
+            Self::TotalS => json!(policy.total_s),
+            Self::StallS => json!(policy.stall_s),
+            Self::ContextTokens => json!(policy.context_tokens),
+            Self::BudgetTokens => json!(policy.budget_tokens),
+            Self::BudgetTokensRun => json!(policy.budget_tokens_run),
+            Self::BudgetUsd => json!(policy.budget_usd),
+            Self::MaxOutputTokens => json!(policy.max_output_tokens),
+            Self::ResultTokens => json!(policy.result_tokens),
+            Self::Workspace => json!(policy.workspace),
+            Self::Tools => json!(policy.tools),
+            Self::Network => json!(policy.network),
+            Self::Approval => json!(policy.approval),
+            Self::Contract => json!(policy.contract),
+            Self::RetentionDays => json!(policy.retention_days),
+        }
+    }
+
+    /// Writes `value` into `policy`, or says why it is no value of this key.
+    pub(super) fn set(self, policy: &mut Policy, value: &Value) -> Result<(), PolicyError> {
+        match self {
+            Self::Enabled => policy.enabled = self.boolean(value)?,
+            Self::MaxDepth => policy.max_depth = self.depth(value)?,
+            Self::TasksPerCall => policy.tasks_per_call = self.count(value)?,
+            Self::ChildrenPerParent => policy.children_per_parent = self.limit(value)?,
+            Self::ChildrenPerRun => policy.children_per_run = self.limit(value)?,
+            Self::Concurrency => policy.concurrency = self.count(value)?,
+            Self::ConcurrencyMax => policy.concurrency_max = self.count(value)?,
+            Self::CycleKey => {
+                policy.cycle_key = self.word::<CycleKey>(value, "task, agent or story")?
+            }
+            Self::TimeoutS => policy.timeout_s = self.timeout(value)?,
+            Self::TimeoutMaxS => policy.timeout_max_s = self.timeout(value)?,
+            Self::TotalS => policy.total_s = self.limit(value)?,
+            Self::StallS => policy.stall_s = self.limit(value)?,
+            Self::ContextTokens => policy.context_tokens = self.limit(value)?,
+            Self::BudgetTokens => policy.budget_tokens = self.limit(value)?,
+            Self::BudgetTokensRun => policy.budget_tokens_run = self.limit(value)?,
+            Self::BudgetUsd => policy.budget_usd = self.dollars(value)?,
+            Self::MaxOutputTokens => policy.max_output_tokens = self.count(value)?,
+            Self::ResultTokens => policy.result_tokens = self.limit(value)?,
+            Self::Workspace => {
+                policy.workspace = self.word::<WorkspaceKind>(value, "shared or own")?
+            }
+            Self::Tools => policy.tools = self.tools(value)?,
+            Self::Network => policy.network = self.boolean(value)?,
+            Self::Approval => policy.approval = self.word::<Approval>(value, "none or batch")?,
+            Self::Contract => {
+                policy.contract = self.word::<ContractKind>(value, "report or standard")?
+            }
+            Self::RetentionDays => policy.retention_days = self.count(value)?,
+        }
+        Ok(())
+    }
+
+    fn boolean(self, value: &Value) -> Result<bool, PolicyError> {
+        value.as_bool().ok_or_else(|| self.wrong(value, "true or false"))
+    }
+
+    /// A positive whole number. Zero is refused by name: it is never what a limit of this table means.
+    fn count(self, value: &Value) -> Result<u64, PolicyError> {
+        match value.as_u64() {
+            Some(0) => Err(PolicyError::Zero { key: self }),
+            Some(count) => Ok(count),
+            None if value.as_f64().is_some_and(|number| number < 0.0) => {
+                Err(PolicyError::Negative { key: self, value: value.to_string() })
+            }
+            None => Err(self.wrong(value, "a whole number")),
+        }
+    }
+
+    fn depth(self, value: &Value) -> Result<u64, PolicyError> {
+        let depth = self.count(value)?;
+        if depth > HARD_MAX_DEPTH { Err(PolicyError::TooDeep { depth }) } else { Ok(depth) }
+    }
+
+    fn limit(self, value: &Value) -> Result<Option<u64>, PolicyError> {
+        if is_none(value) { Ok(None) } else { self.count(value).map(Some) }
+    }
+
+    fn dollars(self, value: &Value) -> Result<Option<Usd>, PolicyError> {
+        if is_none(value) {
+            return Ok(None);
+        }
+        let dollars = value.as_f64().ok_or_else(|| self.wrong(value, "an amount of dollars"))?;
+        if dollars < 0.0 {
+            return Err(PolicyError::Negative { key: self, value: value.to_string() });
+        }
+        match Usd::from_dollars(dollars) {
+            Some(Usd::ZERO) => Err(PolicyError::Zero { key: self }),
+            Some(amount) => Ok(Some(amount)),
+            None => Err(self.wrong(value, "an amount of dollars")),
+        }
+    }
+
+    fn timeout(self, value: &Value) -> Result<Timeout, PolicyError> {
+        if is_none(value) {
+            Ok(Timeout::None)
+        } else if value == "by_operation" {
+            Ok(Timeout::ByOperation)
+        } else {
+            self.count(value).map(Timeout::Seconds)
+        }
+    }
+
+    fn word<T: serde::de::DeserializeOwned>(
+        self,
+        value: &Value,
+        allowed: &'static str,
+    ) -> Result<T, PolicyError> {
+        serde_json::from_value(value.clone()).map_err(|_| self.wrong(value, allowed))
+    }
+
+    fn tools(self, value: &Value) -> Result<ToolSet, PolicyError> {
+        let wrong = || self.wrong(value, "a list of tool names");
+        let names: Vec<&str> = match value {
+            Value::Array(items) => {
+                items.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(wrong)?
+            }
+            Value::String(text) => text.split(',').map(str::trim).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+                return Err(wrong());
+            }
+        };
+        let tools = ToolSet::new(names);
+        let unknown = tools.beyond(&ToolSet::all());
+        match unknown.iter().next() {
+            None => Ok(tools),
+            Some(name) => Err(PolicyError::UnknownTool { name: name.to_owned() }),
+        }
+    }
+
+    fn wrong(self, value: &Value, expected: &'static str) -> PolicyError {
+        PolicyError::WrongType { key: self, value: value.to_string(), expected }
+    }
+}
+
+fn is_none(value: &Value) -> bool {
+    value.is_null() || value == "none"
+}
+
+fn timeout_value(timeout: Timeout) -> Value {
+    match timeout {
+        Timeout::None => Value::Null,
+        Timeout::Seconds(seconds) => json!(seconds),
+        Timeout::ByOperation => json!("by_operation"),
+    }
+}

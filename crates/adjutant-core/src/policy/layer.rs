@@ -1,0 +1,265 @@
+//! Layers over a preset: who set what, and who may set it.
+//!
+//! A person may set any key to any value except a depth above three. A project file, a model or a
+//! PRD may only tighten: each key declares what that means, and a key without an order is refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::key::{Key, Tighter};
+use super::{HARD_MAX_DEPTH, Operation, Policy, Preset};
+use crate::nearest::nearest;
+
+/// How far the origin of a setting is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// A person's own word: may widen.
+    Person,
+    /// Content of a repository or a model: may only tighten.
+    Content,
+}
+
+/// Where a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The preset itself.
+    Preset(Preset),
+    /// The user's own configuration file.
+    UserConfig,
+    /// A file of the project.
+    ProjectConfig,
+    /// An environment variable.
+    Environment(String),
+    /// A flag on the command line, or input a person wrote.
+    Flag(String),
+    /// A model's tool call, a PRD or another piece of content.
+    Content(String),
+}
+
+impl Source {
+    /// Returns how far this origin is trusted.
+    #[must_use]
+    pub const fn trust(&self) -> Trust {
+        match self {
+            Self::Preset(_) | Self::UserConfig | Self::Environment(_) | Self::Flag(_) => {
+                Trust::Person
+            }
+            Self::ProjectConfig | Self::Content(_) => Trust::Content,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Preset(preset) => write!(f, "preset {preset}"),
+            Self::UserConfig => f.write_str("user config"),
+            Self::ProjectConfig => f.write_str("project config"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(flag) => write!(f, "flag {flag}"),
+            Self::Content(origin) => f.write_str(origin),
+        }
+    }
+}
+
+/// Says why a setting was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// There is no such key.
+    #[error("unknown policy key `{name}`{}", did_you_mean(.nearest))]
+    UnknownKey {
+        /// What was written.
+        name: String,
+        /// The key that looks most like it.
+        nearest: Option<&'static str>,
+    },
+    /// There is no such preset.
+    #[error(
+        "unknown preset `{name}`; known are scout (forge), command (opencode), story (claude-loop)"
+    )]
+    UnknownPreset {
+        /// What was written.
+        name: String,
+    },
+    /// There is no such tool.
+    #[error("tools: unknown tool `{name}`")]
+    UnknownTool {
+        /// What was written.
+        name: String,
+    },
+    /// The value is of another kind.
+    #[error("{}: {value} is not {expected}", key.name())]
+    WrongType {
+        /// The key.
+        key: Key,
+        /// What was written.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// The value is below zero.
+    #[error("{}: {value} is negative", key.name())]
+    Negative {
+        /// The key.
+        key: Key,
+        /// What was written.
+        value: String,
+    },
+    /// The value is zero.
+    #[error("{}: 0 is not allowed, the least is {}", key.name(), least(*key))]
+    Zero {
+        /// The key.
+        key: Key,
+    },
+    /// The depth is beyond what anyone may permit.
+    #[error("max_depth: {depth} is too deep, the hard maximum is {HARD_MAX_DEPTH}")]
+    TooDeep {
+        /// What was written.
+        depth: u64,
+    },
+    /// An untrusted layer would widen the policy.
+    #[error("{}: {origin} may not change {current} to {attempted}, it {}", key.name(), key.tighter().describe())]
+    Loosens {
+        /// The key.
+        key: Key,
+        /// Where the setting comes from.
+        origin: String,
+        /// The value in force.
+        current: String,
+        /// What was written.
+        attempted: String,
+    },
+    /// `--set` was given something else than `key=value`.
+    #[error("`{text}` is not of the form key=value")]
+    NotAnAssignment {
+        /// What was written.
+        text: String,
+    },
+}
+
+fn did_you_mean(nearest: &Option<&'static str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+fn least(key: Key) -> &'static str {
+    if key == Key::BudgetUsd {
+        "any amount above it, or none"
+    } else if key == Key::MaxDepth {
+        "1 (to switch delegation off, set enabled=false)"
+    } else {
+        "1"
+    }
+}
+
+/// A policy together with the origin of each of its values.
+#[derive(Clone, Debug)]
+pub struct Layered {
+    policy: Policy,
+    sources: BTreeMap<Key, Source>,
+}
+
+impl Layered {
+    /// Starts from a preset.
+    #[must_use]
+    pub fn new(preset: Preset) -> Self {
+        Self { policy: preset.policy(), sources: BTreeMap::new() }
+    }
+
+    /// Sets one key, judged by how far its origin is trusted.
+    pub fn set(&mut self, name: &str, value: &Value, source: &Source) -> Result<(), PolicyError> {
+        let key = Key::parse(name).ok_or_else(|| PolicyError::UnknownKey {
+            name: name.to_owned(),
+            nearest: nearest(name, Key::ALL.iter().map(|key| key.name())),
+        })?;
+        let mut changed = self.policy.clone();
+        key.set(&mut changed, value)?;
+        if source.trust() == Trust::Content && !is_tighter_or_equal(key, &self.policy, &changed) {
+            return Err(PolicyError::Loosens {
+                key,
+                origin: source.to_string(),
+                current: show(&key.get(&self.policy)),
+                attempted: show(&key.get(&changed)),
+            });
+        }
+        self.policy = changed;
+        self.sources.insert(key, source.clone());
+        Ok(())
+    }
+
+    /// Sets the keys of an object in order, all or none.
+    pub fn apply(
+        &mut self,
+        layer: &serde_json::Map<String, Value>,
+        source: &Source,
+    ) -> Result<(), PolicyError> {
+        let mut changed = self.clone();
+        for (name, value) in layer {
+            changed.set(name, value, source)?;
+        }
+        *self = changed;
+        Ok(())
+    }
+
+    /// Returns the policy in force.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns where a key's value comes from.
+    #[must_use]
+    pub fn source(&self, key: Key) -> Source {
+        self.sources.get(&key).cloned().unwrap_or(Source::Preset(self.policy.preset))
+    }
+
+    /// Returns the policy, forgetting the origins.
+    #[must_use]
+    pub fn into_policy(self) -> Policy {
+        self.policy
+    }
+}
+
+/// Reads `key=value` as it is typed after `--set`: JSON where it parses, plain text otherwise.
+pub fn parse_assignment(text: &str) -> Result<(&str, Value), PolicyError> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, _)| !key.trim().is_empty())
+        .ok_or_else(|| PolicyError::NotAnAssignment { text: text.to_owned() })?;
+    let value = value.trim();
+    let parsed = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    Ok((key.trim(), parsed))
+}
+
+fn is_tighter_or_equal(key: Key, current: &Policy, changed: &Policy) -> bool {
+    let (before, after) = (key.get(current), key.get(changed));
+    before == after
+        || match key.tighter() {
+            Tighter::Lower => after.as_f64().is_some_and(|after| after <= bound(&before)),
+            Tighter::Off => after == Value::Bool(false),
+            Tighter::Fewer => changed.tools.beyond(&current.tools).is_empty(),
+            Tighter::Ask => current.approval == super::Approval::None,
+            Tighter::Unordered => false,
+        }
+}
+
+/// Returns the number an untrusted layer must not pass. An absent bound is the loosest; where a
+/// table of times holds, only a number below its smallest entry is tighter for certain.
+fn bound(value: &Value) -> f64 {
+    match value.as_f64() {
+        Some(number) => number,
+        None if value.is_null() => f64::INFINITY,
+        None => Operation::Simple.default_seconds() as f64,
+    }
+}
+
+fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            other.to_string()
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! All limits as data.
+//!
+//! A [`Policy`] is one value for every key of the design's table. It starts as a preset and is
+//! changed only through layers, each of which says how far it is trusted. The policy knows nothing
+//! of trees or time; `Tree::decide` reads it and is the only judge.
+
+mod key;
+mod layer;
+mod preset;
+
+use serde::{Deserialize, Serialize};
+
+use crate::money::Usd;
+use crate::rights::ToolSet;
+
+pub use key::{Key, Tighter};
+pub use layer::{Layered, PolicyError, Source, Trust, parse_assignment};
+pub use preset::{Operation, Preset};
+
+/// The deepest level any policy may permit. Inclusive; nothing and nobody raises it.
+pub const HARD_MAX_DEPTH: u64 = 3;
+
+/// Every limit of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// The preset this policy began as.
+    pub preset: Preset,
+    /// Whether anything may be delegated at all.
+    pub enabled: bool,
+    /// The deepest level a delegation may sit at. Inclusive; the root's own work is depth 0.
+    pub max_depth: u64,
+    /// The most tasks one call may bring. Inclusive.
+    pub tasks_per_call: u64,
+    /// The most children one parent may have over its life. Inclusive; absent means no limit.
+    pub children_per_parent: Option<u64>,
+    /// The most delegations one run may have over its life. Inclusive; absent means no limit.
+    pub children_per_run: Option<u64>,
+    /// How many children of one parent work at once.
+    pub concurrency: u64,
+    /// The highest concurrency a model or a task file may ask for. Inclusive.
+    pub concurrency_max: u64,
+    /// What makes a delegation a cycle.
+    pub cycle_key: CycleKey,
+    /// How long one delegation may take when it does not say.
+    pub timeout_s: Timeout,
+    /// The longest a delegation may ask for; a larger wish is clamped.
+    pub timeout_max_s: Timeout,
+    /// How long one parent may spend delegating in all, from its first grant.
+    pub total_s: Option<u64>,
+    /// How long a model call may go without a byte.
+    pub stall_s: Option<u64>,
+    /// The context one agent may fill; absent means the model's window.
+    pub context_tokens: Option<u64>,
+    /// Billed tokens one delegation may use, its descendants included.
+    pub budget_tokens: Option<u64>,
+    /// Billed tokens the whole run may use.
+    pub budget_tokens_run: Option<u64>,
+    /// Money the whole run may spend; holds for priced models.
+    pub budget_usd: Option<Usd>,
+    /// Output tokens of one model call when the task does not say.
+    pub max_output_tokens: u64,
+    /// Tokens of a result handed to the parent; absent means summary and artifacts only.
+    pub result_tokens: Option<u64>,
+    /// Where a delegation works.
+    pub workspace: WorkspaceKind,
+    /// The tools a delegation may hold.
+    pub tools: ToolSet,
+    /// Whether tools may reach the network.
+    pub network: bool,
+    /// Who is asked before a batch starts.
+    pub approval: Approval,
+    /// What a return must satisfy.
+    pub contract: ContractKind,
+    /// Days for which content is kept; metadata and cost stay.
+    pub retention_days: u64,
+}
+
+/// A time limit that may depend on the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Timeout {
+    /// No limit.
+    None,
+    /// The same for everything.
+    Seconds(u64),
+    /// The value of the operation's row.
+    ByOperation,
+}
+
+/// What makes a delegation a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CycleKey {
+    /// The same agent with the same task fingerprint.
+    Task,
+    /// The same agent name anywhere on the path.
+    Agent,
+    /// The same story, or the same task fingerprint.
+    Story,
+}
+
+/// Where a delegation works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceKind {
+    /// The parent's tree, read-only.
+    Shared,
+    /// Its own copy of the tree.
+    Own,
+}
+
+/// Who is asked before a batch starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Approval {
+    /// Nobody.
+    None,
+    /// A person, once for each call.
+    Batch,
+}
+
+/// What a return must satisfy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContractKind {
+    /// A report in free text, not empty.
+    Report,
+    /// The standard return object.
+    Standard,
+}
+
+/// The time a delegation is given, and whether its wish was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allotted {
+    /// Seconds, or `None` for no limit of its own.
+    pub seconds: Option<u64>,
+    /// Whether the wish was larger than allowed.
+    pub clamped: bool,
+}
+
+impl Policy {
+    /// Returns the time for an operation: the wish where there is one, cut to the maximum.
+    #[must_use]
+    pub fn allot(&self, operation: Operation, wish: Option<u64>) -> Allotted {
+        let default = match self.timeout_s {
+            Timeout::None => None,
+            Timeout::Seconds(seconds) => Some(seconds),
+            Timeout::ByOperation => Some(operation.default_seconds()),
+        };
+        let max = match self.timeout_max_s {
+            Timeout::None => None,
+            Timeout::Seconds(seconds) => Some(seconds),
+            Timeout::ByOperation => Some(operation.max_seconds()),
+        };
+        let wanted = wish.or(default);
+        let seconds = match (wanted, max) {
+            (Some(wanted), Some(max)) => Some(wanted.min(max)),
+            (None, limit) | (limit, None) => limit,
+        };
+        Allotted { seconds, clamped: wish.is_some_and(|wish| Some(wish) != seconds) }
+    }
+}

@@ -1,0 +1,197 @@
+//! The three presets and the time table of `command`: only data.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Approval, ContractKind, CycleKey, Policy, Timeout, WorkspaceKind};
+use crate::money::Usd;
+use crate::rights::ToolSet;
+
+/// A named policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// Read-only subagents that report; called by a tool, the command line or MCP.
+    Scout,
+    /// Slash commands and named agents with validated returns.
+    Command,
+    /// Stories of a PRD whose agents write and delegate by markers.
+    Story,
+}
+
+impl Preset {
+    /// Every preset, in the order of the documentation.
+    pub const ALL: [Self; 3] = [Self::Scout, Self::Command, Self::Story];
+
+    /// Returns the preset of that name or alias.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|preset| name == preset.name() || name == preset.alias())
+    }
+
+    /// Returns the preset's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scout => "scout",
+            Self::Command => "command",
+            Self::Story => "story",
+        }
+    }
+
+    /// Returns the name of the system the preset comes from.
+    #[must_use]
+    pub const fn alias(self) -> &'static str {
+        match self {
+            Self::Scout => "forge",
+            Self::Command => "opencode",
+            Self::Story => "claude-loop",
+        }
+    }
+
+    /// Returns what the preset is for, in one line.
+    #[must_use]
+    pub const fn purpose(self) -> &'static str {
+        match self {
+            Self::Scout => "read-only subagents that report; one approval per batch",
+            Self::Command => {
+                "slash commands and named agents; timed by operation, validated returns"
+            }
+            Self::Story => "stories that write in their own workspaces; off until enabled",
+        }
+    }
+
+    /// Returns the preset's policy.
+    #[must_use]
+    pub fn policy(self) -> Policy {
+        match self {
+            Self::Scout => scout(),
+            Self::Command => Policy {
+                preset: self,
+                max_depth: 3,
+                tasks_per_call: 1,
+                concurrency: 1,
+                cycle_key: CycleKey::Agent,
+                timeout_s: Timeout::ByOperation,
+                timeout_max_s: Timeout::ByOperation,
+                result_tokens: None,
+                tools: ToolSet::command(),
+                approval: Approval::None,
+                contract: ContractKind::Standard,
+                ..scout()
+            },
+            Self::Story => Policy {
+                preset: self,
+                enabled: false,
+                max_depth: 2,
+                tasks_per_call: 10,
+                children_per_parent: Some(10),
+                concurrency: 3,
+                concurrency_max: 8,
+                cycle_key: CycleKey::Story,
+                timeout_s: Timeout::Seconds(1_800),
+                timeout_max_s: Timeout::Seconds(1_800),
+                total_s: Some(7_200),
+                context_tokens: Some(100_000),
+                max_output_tokens: 8_192,
+                result_tokens: Some(2_000),
+                workspace: WorkspaceKind::Own,
+                tools: ToolSet::all(),
+                approval: Approval::None,
+                contract: ContractKind::Standard,
+                ..scout()
+            },
+        }
+    }
+}
+
+fn scout() -> Policy {
+    Policy {
+        preset: Preset::Scout,
+        enabled: true,
+        max_depth: 1,
+        tasks_per_call: 8,
+        children_per_parent: None,
+        children_per_run: Some(50),
+        concurrency: 2,
+        concurrency_max: 4,
+        cycle_key: CycleKey::Task,
+        timeout_s: Timeout::None,
+        timeout_max_s: Timeout::None,
+        total_s: None,
+        stall_s: Some(600),
+        context_tokens: None,
+        budget_tokens: Some(5_000_000),
+        budget_tokens_run: Some(20_000_000),
+        budget_usd: Some(Usd::from_pico(5_000_000_000_000)),
+        max_output_tokens: 4_096,
+        result_tokens: Some(4_096),
+        workspace: WorkspaceKind::Shared,
+        tools: ToolSet::read_only(),
+        network: false,
+        approval: Approval::Batch,
+        contract: ContractKind::Report,
+        retention_days: 7,
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a delegation of `command` is about; decides its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Finding out.
+    Research,
+    /// Laying out the steps.
+    Plan,
+    /// Doing the work.
+    Implement,
+    /// Changing a plan.
+    Revise,
+    /// Judging work.
+    Review,
+    /// A small errand.
+    Simple,
+    /// Anything else.
+    #[default]
+    Unknown,
+}
+
+impl Operation {
+    /// Returns the operation of that name; everything unnamed is [`Operation::Unknown`].
+    #[must_use]
+    pub fn parse(name: &str) -> Self {
+        match name.trim_start_matches('/') {
+            "research" => Self::Research,
+            "plan" | "planning" => Self::Plan,
+            "implement" | "implementation" => Self::Implement,
+            "revise" => Self::Revise,
+            "review" => Self::Review,
+            "simple" => Self::Simple,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns the seconds given when the caller asks for nothing.
+    #[must_use]
+    pub const fn default_seconds(self) -> u64 {
+        match self {
+            Self::Research | Self::Review | Self::Unknown => 3_600,
+            Self::Plan | Self::Revise => 1_800,
+            Self::Implement => 7_200,
+            Self::Simple => 300,
+        }
+    }
+
+    /// Returns the most seconds a caller may ask for.
+    #[must_use]
+    pub const fn max_seconds(self) -> u64 {
+        self.default_seconds() * 2
+    }
+}

@@ -1,0 +1,407 @@
+//! Policy saying no: expected, typed, and always with a way on.
+//!
+//! `Display` is a fragment for a log line. [`Refusal::message`] is the text on the wire, which
+//! keeps the words of the systems Adjutant grew out of. The matches are exhaustive, so a new
+//! variant cannot lack a code or a recommendation.
+
+use crate::code::Code;
+use crate::ids::{AgentName, Label};
+use crate::money::Usd;
+use crate::numbers::{grouped, short};
+use crate::outcome::Reason;
+use crate::policy::{HARD_MAX_DEPTH, Preset};
+use crate::rights::ToolSet;
+
+/// Says why a delegation was not granted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Delegation is switched off.
+    #[error("delegation is disabled in preset `{preset}`")]
+    Disabled {
+        /// The preset in force.
+        preset: Preset,
+    },
+    /// The parent does not exist or has ended.
+    #[error("`{parent}` is not a live delegation")]
+    UnknownParent {
+        /// What was named.
+        parent: String,
+    },
+    /// No agent of that name is defined.
+    #[error("no agent `{agent}` is defined, known are {known}")]
+    UnknownAgent {
+        /// What was named.
+        agent: AgentName,
+        /// The agents there are.
+        known: String,
+    },
+    /// The target is already working above us, so it would end up waiting for itself.
+    #[error("`{target}` is already on the path {}", path.join(" > "))]
+    Cycle {
+        /// What was asked for.
+        target: String,
+        /// The way from the root, or around the cycle of stories.
+        path: Vec<String>,
+        /// Whether the path runs over stories instead of agents.
+        stories: bool,
+    },
+    /// The child would sit below the deepest permitted level.
+    #[error("delegating to `{target}` would reach depth {}, limit {max_depth}", depth + 1)]
+    TooDeep {
+        /// What was asked for.
+        target: String,
+        /// The parent's depth.
+        depth: u64,
+        /// The limit.
+        max_depth: u64,
+    },
+    /// A call, a parent or the run has no more children to give.
+    #[error("{} would have {count} delegations, limit {max}", scope.noun())]
+    TooMany {
+        /// Whose limit it is.
+        scope: FanOut,
+        /// How many it would be.
+        count: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The child would hold a right its parent lacks.
+    #[error("rights beyond the parent's: {beyond}")]
+    Rights {
+        /// The tools that are too many.
+        beyond: ToolSet,
+        /// Whether the network is too much.
+        network: bool,
+    },
+    /// A context file may not be handed over.
+    #[error("context file `{path}`: {problem}")]
+    ContextFile {
+        /// The path as it was written.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The child's estimate does not fit the context budget.
+    #[error("context {current} + estimate {estimate} tokens, limit {max}")]
+    ContextBudget {
+        /// What is filled already.
+        current: u64,
+        /// What the child is expected to need.
+        estimate: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// Too few tokens are left.
+    #[error("{needed} tokens needed, {left} left of the {} budget", scope.noun())]
+    Tokens {
+        /// Whose budget it is.
+        scope: Scope,
+        /// What the smallest useful call needs.
+        needed: u64,
+        /// What is left.
+        left: u64,
+        /// The budget.
+        max: u64,
+    },
+    /// Too little money is left.
+    #[error("{needed} needed, {left} left of the {} budget", scope.noun())]
+    Money {
+        /// Whose budget it is.
+        scope: Scope,
+        /// What the smallest useful call may cost.
+        needed: Usd,
+        /// What is left.
+        left: Usd,
+        /// The budget.
+        max: Usd,
+    },
+    /// No time is left for a child.
+    #[error("no time left: {}", bound.noun())]
+    Time {
+        /// Which time ran out.
+        bound: TimeBound,
+        /// Its seconds, where it has a number.
+        seconds: Option<u64>,
+    },
+    /// Too many delegations are waiting.
+    #[error("{waiting} delegations are waiting, limit {max}")]
+    QueueFull {
+        /// How many wait.
+        waiting: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// A person or the policy said no.
+    #[error("not approved: {reason}")]
+    ApprovalDenied {
+        /// Who said no, or why nobody could be asked.
+        reason: String,
+    },
+}
+
+/// Whose fan-out limit was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FanOut {
+    /// One call.
+    Call,
+    /// One parent over its life.
+    Parent,
+    /// The whole run.
+    Run,
+}
+
+impl FanOut {
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Call => "the call",
+            Self::Parent => "the parent",
+            Self::Run => "the run",
+        }
+    }
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Call => "tasks_per_call",
+            Self::Parent => "children_per_parent",
+            Self::Run => "children_per_run",
+        }
+    }
+}
+
+/// Whose budget it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One delegation with its descendants.
+    Delegation,
+    /// The whole run.
+    Run,
+}
+
+impl Scope {
+    /// Returns the scope as a word.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Delegation => "delegation's",
+            Self::Run => "run's",
+        }
+    }
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Delegation => "budget_tokens",
+            Self::Run => "budget_tokens_run",
+        }
+    }
+}
+
+/// Which time bounds a delegation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeBound {
+    /// Its own timeout.
+    Own,
+    /// Its parent's deadline.
+    Parent,
+    /// What its parent may spend delegating in all.
+    Total,
+}
+
+impl TimeBound {
+    /// Returns the bound as a fragment for people.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Own => "its own timeout",
+            Self::Parent => "its parent's deadline",
+            Self::Total => "its parent's total for delegating",
+        }
+    }
+}
+
+impl Refusal {
+    /// Returns the stable code.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Disabled { .. } => Code::DelegationDisabled,
+            Self::UnknownParent { .. } => Code::UnknownParent,
+            Self::UnknownAgent { .. } => Code::UnknownAgent,
+            Self::Cycle { .. } => Code::CycleDetected,
+            Self::TooDeep { .. } => Code::MaxDepthExceeded,
+            Self::TooMany { .. } => Code::MaxDelegationsExceeded,
+            Self::Rights { .. } => Code::RightsExceeded,
+            Self::ContextFile { .. } => Code::ValidationFailed,
+            Self::ContextBudget { .. } => Code::ContextBudgetExceeded,
+            Self::Tokens { .. } | Self::Money { .. } => Code::BudgetExceeded,
+            Self::Time { .. } => Code::TimeExceeded,
+            Self::QueueFull { .. } => Code::QueueFull,
+            Self::ApprovalDenied { .. } => Code::ApprovalDenied,
+        }
+    }
+
+    /// Says whether the same task can be granted after the recommendation was followed.
+    #[must_use]
+    pub const fn recoverable(&self) -> bool {
+        match self {
+            Self::Disabled { .. }
+            | Self::UnknownAgent { .. }
+            | Self::TooMany { .. }
+            | Self::ContextFile { .. }
+            | Self::ContextBudget { .. }
+            | Self::Tokens { .. }
+            | Self::Money { .. }
+            | Self::QueueFull { .. }
+            | Self::ApprovalDenied { .. } => true,
+            Self::TooDeep { max_depth, .. } => *max_depth < HARD_MAX_DEPTH,
+            Self::UnknownParent { .. }
+            | Self::Cycle { .. }
+            | Self::Rights { .. }
+            | Self::Time { .. } => false,
+        }
+    }
+
+    /// Returns the text on the wire: what was attempted, the current value and the maximum.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::Disabled { preset } => {
+                format!("Delegation is disabled (preset {preset}, enabled = false).")
+            }
+            Self::UnknownParent { parent } => {
+                format!("Unknown parent: {parent} is not a live delegation.")
+            }
+            Self::UnknownAgent { agent, known } => {
+                format!("Unknown agent: {agent}. Known agents: {known}.")
+            }
+            Self::Cycle { path, stories: true, .. } => format!(
+                "ERROR: Delegation cycle detected. Cannot delegate to avoid infinite loop.\n\n\
+                 Cycle path: {} (attempted)\n\n\
+                 This would create an infinite delegation loop.",
+                path.join(" → ")
+            ),
+            Self::Cycle { target, path, stories: false } => {
+                format!("Cycle detected: {} → {target}", path.join(" → "))
+            }
+            Self::TooDeep { target, depth, max_depth } => format!(
+                "ERROR: Delegation depth limit ({max_depth}) reached. Cannot delegate further.\n\n\
+                 Current depth: {depth}\n\
+                 Attempted delegation: {target}\n\
+                 Maximum depth: {max_depth}\n\
+                 Suggestion: Complete this task at current level or simplify."
+            ),
+            Self::TooMany { count, max, scope } => format!(
+                "Too many delegations ({count}). Maximum: {max}{}",
+                match scope {
+                    FanOut::Call => "",
+                    FanOut::Parent => " per parent",
+                    FanOut::Run => " per run",
+                }
+            ),
+            Self::Rights { .. } | Self::ContextFile { .. } | Self::QueueFull { .. } => {
+                sentence(self)
+            }
+            Self::ContextBudget { current, estimate, max } => format!(
+                "ERROR: Agent context budget ({} tokens) exceeded. Simplify subtask.\n\n\
+                 Current context: {} tokens\n\
+                 Subtask estimate: {} tokens\n\
+                 Total would be: {} tokens\n\
+                 Maximum allowed: {} tokens\n\n\
+                 Suggestion: Break subtask into smaller pieces or reduce parent context.",
+                short(*max),
+                grouped(*current),
+                grouped(*estimate),
+                grouped(current.saturating_add(*estimate)),
+                grouped(*max)
+            ),
+            Self::Tokens { scope, needed, left, max } => format!(
+                "Token budget exceeded: the task needs at least {} tokens, {} of the {} {} are left.",
+                grouped(*needed),
+                grouped(*left),
+                scope.noun(),
+                grouped(*max)
+            ),
+            Self::Money { scope, needed, left, max } => format!(
+                "Money budget exceeded: the task needs up to {needed}, {left} of the {} {max} are left.",
+                scope.noun()
+            ),
+            Self::Time { bound, seconds } => format!(
+                "No time left to delegate: {}{} is used up.",
+                bound.noun(),
+                seconds.map_or_else(String::new, |seconds| format!(" of {} s", grouped(seconds)))
+            ),
+            Self::ApprovalDenied { reason } => format!("Not approved: {reason}."),
+        }
+    }
+
+    /// Returns what to do next; where a flag helps, it works when pasted.
+    #[must_use]
+    pub fn recommendation(&self) -> String {
+        match self {
+            Self::Disabled { .. } => {
+                "Add --enable-delegation, or set ENABLE_DELEGATION=true, or enabled = true in the user config.".into()
+            }
+            Self::UnknownParent { .. } => "Name a running delegation; `adjutant tree` lists them.".into(),
+            Self::UnknownAgent { .. } => "Use one of the known agents.".into(),
+            Self::Cycle { .. } => "Do this work at the current level, or delegate a smaller, different task.".into(),
+            Self::TooDeep { max_depth, .. } if *max_depth < HARD_MAX_DEPTH => format!(
+                "Complete this task at the current level, or allow one level more with --set max_depth={}.",
+                max_depth + 1
+            ),
+            Self::TooDeep { .. } => {
+                format!("Complete this task at the current level; {HARD_MAX_DEPTH} is the hard maximum.")
+            }
+            Self::TooMany { scope, count, .. } => {
+                format!("Delegate fewer, larger tasks, or raise the limit with --set {}={count}.", scope.key())
+            }
+            Self::Rights { .. } => "Ask only for tools the parent holds.".into(),
+            Self::ContextFile { .. } => "Name regular files inside the working tree, below the size cap.".into(),
+            Self::ContextBudget { current, estimate, .. } => format!(
+                "Break the task into smaller pieces, or raise the limit with --set context_tokens={}.",
+                current.saturating_add(*estimate)
+            ),
+            Self::Tokens { scope, needed, left, max } => format!(
+                "Raise the budget with --set {}={}, or delegate less.",
+                scope.key(),
+                max.saturating_add(needed.saturating_sub(*left))
+            ),
+            Self::Money { needed, left, max, .. } => format!(
+                "Raise the budget with --budget-usd {:.2}, or delegate less.",
+                ((*max + needed.saturating_sub(*left)).as_dollars() * 100.0).ceil() / 100.0
+            ),
+            Self::Time { .. } => "Finish with what is there, or give the parent more time.".into(),
+            Self::QueueFull { .. } => "Wait until delegations have ended, then try again.".into(),
+            Self::ApprovalDenied { .. } => "Run it in a terminal and approve it, or add --yes.".into(),
+        }
+    }
+
+    /// Returns everything a return or a tool result says about the refusal.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        Reason {
+            code: self.code(),
+            message: self.message(),
+            recommendation: self.recommendation(),
+            recoverable: self.recoverable(),
+        }
+    }
+}
+
+/// Returns the fragment as a sentence.
+fn sentence(refusal: &Refusal) -> String {
+    let fragment = refusal.to_string();
+    let mut chars = fragment.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+/// Returns how a refused task is named in messages: its label, or the start of its prompt.
+pub(crate) fn target_name(label: &Label, prompt: &str) -> String {
+    const LONGEST: usize = 120;
+    let text = if prompt.trim().is_empty() { label.as_str() } else { prompt.trim() };
+    match text.char_indices().nth(LONGEST) {
+        None => text.to_owned(),
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+    }
+}

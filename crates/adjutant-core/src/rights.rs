@@ -1,0 +1,114 @@
+//! What a delegation may do: rights only shrink on the way down.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+const READ_ONLY: [&str; 6] = ["Read", "Grep", "Glob", "WebFetch", "WebSearch", "Note"];
+const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
+const DELEGATING: [&str; 2] = ["Delegate", "Task"];
+const NETWORK: [&str; 2] = ["WebFetch", "WebSearch"];
+
+/// A set of tool names, in alphabetical order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolSet(BTreeSet<Arc<str>>);
+
+impl ToolSet {
+    /// Collects tool names.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(names.into_iter().map(Arc::from).collect())
+    }
+
+    /// Returns what a reader holds: inspection, search and its scratchpad.
+    #[must_use]
+    pub fn read_only() -> Self {
+        Self::new(READ_ONLY)
+    }
+
+    /// Returns what an agent of `command` holds: reading, and writing below the specs folder.
+    #[must_use]
+    pub fn command() -> Self {
+        Self::new(READ_ONLY.into_iter().chain(DELEGATING).chain(["Write", "Return"]))
+    }
+
+    /// Returns every tool there is.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::new(READ_ONLY.into_iter().chain(WRITING).chain(DELEGATING).chain(["Return"]))
+    }
+
+    /// Says whether `name` is in the set.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    /// Returns the tools of `self` that `other` lacks.
+    #[must_use]
+    pub fn beyond(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0).cloned().collect())
+    }
+
+    /// Returns the tools that both sets hold.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        Self(self.0.intersection(&other.0).cloned().collect())
+    }
+
+    /// Says whether there is no tool in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the names in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
+    fn without(&self, names: &[&str]) -> Self {
+        Self(self.0.iter().filter(|name| !names.contains(&name.as_ref())).cloned().collect())
+    }
+}
+
+impl fmt::Display for ToolSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.iter().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// What a delegation may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rights {
+    /// The tools it may call.
+    pub tools: ToolSet,
+    /// Whether its tools may reach the network.
+    #[serde(default)]
+    pub network: bool,
+}
+
+impl Rights {
+    /// Returns what both sides permit.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        Self {
+            tools: self.tools.intersection(&other.tools),
+            network: self.network && other.network,
+        }
+    }
+
+    /// Returns the tools that are really usable: network tools only with the network.
+    #[must_use]
+    pub fn usable_tools(&self) -> ToolSet {
+        if self.network { self.tools.clone() } else { self.tools.without(&NETWORK) }
+    }
+
+    /// Returns these rights without the tools that delegate, for an agent at the deepest level.
+    #[must_use]
+    pub fn without_delegation(&self) -> Self {
+        Self { tools: self.tools.without(&DELEGATING), network: self.network }
+    }
+}

@@ -1,0 +1,517 @@
+//! Admission: every check a task must pass before anything happens, in the order of the design.
+//!
+//! The first refusal wins. A batch is judged in input order and grants stand; too many tasks
+//! refuse the whole call. Nothing here has a side effect: the answer is events.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use super::{PendingApproval, Tree};
+use crate::brief::{Brief, Found, Task};
+use crate::budget::Amount;
+use crate::event::{Event, Grant};
+use crate::fingerprint::Fingerprint;
+use crate::ids::{AgentName, Label, SessionId};
+use crate::outcome::{Outcome, State};
+use crate::policy::{Approval, CycleKey, Policy};
+use crate::refusal::{FanOut, Refusal, Scope, TimeBound, target_name};
+use crate::rights::Rights;
+use crate::time::Timestamp;
+use crate::tree::node::End;
+use crate::tree::turn::MIN_OUTPUT;
+
+/// Delegations that may wait for a place in one run. Inclusive.
+///
+/// A waiting delegation costs memory and a place in every listing; a thousand is more than any
+/// plan needs and less than a runaway produces in a minute.
+pub const QUEUE_LIMIT: u64 = 1_000;
+
+/// Seconds for which a question to a person stays open.
+pub const APPROVAL_EXPIRES_S: u64 = 15 * 60;
+
+/// A granted task and what was decided about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admission {
+    /// Edges from the root.
+    pub depth: u64,
+    /// Names from the root to the agent.
+    pub path: Vec<String>,
+    /// What it may do.
+    pub rights: Rights,
+    /// Seconds of its own, bounded by what is left of its parent's time.
+    pub timeout_s: Option<u64>,
+    /// Whether it asked for more time than allowed.
+    pub clamped: bool,
+}
+
+/// The call a task belongs to, and what earlier tasks of it have taken already.
+#[derive(Clone, Copy)]
+struct Batch {
+    granted: u64,
+    places: u64,
+}
+
+/// Where in its parent's calls a task stands.
+struct Place {
+    parent: SessionId,
+    call: u32,
+    index: u32,
+    places: u64,
+}
+
+impl Tree {
+    pub(super) fn admit(
+        &self,
+        now: Timestamp,
+        parent: SessionId,
+        tasks: Vec<Task>,
+        concurrency: Option<u64>,
+    ) -> Result<Vec<Event>, Refusal> {
+        if !self.policy.enabled {
+            return Err(Refusal::Disabled { preset: self.policy.preset });
+        }
+        let Some((parent_index, parent_node)) = self.live(parent) else {
+            return Err(Refusal::UnknownParent { parent: parent.to_string() });
+        };
+        let count = tasks.len() as u64;
+        if count > self.policy.tasks_per_call {
+            return Err(Refusal::TooMany {
+                scope: FanOut::Call,
+                count,
+                max: self.policy.tasks_per_call,
+            });
+        }
+        let call = parent_node.calls_made + 1;
+        let asks = self.policy.approval == Approval::Batch;
+        let mut batch = Batch { granted: 0, places: self.places(concurrency) };
+        let mut names = BTreeMap::new();
+        let mut events = Vec::with_capacity(tasks.len() + 1);
+        for (index, mut task) in (0..).zip(tasks) {
+            task.brief.label = unique(&mut names, &task.brief.label);
+            match self.judge(now, parent_index, &task.brief, batch) {
+                Ok(admission) => {
+                    let place = Place { parent, call, index, places: batch.places };
+                    batch.granted += 1;
+                    events.push(self.grant(place, task, admission, asks));
+                }
+                Err(refusal) => events.push(Event::Refused {
+                    session: task.session,
+                    parent,
+                    call,
+                    index,
+                    label: task.brief.label,
+                    agent: task.brief.agent,
+                    reason: refusal.reason(),
+                }),
+            }
+        }
+        if asks && batch.granted > 0 {
+            let hash = call_hash(&events);
+            let expires = now.plus_seconds(APPROVAL_EXPIRES_S);
+            events.push(Event::ApprovalAsked { parent, call, hash, expires });
+        }
+        Ok(events)
+    }
+
+    /// Judges one task; the order of the checks is the order of the design.
+    pub fn judge_one(
+        &self,
+        now: Timestamp,
+        parent: SessionId,
+        brief: &Brief,
+    ) -> Result<Admission, Refusal> {
+        if !self.policy.enabled {
+            return Err(Refusal::Disabled { preset: self.policy.preset });
+        }
+        let Some((parent, _)) = self.live(parent) else {
+            return Err(Refusal::UnknownParent { parent: parent.to_string() });
+        };
+        self.judge(now, parent, brief, Batch { granted: 0, places: self.places(None) })
+    }
+
+    /// Returns how many children of the call may work at once. A person's word is in the policy;
+    /// a call may ask for anything up to the ceiling.
+    fn places(&self, wish: Option<u64>) -> u64 {
+        wish.map_or(self.policy.concurrency, |wish| wish.clamp(1, self.policy.concurrency_max))
+    }
+
+    fn judge(
+        &self,
+        now: Timestamp,
+        parent: usize,
+        brief: &Brief,
+        batch: Batch,
+    ) -> Result<Admission, Refusal> {
+        let ceiling = self.check_agent(&brief.agent)?;
+        self.check_cycle(parent, brief)?;
+        let depth = self.check_depth(parent, brief)?;
+        self.check_fan_out(parent, batch)?;
+        let rights = self.check_rights(parent, brief, ceiling.as_ref(), depth)?;
+        check_context_files(brief)?;
+        self.check_context(parent, brief)?;
+        self.check_budget(parent, brief)?;
+        let (timeout_s, clamped) = self.check_time(now, parent, brief)?;
+        self.check_queue(parent, batch)?;
+        let mut path = self.path(parent);
+        path.push(brief.agent.as_str().to_owned());
+        Ok(Admission { depth, path, rights, timeout_s, clamped })
+    }
+
+    /// Returns the rights of the agent's definition, which bound what it may hold.
+    fn check_agent(&self, agent: &AgentName) -> Result<Option<Rights>, Refusal> {
+        let Some(agents) = &self.agents else { return Ok(None) };
+        agents.get(agent).map(|known| Some(known.rights.clone())).ok_or_else(|| {
+            let known: Vec<&str> = agents.keys().map(AgentName::as_str).collect();
+            Refusal::UnknownAgent { agent: agent.clone(), known: known.join(", ") }
+        })
+    }
+
+    fn check_cycle(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
+        let cycle = |target: &str| Refusal::Cycle {
+            target: target.to_owned(),
+            path: self.path(parent),
+            stories: false,
+        };
+        match self.policy.cycle_key {
+            CycleKey::Agent => {
+                let target = brief.agent.as_str();
+                if self.path(parent).iter().any(|name| name == target) {
+                    return Err(cycle(target));
+                }
+            }
+            CycleKey::Task => {
+                if self.is_handed_down(parent, brief) {
+                    return Err(cycle(brief.agent.as_str()));
+                }
+            }
+            CycleKey::Story => self.check_story_cycle(parent, brief)?,
+        }
+        Ok(())
+    }
+
+    fn check_story_cycle(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
+        let own = self.nodes[parent].story.as_deref().unwrap_or(self.nodes[parent].agent.as_str());
+        let closed =
+            brief.story.as_deref().and_then(|target| self.stories.cycle_closed_by(own, target));
+        let path = match closed {
+            Some(path) => path,
+            None if self.is_handed_down(parent, brief) => {
+                let mut path: Vec<String> = self
+                    .chain(parent)
+                    .map(|node| {
+                        node.story.clone().unwrap_or_else(|| node.agent.as_str().to_owned())
+                    })
+                    .collect();
+                path.reverse();
+                path.push(brief.story.clone().unwrap_or_else(|| brief.label.as_str().to_owned()));
+                path
+            }
+            None => return Ok(()),
+        };
+        let target = path.last().cloned().unwrap_or_default();
+        Err(Refusal::Cycle { target, path, stories: true })
+    }
+
+    /// Says whether an ancestor was given this very task.
+    fn is_handed_down(&self, parent: usize, brief: &Brief) -> bool {
+        let fingerprint = fingerprint(brief);
+        fingerprint.is_some() && self.chain(parent).any(|node| node.fingerprint == fingerprint)
+    }
+
+    fn check_depth(&self, parent: usize, brief: &Brief) -> Result<u64, Refusal> {
+        let depth = self.nodes[parent].depth + 1;
+        if depth > self.policy.max_depth {
+            return Err(Refusal::TooDeep {
+                target: target_name(&brief.label, &brief.prompt),
+                depth: depth - 1,
+                max_depth: self.policy.max_depth,
+            });
+        }
+        Ok(depth)
+    }
+
+    fn check_fan_out(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
+        let limits = [
+            (FanOut::Parent, self.nodes[parent].granted_children, self.policy.children_per_parent),
+            (FanOut::Run, self.granted, self.policy.children_per_run),
+        ];
+        for (scope, granted, max) in limits {
+            let count = granted + batch.granted + 1;
+            if let Some(max) = max.filter(|max| count > *max) {
+                return Err(Refusal::TooMany { scope, count, max });
+            }
+        }
+        Ok(())
+    }
+
+    /// Effective rights are the parent's, the definition's and the policy's, and nothing more may
+    /// be asked for.
+    fn check_rights(
+        &self,
+        parent: usize,
+        brief: &Brief,
+        definition: Option<&Rights>,
+        depth: u64,
+    ) -> Result<Rights, Refusal> {
+        let policy = Rights { tools: self.policy.tools.clone(), network: self.policy.network };
+        let mut ceiling = self.nodes[parent].rights.intersection(&policy);
+        if let Some(definition) = definition {
+            ceiling = ceiling.intersection(definition);
+        }
+        if let Some(wish) = &brief.rights_wish {
+            let beyond = wish.tools.beyond(&ceiling.tools);
+            let network = wish.network && !ceiling.network;
+            if !beyond.is_empty() || network {
+                return Err(Refusal::Rights { beyond, network });
+            }
+            ceiling = wish.clone();
+        }
+        Ok(if depth >= self.policy.max_depth { ceiling.without_delegation() } else { ceiling })
+    }
+
+    /// In `story` the child's estimate comes on top of its parent's context. Elsewhere the child
+    /// must fit its own window, and the parent must be able to take in what comes back.
+    fn check_context(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
+        let node = &self.nodes[parent];
+        let estimate = brief.estimate();
+        let exceeded = |current: u64, estimate: u64, max: Option<u64>| {
+            let max = max.filter(|max| current.saturating_add(estimate) > *max)?;
+            Some(Refusal::ContextBudget { current, estimate, max })
+        };
+        let refusal = if self.policy.cycle_key == CycleKey::Story {
+            exceeded(node.context_estimate(), estimate, self.policy.context_tokens)
+        } else {
+            let window = brief.model.as_ref().map(|model| model.window);
+            let own = window.into_iter().chain(self.policy.context_tokens).min();
+            exceeded(0, estimate, own).or_else(|| {
+                let expected = self.policy.result_tokens?.saturating_mul(node.live_children + 1);
+                exceeded(
+                    node.context_estimate(),
+                    expected,
+                    node.model.as_ref().map(|model| model.window),
+                )
+            })
+        };
+        refusal.map_or(Ok(()), Err)
+    }
+
+    fn check_budget(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
+        let needed = smallest_call(brief);
+        for node in self.chain(parent) {
+            let scope = if node.parent.is_none() { Scope::Run } else { Scope::Delegation };
+            let left = node.ledger.left();
+            if let Some(max) = node.ledger.cap.tokens.filter(|_| needed.tokens > left.tokens) {
+                return Err(Refusal::Tokens {
+                    scope,
+                    needed: needed.tokens,
+                    left: left.tokens,
+                    max,
+                });
+            }
+            if let Some(max) = node.ledger.cap.usd.filter(|_| needed.usd > left.usd) {
+                return Err(Refusal::Money { scope, needed: needed.usd, left: left.usd, max });
+            }
+        }
+        match self.policy.budget_tokens.filter(|max| needed.tokens > *max) {
+            Some(max) => Err(Refusal::Tokens {
+                scope: Scope::Delegation,
+                needed: needed.tokens,
+                left: max,
+                max,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the seconds the child gets, never beyond what its parent has left.
+    fn check_time(
+        &self,
+        now: Timestamp,
+        parent: usize,
+        brief: &Brief,
+    ) -> Result<(Option<u64>, bool), Refusal> {
+        let node = &self.nodes[parent];
+        let total = node
+            .total_deadline
+            .or_else(|| self.policy.total_s.map(|total| now.plus_seconds(total)));
+        let mut allotted = self.policy.allot(brief.operation, brief.timeout_wish);
+        for (bound, deadline) in [(TimeBound::Parent, node.deadline), (TimeBound::Total, total)] {
+            let Some(deadline) = deadline else { continue };
+            let left = deadline.since(now).as_secs();
+            if left == 0 {
+                let seconds = self.policy.total_s.filter(|_| bound == TimeBound::Total);
+                return Err(Refusal::Time { bound, seconds });
+            }
+            if allotted.seconds.is_none_or(|seconds| seconds > left) {
+                allotted.clamped |= brief.timeout_wish.is_some_and(|wish| wish > left);
+                allotted.seconds = Some(left);
+            }
+        }
+        Ok((allotted.seconds, allotted.clamped))
+    }
+
+    /// Only those who find no free place wait.
+    fn check_queue(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
+        let node = &self.nodes[parent];
+        let free = batch.places.saturating_sub(node.live_children);
+        let waiting = (self.waiting + batch.granted + 1).saturating_sub(free);
+        if waiting > QUEUE_LIMIT {
+            return Err(Refusal::QueueFull { waiting: waiting - 1, max: QUEUE_LIMIT });
+        }
+        Ok(())
+    }
+
+    fn grant(&self, place: Place, task: Task, admission: Admission, asks: bool) -> Event {
+        let preamble = self
+            .agents
+            .as_ref()
+            .and_then(|agents| agents.get(&task.brief.agent))
+            .map_or(0, |agent| agent.preamble_bytes);
+        Event::Granted(Box::new(Grant {
+            session: task.session,
+            parent: place.parent,
+            call: place.call,
+            index: place.index,
+            places: place.places,
+            depth: admission.depth,
+            path: admission.path,
+            rights: admission.rights,
+            timeout_s: admission.timeout_s,
+            clamped: admission.clamped,
+            opening_bytes: preamble + task.brief.opening().len() as u64,
+            awaiting_approval: asks,
+            brief: task.brief,
+        }))
+    }
+
+    pub(super) fn approve(&self, now: Timestamp, hash: String) -> Result<Vec<Event>, Refusal> {
+        match self.approvals.get(&hash) {
+            Some(pending) if pending.expires > now => {
+                let parent = self.nodes[pending.parent].session;
+                Ok(vec![Event::Approved { hash, parent }])
+            }
+            Some(_) => Err(Refusal::ApprovalDenied { reason: "the question has expired".into() }),
+            None => Err(Refusal::ApprovalDenied { reason: "no such call is waiting".into() }),
+        }
+    }
+
+    pub(super) fn deny(&self, hash: &str, reason: &str) -> Vec<Event> {
+        let Some(pending) = self.approvals.get(hash) else { return Vec::new() };
+        let refusal = Refusal::ApprovalDenied { reason: reason.to_owned() };
+        let end = End { outcome: Outcome::Refused, reason: Some(refusal.reason()) };
+        let mut events = vec![Event::Denied { hash: hash.to_owned(), reason: reason.to_owned() }];
+        for &node in &pending.nodes {
+            if self.nodes[node].state.is_live() {
+                self.end_one(node, end.clone(), &mut events);
+            }
+        }
+        events
+    }
+
+    /// Gives free places of a parent to its waiting children, first come, first served.
+    pub(super) fn start_queued(&self, now: Timestamp, parent: SessionId) -> Vec<Event> {
+        let Some((_, node)) = self.live(parent) else { return Vec::new() };
+        let free = node.places.saturating_sub(node.running_children);
+        let free = usize::try_from(free).unwrap_or(usize::MAX);
+        let waits = |child: &&usize| self.nodes[**child].state == State::Queued;
+        node.queue
+            .iter()
+            .filter(waits)
+            .take(free)
+            .map(|&child| self.start(now, node, child))
+            .collect()
+    }
+
+    fn start(&self, now: Timestamp, parent: &super::Node, child: usize) -> Event {
+        let child = &self.nodes[child];
+        let own = child.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
+        let above = [
+            parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
+            parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
+        ];
+        let first = own
+            .into_iter()
+            .chain(above.into_iter().flatten())
+            .min_by_key(|(deadline, _)| *deadline);
+        Event::Started {
+            session: child.session,
+            deadline: first.map(|(deadline, _)| deadline),
+            bound: first.map_or(TimeBound::Own, |(_, bound)| bound),
+        }
+    }
+
+    pub(super) fn expire_approvals(&self, now: Timestamp) -> Vec<Event> {
+        let expired = |(_, pending): &(&String, &PendingApproval)| pending.expires <= now;
+        self.approvals
+            .iter()
+            .filter(expired)
+            .flat_map(|(hash, _)| self.deny(hash, "nobody answered within 15 minutes"))
+            .collect()
+    }
+}
+
+/// Returns the identity of a task, where it has a text to be known by.
+pub(super) fn fingerprint(brief: &Brief) -> Option<Fingerprint> {
+    (!brief.prompt.trim().is_empty())
+        .then(|| Fingerprint::of(&brief.agent, &brief.prompt, &brief.context_paths()))
+}
+
+/// A missing file is a warning; one that may not be handed over refuses the task.
+fn check_context_files(brief: &Brief) -> Result<(), Refusal> {
+    for file in &brief.context {
+        if let Found::Unusable(problem) = &file.found {
+            return Err(Refusal::ContextFile { path: file.path.clone(), problem: problem.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Returns what the smallest useful call of a task takes: its estimate and a short answer.
+fn smallest_call(brief: &Brief) -> Amount {
+    let tokens = brief.estimate().saturating_add(MIN_OUTPUT);
+    let price = brief.model.as_ref().and_then(|model| model.price);
+    let usd = price.map(|price| price.ceiling(brief.estimate(), MIN_OUTPUT)).unwrap_or_default();
+    Amount { tokens, usd }
+}
+
+/// Returns the most a set of tasks can consume under a policy: what a person is asked to risk.
+#[must_use]
+pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
+    let run = policy.budget_tokens_run.unwrap_or(u64::MAX);
+    let each = policy.budget_tokens.unwrap_or(u64::MAX);
+    let tokens = each.saturating_mul(grants.len() as u64).min(run);
+    let dearest = grants
+        .iter()
+        .filter_map(|grant| grant.brief.model.as_ref()?.price)
+        .map(|price| price.ceiling(tokens, 0).max(price.ceiling(0, tokens)))
+        .max();
+    let usd = dearest
+        .map(|usd| usd.min(policy.budget_usd.unwrap_or(crate::Usd::MAX)))
+        .unwrap_or_default();
+    let places = policy.concurrency.max(1);
+    let rounds = (grants.len() as u64).div_ceil(places);
+    let longest = grants.iter().map(|grant| grant.timeout_s).max().flatten();
+    let unbounded = grants.iter().any(|grant| grant.timeout_s.is_none());
+    let seconds = longest.filter(|_| !unbounded).map(|seconds| seconds.saturating_mul(rounds));
+    (Amount { tokens, usd }, seconds)
+}
+
+/// Returns the label under which the task is shown: the second of a name becomes `name (2)`.
+fn unique(names: &mut BTreeMap<Label, usize>, label: &Label) -> Label {
+    let nth = names.entry(label.clone()).or_default();
+    *nth += 1;
+    label.numbered(*nth)
+}
+
+/// Returns the hash an approval is bound to: every byte of the grants, so nothing can be swapped.
+fn call_hash(events: &[Event]) -> String {
+    let mut hash = Sha256::new();
+    for event in events {
+        // Serialising our own event cannot fail: no map with other keys than strings, no IO.
+        let bytes = serde_json::to_vec(event).unwrap_or_default();
+        hash.update((bytes.len() as u64).to_be_bytes());
+        hash.update(bytes);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,444 @@
+//! Folding recorded facts into the tree. Nothing here judges; what does not fit is a damaged or
+//! foreign journal, and is said.
+
+use std::collections::VecDeque;
+
+use super::admit::fingerprint;
+use super::node::Node;
+use super::turn::{LOOP_WINDOW, is_final, uses_tools};
+use super::{Agent, Deadline, PendingApproval, Tree};
+use crate::budget::{Cap, Ledger, Settlement};
+use crate::event::{Event, Grant, IllegalEvent, Nudge};
+use crate::fingerprint::Fingerprint;
+use crate::ids::{AgentName, Label, RunId, SessionId};
+use crate::outcome::{Outcome, State};
+use crate::policy::Policy;
+use crate::refusal::TimeBound;
+use crate::rights::Rights;
+use crate::time::Timestamp;
+
+pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
+    match event {
+        Event::RunStarted { run, agent, goal, policy, .. } => tree.begin(*run, agent, goal, policy),
+        Event::AgentDefined { agent, system, tools, rights } => {
+            let tool_bytes: usize = tools
+                .iter()
+                .map(|tool| {
+                    tool.name.len() + tool.description.len() + tool.schema.to_string().len()
+                })
+                .sum();
+            let preamble_bytes = (system.len() + tool_bytes) as u64;
+            let known = Agent { rights: rights.clone(), preamble_bytes };
+            tree.agents.get_or_insert_default().insert(agent.clone(), known);
+            Ok(())
+        }
+        Event::Granted(grant) => tree.granted(at, grant),
+        Event::Refused { parent, call, .. } => {
+            let parent = tree.known("refused", *parent)?;
+            tree.nodes[parent].calls_made = *call;
+            tree.nodes[parent].ends.push(Outcome::Refused);
+            Ok(())
+        }
+        Event::ApprovalAsked { parent, call: _, hash, expires } => {
+            tree.asked(*parent, hash, *expires)
+        }
+        Event::Approved { hash, .. } => tree.answered("approved", hash, true),
+        Event::Denied { hash, .. } => tree.answered("denied", hash, false),
+        Event::Started { session, deadline, bound } => {
+            tree.started(at, *session, *deadline, *bound)
+        }
+        Event::Reserved { session, reservation } => {
+            let index = tree.running("reserved", *session)?;
+            tree.each_scope(index, |ledger| ledger.reserve(reservation.amount));
+            let node = &mut tree.nodes[index];
+            node.turn = reservation.turn;
+            node.attempts = reservation.attempt;
+            node.reservation = Some(*reservation);
+            node.final_text = false;
+            tree.set_retry(index, None);
+            tree.feed(at, index);
+            Ok(())
+        }
+        Event::Replied { session, text, tool_calls, stop, settlement, .. } => {
+            let index = tree.close("replied", *session, settlement)?;
+            let node = &mut tree.nodes[index];
+            let arguments: usize = tool_calls
+                .iter()
+                .map(|call| call.arguments.to_string().len() + call.name.len())
+                .sum();
+            node.attempts = 0;
+            node.settled_input = Some(settlement.usage.input_total());
+            node.appended_bytes = (text.len() + arguments) as u64;
+            node.has_findings |= !text.trim().is_empty();
+            node.final_text = is_final(*stop, tool_calls, node.last_call.is_some());
+            if uses_tools(*stop, tool_calls, node.last_call.is_some()) {
+                node.open_calls = tool_calls.len();
+                node.pending = tool_calls.iter().cloned().map(Some).collect();
+            }
+            Ok(())
+        }
+        Event::AttemptFailed { session, settlement, retry_at, .. } => {
+            let index = tree.close("attempt_failed", *session, settlement)?;
+            tree.set_retry(index, *retry_at);
+            Ok(())
+        }
+        Event::Settled { session, settlement, .. } => {
+            tree.close("settled", *session, settlement).map(drop)
+        }
+        Event::Progressed { session, .. } => {
+            let index = tree.known("progressed", *session)?;
+            tree.feed(at, index);
+            Ok(())
+        }
+        Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
+        Event::ToolCalled { session, call } => {
+            let index = tree.running("tool_called", *session)?;
+            tree.remember_call(index, *call);
+            Ok(())
+        }
+        Event::ToolRefused { session, call, text } => {
+            let index = tree.running("tool_refused", *session)?;
+            tree.remember_call(index, *call);
+            tree.answer_call(index, *call, text.len())
+        }
+        Event::ToolReturned { session, call, output } => {
+            let index = tree.running("tool_returned", *session)?;
+            tree.nodes[index].has_findings |= output.note.is_some();
+            tree.answer_call(index, *call, output.content.len())
+        }
+        Event::Ended { session, outcome, .. } => tree.ended(*session, *outcome),
+        Event::RunEnded { outcome } => {
+            tree.ended = Some(*outcome);
+            Ok(())
+        }
+        Event::Overran { .. } | Event::Crashed { .. } | Event::Late { .. } => Ok(()),
+    }
+}
+
+fn unfit(event: &'static str, problem: impl Into<String>) -> IllegalEvent {
+    IllegalEvent { event, problem: problem.into() }
+}
+
+impl Tree {
+    fn begin(
+        &mut self,
+        run: RunId,
+        agent: &AgentName,
+        goal: &str,
+        policy: &Policy,
+    ) -> Result<(), IllegalEvent> {
+        if self.run.is_some() {
+            return Err(unfit("run_started", "the run had begun already"));
+        }
+        self.run = Some(run);
+        self.policy = policy.clone();
+        let session = run.root_session();
+        let label = Label::new("root").map_err(|error| unfit("run_started", error.to_string()))?;
+        let rights = Rights { tools: policy.tools.clone(), network: policy.network };
+        let cap = Cap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
+        let mut root = blank(session, agent.clone(), label, rights, cap);
+        root.state = State::Running;
+        root.started = Some(Timestamp::ZERO);
+        root.places = policy.concurrency;
+        root.fingerprint = (!goal.trim().is_empty()).then(|| Fingerprint::of(agent, goal, &[]));
+        self.by_session.insert(session, 0);
+        self.nodes.push(root);
+        Ok(())
+    }
+
+    fn granted(&mut self, at: Timestamp, grant: &Grant) -> Result<(), IllegalEvent> {
+        let parent = self.known("granted", grant.parent)?;
+        if self.by_session.contains_key(&grant.session) {
+            return Err(unfit("granted", format!("{} exists already", grant.session)));
+        }
+        let index = self.nodes.len();
+        let cap = Cap { tokens: self.policy.budget_tokens, usd: None };
+        let brief = &grant.brief;
+        let mut node = blank(
+            grant.session,
+            brief.agent.clone(),
+            brief.label.clone(),
+            grant.rights.clone(),
+            cap,
+        );
+        node.depth = grant.depth;
+        node.parent = Some(parent);
+        node.model.clone_from(&brief.model);
+        node.fingerprint = fingerprint(brief);
+        node.story.clone_from(&brief.story);
+        node.timeout_s = grant.timeout_s;
+        node.max_output_wish = brief.max_output_tokens;
+        node.appended_bytes = grant.opening_bytes;
+        node.places = self.policy.concurrency;
+        if let Some(story) = &brief.story {
+            let above = self.nodes[parent]
+                .story
+                .clone()
+                .unwrap_or_else(|| self.nodes[parent].agent.to_string());
+            self.stories.connect(&above, story);
+        }
+        self.nodes.push(node);
+        self.by_session.insert(grant.session, index);
+        self.granted += 1;
+        let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
+        let above = &mut self.nodes[parent];
+        above.children.push(index);
+        above.granted_children += 1;
+        above.live_children += 1;
+        above.calls_made = grant.call;
+        above.places = grant.places;
+        above.total_deadline = above.total_deadline.or(total);
+        self.waiting += 1;
+        if grant.awaiting_approval {
+            self.nodes[index].state = State::AwaitingApproval;
+        } else {
+            self.nodes[parent].queue.push_back(index);
+        }
+        Ok(())
+    }
+
+    fn asked(
+        &mut self,
+        parent: SessionId,
+        hash: &str,
+        expires: Timestamp,
+    ) -> Result<(), IllegalEvent> {
+        let parent = self.known("approval_asked", parent)?;
+        let waiting = |child: &&usize| self.nodes[**child].state == State::AwaitingApproval;
+        let nodes: Vec<usize> =
+            self.nodes[parent].children.iter().filter(waiting).copied().collect();
+        self.timers.insert((expires, parent, Deadline::Approval));
+        self.approvals.insert(hash.to_owned(), PendingApproval { expires, parent, nodes });
+        Ok(())
+    }
+
+    fn answered(&mut self, event: &'static str, hash: &str, yes: bool) -> Result<(), IllegalEvent> {
+        let pending =
+            self.approvals.remove(hash).ok_or_else(|| unfit(event, "no such question is open"))?;
+        self.timers.remove(&(pending.expires, pending.parent, Deadline::Approval));
+        let live = |node: &usize| self.nodes[*node].state.is_live();
+        let nodes: Vec<usize> = pending.nodes.into_iter().filter(live).collect();
+        if yes {
+            for node in nodes {
+                self.set_state(node, State::Queued);
+                self.nodes[pending.parent].queue.push_back(node);
+            }
+        }
+        Ok(())
+    }
+
+    fn started(
+        &mut self,
+        at: Timestamp,
+        session: SessionId,
+        deadline: Option<Timestamp>,
+        bound: TimeBound,
+    ) -> Result<(), IllegalEvent> {
+        let index = self.known("started", session)?;
+        let Some(parent) = self.nodes[index].parent else {
+            return Err(unfit("started", "the root runs already"));
+        };
+        // Places are given in order; whoever ended while waiting is passed over.
+        let next = loop {
+            match self.nodes[parent].queue.pop_front() {
+                Some(ended) if !self.nodes[ended].state.is_live() => {}
+                next => break next,
+            }
+        };
+        if next != Some(index) {
+            return Err(unfit("started", format!("{session} was not next in the queue")));
+        }
+        self.set_state(index, State::Running);
+        self.nodes[parent].running_children += 1;
+        let node = &mut self.nodes[index];
+        node.started = Some(at);
+        node.deadline = deadline;
+        node.bound = bound;
+        if let Some(deadline) = deadline {
+            self.timers.insert((deadline, index, Deadline::Timeout));
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, session: SessionId, nudge: Nudge, text: &str) -> Result<(), IllegalEvent> {
+        let index = self.running("told", session)?;
+        let node = &mut self.nodes[index];
+        node.appended_bytes += text.len() as u64;
+        match nudge {
+            Nudge::LastCall(code) => node.last_call = Some(code),
+            Nudge::Shorten => node.shortened = true,
+            Nudge::Repair => node.repairs += 1,
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, session: SessionId, outcome: Outcome) -> Result<(), IllegalEvent> {
+        let index = self.known("ended", session)?;
+        if !self.nodes[index].state.is_live() {
+            return Err(unfit("ended", format!("{session} had ended already")));
+        }
+        let was_running = self.nodes[index].state == State::Running;
+        self.set_state(index, State::Ended(outcome));
+        let node = &mut self.nodes[index];
+        node.pending = Vec::new();
+        node.open_calls = 0;
+        node.recent_calls = VecDeque::new();
+        if let Some(deadline) = node.deadline {
+            self.timers.remove(&(deadline, index, Deadline::Timeout));
+        }
+        self.set_retry(index, None);
+        self.set_stall(index, None);
+        if let Some(parent) = self.nodes[index].parent {
+            let above = &mut self.nodes[parent];
+            above.live_children -= 1;
+            above.ends.push(outcome);
+            if was_running {
+                above.running_children -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the open reservation in every scope.
+    fn close(
+        &mut self,
+        event: &'static str,
+        session: SessionId,
+        settlement: &Settlement,
+    ) -> Result<usize, IllegalEvent> {
+        let index = self.running(event, session)?;
+        let open = self.nodes[index]
+            .reservation
+            .take()
+            .ok_or_else(|| unfit(event, "no call is under way"))?;
+        self.each_scope(index, |ledger| ledger.settle(open.amount, settlement.amount()));
+        let node = &mut self.nodes[index];
+        node.usage += settlement.usage;
+        node.cost += settlement.usd;
+        self.set_stall(index, None);
+        Ok(index)
+    }
+
+    fn each_scope(&mut self, index: usize, mut change: impl FnMut(&mut Ledger)) {
+        let mut scope = Some(index);
+        while let Some(index) = scope {
+            change(&mut self.nodes[index].ledger);
+            scope = self.nodes[index].parent;
+        }
+    }
+
+    fn remember_call(&mut self, index: usize, call: u32) {
+        let node = &mut self.nodes[index];
+        let Some(Some(call)) = node.pending.get(call as usize) else { return };
+        let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
+        node.recent_calls.push_back(fingerprint);
+        if node.recent_calls.len() > LOOP_WINDOW {
+            node.recent_calls.pop_front();
+        }
+    }
+
+    fn answer_call(&mut self, index: usize, call: u32, bytes: usize) -> Result<(), IllegalEvent> {
+        let node = &mut self.nodes[index];
+        let open = node.pending.get_mut(call as usize).and_then(Option::take);
+        open.ok_or_else(|| unfit("tool result", format!("call {call} is not open")))?;
+        node.open_calls -= 1;
+        node.appended_bytes += bytes as u64;
+        Ok(())
+    }
+
+    /// Starts the silence clock anew while a model call is under way.
+    fn feed(&mut self, at: Timestamp, index: usize) {
+        let open = self.nodes[index].reservation.is_some();
+        let stall = self.policy.stall_s.filter(|_| open).map(|seconds| at.plus_seconds(seconds));
+        self.set_stall(index, stall);
+    }
+
+    fn set_stall(&mut self, index: usize, stall: Option<Timestamp>) {
+        let old = std::mem::replace(&mut self.nodes[index].stall_at, stall);
+        self.move_timer(index, Deadline::Stall, old, stall);
+    }
+
+    fn set_retry(&mut self, index: usize, retry: Option<Timestamp>) {
+        let old = std::mem::replace(&mut self.nodes[index].retry_at, retry);
+        self.move_timer(index, Deadline::Retry, old, retry);
+    }
+
+    fn move_timer(
+        &mut self,
+        index: usize,
+        why: Deadline,
+        old: Option<Timestamp>,
+        new: Option<Timestamp>,
+    ) {
+        if let Some(old) = old {
+            self.timers.remove(&(old, index, why));
+        }
+        if let Some(new) = new {
+            self.timers.insert((new, index, why));
+        }
+    }
+
+    fn known(&self, event: &'static str, session: SessionId) -> Result<usize, IllegalEvent> {
+        self.by_session
+            .get(&session)
+            .copied()
+            .ok_or_else(|| unfit(event, format!("{session} is unknown")))
+    }
+
+    fn running(&self, event: &'static str, session: SessionId) -> Result<usize, IllegalEvent> {
+        let index = self.known(event, session)?;
+        if self.nodes[index].state == State::Running {
+            Ok(index)
+        } else {
+            Err(unfit(event, format!("{session} is {}", self.nodes[index].state.word())))
+        }
+    }
+}
+
+fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap: Cap) -> Node {
+    Node {
+        session,
+        agent,
+        label,
+        depth: 0,
+        state: State::Queued,
+        started: None,
+        deadline: None,
+        rights,
+        model: None,
+        ledger: Ledger { cap, ..Ledger::default() },
+        usage: crate::Usage::default(),
+        cost: crate::Usd::ZERO,
+        reservation: None,
+        turn: 0,
+        parent: None,
+        children: Vec::new(),
+        ends: Vec::new(),
+        live_children: 0,
+        granted_children: 0,
+        running_children: 0,
+        places: 1,
+        queue: VecDeque::new(),
+        calls_made: 0,
+        total_deadline: None,
+        fingerprint: None,
+        story: None,
+        timeout_s: None,
+        bound: TimeBound::Own,
+        max_output_wish: None,
+        settled_input: None,
+        appended_bytes: 0,
+        given_context: 0,
+        pending: Vec::new(),
+        open_calls: 0,
+        recent_calls: VecDeque::new(),
+        attempts: 0,
+        last_call: None,
+        shortened: false,
+        repairs: 0,
+        has_findings: false,
+        final_text: false,
+        stall_at: None,
+        retry_at: None,
+    }
+}

@@ -1,0 +1,296 @@
+//! The delegation tree: who works for whom, how deep, until when, at what cost.
+//!
+//! Owns the shape of the tree, the legality of every transition and every limit. It does not know
+//! what a provider or a file is (the engine reports), nor what time it is (callers say).
+//!
+//! Start at [`Tree::decide`]. Invariants: every node's deadline is at or before its parent's;
+//! every delegation ends exactly once; what is settled and reserved in a scope stays within its
+//! cap, save what a provider billed beyond a reservation.
+
+mod admit;
+mod clock;
+mod evolve;
+mod node;
+mod react;
+mod turn;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::command::Command;
+use crate::event::{Event, IllegalEvent};
+use crate::graph::StoryGraph;
+use crate::ids::{AgentName, RunId, SessionId};
+use crate::outcome::{Outcome, State};
+use crate::policy::{Policy, Preset};
+use crate::refusal::Refusal;
+use crate::rights::Rights;
+use crate::time::Timestamp;
+
+pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case};
+pub use clock::Deadline;
+pub use node::Node;
+pub(crate) use turn::uses_tools;
+pub use turn::{
+    CALLS_PER_TURN, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS, MAX_REPAIRS, MIN_OUTPUT,
+};
+
+/// The state of one run, folded from its events.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    run: Option<RunId>,
+    policy: Policy,
+    nodes: Vec<Node>,
+    by_session: BTreeMap<SessionId, usize>,
+    agents: Option<BTreeMap<AgentName, Agent>>,
+    stories: StoryGraph,
+    timers: BTreeSet<(Timestamp, usize, Deadline)>,
+    approvals: BTreeMap<String, PendingApproval>,
+    /// Delegations granted so far in the whole run.
+    granted: u64,
+    /// Delegations waiting for a place or for a person.
+    waiting: u64,
+    ended: Option<Outcome>,
+}
+
+/// What is known of an agent definition.
+#[derive(Clone, Debug)]
+struct Agent {
+    rights: Rights,
+    /// Bytes of its system prompt and tools, which open every conversation.
+    preamble_bytes: u64,
+}
+
+/// A call that waits for a person.
+#[derive(Clone, Debug)]
+struct PendingApproval {
+    expires: Timestamp,
+    parent: usize,
+    nodes: Vec<usize>,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self {
+            run: None,
+            policy: Preset::Scout.policy(),
+            nodes: Vec::new(),
+            by_session: BTreeMap::new(),
+            agents: None,
+            stories: StoryGraph::default(),
+            timers: BTreeSet::new(),
+            approvals: BTreeMap::new(),
+            granted: 0,
+            waiting: 0,
+            ended: None,
+        }
+    }
+}
+
+impl Tree {
+    /// Judges `command` against the limits; the only place that can say no.
+    pub fn decide(&self, now: Timestamp, command: Command) -> Result<Vec<Event>, Refusal> {
+        match command {
+            Command::Begin { run, agent, goal, workdir, policy, version } => {
+                Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version }])
+            }
+            Command::Define { agent, system, tools, rights } => {
+                Ok(vec![Event::AgentDefined { agent, system, tools, rights }])
+            }
+            Command::Delegate { parent, tasks, concurrency } => {
+                self.admit(now, parent, tasks, concurrency)
+            }
+            Command::Approve { hash } => self.approve(now, hash),
+            Command::Deny { hash, reason } => Ok(self.deny(&hash, &reason)),
+            Command::StartQueued { parent } => Ok(self.start_queued(now, parent)),
+            Command::TakeTurn { session } => Ok(self.take_turn(session)),
+            Command::Reply { session, turn, attempt, reply } => {
+                Ok(self.take_reply(session, turn, attempt, reply))
+            }
+            Command::FailAttempt { session, turn, attempt, error } => {
+                Ok(self.fail_attempt(now, session, turn, attempt, error))
+            }
+            Command::Progress { session, bytes } => {
+                let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
+                Ok(open.then_some(Event::Progressed { session, bytes }).into_iter().collect())
+            }
+            Command::UseTools { session } => Ok(self.use_tools(session)),
+            Command::TakeOutput { session, turn, call, output } => {
+                Ok(self.take_output(session, turn, call, output))
+            }
+            Command::Conclude { session, text, artifacts } => {
+                Ok(self.conclude(now, session, &text, &artifacts))
+            }
+            Command::CutOff { session } => Ok(self.cut_off(session)),
+            Command::Decline { session } => Ok(self.declined(session)),
+            Command::Crash { session, message, backtrace } => {
+                Ok(self.crash(session, message, backtrace))
+            }
+            Command::Cancel { session } => self.cancel(session),
+            Command::Tick => Ok(self.expire(now)),
+            Command::EndRun => Ok(self.end_run()),
+        }
+    }
+
+    /// Returns the run's id, once it began.
+    #[must_use]
+    pub const fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Returns the limits in force.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns how the run ended, if it did.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<Outcome> {
+        self.ended
+    }
+
+    /// Returns the delegation of that id.
+    #[must_use]
+    pub fn node(&self, session: SessionId) -> Option<&Node> {
+        self.by_session.get(&session).map(|&index| &self.nodes[index])
+    }
+
+    /// Returns every node in the order of its grant, the root first.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
+    }
+
+    /// Says whether a delegation below the root is still live.
+    #[must_use]
+    pub fn has_live_delegations(&self) -> bool {
+        self.nodes.first().is_some_and(|root| root.live_children > 0)
+    }
+
+    /// Sets the context a node holds that no model call has measured; for `check` alone.
+    pub(crate) fn give_context(&mut self, session: SessionId, tokens: u64) {
+        if let Some(&index) = self.by_session.get(&session) {
+            self.nodes[index].given_context = tokens;
+        }
+    }
+
+    /// Records an edge between stories that did not arise by a grant; for `check` alone.
+    pub(crate) fn connect_stories(&mut self, parent: &str, child: &str) {
+        self.stories.connect(parent, child);
+    }
+
+    /// Returns a delegation that can still change, with its place.
+    fn live(&self, session: SessionId) -> Option<(usize, &Node)> {
+        let index = *self.by_session.get(&session)?;
+        let node = &self.nodes[index];
+        node.state.is_live().then_some((index, node))
+    }
+
+    /// Returns the node and its ancestors, the root last.
+    fn chain(&self, index: usize) -> impl Iterator<Item = &Node> {
+        std::iter::successors(Some(&self.nodes[index]), |node| {
+            node.parent.map(|parent| &self.nodes[parent])
+        })
+    }
+
+    /// Returns the names from the root to the node at `index`.
+    fn path(&self, index: usize) -> Vec<String> {
+        let mut path: Vec<String> =
+            self.chain(index).map(|node| node.agent.as_str().to_owned()).collect();
+        if self.policy.preset == Preset::Command
+            && path.last().is_some_and(|root| root != ORCHESTRATOR)
+        {
+            path.push(ORCHESTRATOR.to_owned());
+        }
+        path.reverse();
+        path
+    }
+
+    fn end_run(&self) -> Vec<Event> {
+        if self.ended.is_some() || self.has_live_delegations() {
+            return Vec::new();
+        }
+        let Some(root) = self.nodes.first() else { return Vec::new() };
+        let outcome = match &root.state {
+            State::Ended(outcome) => *outcome,
+            State::AwaitingApproval | State::Queued | State::Running => {
+                Outcome::of_all(root.ends.iter().copied())
+            }
+        };
+        let mut events = Vec::new();
+        if root.state.is_live() {
+            events.push(Event::Ended { session: root.session, outcome, reason: None });
+        }
+        events.push(Event::RunEnded { outcome });
+        events
+    }
+
+    /// Ends the delegation at `index` and everything live below it, the deepest first.
+    fn end_subtree(&self, index: usize, end: &End) -> Vec<Event> {
+        let mut order = vec![index];
+        let mut next = 0;
+        while let Some(&node) = order.get(next) {
+            let live = |child: &&usize| self.nodes[**child].state.is_live();
+            order.extend(self.nodes[node].children.iter().filter(live));
+            next += 1;
+        }
+        let mut events = Vec::new();
+        for &node in order.iter().rev() {
+            let end = if node == index { end.clone() } else { End::below(end) };
+            self.end_one(node, end, &mut events);
+        }
+        events
+    }
+
+    fn end_one(&self, index: usize, end: End, events: &mut Vec<Event>) {
+        let node = &self.nodes[index];
+        let session = node.session;
+        if let Some(open) = &node.reservation {
+            events.push(Event::Settled {
+                session,
+                turn: open.turn,
+                attempt: open.attempt,
+                settlement: crate::budget::Settlement::estimated(open),
+            });
+        }
+        events.push(Event::Ended { session, outcome: end.outcome, reason: end.reason });
+    }
+
+    fn cancel(&self, session: SessionId) -> Result<Vec<Event>, Refusal> {
+        let Some((index, _)) = self.live(session) else {
+            return Err(Refusal::UnknownParent { parent: session.to_string() });
+        };
+        Ok(self.end_subtree(index, &End::cancelled()))
+    }
+
+    fn crash(&self, session: SessionId, message: String, backtrace: String) -> Vec<Event> {
+        let Some((index, _)) = self.live(session) else {
+            return vec![Event::Late { session, what: "crash".into(), text: message }];
+        };
+        let end = End::crashed(&message);
+        let mut events = vec![Event::Crashed { session, message, backtrace }];
+        events.extend(self.end_subtree(index, &end));
+        events
+    }
+}
+
+/// The name written before the command in a path of preset `command`.
+const ORCHESTRATOR: &str = "orchestrator";
+
+use node::End;
+
+impl Tree {
+    /// Folds a recorded fact into the state; never judges, never fails on its own output.
+    pub fn evolve(&mut self, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
+        evolve::evolve(self, at, event)
+    }
+
+    fn set_state(&mut self, index: usize, state: State) {
+        let was_waiting = self.nodes[index].is_waiting();
+        self.nodes[index].state = state;
+        match (was_waiting, self.nodes[index].is_waiting()) {
+            (true, false) => self.waiting = self.waiting.saturating_sub(1),
+            (false, true) => self.waiting += 1,
+            (true, true) | (false, false) => {}
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! One node of the tree, and the ways it can end.
+
+use std::collections::VecDeque;
+
+use crate::budget::{Ledger, Reservation};
+use crate::code::Code;
+use crate::fingerprint::Fingerprint;
+use crate::ids::{AgentName, Label, SessionId};
+use crate::message::{ModelSpec, ToolCall};
+use crate::money::Usd;
+use crate::outcome::{Outcome, Reason, State};
+use crate::refusal::TimeBound;
+use crate::rights::Rights;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// What the tree knows of a delegation, or of the root.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its id.
+    pub session: SessionId,
+    /// Who works.
+    pub agent: AgentName,
+    /// What it is called.
+    pub label: Label,
+    /// Edges from the root.
+    pub depth: u64,
+    /// Where it stands.
+    pub state: State,
+    /// The instant it began, once it did.
+    pub started: Option<Timestamp>,
+    /// The instant it must have ended by.
+    pub deadline: Option<Timestamp>,
+    /// What it may do.
+    pub rights: Rights,
+    /// What its model can hold and charges; absent for a node that only delegates.
+    pub model: Option<ModelSpec>,
+    /// Tokens, money and caps of it and all below it.
+    pub ledger: Ledger,
+    /// What its own model calls consumed.
+    pub usage: Usage,
+    /// What its own model calls cost.
+    pub cost: Usd,
+    /// The model call under way.
+    pub reservation: Option<Reservation>,
+    /// The turns it has taken or begun.
+    pub turn: u32,
+
+    pub(super) parent: Option<usize>,
+    pub(super) children: Vec<usize>,
+    /// How its direct delegations ended so far, refusals included.
+    pub(super) ends: Vec<Outcome>,
+    pub(super) live_children: u64,
+    pub(super) granted_children: u64,
+    pub(super) running_children: u64,
+    pub(super) places: u64,
+    pub(super) queue: VecDeque<usize>,
+    pub(super) calls_made: u32,
+    pub(super) total_deadline: Option<Timestamp>,
+
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) story: Option<String>,
+    pub(super) timeout_s: Option<u64>,
+    pub(super) bound: TimeBound,
+    pub(super) max_output_wish: Option<u64>,
+
+    /// Input tokens of the last settled call; before the first, none.
+    pub(super) settled_input: Option<u64>,
+    /// Bytes that joined the conversation since then.
+    pub(super) appended_bytes: u64,
+    /// Context the node holds that no call of its own has measured.
+    pub(super) given_context: u64,
+    /// Calls of the last answer that still lack a result.
+    pub(super) pending: Vec<Option<ToolCall>>,
+    pub(super) open_calls: usize,
+    /// The latest calls, for noticing a loop.
+    pub(super) recent_calls: VecDeque<Fingerprint>,
+    /// Attempts made at the current turn.
+    pub(super) attempts: u32,
+    pub(super) last_call: Option<Code>,
+    pub(super) shortened: bool,
+    pub(super) repairs: u32,
+    pub(super) has_findings: bool,
+    pub(super) final_text: bool,
+    pub(super) stall_at: Option<Timestamp>,
+    pub(super) retry_at: Option<Timestamp>,
+}
+
+impl Node {
+    /// Returns the context the next request is expected to fill, for the model's window.
+    #[must_use]
+    pub fn context_estimate(&self) -> u64 {
+        self.given_context
+            + self.settled_input.unwrap_or(0).saturating_add(self.appended_bytes.div_ceil(4))
+    }
+
+    /// Returns the most input tokens the next request can be billed, for the budget.
+    ///
+    /// A token is never shorter than a byte, so what was appended since the last bill counts byte
+    /// for byte. Before the first bill a third of the bytes is generous for any tokeniser.
+    pub(super) fn input_bound(&self) -> u64 {
+        self.settled_input.map_or_else(
+            || self.appended_bytes.div_ceil(3).saturating_add(FRAMING_TOKENS),
+            |input| input.saturating_add(self.appended_bytes),
+        )
+    }
+
+    pub(super) const fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Queued | State::AwaitingApproval)
+    }
+
+    /// Returns the window: what the model holds, or less by policy.
+    pub(super) fn window(&self, policy_tokens: Option<u64>) -> Option<u64> {
+        let model = self.model.as_ref().map(|model| model.window);
+        match (model, policy_tokens) {
+            (Some(model), Some(policy)) => Some(model.min(policy)),
+            (model, policy) => model.or(policy),
+        }
+    }
+}
+
+/// Tokens a provider adds around a request for roles and tool framing.
+const FRAMING_TOKENS: u64 = 64;
+
+/// How a delegation is to end.
+#[derive(Clone, Debug)]
+pub(super) struct End {
+    pub(super) outcome: Outcome,
+    pub(super) reason: Option<Reason>,
+}
+
+impl End {
+    pub(super) const fn completed() -> Self {
+        Self { outcome: Outcome::Completed, reason: None }
+    }
+
+    pub(super) fn new(outcome: Outcome, code: Code, message: String, recommendation: &str) -> Self {
+        // A person can always give more time, tokens or another model; a defect of ours is not
+        // mended by asking again.
+        let recoverable = code != Code::Internal;
+        let recommendation = recommendation.to_owned();
+        Self { outcome, reason: Some(Reason { code, message, recommendation, recoverable }) }
+    }
+
+    pub(super) fn partial(code: Code, message: String, recommendation: &str) -> Self {
+        Self::new(Outcome::Partial, code, message, recommendation)
+    }
+
+    pub(super) fn cancelled() -> Self {
+        Self::new(
+            Outcome::Cancelled,
+            Code::Cancelled,
+            "Cancelled before it was done.".into(),
+            "Delegate the task again; what was found so far is in the result.",
+        )
+    }
+
+    pub(super) fn crashed(message: &str) -> Self {
+        Self::new(
+            Outcome::Failed,
+            Code::Internal,
+            format!("Adjutant broke while working on this: {message}"),
+            "This is a defect of Adjutant; `adjutant log` holds the backtrace.",
+        )
+    }
+
+    /// Returns the end of what works below a delegation that ends so.
+    pub(super) fn below(end: &Self) -> Self {
+        match &end.reason {
+            Some(reason) if reason.code == Code::Timeout => end.clone(),
+            Some(_) | None => Self::cancelled(),
+        }
+    }
+}

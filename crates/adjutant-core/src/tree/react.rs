@@ -1,0 +1,126 @@
+//! What follows from a fact: further commands at once, effects once it is on disk.
+
+use super::Tree;
+use super::turn::{is_final, uses_tools};
+use crate::command::{Command, Effect, Reaction};
+use crate::event::{Event, Nudge};
+use crate::ids::SessionId;
+use crate::message::{StopReason, ToolCall};
+use crate::policy::ContractKind;
+
+impl Tree {
+    /// Returns what follows from `event`, which has been folded in already.
+    #[must_use]
+    pub fn react(&self, event: &Event) -> Reaction {
+        match event {
+            Event::Granted(grant) if !grant.awaiting_approval => {
+                command(Command::StartQueued { parent: grant.parent })
+            }
+            Event::Refused { .. } => command(Command::EndRun),
+            Event::ApprovalAsked { parent, call, hash, .. } => {
+                effect(Effect::AskApproval { parent: *parent, call: *call, hash: hash.clone() })
+            }
+            Event::Approved { parent, .. } => command(Command::StartQueued { parent: *parent }),
+            Event::Started { session, .. } => command(Command::TakeTurn { session: *session }),
+            Event::Reserved { session, .. } => self.call_model(*session),
+            Event::Replied { session, text, tool_calls, stop, .. } => {
+                self.after_reply(*session, text, tool_calls, *stop)
+            }
+            Event::Told { session, nudge: Nudge::Shorten | Nudge::Repair, .. } => {
+                command(Command::TakeTurn { session: *session })
+            }
+            Event::ToolCalled { session, call } => self.run_tool(*session, *call),
+            Event::ToolReturned { session, .. } | Event::ToolRefused { session, .. } => {
+                let done = self.node(*session).is_some_and(|node| node.open_calls == 0);
+                if done {
+                    command(Command::TakeTurn { session: *session })
+                } else {
+                    Reaction::default()
+                }
+            }
+            Event::Ended { session, .. } => self.after_end(*session),
+            Event::RunEnded { .. } => effect(Effect::Close),
+            Event::RunStarted { .. }
+            | Event::AgentDefined { .. }
+            | Event::Granted(_)
+            | Event::Denied { .. }
+            | Event::AttemptFailed { .. }
+            | Event::Settled { .. }
+            | Event::Overran { .. }
+            | Event::Progressed { .. }
+            | Event::Told { nudge: Nudge::LastCall(_), .. }
+            | Event::Crashed { .. }
+            | Event::Late { .. } => Reaction::default(),
+        }
+    }
+
+    fn call_model(&self, session: SessionId) -> Reaction {
+        let Some(node) = self.node(session) else { return Reaction::default() };
+        let Some(open) = &node.reservation else { return Reaction::default() };
+        effect(Effect::Model {
+            session,
+            turn: open.turn,
+            attempt: open.attempt,
+            max_output: open.max_output,
+            context_tokens: node.context_estimate(),
+            with_tools: !open.last_call,
+        })
+    }
+
+    fn after_reply(
+        &self,
+        session: SessionId,
+        text: &str,
+        calls: &[ToolCall],
+        stop: StopReason,
+    ) -> Reaction {
+        let last_call = self.node(session).is_some_and(|node| node.last_call.is_some());
+        if uses_tools(stop, calls, last_call) {
+            return command(Command::UseTools { session });
+        }
+        if is_final(stop, calls, last_call) {
+            return match self.policy.contract {
+                ContractKind::Standard => effect(Effect::Verify { session }),
+                ContractKind::Report => command(Command::Conclude {
+                    session,
+                    text: text.to_owned(),
+                    artifacts: Vec::new(),
+                }),
+            };
+        }
+        match stop {
+            StopReason::MaxOutput => command(Command::CutOff { session }),
+            StopReason::Refused => command(Command::Decline { session }),
+            StopReason::EndTurn | StopReason::ToolUse => Reaction::default(),
+        }
+    }
+
+    fn run_tool(&self, session: SessionId, index: u32) -> Reaction {
+        let Some(node) = self.node(session) else { return Reaction::default() };
+        let Some(Some(call)) = node.pending.get(index as usize) else { return Reaction::default() };
+        effect(Effect::Tool { session, turn: node.turn, index, call: call.clone() })
+    }
+
+    fn after_end(&self, session: SessionId) -> Reaction {
+        let above = self
+            .node(session)
+            .and_then(|node| node.parent)
+            .map(|parent| self.nodes[parent].session);
+        let mut commands: Vec<Command> =
+            above.map(|parent| Command::StartQueued { parent }).into_iter().collect();
+        // A root without a model only waits for its children; one with a model ends by its own word.
+        let root_waits = self.nodes.first().is_some_and(|root| root.model.is_none());
+        if root_waits || above.is_none() {
+            commands.push(Command::EndRun);
+        }
+        Reaction { commands, effects: vec![Effect::Stop { session }] }
+    }
+}
+
+fn command(command: Command) -> Reaction {
+    Reaction { commands: vec![command], effects: Vec::new() }
+}
+
+fn effect(effect: Effect) -> Reaction {
+    Reaction { commands: Vec::new(), effects: vec![effect] }
+}

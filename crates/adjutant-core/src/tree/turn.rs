@@ -1,0 +1,481 @@
+//! One agent's turns: reserving a model call, taking its answer, using tools, concluding.
+//!
+//! Every limit on a running agent is judged here: budgets, the window, loops, repairs, the
+//! allow-list of tools.
+
+use super::Tree;
+use super::node::{End, Node};
+use crate::budget::{Amount, Reservation, Settlement};
+use crate::code::Code;
+use crate::contract::{
+    ArtifactFact, Contract, Metadata, MetadataSource, Status, repair_message, validate,
+};
+use crate::event::{Event, Nudge, ToolOutput};
+use crate::fingerprint::Fingerprint;
+use crate::ids::{AgentName, SessionId};
+use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
+use crate::numbers::grouped;
+use crate::outcome::{Outcome, Reason};
+use crate::policy::ContractKind;
+use crate::time::Timestamp;
+
+/// The fewest output tokens a model call is worth making for.
+pub const MIN_OUTPUT: u64 = 100;
+/// Equal calls among the recent ones after which an agent is told.
+pub const LOOP_TOLD: usize = 5;
+/// Equal calls among the recent ones after which an agent is ended.
+pub const LOOP_END: usize = 8;
+/// The recent calls that are remembered: two calls made in turn are a loop as much as one.
+pub(super) const LOOP_WINDOW: usize = 16;
+/// Tool calls of one answer that are run; the rest are answered with an error.
+pub const CALLS_PER_TURN: usize = 64;
+/// Attempts at one turn, the first included.
+pub const MAX_ATTEMPTS: u32 = 3;
+/// Times an invalid return goes back to the model.
+pub const MAX_REPAIRS: u32 = 2;
+/// What an agent near its end is told.
+pub const LAST_CALL: &str = "You are close to your limit and this is your last turn. Tools are no longer \
+available. Write your report now: what you found, and what is left to do.";
+const SHORTEN: &str =
+    "Your answer was cut off at the output limit. Say it again, shorter, in one message.";
+const EMPTY: &str = "Your answer was empty. Write your report as text.";
+const FIRST_RETRY_MS: u64 = 500;
+
+/// How much a call may ask for, and what holds it back the most.
+struct Room {
+    max_output: u64,
+    code: Code,
+    is_last: bool,
+}
+
+impl Tree {
+    /// Reserves the next model call, tells an agent near its end, or ends it.
+    pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
+        let Some((index, node)) = self.live(session) else { return Vec::new() };
+        if node.reservation.is_some() || node.open_calls > 0 || node.model.is_none() {
+            return Vec::new();
+        }
+        let room = self.room(index, node);
+        let wish = self.output_wish(node);
+        if room.max_output < MIN_OUTPUT.min(wish) {
+            return self.end_subtree(index, &exhausted(room.code, node));
+        }
+        let mut events = Vec::new();
+        let mut told_bytes = 0;
+        let last_call = room.is_last || node.last_call.is_some();
+        if last_call && node.last_call.is_none() {
+            told_bytes = LAST_CALL.len() as u64;
+            events.push(Event::Told {
+                session,
+                nudge: Nudge::LastCall(room.code),
+                text: LAST_CALL.into(),
+            });
+        }
+        let retried = node.attempts > 0;
+        let input = node.input_bound().saturating_add(told_bytes);
+        let max_output = room.max_output.saturating_sub(told_bytes).max(1);
+        events.push(Event::Reserved {
+            session,
+            reservation: Reservation {
+                turn: if retried { node.turn } else { node.turn + 1 },
+                attempt: node.attempts + 1,
+                max_output,
+                amount: Amount {
+                    tokens: input.saturating_add(max_output),
+                    usd: ceiling(node, input, max_output),
+                },
+                last_call,
+            },
+        });
+        events
+    }
+
+    fn output_wish(&self, node: &Node) -> u64 {
+        let wish = node.max_output_wish.unwrap_or(self.policy.max_output_tokens);
+        node.model.as_ref().map_or(wish, |model| wish.min(model.max_output))
+    }
+
+    /// Finds the tightest of window, tokens and money, and whether it leaves room for one more turn.
+    fn room(&self, index: usize, node: &Node) -> Room {
+        let wish = self.output_wish(node);
+        let input = node.input_bound();
+        let window = node.window(self.policy.context_tokens).unwrap_or(u64::MAX);
+        let in_window = window.saturating_sub(node.context_estimate());
+        let (mut tokens, mut money) = (u64::MAX, u64::MAX);
+        let mut next_fits = in_window >= wish.saturating_add(grace(wish));
+        let mut code = if next_fits { Code::BudgetExceeded } else { Code::ContextExhausted };
+        for scope in self.chain(index) {
+            let left = scope.ledger.left();
+            tokens = tokens.min(left.tokens.saturating_sub(input));
+            money = money.min(affordable_output(node, input, left));
+            // Every turn pays for the whole conversation again, so the next one needs it twice.
+            let next = input.saturating_mul(2).saturating_add(wish);
+            next_fits &= left.tokens >= next && ceiling(node, next - wish, wish) <= left.usd;
+        }
+        let max_output = wish.min(in_window).min(tokens).min(money);
+        if in_window > max_output && max_output < wish {
+            code = Code::BudgetExceeded;
+        }
+        Room { max_output, code, is_last: !next_fits }
+    }
+
+    /// Settles an answer; what follows from it is decided next.
+    pub(super) fn take_reply(
+        &self,
+        session: SessionId,
+        turn: u32,
+        attempt: u32,
+        reply: Reply,
+    ) -> Vec<Event> {
+        let late = || vec![Event::Late { session, what: "reply".into(), text: reply.text.clone() }];
+        let Some((_, node)) = self.live(session) else { return late() };
+        let Some(open) = node.open(turn, attempt) else { return late() };
+        let settlement = settle(node, open, &reply);
+        let over = settlement.amount().minus(open.amount);
+        let mut events = vec![Event::Replied {
+            session,
+            turn,
+            attempt,
+            text: reply.text,
+            tool_calls: reply.tool_calls,
+            stop: reply.stop,
+            settlement,
+        }];
+        if !over.is_zero() {
+            events.push(Event::Overran { session, amount: over });
+        }
+        events
+    }
+
+    /// Settles a failed attempt at its full reservation, then tries again later or gives up.
+    pub(super) fn fail_attempt(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        turn: u32,
+        attempt: u32,
+        error: AttemptError,
+    ) -> Vec<Event> {
+        let late = |error: &AttemptError| {
+            vec![Event::Late { session, what: "error".into(), text: error.to_string() }]
+        };
+        let Some((index, node)) = self.live(session) else { return late(&error) };
+        let Some(open) = node.open(turn, attempt) else { return late(&error) };
+        let retry_at = (error.kind.is_transient() && attempt < MAX_ATTEMPTS).then(|| {
+            let backoff = FIRST_RETRY_MS << (attempt - 1).min(16);
+            now.plus_millis(error.retry_after_ms.unwrap_or(backoff))
+        });
+        let end = provider_failed(&error, node);
+        let settlement = Settlement::estimated(open);
+        let mut events =
+            vec![Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at }];
+        if retry_at.is_none() {
+            let ended = self.end_subtree(index, &end);
+            // The attempt's own record settles it; the end must not settle it again.
+            let again = |event: &Event| matches!(event, Event::Settled { session: of, .. } if *of == session);
+            events.extend(ended.into_iter().filter(|event| !again(event)));
+        }
+        events
+    }
+
+    /// Runs, answers or refuses each tool call of the last answer.
+    pub(super) fn use_tools(&self, session: SessionId) -> Vec<Event> {
+        let Some((index, node)) = self.live(session) else { return Vec::new() };
+        let usable = node.rights.usable_tools();
+        let mut recent = node.recent_calls.clone();
+        let mut events = Vec::new();
+        for (number, call) in (0_u32..).zip(&node.pending) {
+            let Some(call) = call else { continue };
+            let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
+            recent.push_back(fingerprint);
+            if recent.len() > LOOP_WINDOW {
+                recent.pop_front();
+            }
+            let equal = recent.iter().filter(|seen| **seen == fingerprint).count();
+            if equal >= LOOP_END {
+                events.extend(self.end_subtree(index, &looped(&call.name, equal)));
+                return events;
+            }
+            let complaint = objection(call, number, &node.pending)
+                .or_else(|| {
+                    (!usable.contains(&call.name)).then(|| not_allowed(&call.name, &usable))
+                })
+                .or_else(|| (equal >= LOOP_TOLD).then(|| repeated(&call.name, equal)));
+            events.push(match complaint {
+                None => Event::ToolCalled { session, call: number },
+                Some(text) => Event::ToolRefused { session, call: number, text },
+            });
+        }
+        events
+    }
+
+    pub(super) fn take_output(
+        &self,
+        session: SessionId,
+        turn: u32,
+        call: u32,
+        output: ToolOutput,
+    ) -> Vec<Event> {
+        let waits = |node: &Node| {
+            node.turn == turn && node.pending.get(call as usize).is_some_and(Option::is_some)
+        };
+        match self.live(session) {
+            Some((_, node)) if waits(node) => vec![Event::ToolReturned { session, call, output }],
+            Some(_) | None => {
+                vec![Event::Late { session, what: "tool result".into(), text: output.content }]
+            }
+        }
+    }
+
+    /// Judges the last answer against the contract: ends, or asks for a repair.
+    pub(super) fn conclude(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        text: &str,
+        artifacts: &[(String, ArtifactFact)],
+    ) -> Vec<Event> {
+        let Some((index, node)) = self.live(session) else { return Vec::new() };
+        if !node.final_text {
+            return Vec::new();
+        }
+        if let Some(code) = node.last_call {
+            return self.end_subtree(index, &exhausted(code, node));
+        }
+        let (end, complaint) = match self.policy.contract {
+            ContractKind::Report if text.trim().is_empty() => (None, EMPTY.to_owned()),
+            ContractKind::Report => (Some(End::completed()), String::new()),
+            ContractKind::Standard => judge_return(text, self.metadata(now, index), artifacts),
+        };
+        match end {
+            Some(end) => self.end_subtree(index, &end),
+            None if node.repairs < MAX_REPAIRS => {
+                vec![Event::Told { session, nudge: Nudge::Repair, text: complaint }]
+            }
+            None => self.end_subtree(
+                index,
+                &End::new(
+                    Outcome::Failed,
+                    Code::ValidationFailed,
+                    format!(
+                        "The return was still invalid after {MAX_REPAIRS} repairs. {complaint}"
+                    ),
+                    "Read the original answer in the transcript, or delegate the task again.",
+                ),
+            ),
+        }
+    }
+
+    /// Returns what the engine knows about a delegation, which no model has to claim.
+    fn metadata(&self, now: Timestamp, index: usize) -> Metadata {
+        let node = &self.nodes[index];
+        Metadata {
+            session_id: node.session,
+            duration_seconds: now.since(node.started.unwrap_or_default()).as_secs(),
+            agent_type: node.agent.clone(),
+            delegation_depth: u32::try_from(node.depth).unwrap_or(u32::MAX),
+            delegation_path: self.path(index).iter().map(|name| AgentName::new(name)).collect(),
+        }
+    }
+
+    /// Decides what follows an answer that was cut off: once more and shorter, or partial.
+    pub(super) fn cut_off(&self, session: SessionId) -> Vec<Event> {
+        let Some((index, node)) = self.live(session) else { return Vec::new() };
+        if node.last_call.is_none() && !node.shortened {
+            return vec![Event::Told { session, nudge: Nudge::Shorten, text: SHORTEN.into() }];
+        }
+        let limit = grouped(self.output_wish(node));
+        self.end_subtree(
+            index,
+            &End::partial(
+                node.last_call.unwrap_or(Code::BudgetExceeded),
+                format!("The answer was cut off at {limit} output tokens."),
+                "Ask for a shorter answer, or raise --set max_output_tokens.",
+            ),
+        )
+    }
+
+    pub(super) fn declined(&self, session: SessionId) -> Vec<Event> {
+        let Some((index, node)) = self.live(session) else { return Vec::new() };
+        let error = AttemptError {
+            kind: ErrorKind::Refused,
+            message: "the model declined to answer".into(),
+            retry_after_ms: None,
+        };
+        self.end_subtree(index, &provider_failed(&error, node))
+    }
+}
+
+/// Room kept free beyond a full answer, so that an agent near its end can be told and still report.
+const fn grace(wish: u64) -> u64 {
+    wish / 4 + LAST_CALL.len() as u64
+}
+
+fn ceiling(node: &Node, input: u64, output: u64) -> crate::Usd {
+    node.model
+        .as_ref()
+        .and_then(|model| model.price)
+        .map(|price| price.ceiling(input, output))
+        .unwrap_or_default()
+}
+
+/// Returns the output tokens that what is left of the money can pay for.
+fn affordable_output(node: &Node, input: u64, left: Amount) -> u64 {
+    let per_million = ceiling(node, 0, 1_000_000).as_pico();
+    let spare = left.usd.saturating_sub(ceiling(node, input, 0)).as_pico();
+    if per_million == 0 {
+        return u64::MAX;
+    }
+    u64::try_from(u128::from(spare) * 1_000_000 / u128::from(per_million)).unwrap_or(u64::MAX)
+}
+
+fn settle(node: &Node, open: &Reservation, reply: &Reply) -> Settlement {
+    let price = node.model.as_ref().and_then(|model| model.price);
+    reply.usage.map_or_else(
+        || Settlement::estimated(open),
+        |usage| Settlement {
+            usage,
+            usd: price.map(|price| price.cost(&usage)).unwrap_or_default(),
+            estimated: false,
+        },
+    )
+}
+
+/// Says what is wrong with a call before anyone asks whether it is allowed.
+fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<String> {
+    let number = number as usize;
+    if number >= CALLS_PER_TURN {
+        return Some(format!("Not run: one turn may make {CALLS_PER_TURN} calls."));
+    }
+    if call.name.is_empty() {
+        return Some("Not run: the call names no tool.".into());
+    }
+    if call.malformed {
+        return Some("Not run: the arguments are not valid JSON. Send one JSON object.".into());
+    }
+    let same_id =
+        |other: &&Option<ToolCall>| other.as_ref().is_some_and(|other| other.id == call.id);
+    all.iter()
+        .take(number)
+        .find(same_id)
+        .map(|_| format!("Not run: the call id `{}` was used twice.", call.id))
+}
+
+fn not_allowed(name: &str, usable: &crate::rights::ToolSet) -> String {
+    format!("Not run: `{name}` is not available to you. Available: {usable}.")
+}
+
+fn repeated(name: &str, times: usize) -> String {
+    format!(
+        "Not run: you have made this exact {name} call {times} times and its result does not change. \
+         Do something else, or write your report; at {LOOP_END} you will be stopped."
+    )
+}
+
+fn looped(name: &str, times: usize) -> End {
+    End::partial(
+        Code::LoopDetected,
+        format!("The agent made the same {name} call {times} times."),
+        "Delegate the task again with a clearer prompt.",
+    )
+}
+
+fn exhausted(code: Code, node: &Node) -> End {
+    let message = if code == Code::ContextExhausted {
+        let window = node.model.as_ref().map_or(0, |model| model.window);
+        format!(
+            "The context was exhausted: {} of {} tokens.",
+            grouped(node.context_estimate()),
+            grouped(window)
+        )
+    } else {
+        format!("The budget was exhausted after {} tokens.", grouped(node.ledger.settled.tokens))
+    };
+    let recommendation = if code == Code::ContextExhausted {
+        "Split the task, or use a model with a larger window."
+    } else {
+        "Raise --budget-tokens or --budget-usd, or split the task."
+    };
+    End::partial(code, message, recommendation)
+}
+
+fn provider_failed(error: &AttemptError, node: &Node) -> End {
+    if error.kind == ErrorKind::ContextExhausted {
+        return exhausted(Code::ContextExhausted, node);
+    }
+    let recommendation = match error.kind {
+        ErrorKind::RateLimited
+        | ErrorKind::Overloaded
+        | ErrorKind::Network
+        | ErrorKind::Truncated => "Try again later, or use another model.",
+        ErrorKind::Authentication => "Check the key of this provider.",
+        ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
+            "Use another model, or change the task."
+        }
+        ErrorKind::Refused => "Change the task, or use another model.",
+        ErrorKind::ScriptEnded => "Add the missing turn to the script.",
+    };
+    let outcome = if node.has_findings { Outcome::Partial } else { Outcome::Failed };
+    End::new(outcome, Code::ProviderError, error.to_string(), recommendation)
+}
+
+/// Judges a standard return; `None` with the complaint when it must be repaired.
+fn judge_return(
+    text: &str,
+    metadata: Metadata,
+    artifacts: &[(String, ArtifactFact)],
+) -> (Option<End>, String) {
+    let contract = Contract {
+        expected_session: Some(metadata.session_id),
+        artifacts_required: false,
+        metadata: MetadataSource::Engine(metadata),
+    };
+    let fact = |path: &str| {
+        artifacts
+            .iter()
+            .find(|(known, _)| known == path)
+            .map_or(ArtifactFact::Unchecked, |(_, fact)| *fact)
+    };
+    let verdict = validate(text, &contract, &fact);
+    let complaint = repair_message(&verdict);
+    let end = verdict.accepted().map(|returned| {
+        let outcome = match returned.status {
+            Status::Completed => Outcome::Completed,
+            Status::Failed => Outcome::Failed,
+            Status::Partial => Outcome::Partial,
+            Status::Blocked => Outcome::Blocked,
+        };
+        let first = returned.errors.first().filter(|_| outcome != Outcome::Completed);
+        let reason = first.map(|error| Reason {
+            code: Code::parse(error.code.as_str()).unwrap_or(Code::UnknownError),
+            message: error.message.clone(),
+            recommendation: error.recommendation.clone(),
+            recoverable: error.recoverable,
+        });
+        End { outcome, reason }
+    });
+    (end, complaint)
+}
+
+impl Node {
+    /// Returns the open reservation when it is the one of this turn and attempt.
+    fn open(&self, turn: u32, attempt: u32) -> Option<&Reservation> {
+        self.reservation.as_ref().filter(|open| open.turn == turn && open.attempt == attempt)
+    }
+}
+
+/// Says whether an answer ends the agent's work: no tools, and not cut off.
+pub(super) fn is_final(stop: StopReason, calls: &[ToolCall], last_call: bool) -> bool {
+    match stop {
+        StopReason::EndTurn | StopReason::ToolUse => calls.is_empty() || last_call,
+        StopReason::MaxOutput | StopReason::Refused => false,
+    }
+}
+
+/// Says whether the tools an answer asks for are to be run.
+pub(crate) fn uses_tools(stop: StopReason, calls: &[ToolCall], last_call: bool) -> bool {
+    match stop {
+        StopReason::EndTurn | StopReason::ToolUse => !calls.is_empty() && !last_call,
+        StopReason::MaxOutput | StopReason::Refused => false,
+    }
+}
