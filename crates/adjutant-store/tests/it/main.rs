@@ -9,4 +9,5 @@ mod locking;
 mod pruning;
 mod reading;
 mod rig;
+mod speed;
 mod writing;
