@@ -1,1 +1,37 @@
 //! The journal: append, read back, lock, checkpoint, prune.
+//!
+//! Owns everything Adjutant keeps on disk and knows nothing of what an event means: it is generic
+//! over the event type, never asks the clock on its own account (callers say what time it is), and
+//! never prints. One file per run is the truth, `journal.jsonl`; all else in a run's folder can be
+//! rebuilt from it.
+//!
+//! Start at [`Home::open`], then [`Home::create_run`], [`RunDir::lock`] and
+//! [`RunLock::create_journal`]. Readers need only [`RunDir::read_journal`]. Invariant: whatever
+//! was reported durable is read back unchanged, or its damage is named.
+
+mod checkpoint;
+mod disk;
+mod files;
+mod home;
+mod identity;
+mod journal;
+mod lock;
+mod memory;
+mod prune;
+mod reader;
+mod record;
+mod run_dir;
+mod seal;
+mod writer;
+
+pub use disk::{Disk, FileDisk};
+pub use files::FileError;
+pub use home::{FindError, Home, HomeError};
+pub use identity::{BootInstant, Now};
+pub use journal::{Durability, Journal, JournalError};
+pub use lock::{Liveness, LockError, OpenError, RunLock};
+pub use memory::MemoryDisk;
+pub use prune::{PruneReport, Retention, Verdict, prune};
+pub use reader::{Damage, JournalReader, ReadError, Tail, read_from, read_journal};
+pub use record::{FORMAT, MAX_RECORD_BYTES, Position, Record, Seq};
+pub use run_dir::RunDir;

@@ -1,1 +1,13 @@
 //! Integration tests of `adjutant-store`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod checkpoint;
+mod damage;
+mod failures;
+mod home;
+mod locking;
+mod pruning;
+mod reading;
+mod rig;
+mod speed;
+mod writing;

@@ -1,0 +1,182 @@
+//! The state folder: one folder per run below `runs`.
+//!
+//! Where the folder is, the caller knows; nothing here reads the environment. It does not look
+//! into runs (see [`RunDir`]).
+//!
+//! Start at [`Home::open`]. Invariant: the folder belongs to us and nobody else can write to it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use adjutant_core::RunId;
+
+use crate::files::{self, During, FileError};
+use crate::run_dir::RunDir;
+
+/// How many candidates an ambiguous name is answered with.
+const CANDIDATES: usize = 4;
+
+/// Says why the state folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// Someone else could have planted anything in it.
+    #[error("{path} belongs to user {owner}, not to user {us}", path = path.display())]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        us: u32,
+    },
+    /// Others may write to it.
+    #[error(
+        "{path} is writable by others (mode {mode:04o}); `chmod 700` makes it private",
+        path = path.display()
+    )]
+    Writable {
+        /// The folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A run of this id exists; the caller makes another id and tries again.
+    #[error("{0} exists already")]
+    RunExists(RunId),
+    /// A file or folder cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Says why a text names no run.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// There is no run at all.
+    #[error("there are no runs yet")]
+    NoRuns,
+    /// No run is called that.
+    #[error("no run is called `{text}`")]
+    Unknown {
+        /// What was asked for.
+        text: String,
+    },
+    /// More than one run begins like that.
+    #[error("`{text}` may be any of {count} runs: {candidates}")]
+    Ambiguous {
+        /// What was asked for.
+        text: String,
+        /// How many runs fit.
+        count: usize,
+        /// The newest of them.
+        candidates: String,
+    },
+    /// The state folder cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// The state folder.
+#[derive(Clone, Debug)]
+pub struct Home {
+    runs: PathBuf,
+}
+
+impl Home {
+    /// Opens the state folder at `path`, creating it where it is missing.
+    pub fn open(path: &Path) -> Result<Self, HomeError> {
+        create_all(path)?;
+        check_ownership(path)?;
+        let runs = path.join("runs");
+        files::ensure_dir(&runs).during("create", &runs)?;
+        check_ownership(&runs)?;
+        Ok(Self { runs })
+    }
+
+    /// Creates the folder of a new run.
+    pub fn create_run(&self, id: RunId) -> Result<RunDir, HomeError> {
+        let run = RunDir::new(&self.runs, id);
+        match files::create_dir(run.path()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(HomeError::RunExists(id))
+            }
+            other => Ok(other.during("create", run.path()).map(|()| run)?),
+        }
+    }
+
+    /// Returns the folder of a run, whether it exists or not.
+    #[must_use]
+    pub fn run(&self, id: RunId) -> RunDir {
+        RunDir::new(&self.runs, id)
+    }
+
+    /// Returns all runs, newest first. What is not called like a run is passed over.
+    pub fn list_runs(&self) -> Result<Vec<RunId>, FileError> {
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.runs).during("list", &self.runs)? {
+            let name = entry.during("list", &self.runs)?.file_name();
+            ids.extend(name.to_str().and_then(|name| name.parse::<RunId>().ok()));
+        }
+        ids.sort_unstable_by(|left, right| right.cmp(left));
+        Ok(ids)
+    }
+
+    /// Finds a run by its id, by the beginning of its id with or without `run_`, or by `latest`.
+    pub fn find(&self, text: &str) -> Result<RunDir, FindError> {
+        if let Ok(id) = text.parse::<RunId>() {
+            let run = self.run(id);
+            return if run.path().is_dir() { Ok(run) } else { Err(unknown(text)) };
+        }
+        let ids = self.list_runs()?;
+        if text == "latest" {
+            return ids.first().map(|id| self.run(*id)).ok_or(FindError::NoRuns);
+        }
+        let fits = |id: &&RunId| {
+            let name = id.to_string();
+            !text.is_empty() && (name.starts_with(text) || name[4..].starts_with(text))
+        };
+        let fitting: Vec<RunId> = ids.iter().filter(fits).copied().collect();
+        match fitting.as_slice() {
+            [] => Err(unknown(text)),
+            [id] => Ok(self.run(*id)),
+            several => Err(ambiguous(text, several)),
+        }
+    }
+}
+
+fn unknown(text: &str) -> FindError {
+    FindError::Unknown { text: text.to_owned() }
+}
+
+fn ambiguous(text: &str, ids: &[RunId]) -> FindError {
+    let mut names: Vec<String> = ids.iter().take(CANDIDATES).map(RunId::to_string).collect();
+    if ids.len() > CANDIDATES {
+        names.push("…".to_owned());
+    }
+    FindError::Ambiguous { text: text.to_owned(), count: ids.len(), candidates: names.join(", ") }
+}
+
+/// Creates a folder and what is missing above it, all private.
+fn create_all(path: &Path) -> Result<(), FileError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        create_all(parent)?;
+    }
+    files::ensure_dir(path).during("create", path)
+}
+
+fn check_ownership(path: &Path) -> Result<(), HomeError> {
+    let metadata = fs::metadata(path).during("examine", path)?;
+    let (owner, us) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != us {
+        return Err(HomeError::NotOurs { path: path.to_owned(), owner, us });
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        return Err(HomeError::Writable { path: path.to_owned(), mode });
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! One writer per run, and how others see whether it lives.
+//!
+//! The writer holds an exclusive `flock` on the file `lock` and writes into it who it is. The
+//! kernel drops the lock with the process, so a crash needs no cleaning up.
+//!
+//! Readers look at what is written first: a process with that number, boot and start time that
+//! lives is the writer, and nothing was locked to find out. Only when that answers no do they ask
+//! the lock itself, with a shared lock held for an instant, because the writer may be one that has
+//! not written its name yet or lives in another PID namespace. A writer that meets such an instant
+//! tries again, so a reader can never make it fail; see [`RunLock`].
+//!
+//! Invariant: whoever holds a [`RunLock`] is the only one to change the run's journal.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::disk::FileDisk;
+use crate::files::{self, During, FileError};
+use crate::identity::{BootInstant, Now, Process};
+use crate::journal::{Journal, JournalError};
+use crate::reader::{ReadError, Tail};
+use crate::record::{Position, Record, Seq};
+use crate::run_dir::RunDir;
+
+/// How often a writer tries when the lock is taken by nobody it can name, and how long it rests
+/// between tries: a quarter of a second in all, against the microseconds a reader needs.
+const TRIES: u32 = 50;
+const REST: Duration = Duration::from_millis(5);
+
+/// Says whether a run has a writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// A writer holds the run.
+    Live {
+        /// Its process number, checked against boot and start time; absent when it lives in
+        /// another PID namespace, has not written its name yet, or is pruning the run.
+        pid: Option<u32>,
+    },
+    /// There was a writer and it is gone.
+    Dead,
+    /// No writer ever took the run.
+    NeverLocked,
+}
+
+/// Says why a run cannot be taken for writing.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another writer holds it.
+    #[error("the run is in use{holder}", holder = by(*pid))]
+    Held {
+        /// The other's process number, where it could be checked.
+        pid: Option<u32>,
+    },
+    /// The lock file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" by process {pid}")).unwrap_or_default()
+}
+
+/// Says why a journal cannot be opened for writing.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The run's content was pruned.
+    #[error("not resumable (expired)")]
+    Expired,
+    /// What is there cannot be read, so nothing can be added to it.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// What the lock file says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Holder {
+    #[serde(flatten)]
+    process: Process,
+    /// When the lock was taken or, once `released` is set, given back.
+    since: Option<BootInstant>,
+    released: bool,
+}
+
+/// The right to write to one run, held until it and the journal opened with it are dropped.
+///
+/// A child process that was forked and has not called `exec` shares the lock.
+#[derive(Debug)]
+pub struct RunLock {
+    run: RunDir,
+    file: Arc<File>,
+}
+
+impl RunLock {
+    /// Takes the run and writes down who did.
+    pub(crate) fn acquire(run: &RunDir) -> Result<Self, LockError> {
+        let path = run.lock_path();
+        let file = acquire_unnamed(run)?;
+        let process = Process::this().ok_or_else(|| io::Error::other("/proc cannot be read"));
+        let process = process.during("describe this process in", &path)?;
+        let holder = Holder { process, since: Now::read().boot, released: false };
+        write_holder(&file, &holder).during("write", &path)?;
+        Ok(Self { run: run.clone(), file: Arc::new(file) })
+    }
+
+    /// Returns the run this lock is for.
+    #[must_use]
+    pub const fn run(&self) -> &RunDir {
+        &self.run
+    }
+
+    /// Creates the run's journal and starts its writer; `report` as in [`Journal::start`].
+    pub fn create_journal<E: Serialize>(
+        &self,
+        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
+    ) -> Result<Journal<E>, OpenError> {
+        let path = self.run.journal_path();
+        let file = files::create_new(&path).during("create", &path)?;
+        let folders = [Some(self.run.path()), self.run.path().parent()];
+        let new_names = folders.into_iter().flatten().map(Path::to_owned).collect();
+        let disk = FileDisk::new(file, new_names, Arc::clone(&self.file));
+        Ok(Journal::start(disk, Position::start(self.run.id()), report).during("write", &path)?)
+    }
+
+    /// Opens the run's journal to go on with it; `report` as in [`Journal::start`].
+    ///
+    /// Reads all of it first, handing each record to `visit`, and cuts a torn tail, which is
+    /// returned. Sequence and chain go on where they ended.
+    pub fn resume_journal<E: Serialize + DeserializeOwned>(
+        &self,
+        mut visit: impl FnMut(Record<E>),
+        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
+    ) -> Result<(Journal<E>, Tail), OpenError> {
+        if self.run.is_expired() {
+            return Err(OpenError::Expired);
+        }
+        let path = self.run.journal_path();
+        let mut reader = self.run.read_journal()?;
+        for record in &mut reader {
+            visit(record?);
+        }
+        let (position, tail) = (reader.position(), reader.tail());
+        let file = files::open_existing(&path).during("open", &path)?;
+        if tail != Tail::Clean {
+            file.set_len(position.offset).during("cut the torn tail of", &path)?;
+        }
+        // The caller acts on what it was just told, and the one who wrote it may have died before
+        // it was durable.
+        file.sync_data().during("sync", &path)?;
+        let disk = FileDisk::new(file, Vec::new(), Arc::clone(&self.file));
+        Ok((Journal::start(disk, position, report).during("write", &path)?, tail))
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // The process may live on, as a server does; without this word it would seem to hold the
+        // run. If writing fails the run looks live until the process ends, which harms nothing.
+        if let Some(process) = Process::this() {
+            let holder = Holder { process, since: Now::read().boot, released: true };
+            let _ = write_holder(&self.file, &holder);
+        }
+    }
+}
+
+/// Takes the lock without a word about who did, which leaves the last holder's traces in place.
+pub(crate) fn acquire_unnamed(run: &RunDir) -> Result<File, LockError> {
+    let path = run.lock_path();
+    let file = files::open_rewrite(&path).during("open", &path)?;
+    for _ in 0..TRIES {
+        if try_flock(&file, FlockOperation::NonBlockingLockExclusive).during("lock", &path)? {
+            return Ok(file);
+        }
+        if let Some(pid) = named_pid(&file) {
+            return Err(LockError::Held { pid: Some(pid) });
+        }
+        thread::sleep(REST);
+    }
+    Err(LockError::Held { pid: None })
+}
+
+/// Says whether the run has a writer; described at the head of this module.
+pub(crate) fn liveness(run: &RunDir) -> Result<Liveness, FileError> {
+    let path = run.lock_path();
+    let file = match files::open_read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::NeverLocked),
+        other => other.during("open", &path)?,
+    };
+    if let Some(pid) = named_pid(&file) {
+        return Ok(Liveness::Live { pid: Some(pid) });
+    }
+    // The instant ends when `file` is dropped, a few lines on.
+    if try_flock(&file, FlockOperation::NonBlockingLockShared).during("lock", &path)? {
+        return Ok(Liveness::Dead);
+    }
+    Ok(Liveness::Live { pid: named_pid(&file) })
+}
+
+/// Returns when the run was last taken or given back, as far as its lock file tells.
+pub(crate) fn last_held(run: &RunDir) -> Option<BootInstant> {
+    read_holder(&files::open_read(&run.lock_path()).ok()?)?.since
+}
+
+fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Returns the process that the file names, if it lives and has not given the run back.
+fn named_pid(file: &File) -> Option<u32> {
+    let holder = read_holder(file)?;
+    (!holder.released && holder.process.is_alive()).then_some(holder.process.pid)
+}
+
+fn read_holder(mut file: &File) -> Option<Holder> {
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(4096).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+fn write_holder(mut file: &File, holder: &Holder) -> io::Result<()> {
+    let mut line = serde_json::to_vec(holder)?;
+    line.push(b'\n');
+    file.seek(SeekFrom::Start(0))?;
+    file.set_len(0)?;
+    file.write_all(&line)
+}

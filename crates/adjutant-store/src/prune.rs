@@ -1,0 +1,293 @@
+//! Pruning: what was said goes after a while, what it cost stays.
+//!
+//! An expired run loses its transcripts, scratchpads, projections and checkpoint, and its journal
+//! is rewritten with each event in the content-free form the caller gives. What counts as content
+//! is the caller's to say. The marker `expired.json` appears before anything is removed and is
+//! completed after everything is, so a prune that was cut short is taken up by the next one.
+//!
+//! Start at [`prune`]. Invariant: a run that is live, fresh by any clock, or damaged is not touched.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use adjutant_core::RunId;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::files::{self, During, FileError, TEMP_SUFFIX};
+use crate::home::Home;
+use crate::identity::Now;
+use crate::lock::{self, Liveness, LockError};
+use crate::reader::ReadError;
+use crate::record::{self, Position};
+use crate::run_dir::{CONTENT_DIRS, RunDir};
+
+/// The format of the marker.
+const MARKER_FORMAT: u32 = 1;
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How long content stays, and what time it is.
+#[derive(Clone, Debug)]
+pub struct Retention {
+    /// The present, as the caller has it.
+    pub now: Now,
+    /// The age in days from which a run's content goes. Inclusive; with 0 every ended run's does.
+    pub days: u32,
+}
+
+/// What became of one run.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Its content is gone now.
+    Expired {
+        /// How much smaller the journal became.
+        journal_bytes: u64,
+        /// How many records were dropped from it.
+        dropped: u64,
+    },
+    /// Its content was gone before.
+    AlreadyExpired,
+    /// It is too young, or some clock says so.
+    Fresh,
+    /// A writer holds it.
+    Live,
+    /// Its journal cannot be read, so it was left for a person to look at.
+    Damaged(ReadError),
+    /// A file could not be changed; the next prune tries again.
+    Failed(FileError),
+}
+
+/// What a prune did, run by run, newest first.
+#[derive(Debug)]
+pub struct PruneReport {
+    /// Every run of the state folder with its verdict.
+    pub runs: Vec<(RunId, Verdict)>,
+}
+
+/// Removes the content of the runs that are older than the retention.
+///
+/// `strip` returns an event without its content, or nothing to drop the record. A run's age is
+/// that of its last record or of its file, whichever is younger; a time that lies ahead counts as
+/// fresh. A wall clock that jumped ahead would make every run old, so a run last held since the
+/// machine's boot must also be old by the clock that nobody can set.
+pub fn prune<E: Serialize + DeserializeOwned>(
+    home: &Home,
+    retention: &Retention,
+    strip: impl Fn(&E) -> Option<E>,
+) -> Result<PruneReport, FileError> {
+    let judge =
+        |id| (id, prune_run(&home.run(id), retention, &strip).unwrap_or_else(Stop::verdict));
+    Ok(PruneReport { runs: home.list_runs()?.into_iter().map(judge).collect() })
+}
+
+/// Why a run is left as it is.
+enum Stop {
+    Held,
+    Read(ReadError),
+    File(FileError),
+}
+
+impl Stop {
+    fn verdict(self) -> Verdict {
+        match self {
+            Self::Held => Verdict::Live,
+            Self::Read(error) => Verdict::Damaged(error),
+            Self::File(error) => Verdict::Failed(error),
+        }
+    }
+}
+
+impl From<FileError> for Stop {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::File(error) => Self::File(error),
+            ReadError::Io(_)
+            | ReadError::Damaged { .. }
+            | ReadError::Newer { .. }
+            | ReadError::Unknown { .. }
+            | ReadError::TooShort { .. } => Self::Read(error),
+        }
+    }
+}
+
+impl From<LockError> for Stop {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Held { .. } => Self::Held,
+            LockError::File(error) => Self::File(error),
+        }
+    }
+}
+
+/// What `expired.json` says.
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    v: u32,
+    /// When the run was judged to be expired, in Unix milliseconds.
+    wall: u64,
+    /// Whether everything that had to go is gone.
+    done: bool,
+}
+
+fn prune_run<E: Serialize + DeserializeOwned>(
+    run: &RunDir,
+    retention: &Retention,
+    strip: &impl Fn(&E) -> Option<E>,
+) -> Result<Verdict, Stop> {
+    let marker = read_marker(run);
+    if marker.as_ref().is_some_and(|marker| marker.done) {
+        return Ok(Verdict::AlreadyExpired);
+    }
+    if let Liveness::Live { .. } = run.liveness()? {
+        return Ok(Verdict::Live);
+    }
+    // A prune that was cut short has judged already, and the journal it wrote looks young.
+    let judged = marker.is_some();
+    let old = judged || (retention.is_past_boot(run) && retention.is_past(modified_ms(run)?));
+    if !old {
+        return Ok(Verdict::Fresh);
+    }
+    // Unnamed: the name in the lock file is the evidence of when the run was last held.
+    let _lock = lock::acquire_unnamed(run)?;
+    let last_wall_ms = verify::<E>(run)?;
+    let both = last_wall_ms.max(modified_ms(run)?);
+    if !judged && !retention.is_past(both) {
+        return Ok(Verdict::Fresh);
+    }
+    expire(run, retention, strip)
+}
+
+/// Removes the content of a run that is locked, whole and old.
+fn expire<E: Serialize + DeserializeOwned>(
+    run: &RunDir,
+    retention: &Retention,
+    strip: &impl Fn(&E) -> Option<E>,
+) -> Result<Verdict, Stop> {
+    write_marker(run, retention, false)?;
+    let verdict = strip_journal(run, strip)?;
+    for name in CONTENT_DIRS {
+        let path = run.path().join(name);
+        files::remove(&path).during("remove", &path)?;
+    }
+    files::remove(&run.checkpoint_path()).during("remove", &run.checkpoint_path())?;
+    remove_leftovers(run.path())?;
+    write_marker(run, retention, true)?;
+    Ok(verdict)
+}
+
+impl Retention {
+    /// Says whether `wall_ms` is so long ago that content goes. What lies ahead is not.
+    fn is_past(&self, wall_ms: u64) -> bool {
+        self.now.wall_ms.checked_sub(wall_ms).is_some_and(|age| age >= self.age_ms())
+    }
+
+    /// Says whether the clock that nobody can set agrees, or has nothing to say.
+    fn is_past_boot(&self, run: &RunDir) -> bool {
+        let age = lock::last_held(run)
+            .and_then(|held| self.now.boot.as_ref().and_then(|now| now.since(&held)));
+        age.is_none_or(|age| age >= self.age_ms())
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::from(self.days) * DAY_MS
+    }
+}
+
+/// Reads the whole journal; returns the wall time of its youngest record.
+///
+/// The youngest and not the last: the clock may have been set back while the run went on.
+fn verify<E: DeserializeOwned>(run: &RunDir) -> Result<u64, Stop> {
+    if !run.journal_path().exists() {
+        return Ok(0);
+    }
+    let mut youngest = 0;
+    for record in run.read_journal::<E>()? {
+        youngest = record?.wall_ms.max(youngest);
+    }
+    Ok(youngest)
+}
+
+/// Replaces the journal by its content-free form, numbered and chained anew.
+fn strip_journal<E: Serialize + DeserializeOwned>(
+    run: &RunDir,
+    strip: &impl Fn(&E) -> Option<E>,
+) -> Result<Verdict, Stop> {
+    let path = run.journal_path();
+    if !path.exists() {
+        return Ok(Verdict::Expired { journal_bytes: 0, dropped: 0 });
+    }
+    let before = fs::metadata(&path).during("examine", &path)?.len();
+    let (temp, file) = files::create_temp(&path).during("replace", &path)?;
+    let mut output = BufWriter::new(&file);
+    let (mut line, mut end, mut dropped) = (Vec::new(), Position::start(run.id()), 0);
+    for record in run.read_journal::<E>()? {
+        let record = record?;
+        let Some(event) = strip(&record.event) else {
+            dropped += 1;
+            continue;
+        };
+        line.clear();
+        end = record::encode(&mut line, end, record.at, record.wall_ms, &event)
+            .during("strip", &path)?;
+        output.write_all(&line).during("write", &temp)?;
+    }
+    output.flush().during("write", &temp)?;
+    drop(output);
+    // Durable before it takes the old one's place: a loss of power leaves one of the two.
+    file.sync_all().during("sync", &temp)?;
+    fs::rename(&temp, &path).during("replace", &path)?;
+    files::sync_dir(run.path()).during("sync", run.path())?;
+    Ok(Verdict::Expired { journal_bytes: before.saturating_sub(end.offset), dropped })
+}
+
+/// Removes half-written replacements, which a crash may have left.
+fn remove_leftovers(folder: &Path) -> Result<(), FileError> {
+    for entry in fs::read_dir(folder).during("list", folder)? {
+        let entry = entry.during("list", folder)?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with('.') && name.ends_with(TEMP_SUFFIX) {
+            files::remove(&entry.path()).during("remove", &entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns when the journal was last written, or the folder changed where there is none.
+fn modified_ms(run: &RunDir) -> Result<u64, FileError> {
+    let metadata = match fs::metadata(run.journal_path()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::metadata(run.path()),
+        other => other,
+    };
+    let modified =
+        metadata.and_then(|metadata| metadata.modified()).during("examine", run.path())?;
+    let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Reads the marker. One that cannot be read counts as unfinished: the run was judged.
+fn read_marker(run: &RunDir) -> Option<Marker> {
+    let text = match fs::read(run.expired_path()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        other => other.unwrap_or_default(),
+    };
+    let unfinished = Marker { v: MARKER_FORMAT, wall: 0, done: false };
+    Some(serde_json::from_slice(&text).unwrap_or(unfinished))
+}
+
+fn write_marker(run: &RunDir, retention: &Retention, done: bool) -> Result<(), FileError> {
+    let path = run.expired_path();
+    let marker = Marker { v: MARKER_FORMAT, wall: retention.now.wall_ms, done };
+    let mut line = serde_json::to_vec(&marker).during("serialise", &path)?;
+    line.push(b'\n');
+    run.write(&path, &line)?;
+    // Durable before anything is removed: a stripped journal must never look resumable.
+    files::sync_dir(run.path()).during("sync", run.path())
+}

@@ -1,0 +1,268 @@
+//! The reading end of a journal: any process, at any time, also while it is being written.
+//!
+//! Streams one line at a time, checks the seal, then parses it once. It never changes a file and
+//! takes no lock; whether an unfinished last line means a crash or a writer at work is told by
+//! [`RunDir::liveness`](crate::RunDir::liveness).
+//!
+//! Start at [`read_journal`]. Invariant: what is returned is a prefix of what was written, in
+//! order; anything else ends the iteration with its place named, or is the [`Tail`].
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::marker::PhantomData;
+use std::path::Path;
+
+use adjutant_core::RunId;
+use serde::de::DeserializeOwned;
+
+use crate::files::{self, During, FileError};
+use crate::record::{self, FORMAT, MAX_RECORD_BYTES, Position, Record, Seq};
+use crate::seal::{self, Broken};
+
+/// How much of a file is read at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// What follows the last whole record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// Nothing.
+    Clean,
+    /// The beginning of a record: a writer is at work on it, or was when it died.
+    Torn {
+        /// Where the unfinished record begins.
+        offset: u64,
+        /// How much of it there is.
+        bytes: u64,
+    },
+}
+
+/// Says why a journal cannot be read, or no further.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be opened.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file cannot be read.
+    #[error("cannot read the journal")]
+    Io(#[source] io::Error),
+    /// A record is not what was written, and more follows it.
+    #[error("journal is damaged at line {seq} (record {seq}, byte {offset}): {damage}")]
+    Damaged {
+        /// The record that should be there; lines count like records.
+        seq: Seq,
+        /// The byte at which the line begins.
+        offset: u64,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// A newer build wrote this.
+    #[error("journal format {found} is newer than this adjutant understands ({known})", known = FORMAT)]
+    Newer {
+        /// The format the record has.
+        found: u32,
+    },
+    /// The record is as it was written, but says something this build does not know.
+    #[error("record {seq} (line {seq}, byte {offset}) is intact but not understood")]
+    Unknown {
+        /// The record's place.
+        seq: Seq,
+        /// The byte at which the line begins.
+        offset: u64,
+        /// What the parser says.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The journal ends before the place to read from.
+    #[error("journal has {len} bytes, reading was to go on at byte {offset}")]
+    TooShort {
+        /// How long the file is.
+        len: u64,
+        /// Where reading was to start.
+        offset: u64,
+    },
+}
+
+/// Says what is wrong with a damaged line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// The line does not end in a checksum.
+    #[error("the line has no checksum")]
+    NoChecksum,
+    /// The line's bytes changed, or it stood behind another record when it was written.
+    #[error("checksum is {stored:08x}, expected {computed:08x}")]
+    Checksum {
+        /// What the line says.
+        stored: u32,
+        /// What its bytes and its predecessor give.
+        computed: u32,
+    },
+    /// The line break after an intact record is gone.
+    #[error("the line break is missing")]
+    NoLineBreak,
+    /// No line break within the longest record.
+    #[error("the line is longer than {max} bytes", max = MAX_RECORD_BYTES)]
+    TooLong,
+    /// The checksum is right and the number is not: whoever wrote it miscounted.
+    #[error("the record says it is number {found}")]
+    OutOfOrder {
+        /// The number in the record.
+        found: Seq,
+    },
+}
+
+impl From<Broken> for Damage {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::NoSeal => Self::NoChecksum,
+            Broken::Mismatch { stored, computed } => Self::Checksum { stored, computed },
+        }
+    }
+}
+
+/// Reads the journal of `run` in the file at `path` from its beginning.
+pub fn read_journal<E: DeserializeOwned>(
+    path: &Path,
+    run: RunId,
+) -> Result<JournalReader<E>, ReadError> {
+    read_from(path, Position::start(run))
+}
+
+/// Reads the journal in the file at `path` from `position` on.
+pub fn read_from<E: DeserializeOwned>(
+    path: &Path,
+    position: Position,
+) -> Result<JournalReader<E>, ReadError> {
+    let mut file = files::open_read(path).during("open", path)?;
+    let len = file.metadata().during("examine", path)?.len();
+    if len < position.offset {
+        return Err(ReadError::TooShort { len, offset: position.offset });
+    }
+    file.seek(SeekFrom::Start(position.offset)).during("read", path)?;
+    Ok(JournalReader::new(file, position))
+}
+
+/// Returns a journal's records, then ends; [`JournalReader::tail`] tells how.
+#[derive(Debug)]
+pub struct JournalReader<E, R = File> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    position: Position,
+    tail: Tail,
+    ended: bool,
+    event: PhantomData<fn() -> E>,
+}
+
+impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
+    /// Reads from `input`, whose next byte is the one at `position`.
+    pub fn new(input: R, position: Position) -> Self {
+        Self {
+            input: BufReader::with_capacity(BUFFER_BYTES, input),
+            line: Vec::new(),
+            position,
+            tail: Tail::Clean,
+            ended: false,
+            event: PhantomData,
+        }
+    }
+
+    /// Returns the place after the last record returned; reading can go on there later.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Returns what follows the last whole record; of meaning once the iteration has ended.
+    #[must_use]
+    pub const fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    fn read(&mut self) -> Result<Option<Record<E>>, ReadError> {
+        self.line.clear();
+        // One byte more than allowed, to tell the longest record from one too long.
+        let mut limited = (&mut self.input).take(MAX_RECORD_BYTES as u64 + 1);
+        limited.read_until(b'\n', &mut self.line).map_err(ReadError::Io)?;
+        match self.line.split_last() {
+            None => Ok(None),
+            Some(_) if self.line.len() > MAX_RECORD_BYTES => Err(self.damaged(Damage::TooLong)),
+            Some((b'\n', line)) => match seal::check(line, self.position.crc) {
+                Ok(crc) => self.accept(crc).map(Some),
+                Err(broken) => self.reject(broken.into()).map(|()| None),
+            },
+            Some(_) => self.unfinished().map(|()| None),
+        }
+    }
+
+    /// Takes the line in hand, whose seal is right.
+    fn accept(&mut self, crc: u32) -> Result<Record<E>, ReadError> {
+        let expected = self.position.seq.next();
+        if let Some(found) = record::claimed_format(&self.line).filter(|found| *found > FORMAT) {
+            return Err(ReadError::Newer { found });
+        }
+        // A right seal on something we cannot parse is not a torn tail, even at the end: somebody
+        // wrote exactly this, and cutting it would lose a fact that another build understands.
+        let record: Record<E> = record::parse(&self.line).map_err(|source| ReadError::Unknown {
+            seq: expected,
+            offset: self.position.offset,
+            source,
+        })?;
+        if record.seq != expected {
+            return Err(self.damaged(Damage::OutOfOrder { found: record.seq }));
+        }
+        self.position = self.position.after(self.line.len(), crc);
+        Ok(record)
+    }
+
+    /// Judges a line with a line break and without a right seal.
+    fn reject(&mut self, damage: Damage) -> Result<(), ReadError> {
+        let more = !self.input.fill_buf().map_err(ReadError::Io)?.is_empty();
+        if more {
+            Err(self.foreign().unwrap_or_else(|| self.damaged(damage)))
+        } else {
+            self.unfinished()
+        }
+    }
+
+    /// Judges a last line that is not whole: torn, unless a whole record hides in it.
+    fn unfinished(&mut self) -> Result<(), ReadError> {
+        if let Some(foreign) = self.foreign() {
+            return Err(foreign);
+        }
+        // The break between the last two records may be the damage; the first of the two was
+        // perhaps promised to be durable and must not be cut with the second. One byte behind an
+        // intact record is only its own broken line break.
+        let intact = seal::intact_prefix(&self.line, self.position.crc);
+        if intact.is_some_and(|end| self.line.len() - end > 1) {
+            return Err(self.damaged(Damage::NoLineBreak));
+        }
+        self.tail = Tail::Torn { offset: self.position.offset, bytes: self.line.len() as u64 };
+        Ok(())
+    }
+
+    /// Says that a first line we cannot check claims a newer format.
+    ///
+    /// The frame is promised never to change, but a file that breaks the promise from its first
+    /// byte on is better refused than cut to nothing as torn.
+    fn foreign(&self) -> Option<ReadError> {
+        let first = self.position.seq == Seq::ZERO;
+        let claimed = record::claimed_format(&self.line).filter(|found| first && *found > FORMAT);
+        claimed.map(|found| ReadError::Newer { found })
+    }
+
+    fn damaged(&self, damage: Damage) -> ReadError {
+        ReadError::Damaged { seq: self.position.seq.next(), offset: self.position.offset, damage }
+    }
+}
+
+impl<E: DeserializeOwned, R: Read> Iterator for JournalReader<E, R> {
+    type Item = Result<Record<E>, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let item = self.read().transpose();
+        self.ended = !matches!(item, Some(Ok(_)));
+        item
+    }
+}

@@ -1,0 +1,157 @@
+//! One run's folder: where its files are, and how the projections among them are written.
+//!
+//! `journal.jsonl` is the truth and has one writer, who holds `lock`; everything else can be
+//! rebuilt from it. File names come from ids, never from labels (D17).
+//!
+//! Invariant: nothing is written outside the folder, and nothing in it is readable by others.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use adjutant_core::{RunId, SessionId};
+use serde::de::DeserializeOwned;
+
+use crate::files::{self, During, FileError};
+use crate::lock::{self, Liveness, LockError, RunLock};
+use crate::reader::{self, JournalReader, ReadError};
+use crate::record::Position;
+
+/// The folders below a run that hold what was said: pruned when the run expires.
+pub(crate) const CONTENT_DIRS: [&str; 3] = ["scratch", "transcripts", "projections"];
+const CHECKPOINT: &str = "checkpoint.json";
+
+/// The folder of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDir {
+    id: RunId,
+    path: PathBuf,
+}
+
+impl RunDir {
+    pub(crate) fn new(runs: &Path, id: RunId) -> Self {
+        Self { id, path: runs.join(id.to_string()) }
+    }
+
+    /// Returns the run's id, which is also the folder's name.
+    #[must_use]
+    pub const fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Returns the folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the journal's file.
+    #[must_use]
+    pub fn journal_path(&self) -> PathBuf {
+        self.path.join("journal.jsonl")
+    }
+
+    /// Returns the place of a live run's control socket.
+    #[must_use]
+    pub fn control_socket_path(&self) -> PathBuf {
+        self.path.join("control.sock")
+    }
+
+    /// Returns the file of a session's scratchpad.
+    #[must_use]
+    pub fn scratch_path(&self, session: SessionId) -> PathBuf {
+        self.path.join(format!("scratch/{session}.md"))
+    }
+
+    /// Returns the file of a session's transcript.
+    #[must_use]
+    pub fn transcript_path(&self, session: SessionId) -> PathBuf {
+        self.path.join(format!("transcripts/{session}.transcript.json"))
+    }
+
+    /// Returns the file of another projection, such as `errors.json`.
+    #[must_use]
+    pub fn projection_path(&self, name: &'static str) -> PathBuf {
+        self.path.join("projections").join(name)
+    }
+
+    /// Returns the file of the checkpoint.
+    #[must_use]
+    pub fn checkpoint_path(&self) -> PathBuf {
+        self.path.join(CHECKPOINT)
+    }
+
+    pub(crate) fn lock_path(&self) -> PathBuf {
+        self.path.join("lock")
+    }
+
+    pub(crate) fn expired_path(&self) -> PathBuf {
+        self.path.join("expired.json")
+    }
+
+    /// Takes the run for writing.
+    pub fn lock(&self) -> Result<RunLock, LockError> {
+        RunLock::acquire(self)
+    }
+
+    /// Says whether the run has a writer, without disturbing it.
+    pub fn liveness(&self) -> Result<Liveness, FileError> {
+        lock::liveness(self)
+    }
+
+    /// Says whether the run's content was pruned, or began to be: it cannot be resumed.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.expired_path().exists()
+    }
+
+    /// Reads the run's journal from its beginning.
+    pub fn read_journal<E: DeserializeOwned>(&self) -> Result<JournalReader<E>, ReadError> {
+        reader::read_journal(&self.journal_path(), self.id)
+    }
+
+    /// Reads the run's journal from `position` on.
+    pub fn read_from<E: DeserializeOwned>(
+        &self,
+        position: Position,
+    ) -> Result<JournalReader<E>, ReadError> {
+        reader::read_from(&self.journal_path(), position)
+    }
+
+    /// Appends `line` and a line break to a session's scratchpad (requirement 45).
+    pub fn append_scratch(&self, session: SessionId, line: &str) -> Result<(), FileError> {
+        let path = self.scratch_path(session);
+        self.ensure_parent(&path)?;
+        let mut file = files::open_append(&path).during("open", &path)?;
+        // One write, so that a reader never sees a line without its end.
+        file.write_all(format!("{line}\n").as_bytes()).during("write", &path)
+    }
+
+    /// Replaces a session's scratchpad, to rebuild it from the journal.
+    pub fn write_scratch(&self, session: SessionId, text: &[u8]) -> Result<(), FileError> {
+        self.write(&self.scratch_path(session), text)
+    }
+
+    /// Replaces a session's transcript (requirement 47).
+    pub fn write_transcript(&self, session: SessionId, json: &[u8]) -> Result<(), FileError> {
+        self.write(&self.transcript_path(session), json)
+    }
+
+    /// Replaces another projection, such as `errors.json`.
+    pub fn write_projection(&self, name: &'static str, bytes: &[u8]) -> Result<(), FileError> {
+        self.write(&self.projection_path(name), bytes)
+    }
+
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+        self.ensure_parent(path)?;
+        files::replace(path, bytes).during("write", path)
+    }
+
+    fn ensure_parent(&self, path: &Path) -> Result<(), FileError> {
+        match path.parent() {
+            Some(parent) if parent != self.path => {
+                files::ensure_dir(parent).during("create", parent)
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The state folder: who may use it, what it is made of, and how runs are found in it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use adjutant_core::RunId;
+use adjutant_store::{Home, HomeError, Position};
+
+use crate::rig::{Rig, chain, facts, mode_of, run_id, session};
+
+#[test]
+fn a_home_is_created_with_everything_above_it() {
+    let rig = Rig::new();
+    let path = rig.dir.path().join("a/b/c");
+    Home::open(&path).unwrap();
+    Home::open(&path).expect("it may exist");
+    for folder in ["a", "a/b", "a/b/c", "a/b/c/runs"] {
+        assert_eq!(mode_of(&rig.dir.path().join(folder)), 0o700, "{folder}");
+    }
+}
+
+#[test]
+fn a_home_that_others_can_write_to_is_refused() {
+    let rig = Rig::new();
+    let path = rig.dir.path().join("shared");
+    fs::create_dir(&path).unwrap();
+    for mode in [0o770, 0o702, 0o1777] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(matches!(Home::open(&path), Err(HomeError::Writable { .. })), "{mode:o}");
+    }
+    let error = Home::open(&path).unwrap_err();
+    insta::assert_snapshot!(rig.redact(&error.to_string()), @"$WORK/shared is writable by others (mode 1777); `chmod 700` makes it private");
+}
+
+#[test]
+fn a_home_of_another_user_is_refused() {
+    let rig = Rig::new();
+    let path = rig.dir.path().join("theirs");
+    fs::create_dir(&path).unwrap();
+    if std::os::unix::fs::chown(&path, Some(12345), None).is_err() {
+        return; // Only root can give a folder away.
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    let error = Home::open(&path).unwrap_err();
+    assert!(matches!(error, HomeError::NotOurs { owner: 12345, .. }), "{error}");
+}
+
+#[test]
+fn a_file_in_the_home_s_place_is_named() {
+    let rig = Rig::new();
+    let path = rig.dir.path().join("file");
+    fs::write(&path, "").unwrap();
+    let error = Home::open(&path).unwrap_err();
+    insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot create $WORK/file: File exists (os error 17)");
+}
+
+#[test]
+fn an_id_is_given_once() {
+    let rig = Rig::new();
+    rig.home.create_run(run_id(0)).unwrap();
+    let error = rig.home.create_run(run_id(0)).unwrap_err();
+    assert!(matches!(error, HomeError::RunExists(id) if id == run_id(0)));
+    insta::assert_snapshot!(error, @"run_1735460684_a1b2c3 exists already");
+}
+
+#[test]
+fn runs_are_listed_newest_first() {
+    let rig = Rig::new();
+    for nth in [3, 1, 2] {
+        rig.home.create_run(run_id(nth)).unwrap();
+    }
+    fs::create_dir(rig.dir.path().join("state/runs/lost+found")).unwrap();
+    assert_eq!(rig.home.list_runs().unwrap(), [run_id(3), run_id(2), run_id(1)]);
+}
+
+fn find(rig: &Rig, text: &str) -> String {
+    match rig.home.find(text) {
+        Ok(run) => run.id().to_string(),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+#[test]
+fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
+    let rig = Rig::new();
+    assert_eq!(find(&rig, "latest"), "error: there are no runs yet");
+    for stamp in [1_735_460_684, 1_735_460_700, 1_800_000_000] {
+        rig.home.create_run(RunId::new(stamp, [0; 6])).unwrap();
+    }
+    let asked = [
+        "latest",
+        "run_1735460684_aaaaaa",
+        "run_18",
+        "18",
+        "17354606",
+        "173546",
+        "run_",
+        "",
+        "19",
+        "run_1735460684_zzzzzz",
+        "../runs",
+    ];
+    let answers: Vec<String> =
+        asked.iter().map(|text| format!("`{text}` -> {}", find(&rig, text))).collect();
+    insta::assert_snapshot!(answers.join("\n"), @r"
+    `latest` -> run_1800000000_aaaaaa
+    `run_1735460684_aaaaaa` -> run_1735460684_aaaaaa
+    `run_18` -> run_1800000000_aaaaaa
+    `18` -> run_1800000000_aaaaaa
+    `17354606` -> run_1735460684_aaaaaa
+    `173546` -> error: `173546` may be any of 2 runs: run_1735460700_aaaaaa, run_1735460684_aaaaaa
+    `run_` -> error: `run_` may be any of 3 runs: run_1800000000_aaaaaa, run_1735460700_aaaaaa, run_1735460684_aaaaaa
+    `` -> error: no run is called ``
+    `19` -> error: no run is called `19`
+    `run_1735460684_zzzzzz` -> error: no run is called `run_1735460684_zzzzzz`
+    `../runs` -> error: no run is called `../runs`
+    ");
+}
+
+#[test]
+fn notes_are_appended_and_projections_replaced() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    run.append_scratch(session(), "first").unwrap();
+    run.append_scratch(session(), "second").unwrap();
+    assert_eq!(fs::read_to_string(run.scratch_path(session())).unwrap(), "first\nsecond\n");
+    run.write_transcript(session(), b"{\"long\":\"one\"}").unwrap();
+    run.write_transcript(session(), b"{}").unwrap();
+    assert_eq!(fs::read_to_string(run.transcript_path(session())).unwrap(), "{}");
+    let names = fs::read_dir(run.path().join("transcripts")).unwrap().count();
+    assert_eq!(names, 1, "no temporary file is left");
+}
+
+/// Makes one of every file and asserts that all of them are private.
+fn every_file_is_private(state: &Path) {
+    let home = Home::open(state).unwrap();
+    let run = home.create_run(run_id(0)).unwrap();
+    let lock = run.lock().unwrap();
+    let mut journal = lock.create_journal(|_| ()).unwrap();
+    crate::rig::append_all(&mut journal, &facts(2));
+    journal.close().unwrap();
+    run.append_scratch(session(), "note").unwrap();
+    run.write_transcript(session(), b"{}").unwrap();
+    run.write_projection("errors.json", b"{}").unwrap();
+    run.save_checkpoint(1, Position::start(run_id(0)), &1).unwrap();
+    let mut seen = 0;
+    let mut folders = vec![state.to_owned()];
+    while let Some(folder) = folders.pop() {
+        assert_eq!(mode_of(&folder), 0o700, "{folder:?}");
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                assert_eq!(mode_of(&path), 0o600, "{path:?}");
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 6);
+}
+
+#[test]
+fn files_are_private_under_any_umask() {
+    // The umask belongs to the process, so each one gets a process of its own.
+    if let Some(state) = std::env::var_os("ADJUTANT_TEST_UMASK_STATE") {
+        return every_file_is_private(state.as_ref());
+    }
+    for umask in ["000", "022", "777"] {
+        let rig = tempfile::tempdir().unwrap();
+        let output = Command::new("sh")
+            .args([
+                "-c",
+                "umask \"$1\" && exec \"$2\" --exact home::files_are_private_under_any_umask",
+                "sh",
+                umask,
+            ])
+            .arg(std::env::current_exe().unwrap())
+            .env("ADJUTANT_TEST_UMASK_STATE", rig.path().join("state"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "umask {umask}: {text}");
+    }
+}

@@ -1,0 +1,135 @@
+//! One writer per run, and readers who can tell whether it lives.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use adjutant_store::{Durability, Liveness, LockError};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::rig::{Fact, Rig, append, run_id, said};
+
+#[test]
+fn a_second_writer_is_refused_with_the_name_of_the_first() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    let lock = run.lock().unwrap();
+    let error = run.lock().unwrap_err();
+    let us = std::process::id();
+    assert!(matches!(error, LockError::Held { pid: Some(pid) } if pid == us));
+    assert_eq!(error.to_string(), format!("the run is in use by process {us}"));
+    drop(lock);
+    run.lock().unwrap();
+}
+
+#[test]
+fn a_run_is_never_locked_then_live_then_dead() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    assert_eq!(run.liveness().unwrap(), Liveness::NeverLocked);
+    let lock = run.lock().unwrap();
+    assert_eq!(run.liveness().unwrap(), Liveness::Live { pid: Some(std::process::id()) });
+    drop(lock);
+    // This process lives on, as a server would: its number alone proves nothing.
+    assert_eq!(run.liveness().unwrap(), Liveness::Dead);
+}
+
+#[test]
+fn a_process_number_that_was_used_again_is_not_the_writer() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    let lock_file = run.path().join("lock");
+    drop(run.lock().unwrap());
+    let ours =
+        fs::read_to_string(&lock_file).unwrap().replace("\"released\":true", "\"released\":false");
+    let holder: serde_json::Value = serde_json::from_str(&ours).unwrap();
+    for (field, other) in [("start", 1.into()), ("boot", "another boot".into())] {
+        let mut holder = holder.clone();
+        holder[field] = other;
+        fs::write(&lock_file, holder.to_string()).unwrap();
+        assert_eq!(run.liveness().unwrap(), Liveness::Dead, "{field}");
+        drop(run.lock().unwrap());
+    }
+}
+
+#[test]
+fn a_holder_that_has_not_written_its_name_is_live() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    for content in ["", "{\"pid\":", "nonsense"] {
+        fs::write(run.path().join("lock"), content).unwrap();
+        assert_eq!(run.liveness().unwrap(), Liveness::Dead, "{content}");
+        let file = fs::File::open(run.path().join("lock")).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(run.liveness().unwrap(), Liveness::Live { pid: None }, "{content}");
+        assert!(matches!(run.lock(), Err(LockError::Held { pid: None })));
+    }
+}
+
+#[test]
+fn the_lock_outlives_its_guard_while_the_journal_is_open() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    let lock = run.lock().unwrap();
+    let mut journal = lock.create_journal::<Fact>(|_| ()).unwrap();
+    drop(lock);
+    assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
+    assert!(matches!(run.lock(), Err(LockError::Held { .. })));
+    append(&mut journal, 0, &said("still ours"), Durability::Sync).unwrap();
+    journal.close().unwrap();
+    run.lock().unwrap();
+}
+
+#[test]
+fn readers_who_ask_all_the_time_never_keep_a_writer_out() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    run.liveness().unwrap();
+                }
+            });
+        }
+        for _ in 0..200 {
+            let lock = run.lock().expect("a reader is not a writer");
+            assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
+            drop(lock);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_killed_writer_is_dead_at_once() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    // A process of its own that locks the run and waits to be killed.
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "locking::hold_the_run_until_killed", "--nocapture"])
+        .env("ADJUTANT_TEST_STATE", rig.dir.path().join("state"))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    assert!(lines.any(|line| line.unwrap().contains("locked")));
+    assert_eq!(run.liveness().unwrap(), Liveness::Live { pid: Some(child.id()) });
+    assert!(matches!(run.lock(), Err(LockError::Held { pid: Some(pid) }) if pid == child.id()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(run.liveness().unwrap(), Liveness::Dead);
+    run.lock().unwrap();
+}
+
+#[test]
+fn hold_the_run_until_killed() {
+    // Not a test of its own: the body of the process that the test above kills.
+    let Some(state) = std::env::var_os("ADJUTANT_TEST_STATE") else { return };
+    let home = adjutant_store::Home::open(state.as_ref()).unwrap();
+    let _lock = home.run(run_id(0)).lock().unwrap();
+    println!("locked");
+    loop {
+        std::thread::park();
+    }
+}

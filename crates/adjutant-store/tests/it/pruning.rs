@@ -1,0 +1,239 @@
+//! What pruning takes, what it leaves, and that no clock can fool it.
+
+use std::fs::{self, File};
+use std::time::{Duration, UNIX_EPOCH};
+
+use adjutant_store::{
+    BootInstant, Liveness, Now, OpenError, PruneReport, Retention, RunDir, Verdict, prune,
+};
+
+use crate::rig::{DAY_MS, Fact, Rig, WALL, chain, events, run_id, said, session};
+
+fn secret_facts() -> Vec<Fact> {
+    let goal = Fact::Started { goal: "a secret goal".to_owned() };
+    vec![goal, said("a secret word"), Fact::Cost { tokens: 42 }, said("another secret")]
+}
+
+/// Costs stay, goals are blanked, words go.
+fn strip(fact: &Fact) -> Option<Fact> {
+    match fact {
+        Fact::Started { .. } => Some(Fact::Started { goal: String::new() }),
+        Fact::Said { .. } => None,
+        Fact::Cost { .. } => Some(fact.clone()),
+    }
+}
+
+/// An ended run of the test's past: last written at `WALL`, in an earlier boot.
+fn old_run(rig: &Rig, nth: u64) -> RunDir {
+    let run = rig.ended_run(nth, &secret_facts());
+    run.append_scratch(session(), "a secret note").unwrap();
+    run.write_transcript(session(), b"{\"secret\":1}").unwrap();
+    run.write_projection("errors.json", b"{\"secret\":1}").unwrap();
+    run.save_checkpoint(1, run.read_journal::<Fact>().unwrap().position(), &"secret").unwrap();
+    touch(&run, WALL);
+    held_in_boot(&run, "an earlier boot", 0);
+    run
+}
+
+fn touch(run: &RunDir, wall_ms: u64) {
+    let journal = File::options().append(true).open(run.journal_path()).unwrap();
+    journal.set_modified(UNIX_EPOCH + Duration::from_millis(wall_ms)).unwrap();
+}
+
+/// Rewrites when the run was last held.
+fn held_in_boot(run: &RunDir, boot: &str, elapsed_ms: u64) {
+    let path = run.path().join("lock");
+    let mut holder: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    holder["since"] = serde_json::json!({"boot": boot, "elapsed_ms": elapsed_ms});
+    fs::write(&path, holder.to_string()).unwrap();
+}
+
+fn after_days(days: u64) -> Retention {
+    let boot = BootInstant { boot: "this boot".to_owned(), elapsed_ms: 3_600_000 };
+    Retention { now: Now { wall_ms: WALL + days * DAY_MS + 1000, boot: Some(boot) }, days: 7 }
+}
+
+fn prune_with(rig: &Rig, retention: &Retention) -> PruneReport {
+    prune(&rig.home, retention, strip).unwrap()
+}
+
+/// The verdict on the only run.
+fn verdict(rig: &Rig, retention: &Retention) -> Verdict {
+    prune_with(rig, retention).runs.pop().unwrap().1
+}
+
+fn all_text(run: &RunDir) -> String {
+    let mut text = String::new();
+    let mut folders = vec![run.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                text.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn an_old_run_keeps_its_metadata_and_loses_what_was_said() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    assert!(all_text(&run).contains("secret"));
+    let Verdict::Expired { journal_bytes, dropped } = verdict(&rig, &after_days(7)) else {
+        panic!("it is seven days old");
+    };
+    assert!(journal_bytes > 0);
+    assert_eq!(dropped, 2);
+    assert!(!all_text(&run).contains("secret"));
+    let records: Vec<_> = run.read_journal().unwrap().map(Result::unwrap).collect();
+    let kept = [Fact::Started { goal: String::new() }, Fact::Cost { tokens: 42 }];
+    assert_eq!(events(&records), kept);
+    assert_eq!(records[1].wall_ms, WALL + 20, "times are those of the original");
+    assert!(run.is_expired());
+    let error = run.lock().unwrap().resume_journal::<Fact>(|_| (), |_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Expired));
+    insta::assert_snapshot!(error, @"not resumable (expired)");
+    assert!(matches!(verdict(&rig, &after_days(30)), Verdict::AlreadyExpired));
+}
+
+#[test]
+fn a_run_is_fresh_until_the_last_millisecond() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    let mut retention = after_days(7);
+    retention.now.wall_ms = WALL + 30 + 7 * DAY_MS - 1;
+    assert!(matches!(verdict(&rig, &retention), Verdict::Fresh));
+    assert!(all_text(&run).contains("secret"));
+    retention.now.wall_ms += 1;
+    assert!(matches!(verdict(&rig, &retention), Verdict::Expired { .. }));
+}
+
+#[test]
+fn both_the_last_record_and_the_file_must_be_old() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    touch(&run, WALL + 6 * DAY_MS);
+    assert!(matches!(verdict(&rig, &after_days(8)), Verdict::Fresh), "the file is young");
+    touch(&run, WALL - 60 * DAY_MS);
+    assert!(matches!(verdict(&rig, &after_days(5)), Verdict::Fresh), "the record is young");
+    assert!(all_text(&run).contains("secret"));
+    assert!(!run.is_expired());
+}
+
+#[test]
+fn times_that_lie_ahead_are_fresh() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    let mut past = after_days(0);
+    past.now.wall_ms = WALL - 3650 * DAY_MS;
+    past.days = 0;
+    assert!(matches!(verdict(&rig, &past), Verdict::Fresh), "the clock was set back ten years");
+    touch(&run, WALL + 3650 * DAY_MS);
+    assert!(
+        matches!(verdict(&rig, &after_days(100)), Verdict::Fresh),
+        "the file is from the future"
+    );
+}
+
+#[test]
+fn a_clock_set_ten_years_ahead_cannot_age_what_this_boot_has_seen() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    held_in_boot(&run, "this boot", 60_000);
+    assert!(matches!(verdict(&rig, &after_days(3650)), Verdict::Fresh));
+    let mut later = after_days(3650);
+    later.now.boot =
+        Some(BootInstant { boot: "this boot".to_owned(), elapsed_ms: 60_000 + 7 * DAY_MS });
+    assert!(matches!(verdict(&rig, &later), Verdict::Expired { .. }));
+}
+
+#[test]
+fn looking_at_a_run_does_not_make_it_younger() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    // Old by its file, fresh by its record: the prune takes the lock before it finds out.
+    touch(&run, WALL - 60 * DAY_MS);
+    let before = fs::read(run.path().join("lock")).unwrap();
+    assert!(matches!(verdict(&rig, &after_days(5)), Verdict::Fresh));
+    assert_eq!(fs::read(run.path().join("lock")).unwrap(), before);
+}
+
+#[test]
+fn a_live_run_is_never_pruned() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    let lock = run.lock().unwrap();
+    held_in_boot(&run, "an earlier boot", 0);
+    assert!(matches!(verdict(&rig, &after_days(3650)), Verdict::Live));
+    assert!(all_text(&run).contains("secret"));
+    assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
+    drop(lock);
+}
+
+#[test]
+fn a_damaged_run_is_left_alone_and_named_and_the_others_are_pruned() {
+    let rig = Rig::new();
+    let damaged = old_run(&rig, 0);
+    let whole = old_run(&rig, 1);
+    let mut bytes = fs::read(damaged.journal_path()).unwrap();
+    bytes[60] ^= 1;
+    fs::write(damaged.journal_path(), &bytes).unwrap();
+    touch(&damaged, WALL);
+    let report = prune_with(&rig, &after_days(8));
+    let [(first, Verdict::Expired { .. }), (second, Verdict::Damaged(error))] =
+        report.runs.as_slice()
+    else {
+        panic!("{report:?}");
+    };
+    assert_eq!((*first, *second), (whole.id(), damaged.id()));
+    insta::assert_snapshot!(chain(error), @"journal is damaged at line 1 (record 1, byte 0): checksum is cf4febf7, expected f2e93b3c");
+    assert!(all_text(&damaged).contains("secret note"));
+    assert_eq!(fs::read(damaged.journal_path()).unwrap(), bytes);
+}
+
+#[test]
+fn a_prune_that_was_cut_short_is_taken_up() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    // What a crash leaves right after the journal was replaced: young file, content still there.
+    fs::write(run.path().join("expired.json"), "{\"v\":1,\"wall\":1,\"done\":false}").unwrap();
+    fs::write(run.path().join(".journal.jsonl.1.1.tmp"), "secret").unwrap();
+    touch(&run, WALL + 8 * DAY_MS);
+    assert!(run.is_expired(), "it is not resumable from the first step on");
+    assert!(matches!(verdict(&rig, &after_days(8)), Verdict::Expired { .. }));
+    assert!(!all_text(&run).contains("secret"));
+    assert!(matches!(verdict(&rig, &after_days(8)), Verdict::AlreadyExpired));
+}
+
+#[test]
+fn a_torn_tail_is_no_damage_and_goes_with_the_content() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    let bytes = fs::read(run.journal_path()).unwrap();
+    fs::write(run.journal_path(), &bytes[..bytes.len() - 5]).unwrap();
+    touch(&run, WALL);
+    assert!(matches!(verdict(&rig, &after_days(8)), Verdict::Expired { dropped: 1, .. }));
+    assert!(!all_text(&run).contains("secret"));
+}
+
+#[test]
+fn an_old_run_that_never_wrote_a_journal_expires_too() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    let now = Now { wall_ms: Now::read().wall_ms + 8 * DAY_MS, boot: None };
+    assert!(matches!(verdict(&rig, &Retention { now, days: 7 }), Verdict::Expired { .. }));
+    assert!(run.is_expired());
+}
+
+#[test]
+fn with_no_retention_every_ended_run_of_this_boot_expires() {
+    let rig = Rig::new();
+    rig.ended_run(0, &secret_facts());
+    let mut retention = Retention { now: Now::read(), days: 0 };
+    retention.now.wall_ms += 1000;
+    assert!(matches!(verdict(&rig, &retention), Verdict::Expired { .. }));
+}

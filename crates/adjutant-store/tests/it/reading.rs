@@ -1,0 +1,96 @@
+//! Reading from files: while they are written, from the middle, and when they are not there.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::mpsc::channel;
+
+use adjutant_store::{Durability, Position, ReadError, Seq, Tail};
+
+use crate::rig::{Fact, Rig, append, chain, events, facts, run_id, said};
+
+#[test]
+fn a_journal_is_read_while_it_is_written() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    let lock = run.lock().unwrap();
+    let (send, reports) = channel();
+    let report = move |report| drop(send.send(report));
+    let mut journal = lock.create_journal::<Fact>(report).unwrap();
+    let writer = std::thread::spawn(move || {
+        let long = said(&"long text ".repeat(2000));
+        for nth in 0..300 {
+            append(&mut journal, nth, &long, Durability::Lazy).unwrap();
+        }
+        append(&mut journal, 300, &said("end"), Durability::Sync).unwrap();
+        journal
+    });
+    // Every reading at any moment gives a prefix, and what is durable is in it.
+    let mut position = Position::start(run_id(0));
+    let mut durable = Seq::ZERO;
+    while durable < Seq::new(301) {
+        let mut expected = position.seq;
+        let mut reader = run.read_from::<Fact>(position).unwrap();
+        for record in &mut reader {
+            expected = expected.next();
+            assert_eq!(record.unwrap().seq, expected);
+        }
+        position = reader.position();
+        assert!(position.seq >= durable);
+        durable = reports.try_recv().map_or(durable, Result::unwrap);
+    }
+    writer.join().unwrap().close().unwrap();
+    assert_eq!(run.read_journal::<Fact>().unwrap().count(), 301);
+}
+
+#[test]
+fn reading_goes_on_from_any_place_between_records() {
+    let rig = Rig::new();
+    let facts = facts(10);
+    let run = rig.ended_run(0, &facts);
+    let mut reader = run.read_journal::<Fact>().unwrap();
+    for nth in 1..=10 {
+        reader.next().unwrap().unwrap();
+        let rest: Vec<_> = run.read_from(reader.position()).unwrap().map(Result::unwrap).collect();
+        assert_eq!(events(&rest), facts[nth..]);
+    }
+}
+
+#[test]
+fn a_place_behind_the_end_is_an_error() {
+    let rig = Rig::new();
+    let run = rig.ended_run(0, &facts(1));
+    let beyond = Position { offset: 5000, ..Position::start(run_id(0)) };
+    insta::assert_snapshot!(run.read_from::<Fact>(beyond).unwrap_err(), @"journal has 134 bytes, reading was to go on at byte 5000");
+}
+
+#[test]
+fn an_empty_journal_has_no_records_and_no_tail() {
+    let rig = Rig::new();
+    let run = rig.ended_run(0, &[]);
+    let mut reader = run.read_journal::<Fact>().unwrap();
+    assert!(reader.next().is_none());
+    assert_eq!(reader.tail(), Tail::Clean);
+}
+
+#[test]
+fn a_missing_journal_is_named() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    let error = run.read_journal::<Fact>().unwrap_err();
+    insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot open $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_link_or_a_pipe_in_the_journal_s_place_is_refused() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    fs::write(rig.dir.path().join("elsewhere"), "{}").unwrap();
+    symlink(rig.dir.path().join("elsewhere"), run.journal_path()).unwrap();
+    assert!(matches!(run.read_journal::<Fact>(), Err(ReadError::File(_))));
+    fs::remove_file(run.journal_path()).unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, run.journal_path(), kind, mode, 0).unwrap();
+    let error = run.read_journal::<Fact>().unwrap_err();
+    insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot open $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: not a regular file");
+}

@@ -1,0 +1,156 @@
+//! What the tests share: an event type, a temporary home, and journals made of given facts.
+
+use std::error::Error;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+
+use adjutant_core::{RunId, SessionId, Timestamp};
+use adjutant_store::{
+    Durability, Home, Journal, JournalError, JournalReader, MemoryDisk, Position, ReadError,
+    Record, RunDir, Seq, Tail,
+};
+use serde::{Deserialize, Serialize};
+
+pub(crate) const WALL: u64 = 1_735_460_684_000;
+pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A stand-in for the core's events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Fact {
+    Started { goal: String },
+    Said { text: String },
+    Cost { tokens: u64 },
+}
+
+pub(crate) fn said(text: &str) -> Fact {
+    Fact::Said { text: text.to_owned() }
+}
+
+/// Facts that differ in kind and length.
+pub(crate) fn facts(count: usize) -> Vec<Fact> {
+    let fact = |n: usize| match n % 3 {
+        0 => Fact::Started { goal: format!("goal {n} with \"quotes\" and \n breaks") },
+        1 => Fact::Cost { tokens: n as u64 * 17 },
+        _ => said(&"zeile ü ".repeat(n % 7)),
+    };
+    (0..count).map(fact).collect()
+}
+
+pub(crate) fn run_id(nth: u64) -> RunId {
+    RunId::new(1_735_460_684 + nth, [0, 27, 1, 28, 2, 29])
+}
+
+pub(crate) fn session() -> SessionId {
+    run_id(0).root_session()
+}
+
+/// A home of its own, removed with the value.
+pub(crate) struct Rig {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) home: Home,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(&dir.path().join("state")).unwrap();
+        Self { dir, home }
+    }
+
+    /// Creates an ended run whose journal holds `facts`.
+    pub(crate) fn ended_run(&self, nth: u64, facts: &[Fact]) -> RunDir {
+        let run = self.home.create_run(run_id(nth)).unwrap();
+        let lock = run.lock().unwrap();
+        let mut journal = lock.create_journal(|_| ()).unwrap();
+        append_all(&mut journal, facts);
+        journal.close().unwrap();
+        run
+    }
+
+    /// Returns `text` with the temporary folder's name taken out.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        text.replace(&*self.dir.path().to_string_lossy(), "$WORK")
+    }
+}
+
+pub(crate) fn append_all(journal: &mut Journal<Fact>, facts: &[Fact]) {
+    for (nth, fact) in facts.iter().enumerate() {
+        append(journal, nth as u64, fact, Durability::Sync).unwrap();
+    }
+}
+
+pub(crate) fn append(
+    journal: &mut Journal<Fact>,
+    nth: u64,
+    fact: &Fact,
+    durability: Durability,
+) -> Result<Seq, JournalError> {
+    journal.append(Timestamp::from_millis(nth * 10), WALL + nth * 10, fact, durability)
+}
+
+/// A journal on `disk`, with everything it reports.
+pub(crate) fn journal_on(
+    disk: impl adjutant_store::Disk + 'static,
+) -> (Journal<Fact>, Receiver<Result<Seq, JournalError>>) {
+    let (send, reports) = channel();
+    // The receiver may be gone when the journal is dropped at the end of a test.
+    let report = move |report| drop(send.send(report));
+    (Journal::start(disk, Position::start(run_id(0)), report).unwrap(), reports)
+}
+
+/// The bytes of a finished journal of `facts`, and where each record begins.
+pub(crate) fn bytes_of(facts: &[Fact]) -> (Vec<u8>, Vec<usize>) {
+    let disk = MemoryDisk::default();
+    let (mut journal, _reports) = journal_on(disk.clone());
+    append_all(&mut journal, facts);
+    journal.close().unwrap();
+    let bytes = disk.bytes();
+    let starts = starts_of(&bytes);
+    (bytes, starts)
+}
+
+/// Where each line begins.
+pub(crate) fn starts_of(bytes: &[u8]) -> Vec<usize> {
+    let breaks = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let mut starts = vec![0];
+    starts.extend(breaks.map(|(at, _)| at + 1));
+    starts.pop();
+    starts
+}
+
+/// Reads bytes as the journal of the first run: its records, its tail, and what ended it.
+pub(crate) fn read(bytes: &[u8]) -> (Vec<Record<Fact>>, Result<Tail, ReadError>) {
+    let mut reader = JournalReader::new(Cursor::new(bytes), Position::start(run_id(0)));
+    let mut records = Vec::new();
+    for record in &mut reader {
+        match record {
+            Ok(record) => records.push(record),
+            Err(error) => return (records, Err(error)),
+        }
+    }
+    let tail = reader.tail();
+    (records, Ok(tail))
+}
+
+pub(crate) fn events(records: &[Record<Fact>]) -> Vec<Fact> {
+    records.iter().map(|record| record.event.clone()).collect()
+}
+
+/// An error and its sources on one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+pub(crate) fn mode_of(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
