@@ -8,6 +8,7 @@ pub mod code;
 pub mod contract;
 mod excerpt;
 pub mod ids;
+pub mod marker;
 pub mod message;
 pub mod money;
 pub mod propagation;
