@@ -12,6 +12,7 @@ pub mod marker;
 pub mod message;
 pub mod money;
 pub mod propagation;
+pub mod schema;
 pub mod time;
 pub mod usage;
 
