@@ -1,0 +1,221 @@
+//! The bounds of a `Delegate` call and the schema that states them.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+
+use crate::ids::Label;
+use crate::message::ToolSpec;
+
+/// The name a call of the tool uses.
+pub const DELEGATE: &str = "Delegate";
+
+/// The bounds of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// The most tasks one call may bring. Inclusive.
+    pub max_tasks: usize,
+    /// The most tasks a call may ask to run at once. Inclusive.
+    pub max_concurrency: u64,
+    /// How many run at once when a call does not say.
+    pub default_concurrency: u64,
+    /// The most context files of one task. Inclusive.
+    pub max_context: usize,
+    /// The output tokens a task may ask for.
+    pub output_tokens: RangeInclusive<u64>,
+    /// The output tokens of a task that does not ask.
+    pub default_output_tokens: u64,
+}
+
+impl Default for CallLimits {
+    /// The bounds of the scout preset.
+    fn default() -> Self {
+        Self {
+            max_tasks: 8,
+            max_concurrency: 4,
+            default_concurrency: 2,
+            max_context: 10,
+            output_tokens: 100..=16_384,
+            default_output_tokens: 4096,
+        }
+    }
+}
+
+/// Returns the tool as a model is shown it.
+#[must_use]
+pub fn delegate_spec(limits: &CallLimits) -> ToolSpec {
+    ToolSpec {
+        name: DELEGATE.to_owned(),
+        description: "Hands independent tasks to subagents that work side by side and report \
+            back. Worth it for parallel exploration, a second opinion or a special point of view; \
+            two to four tasks with goals that do not overlap serve best. A subagent sees only its \
+            prompt and context files, so say in the prompt what it must know and what its report \
+            must contain. Reports are advice: weigh them, and resolve where they disagree."
+            .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "tasks": {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": limits.max_tasks,
+                    "items": task_schema(limits),
+                },
+                "concurrency": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": limits.max_concurrency,
+                    "default": limits.default_concurrency,
+                },
+                "return": {
+                    "type": "string",
+                    "enum": ReturnForm::ALL.map(ReturnForm::as_str),
+                    "default": ReturnForm::default().as_str(),
+                },
+            },
+            "required": ["tasks"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+fn task_schema(limits: &CallLimits) -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "label": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": Label::MAX_CHARS,
+                "description": "Short name under which progress and result are shown.",
+            },
+            "prompt": { "type": "string", "minLength": 1 },
+            "context": {
+                "type": "array",
+                "items": { "type": "string" },
+                "maxItems": limits.max_context,
+                "description": "Paths of files the subagent should start from; their text is put \
+                    before the prompt.",
+            },
+            "model": {
+                "type": "string",
+                "description": "Wish for another model, as provider/model; used only where the \
+                    policy allows it.",
+            },
+            "max_output_tokens": {
+                "type": "integer",
+                "minimum": limits.output_tokens.start(),
+                "maximum": limits.output_tokens.end(),
+                "default": limits.default_output_tokens,
+            },
+        },
+        "required": ["label", "prompt"],
+        "additionalProperties": false,
+    })
+}
+
+/// The form in which results come back to the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReturnForm {
+    /// Headed sections for a model to read.
+    #[default]
+    Markdown,
+    /// One object for a program to read.
+    Json,
+}
+
+impl ReturnForm {
+    /// Every form, the default first.
+    pub const ALL: [Self; 2] = [Self::Markdown, Self::Json];
+
+    /// Returns the form as it is written on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Markdown => "markdown",
+            Self::Json => "json",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The schema of the design, without its descriptions.
+    fn designed() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "tasks": {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": 8,
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "label": { "type": "string", "minLength": 1, "maxLength": 32 },
+                            "prompt": { "type": "string", "minLength": 1 },
+                            "context": {
+                                "type": "array", "items": { "type": "string" }, "maxItems": 10,
+                            },
+                            "model": { "type": "string" },
+                            "max_output_tokens": {
+                                "type": "integer", "minimum": 100, "maximum": 16384,
+                                "default": 4096,
+                            },
+                        },
+                        "required": ["label", "prompt"],
+                        "additionalProperties": false,
+                    },
+                },
+                "concurrency": { "type": "integer", "minimum": 1, "maximum": 4, "default": 2 },
+                "return": {
+                    "type": "string", "enum": ["markdown", "json"], "default": "markdown",
+                },
+            },
+            "required": ["tasks"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn without_descriptions(value: &Value) -> Value {
+        match value {
+            Value::Object(map) => map
+                .iter()
+                .filter(|(key, value)| *key != "description" || !value.is_string())
+                .map(|(key, value)| (key.clone(), without_descriptions(value)))
+                .collect(),
+            Value::Array(list) => list.iter().map(without_descriptions).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+        }
+    }
+
+    #[test]
+    fn requirement_42_the_schema_is_that_of_the_design() {
+        let spec = delegate_spec(&CallLimits::default());
+        assert_eq!(spec.name, "Delegate");
+        assert_eq!(without_descriptions(&spec.schema), designed());
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_limits() {
+        let limits = CallLimits {
+            max_tasks: 20,
+            max_concurrency: 16,
+            default_concurrency: 3,
+            max_context: 5,
+            output_tokens: 200..=8192,
+            default_output_tokens: 8192,
+        };
+        let properties = &delegate_spec(&limits).schema["properties"];
+        let task = &properties["tasks"]["items"]["properties"];
+        assert_eq!(properties["tasks"]["maxItems"], 20);
+        assert_eq!(properties["concurrency"]["maximum"], 16);
+        assert_eq!(properties["concurrency"]["default"], 3);
+        assert_eq!(task["context"]["maxItems"], 5);
+        assert_eq!(task["max_output_tokens"]["minimum"], 200);
+        assert_eq!(task["max_output_tokens"]["maximum"], 8192);
+        assert_eq!(task["max_output_tokens"]["default"], 8192);
+    }
+}
