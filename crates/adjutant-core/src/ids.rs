@@ -3,6 +3,7 @@
 //! Ids are made by the engine from a secure source and only checked here. Labels are any text a
 //! model or person chose; nothing derives a file name from one.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -66,6 +67,12 @@ macro_rules! stamped_id {
         pub struct $name(Stamped);
 
         impl $name {
+            /// Returns the seconds since 1970 at which it was made; a date in the old form.
+            #[must_use]
+            pub const fn stamp(self) -> u64 {
+                self.0.stamp
+            }
+
             /// Builds the id of a moment from six bytes of secure randomness.
             #[must_use]
             pub fn new(unix_seconds: u64, chance: [u8; SUFFIX_LEN]) -> Self {
@@ -183,8 +190,7 @@ impl Label {
     }
 
     /// Returns the label that the `nth` task of this name in one call is shown as.
-    #[must_use]
-    pub fn numbered(&self, nth: usize) -> Self {
+    fn numbered(&self, nth: usize) -> Self {
         if nth <= 1 { self.clone() } else { Self(format!("{} ({nth})", self.0).into()) }
     }
 
@@ -198,6 +204,24 @@ impl Label {
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Numbers the labels that were given before, so that each is shown once: `name`, `name (2)`.
+pub fn number_twins<'a>(labels: impl IntoIterator<Item = &'a mut Label>) {
+    let mut seen: BTreeSet<Label> = BTreeSet::new();
+    let mut counts: BTreeMap<Label, usize> = BTreeMap::new();
+    for label in labels {
+        let count = counts.entry(label.clone()).or_default();
+        // A caller may have used `label (2)` itself; then the count goes on.
+        *label = loop {
+            *count += 1;
+            let numbered = label.numbered(*count);
+            if !seen.contains(&numbered) {
+                break numbered;
+            }
+        };
+        seen.insert(label.clone());
     }
 }
 
@@ -249,6 +273,31 @@ mod tests {
         assert!(Label::new("").is_err());
         assert!(Label::new(&"ü".repeat(32)).is_ok());
         assert!(Label::new(&"x".repeat(33)).is_err());
+    }
+
+    #[test]
+    fn equal_labels_are_shown_with_numbers() {
+        for (labels, expected) in [
+            (vec!["a", "b", "a"], "a, b, a (2)"),
+            (vec!["a", "a", "a"], "a, a (2), a (3)"),
+            (vec!["a", "a (2)", "a"], "a, a (2), a (3)"),
+            (vec!["a", "a", "a (2)"], "a, a (2), a (2) (2)"),
+        ] {
+            let mut labels: Vec<Label> =
+                labels.into_iter().map(|label| Label::new(label).unwrap()).collect();
+            number_twins(&mut labels);
+            assert_eq!(labels.iter().map(Label::as_str).collect::<Vec<_>>().join(", "), expected);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_label_is_shown_twice(labels in proptest::collection::vec("a|b|a \\(2\\)|a \\(3\\)", 1..8)) {
+            let mut shown: Vec<Label> = labels.iter().map(|label| Label::new(label).unwrap()).collect();
+            number_twins(&mut shown);
+            let distinct: BTreeSet<&Label> = shown.iter().collect();
+            proptest::prop_assert_eq!(distinct.len(), labels.len());
+        }
     }
 
     #[test]

@@ -6,9 +6,10 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if name.chars().count() > 64 {
         return None;
     }
+    let name = name.to_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (distance(name, candidate), candidate))
+        .map(|candidate| (distance(&name, candidate), candidate))
         .min()
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
         .map(|(_, candidate)| candidate)
@@ -35,10 +36,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_hand_is_understood() {
-        let names = ["max_depth", "concurrency", "budget_usd"];
-        assert_eq!(nearest("max_dept", names), Some("max_depth"));
-        assert_eq!(nearest("concurency", names), Some("concurrency"));
-        assert_eq!(nearest("zzz", names), None);
+    fn a_slip_of_the_hand_is_understood_and_another_word_is_not() {
+        let known = ["label", "prompt", "context", "model", "max_output_tokens", "max_depth"];
+        for (word, expected) in [
+            ("promt", Some("prompt")),
+            ("Prompt", Some("prompt")),
+            ("contexts", Some("context")),
+            ("max_dept", Some("max_depth")),
+            ("maxOutputTokens", Some("max_output_tokens")),
+            ("max_tokens", None),
+            ("foo", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), expected, "{word}");
+        }
+        assert_eq!(nearest(&"x".repeat(100_000), known), None);
+    }
+
+    #[test]
+    fn edits_are_counted_in_letters() {
+        for (from, to, expected) in
+            [("", "", 0), ("", "abc", 3), ("abc", "abc", 0), ("abc", "acb", 2), ("é", "e", 1)]
+        {
+            assert_eq!(distance(from, to), expected, "{from} {to}");
+            assert_eq!(distance(to, from), expected, "{to} {from}");
+        }
     }
 }

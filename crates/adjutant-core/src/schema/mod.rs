@@ -6,7 +6,6 @@
 //! place at once.
 
 mod call;
-mod nearest;
 mod reader;
 mod spec;
 

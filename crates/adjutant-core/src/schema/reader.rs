@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::nearest::nearest;
 use crate::code::Code;
 use crate::excerpt::excerpt;
+use crate::nearest::nearest;
 
 /// The most characters of foreign text that a complaint repeats.
 const SHOWN_CHARS: usize = 40;
@@ -138,7 +138,7 @@ impl Reader {
     /// Complains about each property that is not known.
     pub(super) fn known_keys(&mut self, path: &str, map: &Map<String, Value>, known: &[&str]) {
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            let hint = nearest(key, known)
+            let hint = nearest(key, known.iter().copied())
                 .map_or_else(String::new, |known| format!(", did you mean `{known}`?"));
             let message = format!("unknown property `{}`{hint}", excerpt(key, SHOWN_CHARS));
             self.complain::<()>(path, message);

@@ -3,8 +3,6 @@
 //! The first refusal wins. A batch is judged in input order and grants stand; too many tasks
 //! refuse the whole call. Nothing here has a side effect: the answer is events.
 
-use std::collections::BTreeMap;
-
 use sha2::{Digest, Sha256};
 
 use super::{PendingApproval, Tree};
@@ -12,7 +10,7 @@ use crate::brief::{Brief, Found, Task};
 use crate::budget::Amount;
 use crate::event::{Event, Grant};
 use crate::fingerprint::Fingerprint;
-use crate::ids::{AgentName, Label, SessionId};
+use crate::ids::{AgentName, SessionId, number_twins};
 use crate::outcome::{Outcome, State};
 use crate::policy::{Approval, CycleKey, Policy};
 use crate::refusal::{FanOut, Refusal, Scope, TimeBound, target_name};
@@ -65,7 +63,7 @@ impl Tree {
         &self,
         now: Timestamp,
         parent: SessionId,
-        tasks: Vec<Task>,
+        mut tasks: Vec<Task>,
         concurrency: Option<u64>,
     ) -> Result<Vec<Event>, Refusal> {
         if !self.policy.enabled {
@@ -82,13 +80,12 @@ impl Tree {
                 max: self.policy.tasks_per_call,
             });
         }
+        number_twins(tasks.iter_mut().map(|task| &mut task.brief.label));
         let call = parent_node.calls_made + 1;
         let asks = self.policy.approval == Approval::Batch;
         let mut batch = Batch { granted: 0, places: self.places(concurrency) };
-        let mut names = BTreeMap::new();
         let mut events = Vec::with_capacity(tasks.len() + 1);
-        for (index, mut task) in (0..).zip(tasks) {
-            task.brief.label = unique(&mut names, &task.brief.label);
+        for (index, task) in (0..).zip(tasks) {
             match self.judge(now, parent_index, &task.brief, batch) {
                 Ok(admission) => {
                     let place = Place { parent, call, index, places: batch.places };
@@ -495,13 +492,6 @@ pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
     let unbounded = grants.iter().any(|grant| grant.timeout_s.is_none());
     let seconds = longest.filter(|_| !unbounded).map(|seconds| seconds.saturating_mul(rounds));
     (Amount { tokens, usd }, seconds)
-}
-
-/// Returns the label under which the task is shown: the second of a name becomes `name (2)`.
-fn unique(names: &mut BTreeMap<Label, usize>, label: &Label) -> Label {
-    let nth = names.entry(label.clone()).or_default();
-    *nth += 1;
-    label.numbered(*nth)
 }
 
 /// Returns the hash an approval is bound to: every byte of the grants, so nothing can be swapped.
