@@ -1,1 +1,18 @@
 //! Where agents work: the root directory handle and confined paths.
+//!
+//! Owns how a path a model wrote becomes an open file that certainly lies beneath the workspace.
+//! It does not know tools, limits on what is read, or who may read (see `adjutant-tools`, `core`).
+//!
+//! Start at [`Root::open`] and [`Root::open_file`]. Invariant: no check of a path precedes its
+//! opening; the kernel resolves and confines in the one call that opens.
+
+mod dir;
+mod error;
+mod kernel;
+mod path;
+mod root;
+
+pub use dir::{Dir, Entry, Listing};
+pub use error::{FileKind, PathError};
+pub use path::RelPath;
+pub use root::{OpenedFile, Root};

@@ -1,0 +1,148 @@
+//! Directories as handles: listing them and opening what they hold.
+//!
+//! A walk that goes from handle to handle cannot be led elsewhere by a rename. Symbolic links are
+//! never followed here: beneath *this* directory says nothing useful about where they may lead.
+
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, RawDir, statat};
+use rustix::io::Errno;
+
+use crate::kernel::{self, Links};
+use crate::root::OpenedFile;
+use crate::{FileKind, PathError};
+
+/// Bytes of names fetched per system call; the size glibc uses.
+const BUFFER_BYTES: usize = 32 * 1024;
+
+/// The longest path handed to the kernel in one piece; PATH_MAX is 4,096 with its NUL.
+const STEP_BYTES: usize = 2048;
+
+/// An open directory beneath a root.
+#[derive(Debug)]
+pub struct Dir {
+    handle: OwnedFd,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name; any bytes but `/` and NUL.
+    pub name: OsString,
+    /// What it names; a symbolic link is not followed.
+    pub kind: FileKind,
+}
+
+/// What a directory holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The entries sorted by name, bytewise, without `.` and `..`.
+    pub entries: Vec<Entry>,
+    /// Whether there are more than were asked for; which ones were left out is the kernel's choice.
+    pub truncated: bool,
+}
+
+impl Dir {
+    pub(crate) fn new(handle: OwnedFd) -> Self {
+        Self { handle }
+    }
+
+    /// Lists at most `max` entries, sorted.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn list(&self, max: usize) -> Result<Listing, PathError> {
+        // A fresh handle per listing: the read position belongs to the open description.
+        let handle = kernel::open_directory(&self.handle, Path::new("."), Links::Never)?;
+        let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut reader = RawDir::new(handle, &mut buffer);
+        let mut listing = Listing::default();
+        while let Some(next) = reader.next() {
+            let entry = match next {
+                Ok(entry) => entry,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(PathError::from_errno(errno)),
+            };
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if listing.entries.len() == max {
+                listing.truncated = true;
+                break;
+            }
+            let kind = self.kind(name, entry.file_type());
+            listing.entries.push(Entry { name: name.to_owned(), kind });
+        }
+        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(listing)
+    }
+
+    /// Opens the regular file called `name`; a symbolic link is refused.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not opened; [`PathError::Outside`] when `name` is more than one name.
+    pub fn open_file(&self, name: &OsStr) -> Result<OpenedFile, PathError> {
+        kernel::open_regular(&self.handle, single(name)?, Links::Never)
+    }
+
+    /// Opens the directory called `name`; a symbolic link is refused.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not opened; [`PathError::Outside`] when `name` is more than one name.
+    pub fn open_dir(&self, name: &OsStr) -> Result<Self, PathError> {
+        kernel::open_directory(&self.handle, single(name)?, Links::Never).map(Self::new)
+    }
+
+    /// Opens a directory any number of levels below, without following a symbolic link.
+    ///
+    /// Paths longer than the kernel takes are resolved in steps.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not opened; [`PathError::Outside`] when `path` is absolute or holds `..`.
+    pub fn descend(&self, path: &Path) -> Result<Self, PathError> {
+        let mut step = PathBuf::from(".");
+        let mut reached: Option<OwnedFd> = None;
+        for name in path {
+            let name = single(name)?;
+            if step.as_os_str().len() + name.as_os_str().len() > STEP_BYTES {
+                reached = Some(self.step(reached.as_ref(), &step)?);
+                step = PathBuf::from(".");
+            }
+            step.push(name);
+        }
+        self.step(reached.as_ref(), &step).map(Self::new)
+    }
+
+    fn step(&self, from: Option<&OwnedFd>, path: &Path) -> Result<OwnedFd, PathError> {
+        kernel::open_directory(from.unwrap_or(&self.handle), path, Links::Never)
+    }
+
+    fn kind(&self, name: &OsStr, listed: FileType) -> FileKind {
+        let kind = FileKind::of(listed);
+        if kind != FileKind::Unknown {
+            return kind;
+        }
+        // Some file systems leave the kind out of listings.
+        statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileKind::Unknown, |stat| FileKind::of(FileType::from_raw_mode(stat.st_mode)))
+    }
+}
+
+/// Refuses what is not exactly one name.
+fn single(name: &OsStr) -> Result<&Path, PathError> {
+    match name.as_bytes() {
+        b"" | b"." | b".." => Err(PathError::Outside),
+        bytes if bytes.contains(&b'/') => Err(PathError::Outside),
+        bytes if bytes.contains(&0) => Err(PathError::Invalid),
+        _ => Ok(Path::new(name)),
+    }
+}

@@ -1,0 +1,104 @@
+//! The one door to the file system: `openat2`, confined, with its retries.
+//!
+//! Everything else in this crate opens through [`open`]. Invariant: `RESOLVE_BENEATH` and
+//! `RESOLVE_NO_MAGICLINKS` are set on every call.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
+
+use crate::root::OpenedFile;
+use crate::{FileKind, PathError};
+
+/// How often an open that raced with a rename is tried again.
+///
+/// The kernel answers EAGAIN when it cannot prove that a `..` stayed beneath the root because
+/// something was renamed meanwhile. Someone who renames without pause could hold us forever, so
+/// the attempts are bounded; in the race test a handful suffices.
+const ATTEMPTS: usize = 256;
+
+/// Whether symbolic links are followed on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// Followed while they stay beneath the handle.
+    Beneath,
+    /// None at all.
+    Never,
+}
+
+impl Links {
+    fn flags(self) -> ResolveFlags {
+        let always = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match self {
+            Self::Beneath => always,
+            Self::Never => always | ResolveFlags::NO_SYMLINKS,
+        }
+    }
+}
+
+/// Opens `path` beneath `at`, trying again while renames race with the resolution.
+pub(crate) fn open(
+    at: impl AsFd,
+    path: &Path,
+    flags: OFlags,
+    links: Links,
+) -> Result<OwnedFd, Errno> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match openat2(&at, path, flags | OFlags::CLOEXEC, Mode::empty(), links.flags()) {
+            Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
+            done => return done,
+        }
+    }
+}
+
+/// Opens a regular file for reading; anything else is refused by its kind.
+pub(crate) fn open_regular(
+    at: impl AsFd,
+    path: &Path,
+    links: Links,
+) -> Result<OpenedFile, PathError> {
+    // O_NONBLOCK: a FIFO without a writer must not hold us before its kind can be asked for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let handle = match open(&at, path, flags, links) {
+        Ok(handle) => handle,
+        // A socket, or a device without a driver: it cannot be opened, but it can be named.
+        Err(Errno::NXIO) => return Err(kind_of(at, path, links)),
+        Err(errno) => return Err(PathError::from_errno(errno)),
+    };
+    let stat = fstat(&handle).map_err(PathError::from_errno)?;
+    match FileKind::of(FileType::from_raw_mode(stat.st_mode)) {
+        FileKind::Regular => Ok(OpenedFile {
+            file: File::from(handle),
+            len: u64::try_from(stat.st_size).unwrap_or_default(),
+        }),
+        kind @ (FileKind::Directory
+        | FileKind::Symlink
+        | FileKind::Fifo
+        | FileKind::Socket
+        | FileKind::CharDevice
+        | FileKind::BlockDevice
+        | FileKind::Unknown) => Err(PathError::NotRegular(kind)),
+    }
+}
+
+/// Opens a directory for listing and for opening things in it.
+pub(crate) fn open_directory(
+    at: impl AsFd,
+    path: &Path,
+    links: Links,
+) -> Result<OwnedFd, PathError> {
+    open(at, path, OFlags::RDONLY | OFlags::DIRECTORY, links).map_err(PathError::from_errno)
+}
+
+fn kind_of(at: impl AsFd, path: &Path, links: Links) -> PathError {
+    let stat = open(at, path, OFlags::PATH, links).and_then(fstat);
+    match stat {
+        Ok(stat) => PathError::NotRegular(FileKind::of(FileType::from_raw_mode(stat.st_mode))),
+        Err(errno) => PathError::from_errno(errno),
+    }
+}

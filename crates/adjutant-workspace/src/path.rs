@@ -1,0 +1,59 @@
+//! Relative paths as models write them.
+//!
+//! A [`RelPath`] is only well formed, not safe: it may hold `..` and pass through symbolic links.
+//! Whether it stays beneath the root is the kernel's judgement when it is opened.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::PathError;
+
+/// A path relative to a root; empty means the root itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelPath(PathBuf);
+
+impl RelPath {
+    /// Takes `path` as relative, dropping `.` and repeated slashes.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError::Outside`] when it is absolute, [`PathError::Invalid`] when it holds a NUL byte.
+    pub fn new(path: impl AsRef<Path>) -> Result<Self, PathError> {
+        let path = path.as_ref();
+        if path.as_os_str().as_bytes().contains(&0) {
+            return Err(PathError::Invalid);
+        }
+        let mut clean = OsString::with_capacity(path.as_os_str().len());
+        for component in path.components() {
+            match component {
+                Component::Prefix(_) | Component::RootDir => return Err(PathError::Outside),
+                Component::CurDir => {}
+                Component::ParentDir | Component::Normal(_) => {
+                    if !clean.is_empty() {
+                        clean.push("/");
+                    }
+                    clean.push(component);
+                }
+            }
+        }
+        Ok(Self(clean.into()))
+    }
+
+    /// Returns the path.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Says whether this is the root itself.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0.as_os_str().is_empty()
+    }
+
+    /// Returns what the kernel is asked to open: never empty, which it would refuse.
+    pub(crate) fn to_open(&self) -> &Path {
+        if self.is_root() { Path::new(".") } else { &self.0 }
+    }
+}

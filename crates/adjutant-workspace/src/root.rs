@@ -1,0 +1,123 @@
+//! The root of a workspace: one directory handle, opened once.
+//!
+//! Everything an agent reads is opened beneath this handle, whatever happens to the path the
+//! root once had. It does not decide what may be read (see `adjutant-tools`).
+//!
+//! Start at [`Root::open`]. Invariant: no handle given out lies outside the root.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+
+use crate::dir::Dir;
+use crate::kernel::{self, Links};
+use crate::{FileKind, PathError, RelPath};
+
+/// A workspace's root directory.
+#[derive(Debug)]
+pub struct Root {
+    handle: OwnedFd,
+    /// The root's path as given and with links resolved; text only, never opened again.
+    names: Vec<PathBuf>,
+}
+
+/// A regular file beneath a root, open for reading.
+#[derive(Debug)]
+pub struct OpenedFile {
+    /// The open file.
+    pub file: File,
+    /// Its size in bytes when it was opened; it may have changed since.
+    pub len: u64,
+}
+
+impl Root {
+    /// Opens the directory at `path` as a root.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError::Unsupported`] where the kernel has no `openat2`; otherwise why `path` is no
+    /// directory that can be opened.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, PathError> {
+        let path = path.as_ref();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = openat(CWD, path, flags, Mode::empty()).map_err(PathError::from_errno)?;
+        let mut names: Vec<PathBuf> = std::path::absolute(path).into_iter().collect();
+        if let Ok(resolved) = std::fs::canonicalize(path)
+            && !names.contains(&resolved)
+        {
+            names.push(resolved);
+        }
+        Self::checked(handle, names)
+    }
+
+    /// Takes an open directory handle as a root, known to models by the absolute path `name`.
+    ///
+    /// For workspaces that no path of this process leads to, such as an overlay mounted elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError::NotDirectory`] when the handle is none, [`PathError::Unsupported`] as in [`Root::open`].
+    pub fn from_handle(handle: OwnedFd, name: impl Into<PathBuf>) -> Result<Self, PathError> {
+        let stat = fstat(&handle).map_err(PathError::from_errno)?;
+        match FileKind::of(FileType::from_raw_mode(stat.st_mode)) {
+            FileKind::Directory => Self::checked(handle, vec![name.into()]),
+            FileKind::Regular
+            | FileKind::Symlink
+            | FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::CharDevice
+            | FileKind::BlockDevice
+            | FileKind::Unknown => Err(PathError::NotDirectory),
+        }
+    }
+
+    /// Returns the path the root was opened by; for showing, not for opening.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.names.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Takes a path as a model wrote it: relative, or absolute below the root's own path.
+    ///
+    /// The prefix is removed as text; opening the rest is confined all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError::Outside`] for other absolute paths, [`PathError::Invalid`] for a NUL byte.
+    pub fn relative(&self, written: impl AsRef<Path>) -> Result<RelPath, PathError> {
+        let written = written.as_ref();
+        let below = self.names.iter().find_map(|name| written.strip_prefix(name).ok());
+        RelPath::new(below.unwrap_or(written))
+    }
+
+    /// Opens a regular file, following symbolic links that stay beneath the root.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not opened; see [`PathError`].
+    pub fn open_file(&self, path: &RelPath) -> Result<OpenedFile, PathError> {
+        kernel::open_regular(&self.handle, path.to_open(), Links::Beneath)
+    }
+
+    /// Opens a directory, following symbolic links that stay beneath the root.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not opened; see [`PathError`].
+    pub fn open_dir(&self, path: &RelPath) -> Result<Dir, PathError> {
+        kernel::open_directory(&self.handle, path.to_open(), Links::Beneath).map(Dir::new)
+    }
+
+    /// Proves once that confined opening works here, so that later errors are about paths.
+    fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
+        match kernel::open(&handle, Path::new("."), OFlags::PATH, Links::Never) {
+            Ok(_) => Ok(Self { handle, names }),
+            // Some seccomp filters answer EPERM to system calls they do not know.
+            Err(Errno::NOSYS | Errno::PERM) => Err(PathError::Unsupported),
+            Err(errno) => Err(PathError::from_errno(errno)),
+        }
+    }
+}
