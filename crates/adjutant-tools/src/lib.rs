@@ -1,1 +1,37 @@
 //! What an agent may call, acting inside a workspace.
+//!
+//! Owns what the tools do, their limits, and what a model is told about both. It does not decide
+//! which agent may call what (that is `core`'s `decide`), and it owns no clock, thread or network:
+//! the engine runs a call on a thread of its own and says when to stop.
+//!
+//! Start at [`Toolbox::call`]. Invariant: a call never panics, never reads outside the root, and
+//! what it returns is capped, masked, and says where it was cut.
+
+mod args;
+mod caps;
+mod context;
+mod glob;
+mod globs;
+mod grep;
+mod hits;
+mod lines;
+mod mask;
+mod name;
+mod note;
+mod output;
+mod read;
+mod rules;
+mod show;
+mod spec;
+mod toolbox;
+mod walk;
+
+pub use caps::Caps;
+pub use context::{
+    CONTEXT_CAP_BYTES, ContextError, ContextFile, ContextState, load_context, render_context,
+};
+pub use mask::{Masker, mask};
+pub use name::ToolName;
+pub use output::ToolOutput;
+pub use spec::specs;
+pub use toolbox::Toolbox;

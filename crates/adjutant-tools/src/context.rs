@@ -1,0 +1,162 @@
+//! Files that a brief hands to a child before its first word.
+//!
+//! A missing file is a warning the child can live with; a file that lies outside, is not regular
+//! or is over the cap refuses the whole task, before any model call. Start at [`load_context`].
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::io::{self, Read};
+
+use adjutant_workspace::{PathError, Root};
+
+use crate::Masker;
+use crate::args::brief;
+
+/// The usual cap of one context file. Inclusive; what one Read would return at most.
+pub const CONTEXT_CAP_BYTES: u64 = 256 * 1024;
+
+/// A file a brief names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextFile {
+    /// The path as the brief wrote it.
+    pub path: String,
+    /// What was found there.
+    pub state: ContextState,
+}
+
+/// What became of a context file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContextState {
+    /// It was read; secrets in it are masked.
+    Loaded {
+        /// The content.
+        text: String,
+        /// Whether invalid UTF-8 was replaced.
+        lossy: bool,
+    },
+    /// It does not exist.
+    Missing,
+}
+
+/// Says why a task with such a context file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// The path leads elsewhere, or to something that is not a readable regular file.
+    #[error("context file `{path}`")]
+    Path {
+        /// The path as the brief wrote it.
+        path: String,
+        /// What is wrong with it.
+        source: PathError,
+    },
+    /// The file is larger than a context file may be.
+    #[error("context file `{path}` has more than {cap_bytes} bytes")]
+    TooLarge {
+        /// The path as the brief wrote it.
+        path: String,
+        /// The cap. Inclusive.
+        cap_bytes: u64,
+    },
+    /// The file was opened but could not be read.
+    #[error("context file `{path}` could not be read")]
+    Io {
+        /// The path as the brief wrote it.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Reads the context files of a brief, each up to `cap_bytes`, in their order.
+///
+/// # Errors
+///
+/// The first file that refuses the task; see [`ContextError`].
+pub fn load_context<P: AsRef<str>>(
+    root: &Root,
+    paths: &[P],
+    cap_bytes: u64,
+    masker: &Masker,
+) -> Result<Vec<ContextFile>, ContextError> {
+    paths.iter().map(|path| load(root, path.as_ref(), cap_bytes, masker)).collect()
+}
+
+/// Renders context files for a prompt: each quoted with its origin, in tags it cannot close.
+#[must_use]
+pub fn render_context(files: &[ContextFile]) -> String {
+    let mut out = String::new();
+    for file in files {
+        let path = attribute(&file.path);
+        // Writing to a string cannot fail.
+        let _ = match &file.state {
+            ContextState::Missing => writeln!(out, "<file path=\"{path}\" missing=\"true\"/>"),
+            ContextState::Loaded { text, lossy } => {
+                let tag = tag(text);
+                let note = if *lossy { " note=\"invalid UTF-8 was replaced\"" } else { "" };
+                let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+                writeln!(out, "<{tag} path=\"{path}\"{note}>\n{text}{end}</{tag}>")
+            }
+        };
+    }
+    out
+}
+
+fn load(
+    root: &Root,
+    written: &str,
+    cap_bytes: u64,
+    masker: &Masker,
+) -> Result<ContextFile, ContextError> {
+    let path = written.to_owned();
+    let opened = match root.relative(written).and_then(|path| root.open_file(&path)) {
+        Ok(opened) => opened,
+        Err(PathError::NotFound) => return Ok(ContextFile { path, state: ContextState::Missing }),
+        Err(source) => return Err(ContextError::Path { path: brief(written), source }),
+    };
+    let mut bytes = Vec::new();
+    if opened.len <= cap_bytes {
+        // One byte more than allowed: the file may have grown since its size was asked for.
+        let read = opened.file.take(cap_bytes.saturating_add(1)).read_to_end(&mut bytes);
+        read.map_err(|source| ContextError::Io { path: brief(written), source })?;
+    }
+    if opened.len > cap_bytes || bytes.len() as u64 > cap_bytes {
+        return Err(ContextError::TooLarge { path: brief(written), cap_bytes });
+    }
+    let (text, lossy) = match String::from_utf8(bytes) {
+        Ok(text) => (text, false),
+        Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), true),
+    };
+    let text = masker.mask_owned(text);
+    Ok(ContextFile { path, state: ContextState::Loaded { text, lossy } })
+}
+
+/// Returns a tag that does not occur as a closing tag in `text`: `file`, `file-2`, `file-3`…
+fn tag(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let mut taken = BTreeSet::new();
+    for (at, found) in lower.match_indices("</file") {
+        let rest = &lower[at + found.len()..];
+        let digits = rest.strip_prefix('-').unwrap_or_default();
+        let len = digits.bytes().take_while(u8::is_ascii_digit).count();
+        taken.insert(digits[..len].parse::<usize>().unwrap_or(1));
+    }
+    match (1..).find(|number| !taken.contains(number)) {
+        Some(1) | None => "file".to_owned(),
+        Some(number) => format!("file-{number}"),
+    }
+}
+
+fn attribute(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for c in path.chars() {
+        match c {
+            '"' => out.push_str("&quot;"),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}

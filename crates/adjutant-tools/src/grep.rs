@@ -1,0 +1,250 @@
+//! Grep: the lines, files or counts that match a regular expression.
+//!
+//! ripgrep's matcher and searcher on files opened through handles. Start at [`grep`].
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use adjutant_workspace::{FileKind, OpenedFile, PathError};
+use grep_matcher::LineTerminator;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+
+use crate::args::{ArgError, Args, Field};
+use crate::globs::{Pattern, is_hidden};
+use crate::hits::{End, Hits, Mode};
+use crate::output::{ToolOutput, count, remark};
+use crate::toolbox::Call;
+use crate::walk::{Options, Summary, walk};
+use crate::{ToolName, show};
+
+pub(crate) static FIELDS: [Field; 7] = [
+    Field::new("pattern", &["regex", "query"]),
+    Field::new("path", &["directory"]),
+    Field::new("glob", &["include"]),
+    Field::new("ignore_case", &["-i", "case_insensitive"]),
+    Field::new("context", &["-C"]),
+    Field::new("output", &["output_mode"]),
+    Field::new("limit", &["head_limit"]),
+];
+
+/// The longest expression, and the memory its automata may take.
+const MAX_PATTERN_BYTES: usize = 8 * 1024;
+const MAX_REGEX_BYTES: usize = 10 * 1024 * 1024;
+
+/// The longest line that can be searched.
+const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
+
+/// The most lines of context on either side.
+const MAX_CONTEXT: u64 = 10;
+
+/// Performs a Grep.
+pub(crate) fn grep(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
+    let args = Args::new(ToolName::Grep, call.arguments, &FIELDS)?;
+    let matcher = matcher(&args)?;
+    let mode = mode(&args)?;
+    let filter = match args.text("glob")?.filter(|glob| !glob.is_empty()) {
+        Some(written) => Some(Pattern::new("glob", &written, call.root)?),
+        None => None,
+    };
+    let context = args.number("context", 0)?.unwrap_or(0).min(MAX_CONTEXT);
+    let limit = args.number("limit", 1)?.and_then(|limit| usize::try_from(limit).ok());
+    let mut search = Search {
+        call,
+        matcher: &matcher,
+        searcher: searcher(if mode == Mode::Content { context } else { 0 }),
+        mode,
+        limit: limit.unwrap_or(usize::MAX).min(call.caps.grep_matches),
+        text: String::new(),
+        tally: Tally::default(),
+        touched: Vec::new(),
+    };
+    let written = args.text("path")?.unwrap_or_default();
+    match search.run(&written, filter.as_ref()) {
+        Ok(summary) => Ok(search.finish(&summary)),
+        Err(error) => Ok(ToolOutput::error(show::path_error(&written, &error))),
+    }
+}
+
+fn matcher(args: &Args<'_>) -> Result<RegexMatcher, ArgError> {
+    let pattern = args.required("pattern")?;
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return Err(ArgError(format!("`pattern` is longer than {MAX_PATTERN_BYTES} bytes")));
+    }
+    RegexMatcherBuilder::new()
+        .case_insensitive(args.switch("ignore_case")?)
+        .line_terminator(Some(b'\n'))
+        .crlf(true)
+        .size_limit(MAX_REGEX_BYTES)
+        .dfa_size_limit(MAX_REGEX_BYTES)
+        .build(&pattern)
+        .map_err(|error| ArgError(format!("`pattern` is not a valid regular expression: {error}")))
+}
+
+fn mode(args: &Args<'_>) -> Result<Mode, ArgError> {
+    match args.text("output")?.as_deref() {
+        None | Some("" | "content") => Ok(Mode::Content),
+        Some("files" | "files_with_matches") => Ok(Mode::Files),
+        Some("count") => Ok(Mode::Count),
+        Some(other) => {
+            let other = crate::args::brief(other);
+            let words = "`output` must be \"content\", \"files\" or \"count\"";
+            Err(ArgError(format!("{words}, got {other:?}")))
+        }
+    }
+}
+
+fn searcher(context: u64) -> Searcher {
+    let context = usize::try_from(context).unwrap_or_default();
+    SearcherBuilder::new()
+        .line_number(true)
+        .line_terminator(LineTerminator::crlf())
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(MAX_LINE_BYTES))
+        .before_context(context)
+        .after_context(context)
+        .build()
+}
+
+/// A search under way.
+struct Search<'call> {
+    call: &'call Call<'call>,
+    matcher: &'call RegexMatcher,
+    searcher: Searcher,
+    mode: Mode,
+    /// How many matching lines, or files, may be returned.
+    limit: usize,
+    text: String,
+    tally: Tally,
+    touched: Vec<String>,
+}
+
+/// What a search has seen.
+#[derive(Default)]
+struct Tally {
+    searched: usize,
+    matching_files: usize,
+    matches: usize,
+    binary: usize,
+    failed: usize,
+    stopped: bool,
+    /// More was there than may be returned.
+    more: bool,
+}
+
+impl Search<'_> {
+    fn run(&mut self, written: &str, filter: Option<&Pattern>) -> Result<Summary, PathError> {
+        let start = self.call.root.relative(written)?;
+        match self.call.root.open_file(&start) {
+            Ok(opened) => {
+                let _ = self.file(start.as_path(), opened);
+                return Ok(Summary::default());
+            }
+            Err(PathError::NotRegular(FileKind::Directory)) => {}
+            Err(error) => return Err(error),
+        }
+        let names_hidden = filter.is_some_and(|filter| filter.names_hidden);
+        let options = Options {
+            hidden: names_hidden || is_hidden(start.as_path()),
+            max_entries: self.call.caps.visited_entries,
+            should_stop: self.call.should_stop,
+        };
+        walk(self.call.root, &start, &options, &mut |found| {
+            let wanted = found.kind == FileKind::Regular
+                && filter.is_none_or(|filter| filter.selects(found));
+            if !wanted {
+                return ControlFlow::Continue(());
+            }
+            match found.dir.open_file(found.name) {
+                Ok(opened) => self.file(found.path, opened),
+                Err(_) => {
+                    self.tally.failed += 1;
+                    ControlFlow::Continue(())
+                }
+            }
+        })
+    }
+
+    /// Searches one file; breaks when no more can be returned.
+    fn file(&mut self, path: &Path, opened: OpenedFile) -> ControlFlow<()> {
+        let room = self.limit.saturating_sub(self.tally.matches);
+        let mut hits = Hits::new(self.call, self.matcher, self.mode, room);
+        let end = hits.search(&mut self.searcher, &opened.file);
+        self.tally.searched += 1;
+        match end {
+            End::Done => {}
+            End::Binary => {
+                self.tally.binary += 1;
+                return ControlFlow::Continue(());
+            }
+            End::Failed => self.tally.failed += 1,
+            End::Stopped => self.tally.stopped = true,
+        }
+        if hits.matches > 0 || hits.more {
+            self.add(path, opened, &mut hits)?;
+        }
+        if self.tally.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn add(&mut self, path: &Path, opened: OpenedFile, hits: &mut Hits<'_>) -> ControlFlow<()> {
+        let full = match self.mode {
+            Mode::Content => hits.matches == 0,
+            Mode::Files | Mode::Count => self.tally.matching_files == self.limit,
+        };
+        let mut part = String::new();
+        let shown = show::path(path);
+        match self.mode {
+            Mode::Files => part = format!("{shown}\n"),
+            Mode::Count => part = format!("{shown}:{}\n", hits.matches),
+            Mode::Content => {
+                part.push_str(if self.text.is_empty() { "" } else { "\n" });
+                part.push_str(&shown);
+                part.push('\n');
+                hits.write(opened.file, &mut part);
+            }
+        }
+        let room = self.call.caps.search_bytes.saturating_sub(self.text.len());
+        let fits = part.len() <= room;
+        if full || (!fits && !self.text.is_empty()) {
+            self.tally.more = true;
+            return ControlFlow::Break(());
+        }
+        self.text.push_str(if fits { &part } else { whole_lines(&part, room) });
+        self.tally.matching_files += 1;
+        self.tally.matches += if self.mode == Mode::Content { hits.matches } else { 0 };
+        self.touched.push(path.to_string_lossy().into_owned());
+        self.tally.more |= hits.more || !fits;
+        if self.tally.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn finish(self, summary: &Summary) -> ToolOutput {
+        let Self { mut text, tally, touched, mode, .. } = self;
+        let files = count(tally.matching_files, "file");
+        if tally.matching_files == 0 {
+            text = format!("No matches in {} searched.", count(tally.searched, "file"));
+        } else if tally.more {
+            let what = if mode == Mode::Content { "matches" } else { "files" };
+            let narrow = "narrow `pattern`, `path` or `glob`";
+            remark(&mut text, format!("more {what} exist than are shown; {narrow}"));
+        } else if mode == Mode::Content {
+            remark(&mut text, format!("{} in {files}", count(tally.matches, "match")));
+        }
+        if tally.stopped && !summary.stopped {
+            remark(&mut text, "stopped: out of time or cancelled; narrow `path` or `glob`");
+        }
+        if tally.binary > 0 {
+            remark(&mut text, format!("{} skipped", count(tally.binary, "binary file")));
+        }
+        if tally.failed > 0 {
+            remark(&mut text, format!("{} could not be searched", count(tally.failed, "file")));
+        }
+        summary.remarks(&mut text);
+        ToolOutput { touched, ..ToolOutput::ok(text) }
+    }
+}
+
+/// Returns as many whole lines of `text` as fit into `max` bytes.
+fn whole_lines(text: &str, max: usize) -> &str {
+    let head = &text[..text.floor_char_boundary(max)];
+    head.rfind('\n').map_or("", |end| &head[..=end])
+}

@@ -1,0 +1,38 @@
+//! Note: one line for the agent's scratchpad.
+
+use crate::ToolName;
+use crate::args::{ArgError, Args, Field};
+use crate::output::ToolOutput;
+use crate::toolbox::Call;
+
+pub(crate) static FIELDS: [Field; 1] = [Field::new("content", &["note", "text"])];
+
+/// Performs a Note.
+pub(crate) fn note(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
+    let args = Args::new(ToolName::Note, call.arguments, &FIELDS)?;
+    let content = args.required("content")?;
+    let line = fold(&content);
+    if line.is_empty() {
+        return Err(ArgError("`content` is blank; write what is worth keeping".to_owned()));
+    }
+    // Masked before it is cut, so that no half of a secret survives at the edge.
+    let line = call.masker.mask(&line);
+    let max = call.caps.note_bytes;
+    let mut text = "Noted.".to_owned();
+    let kept = if line.len() > max {
+        text.push_str(&format!(" [cut after {max} bytes of {}]", line.len()));
+        line[..line.floor_char_boundary(max)].to_owned()
+    } else {
+        line.into_owned()
+    };
+    Ok(ToolOutput { notes: Some(kept), ..ToolOutput::ok(text) })
+}
+
+/// Joins lines by single spaces: a note is one line of the scratchpad.
+fn fold(content: &str) -> String {
+    let is_break =
+        |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let parts: Vec<_> =
+        content.split(is_break).map(str::trim).filter(|part| !part.is_empty()).collect();
+    parts.join(" ")
+}

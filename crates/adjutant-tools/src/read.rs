@@ -1,0 +1,237 @@
+//! Read: a file, or a part of it, with line numbers.
+//!
+//! Streams: a file of any size costs the memory of what is shown. Start at [`read`].
+
+use std::fmt::Write;
+use std::io;
+
+use adjutant_workspace::OpenedFile;
+
+use crate::args::{ArgError, Args, Field};
+use crate::lines::{Line, Lines, Next};
+use crate::mask::{KeyLines, Kind};
+use crate::output::{ToolOutput, remark};
+use crate::toolbox::Call;
+use crate::{ToolName, show};
+
+pub(crate) static FIELDS: [Field; 3] =
+    [Field::new("path", &["file_path"]), Field::new("offset", &[]), Field::new("limit", &[])];
+
+/// How far into a file a NUL byte makes it binary.
+const BINARY_BYTES: usize = 8 * 1024;
+
+/// What is kept of a line beyond what is shown, so that a secret at the cut is masked before it.
+const CUT_MARGIN_BYTES: usize = 4 * 1024;
+
+/// What is kept of a line that is not shown: enough to recognise the markers of a key block.
+const SKIPPED_BYTES: usize = 256;
+
+/// How many bytes are read merely to say how many lines there are.
+const COUNT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How many cut lines are named; more are only counted.
+const NAMED_LINES: usize = 10;
+
+/// Performs a Read.
+pub(crate) fn read(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
+    let args = Args::new(ToolName::Read, call.arguments, &FIELDS)?;
+    let written = args.required("path")?;
+    let offset = args.number("offset", 1)?.unwrap_or(1);
+    let limit = args.number("limit", 1)?.unwrap_or(u64::MAX).min(call.caps.read_lines);
+    let (path, opened) = match call.open(&written) {
+        Ok(opened) => opened,
+        Err(error) => return Ok(ToolOutput::error(show::path_error(&written, &error))),
+    };
+    let mut output = match page(call, opened, offset, limit) {
+        Ok(output) => output,
+        Err(error) => return Ok(ToolOutput::error(format!("`{written}` broke off: {error}"))),
+    };
+    if !output.is_error {
+        output.touched.push(path.as_path().to_string_lossy().into_owned());
+    }
+    Ok(output)
+}
+
+fn page(call: &Call<'_>, opened: OpenedFile, offset: u64, limit: u64) -> io::Result<ToolOutput> {
+    let len = opened.len;
+    let mut lines = Lines::new(opened.file, len, call.should_stop);
+    let head = lines.peek()?;
+    if head.is_empty() {
+        return Ok(ToolOutput::ok("[the file is empty]"));
+    }
+    if head[..head.len().min(BINARY_BYTES)].contains(&0) {
+        return Ok(ToolOutput::error(format!("binary file of {len} bytes, not shown")));
+    }
+    let mut page = Page::new(call, offset, limit);
+    page.fill(&mut lines)?;
+    page.finish(&mut lines)
+}
+
+/// The lines shown, and what there is to say about them.
+struct Page<'call> {
+    call: &'call Call<'call>,
+    offset: u64,
+    limit: u64,
+    text: String,
+    /// The number of the last line taken from the file.
+    at: u64,
+    /// The number of the last line shown.
+    last: u64,
+    keys: KeyLines,
+    in_key: bool,
+    cut_lines: Vec<u64>,
+    cut_count: usize,
+    lossy: bool,
+    crlf: u64,
+    end: End,
+}
+
+/// Why no more lines follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    OfFile,
+    Lines,
+    Bytes,
+    Stopped,
+}
+
+impl<'call> Page<'call> {
+    fn new(call: &'call Call<'call>, offset: u64, limit: u64) -> Self {
+        Self {
+            call,
+            offset,
+            limit,
+            text: String::new(),
+            at: 0,
+            last: 0,
+            keys: KeyLines::default(),
+            in_key: false,
+            cut_lines: Vec::new(),
+            cut_count: 0,
+            lossy: false,
+            crlf: 0,
+            end: End::OfFile,
+        }
+    }
+
+    fn fill(&mut self, lines: &mut Lines<'_>) -> io::Result<()> {
+        let keep = self.call.caps.line_chars.saturating_mul(4).saturating_add(CUT_MARGIN_BYTES);
+        loop {
+            let shown = self.at + 1 >= self.offset;
+            let line = match lines.next(if shown { keep } else { SKIPPED_BYTES })? {
+                Next::Line(line) => line,
+                Next::End => return Ok(()),
+                Next::Stopped => {
+                    self.end = End::Stopped;
+                    return Ok(());
+                }
+            };
+            self.at += 1;
+            let key = self.keys.is_key(line.bytes);
+            if !shown {
+                continue;
+            }
+            let before = (self.text.len(), self.last);
+            if self.at - self.offset == self.limit {
+                self.end = End::Lines;
+            } else {
+                self.push(&line, key);
+                if self.text.len() > self.call.caps.read_bytes && before.0 > 0 {
+                    self.text.truncate(before.0);
+                    self.last = before.1;
+                    self.end = End::Bytes;
+                }
+            }
+            if self.end != End::OfFile {
+                return Ok(());
+            }
+        }
+    }
+
+    fn push(&mut self, line: &Line<'_>, key: bool) {
+        self.last = self.at;
+        if key {
+            // One mark for all lines of a key; the numbers go on behind it.
+            if !self.in_key {
+                self.push_text(Kind::PrivateKey.replacement());
+            }
+            self.in_key = true;
+            return;
+        }
+        self.in_key = false;
+        let whole = line.is_whole();
+        let bytes = line.bytes.strip_suffix(b"\r").filter(|_| whole);
+        self.crlf += u64::from(bytes.is_some());
+        let (text, lossy) = show::decode(bytes.unwrap_or(line.bytes), whole);
+        self.lossy |= lossy;
+        let max = self.call.caps.line_chars;
+        if text.len() <= max {
+            return self.push_text(&text);
+        }
+        let masked = self.call.masker.mask(&text);
+        match show::cut(&masked, max) {
+            Some(head) => {
+                self.push_text(&format!("{head}…"));
+                self.cut_count += 1;
+                if self.cut_lines.len() < NAMED_LINES {
+                    self.cut_lines.push(self.at);
+                }
+            }
+            None => self.push_text(&masked),
+        }
+    }
+
+    fn push_text(&mut self, text: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{}\t{text}", self.at);
+    }
+
+    fn finish(mut self, lines: &mut Lines<'_>) -> io::Result<ToolOutput> {
+        let (first, last, end) = (self.offset, self.last, self.end);
+        if end == End::Stopped {
+            let words = format!("stopped after line {}: out of time or cancelled", self.at);
+            remark(&mut self.text, words);
+            return Ok(ToolOutput { is_error: last == 0, ..ToolOutput::ok(self.text) });
+        }
+        if last == 0 {
+            let total = self.at;
+            return Ok(ToolOutput::error(format!("offset {first} is past the end, line {total}")));
+        }
+        if end != End::OfFile {
+            let (rest, complete) = lines.count_rest(COUNT_BYTES)?;
+            let total = self.at + rest;
+            let least = if complete { "" } else { "at least " };
+            let why = match end {
+                End::Bytes => format!(" ({} byte limit)", self.call.caps.read_bytes),
+                End::OfFile | End::Lines | End::Stopped => String::new(),
+            };
+            let next = last + 1;
+            let words =
+                format!("lines {first}–{last} of {least}{total}{why}; continue with offset {next}");
+            remark(&mut self.text, words);
+        } else if first > 1 {
+            remark(&mut self.text, format!("lines {first}–{last} of {last}"));
+        }
+        self.remarks();
+        Ok(ToolOutput::ok(self.text))
+    }
+
+    fn remarks(&mut self) {
+        if self.cut_count > 0 {
+            let numbers: Vec<_> = self.cut_lines.iter().map(u64::to_string).collect();
+            let more = if self.cut_count > NAMED_LINES { ", …" } else { "" };
+            let words = format!(
+                "cut after {} characters: line {}{more}",
+                self.call.caps.line_chars,
+                numbers.join(", ")
+            );
+            remark(&mut self.text, words);
+        }
+        if self.crlf > 0 {
+            remark(&mut self.text, format!("{} of the lines shown end in CRLF", self.crlf));
+        }
+        if self.lossy {
+            remark(&mut self.text, "invalid UTF-8 was replaced by U+FFFD");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The tools as a model is shown them.
+
+use std::sync::LazyLock;
+
+use adjutant_core::message::ToolSpec;
+use serde_json::{Value, json};
+
+use crate::ToolName;
+
+static SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| vec![read(), grep(), glob(), note()]);
+
+/// Returns the tools this build performs, as models are shown them.
+#[must_use]
+pub fn specs() -> &'static [ToolSpec] {
+    &SPECS
+}
+
+fn read() -> ToolSpec {
+    spec(
+        ToolName::Read,
+        "Shows a text file of the workspace. Each line is its number, a tab, and the text; a file \
+         is shown up to 2,000 lines, 256 KiB and 2,000 characters per line. Remarks in [brackets] \
+         without a number are the tool's own and say what was cut and how to continue.",
+        &json!({
+            "path": {"type": "string", "description": "The file, relative to the workspace root."},
+            "offset": {"type": "integer", "minimum": 1, "description": "The first line to show, counted from 1."},
+            "limit": {"type": "integer", "minimum": 1, "description": "How many lines to show; 2,000 at most."}
+        }),
+        &["path"],
+    )
+}
+
+fn grep() -> ToolSpec {
+    spec(
+        ToolName::Grep,
+        "Searches file contents line by line with a regular expression (Rust syntax, as in \
+         ripgrep). Each file is a heading, below it `number:line` for matches and `number-line` \
+         for context. Leaves out what .gitignore and .ignore name, binary files, and hidden files \
+         unless `path` or `glob` names them.",
+        &json!({
+            "pattern": {"type": "string", "description": "The regular expression."},
+            "path": {"type": "string", "description": "The file or directory to search; the whole workspace if absent."},
+            "glob": {"type": "string", "description": "Only files that match, such as `*.rs` or `src/**/*.ts`; `!` in front leaves them out."},
+            "ignore_case": {"type": "boolean", "description": "Whether case does not matter."},
+            "context": {"type": "integer", "minimum": 0, "maximum": 10, "description": "Lines to show around each match."},
+            "output": {"type": "string", "enum": ["content", "files", "count"], "description": "Matching lines (the default), only file names, or matches per file."},
+            "limit": {"type": "integer", "minimum": 1, "description": "How many matches, or files, to return; 500 at most."}
+        }),
+        &["pattern"],
+    )
+}
+
+fn glob() -> ToolSpec {
+    spec(
+        ToolName::Glob,
+        "Finds files and directories by name, sorted by path; directories end in `/`. A pattern \
+         without a slash matches names at any depth (`*.rs`), one with a slash whole paths \
+         (`src/**/*.rs`), `/*` lists one directory. Leaves out what .gitignore and .ignore name, \
+         and hidden names unless the pattern names them.",
+        &json!({
+            "pattern": {"type": "string", "description": "The glob pattern: `*`, `**`, `?`, `[ab]`, `{a,b}`."},
+            "path": {"type": "string", "description": "The directory to look in; the whole workspace if absent."},
+            "limit": {"type": "integer", "minimum": 1, "description": "How many paths to return; 1,000 at most."}
+        }),
+        &["pattern"],
+    )
+}
+
+fn note() -> ToolSpec {
+    spec(
+        ToolName::Note,
+        "Keeps one line in your scratchpad. If you are cut off before your final answer, your \
+         notes are what is handed back, so note findings as you make them.",
+        &json!({
+            "content": {"type": "string", "description": "What to keep; line breaks become spaces, 4 KiB at most."}
+        }),
+        &["content"],
+    )
+}
+
+fn spec(name: ToolName, description: &str, properties: &Value, required: &[&str]) -> ToolSpec {
+    ToolSpec {
+        name: name.as_str().to_owned(),
+        description: description.to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false
+        }),
+    }
+}

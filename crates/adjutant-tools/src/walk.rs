@@ -1,0 +1,280 @@
+//! A walk over the files beneath a directory, on handles, without recursion.
+//!
+//! Goes from handle to handle, so no rename leads it elsewhere, and never through a symbolic link.
+//! Names come sorted, each directory before what it holds. It knows nothing of patterns.
+//!
+//! Start at [`walk`]. Invariant: at most [`MAX_HANDLES`] directories are open at once.
+
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::vec::IntoIter;
+
+use adjutant_workspace::{Dir, Entry, FileKind, PathError, RelPath, Root};
+
+use crate::output::{count, remark};
+use crate::rules::{Rules, Verdict};
+
+/// Directories kept open on the way down; older ones are opened again when the walk returns.
+const MAX_HANDLES: usize = 64;
+
+/// The longest path followed, relative to the root.
+///
+/// Four times what the kernel takes in one piece, because it is never given in one piece. Beyond
+/// it every name would cost a match against a text nobody can use.
+const MAX_PATH_BYTES: usize = 16 * 1024;
+
+/// What a walk may do.
+pub(crate) struct Options<'call> {
+    /// Whether hidden names are visited too.
+    pub(crate) hidden: bool,
+    /// How many directory entries are looked at.
+    pub(crate) max_entries: usize,
+    /// Says when to stop.
+    pub(crate) should_stop: &'call dyn Fn() -> bool,
+}
+
+/// Something the walk came to.
+pub(crate) struct Found<'walk> {
+    /// The directory it lies in.
+    pub(crate) dir: &'walk Dir,
+    /// Its name in there.
+    pub(crate) name: &'walk OsStr,
+    /// Its path from the root.
+    pub(crate) path: &'walk Path,
+    /// Its path from where the walk began.
+    pub(crate) below: &'walk Path,
+    /// What it is.
+    pub(crate) kind: FileKind,
+}
+
+/// What a walk left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// Entries looked at.
+    pub(crate) entries: usize,
+    /// Whether there were more entries than may be looked at.
+    pub(crate) truncated: bool,
+    /// Whether it was told to stop.
+    pub(crate) stopped: bool,
+    /// Directories that could not be read.
+    pub(crate) unreadable: usize,
+    /// Paths too long to follow.
+    pub(crate) too_long: usize,
+    /// Files of ignore rules that could not be applied in full.
+    pub(crate) broken_rules: usize,
+}
+
+impl Summary {
+    /// Says what was left out, if anything.
+    pub(crate) fn remarks(&self, text: &mut String) {
+        if self.stopped {
+            let seen = count(self.entries, "entry");
+            let words = format!("stopped after {seen}: out of time or cancelled; narrow `path`");
+            remark(text, words);
+        }
+        if self.truncated {
+            let words =
+                format!("incomplete: only {} entries were visited; narrow `path`", self.entries);
+            remark(text, words);
+        }
+        if self.unreadable > 0 {
+            remark(text, format!("{} could not be read", count(self.unreadable, "directory")));
+        }
+        if self.too_long > 0 {
+            remark(text, format!("{} too long to follow", count(self.too_long, "path")));
+        }
+        if self.broken_rules > 0 {
+            let files = count(self.broken_rules, "ignore file");
+            remark(text, format!("{files} could not be applied in full"));
+        }
+    }
+}
+
+/// Visits what lies beneath `start`, until `visit` breaks.
+pub(crate) fn walk(
+    root: &Root,
+    start: &RelPath,
+    options: &Options<'_>,
+    visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
+) -> Result<Summary, PathError> {
+    let dir = root.open_dir(start)?;
+    let mut walker = Walker {
+        top: &dir,
+        options,
+        rules: rules_above(root, start),
+        path: start.as_path().as_os_str().as_bytes().to_vec(),
+        stack: Vec::new(),
+        oldest_open: 0,
+        summary: Summary::default(),
+    };
+    walker.push(root.open_dir(start)?);
+    while walker.step(visit).is_continue() {}
+    walker.summary.broken_rules = walker.rules.broken;
+    Ok(walker.summary)
+}
+
+/// Collects the rules of the directories from the root down to `start`, without `start` itself.
+fn rules_above(root: &Root, start: &RelPath) -> Rules {
+    let mut rules = Rules::default();
+    let names = start.as_path().components();
+    // With `..` in it the text does not say which directories lie above; then none do.
+    if names.clone().any(|name| name == Component::ParentDir) {
+        return rules;
+    }
+    let ancestors: Vec<_> = start.as_path().ancestors().skip(1).collect();
+    for above in ancestors.into_iter().rev() {
+        let dir = RelPath::new(above).and_then(|above| root.open_dir(&above));
+        if let Ok(dir) = dir {
+            rules.enter(&dir, above.as_os_str().len(), &|_| true);
+        }
+    }
+    rules
+}
+
+struct Walker<'walk> {
+    /// Where the walk began; directories are opened again from here.
+    top: &'walk Dir,
+    options: &'walk Options<'walk>,
+    rules: Rules,
+    /// The path from the root to what is looked at.
+    path: Vec<u8>,
+    stack: Vec<Frame>,
+    /// The first frame of the stack that may still be open.
+    oldest_open: usize,
+    summary: Summary,
+}
+
+/// A directory on the way from the start to where the walk is.
+struct Frame {
+    /// `None` when it was closed to keep few handles open.
+    dir: Option<Dir>,
+    entries: IntoIter<Entry>,
+    /// The length of its path from the root.
+    path_len: usize,
+    /// How many rules there were before its own.
+    rules_len: usize,
+}
+
+impl Walker<'_> {
+    /// Looks at one more entry, or returns from a directory.
+    fn step(&mut self, visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+        if (self.options.should_stop)() {
+            self.summary.stopped = true;
+            return ControlFlow::Break(());
+        }
+        let Some(frame) = self.stack.last_mut() else { return ControlFlow::Break(()) };
+        let Some(entry) = frame.entries.next() else {
+            self.rules.truncate(frame.rules_len);
+            self.stack.pop();
+            self.oldest_open = self.oldest_open.min(self.stack.len().saturating_sub(1));
+            return ControlFlow::Continue(());
+        };
+        self.path.truncate(frame.path_len);
+        if !self.path.is_empty() {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(entry.name.as_bytes());
+        if self.is_skipped(&entry) || !self.reopen() {
+            return ControlFlow::Continue(());
+        }
+        self.enter(&entry, visit)
+    }
+
+    fn is_skipped(&mut self, entry: &Entry) -> bool {
+        if entry.name == ".git" {
+            return true;
+        }
+        if self.path.len() > MAX_PATH_BYTES {
+            self.summary.too_long += 1;
+            return true;
+        }
+        match self.rules.verdict(&self.path, entry.kind == FileKind::Directory) {
+            Verdict::Ignored => true,
+            Verdict::Wanted => false,
+            Verdict::Unmentioned => !self.options.hidden && entry.name.as_bytes().starts_with(b"."),
+        }
+    }
+
+    /// Shows the entry to the visitor and goes into it when it is a directory.
+    fn enter(
+        &mut self,
+        entry: &Entry,
+        visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let from = self.stack.first().map_or(0, |top| top.path_len);
+        let below = &self.path[if from == 0 { 0 } else { from + 1 }..];
+        let Some(dir) = self.stack.last().and_then(|frame| frame.dir.as_ref()) else {
+            return ControlFlow::Continue(());
+        };
+        visit(&Found {
+            dir,
+            name: &entry.name,
+            path: Path::new(OsStr::from_bytes(&self.path)),
+            below: Path::new(OsStr::from_bytes(below)),
+            kind: entry.kind,
+        })?;
+        if entry.kind == FileKind::Directory {
+            match dir.open_dir(&entry.name) {
+                Ok(child) => self.push(child),
+                Err(_) => self.summary.unreadable += 1,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Lists `dir`, whose path is the current one, and makes it the one looked at.
+    fn push(&mut self, dir: Dir) {
+        let left = self.options.max_entries.saturating_sub(self.summary.entries);
+        let listing = match dir.list(left) {
+            Ok(listing) => listing,
+            Err(_) => {
+                self.summary.unreadable += 1;
+                return;
+            }
+        };
+        self.summary.entries += listing.entries.len();
+        self.summary.truncated |= listing.truncated;
+        let rules_len = self.rules.len();
+        let has = |name: &str| {
+            let found = listing
+                .entries
+                .binary_search_by(|entry| entry.name.as_os_str().cmp(OsStr::new(name)));
+            found.is_ok()
+        };
+        self.rules.enter(&dir, self.path.len(), &has);
+        let (path_len, entries) = (self.path.len(), listing.entries.into_iter());
+        self.stack.push(Frame { dir: Some(dir), entries, path_len, rules_len });
+        if self.stack.len() - self.oldest_open > MAX_HANDLES {
+            if let Some(oldest) = self.stack.get_mut(self.oldest_open) {
+                oldest.dir = None;
+            }
+            self.oldest_open += 1;
+        }
+    }
+
+    /// Makes sure that the directory looked at is open; gives it up when it has vanished.
+    fn reopen(&mut self) -> bool {
+        let from = self.stack.first().map_or(0, |top| top.path_len);
+        let depth = self.stack.len().saturating_sub(1);
+        let Some(frame) = self.stack.last_mut() else { return false };
+        if frame.dir.is_some() {
+            return true;
+        }
+        let start = if from == 0 { 0 } else { (from + 1).min(frame.path_len) };
+        let below = Path::new(OsStr::from_bytes(&self.path[start..frame.path_len]));
+        match self.top.descend(below) {
+            Ok(dir) => {
+                frame.dir = Some(dir);
+                self.oldest_open = depth;
+                true
+            }
+            Err(_) => {
+                frame.entries = Vec::new().into_iter();
+                self.summary.unreadable += 1;
+                false
+            }
+        }
+    }
+}
