@@ -7,6 +7,7 @@
 //! Start at [`Journal::append`]. Invariant: after the first failure nothing more is written, and
 //! every later call returns that failure.
 
+use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -81,13 +82,20 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 /// The one writer of a run's journal.
-#[derive(Debug)]
 pub struct Journal<E> {
     queue: Arc<Queue>,
     staged: Batch,
     position: Position,
-    writer: Option<JoinHandle<()>>,
+    hand: Hand,
     event: PhantomData<fn(&E)>,
+}
+
+/// Who writes.
+enum Hand {
+    /// A thread of its own, until it is joined.
+    Thread(Option<JoinHandle<()>>),
+    /// The caller, whenever it submits.
+    Caller(Box<dyn FnMut() + Send>),
 }
 
 impl<E: Serialize> Journal<E> {
@@ -104,13 +112,25 @@ impl<E: Serialize> Journal<E> {
         let writer = Writer::new(disk, Arc::clone(&queue), position.offset, report);
         let thread = thread::Builder::new().name("journal".to_owned());
         let writer = thread.spawn(move || writer.run())?;
-        Ok(Self {
-            queue,
-            staged: Batch::default(),
-            position,
-            writer: Some(writer),
-            event: PhantomData,
-        })
+        Ok(Self::new(queue, position, Hand::Thread(Some(writer))))
+    }
+
+    /// Starts like [`Journal::start`], but writes, syncs and reports within [`Journal::submit`].
+    ///
+    /// For simulated time: a clock that jumps ahead when nothing is left to do cannot see that
+    /// another thread is still writing.
+    pub fn start_inline(
+        disk: impl Disk + 'static,
+        position: Position,
+        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
+    ) -> Self {
+        let queue = Arc::new(Queue::default());
+        let mut writer = Writer::new(disk, Arc::clone(&queue), position.offset, report);
+        Self::new(queue, position, Hand::Caller(Box::new(move || writer.step())))
+    }
+
+    fn new(queue: Arc<Queue>, position: Position, hand: Hand) -> Self {
+        Self { queue, staged: Batch::default(), position, hand, event: PhantomData }
     }
 
     /// Appends one record and hands it to the disk.
@@ -156,7 +176,11 @@ impl<E: Serialize> Journal<E> {
 
     /// Hands everything staged to the disk.
     pub fn submit(&mut self) -> Result<(), JournalError> {
-        self.queue.submit(&mut self.staged)
+        self.queue.submit(&mut self.staged)?;
+        if let Hand::Caller(write) = &mut self.hand {
+            write();
+        }
+        Ok(())
     }
 
     /// Returns the place after the last staged record.
@@ -174,11 +198,25 @@ impl<E: Serialize> Journal<E> {
 
 impl<E> Journal<E> {
     fn finish(&mut self) -> Result<(), JournalError> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
         let submitted = self.queue.submit(&mut self.staged);
-        self.queue.close();
-        let joined = writer.join().map_err(|_panic| JournalError::WriterGone);
+        let joined = match &mut self.hand {
+            Hand::Caller(write) => {
+                write();
+                Ok(())
+            }
+            Hand::Thread(thread) => {
+                let Some(thread) = thread.take() else { return Ok(()) };
+                self.queue.close();
+                thread.join().map_err(|_panic| JournalError::WriterGone)
+            }
+        };
         submitted.and(joined).and_then(|()| self.queue.failure().map_or(Ok(()), Err))
+    }
+}
+
+impl<E> fmt::Debug for Journal<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("position", &self.position).finish_non_exhaustive()
     }
 }
 

@@ -126,6 +126,13 @@ impl Queue {
         true
     }
 
+    /// Takes what waits; says no when nothing does.
+    fn take_waiting(&self, batch: &mut Batch) -> bool {
+        let mut state = self.lock();
+        batch.take(&mut state.pending);
+        !batch.bytes.is_empty()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Only this module runs under the lock and leaves the state whole at every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -169,6 +176,18 @@ impl<D: Disk, R: FnMut(Result<Seq, JournalError>)> Writer<D, R> {
         }
         if let Err(error) = self.sync() {
             self.fail(error);
+        }
+    }
+
+    /// Writes and syncs what waits, on the caller's own thread.
+    pub(crate) fn step(&mut self) {
+        let mut batch = Batch::default();
+        if self.queue.failure().is_some() || !self.queue.take_waiting(&mut batch) {
+            return;
+        }
+        match self.commit(&batch).and_then(|()| self.sync()) {
+            Ok(()) => (self.report)(Ok(batch.last)),
+            Err(error) => self.fail(error),
         }
     }
 
