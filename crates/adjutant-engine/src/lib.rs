@@ -1,1 +1,27 @@
-//! The runtime: the only crate that owns tasks and the clock.
+//! The runtime: takes inputs from one queue, asks the core, records, acts, reports.
+//!
+//! The only crate that owns tasks and the clock. It judges nothing: every limit is decided by
+//! [`adjutant_core::Tree::decide`]; what must happen comes back as [`adjutant_core::Effect`] and is
+//! performed once the event behind it is on disk.
+//!
+//! Start at [`Engine::delegate`] to run, at [`Archive`] to read what ran. Invariant: no effect
+//! happens and nothing is reported before its event is durable.
+
+mod archive;
+mod clock;
+mod crash;
+mod engine;
+mod execute;
+mod ids;
+mod opening;
+mod prompt;
+mod runner;
+
+pub use archive::{Archive, ArchiveError, Expiry, Life, RunFiles, Swept};
+pub use clock::{Wall, wall_now};
+pub use engine::{Engine, EngineError, Finished, Preview, Setup};
+pub use execute::{Answer, Approver, Question, artifact_facts};
+pub use ids::Chance;
+pub use opening::{Opened, Storage};
+pub use prompt::{agent_name, base_prompt};
+pub use runner::{Control, Reporter};

@@ -1,1 +1,13 @@
-//! Simulated clock, scripted model, in-memory journal, temporary trees; for tests only.
+//! One rig for engine tests: work tree, script, journal, clock and ids, all under control.
+//!
+//! Ids are seeded, the wall clock stands still, the journal lives in memory and can be told to
+//! fail, the model is a script that remembers what it was sent. Run tests with a paused tokio
+//! clock. Start at [`Rig::new`].
+#![expect(clippy::expect_used, reason = "a rig that cannot be built fails the test, loudly")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "tests pick the events they ask about")]
+
+mod model;
+mod rig;
+
+pub use model::{Request, Watched};
+pub use rig::{Rig, Story};

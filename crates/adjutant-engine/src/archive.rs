@@ -1,0 +1,258 @@
+//! Reading what ran: by any process, at any time, from the files alone.
+
+use std::path::{Path, PathBuf};
+
+use adjutant_core::{Event, RunId, SessionId};
+use adjutant_store::{
+    FileError, FindError, Home, HomeError, Liveness, Now, ReadError, Record, Retention, RunDir,
+    Tail, Verdict, prune,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::opening::Storage;
+
+/// Says why something that ran cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// No run is called that.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// No run holds that session.
+    #[error("no run holds the session {0}")]
+    NoSession(SessionId),
+    /// The journal cannot be read.
+    #[error("{run}: the journal cannot be read")]
+    Read {
+        /// The run.
+        run: RunId,
+        /// Why.
+        source: ReadError,
+    },
+    /// A file of the run cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Whether somebody is writing a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// A process holds it.
+    Live {
+        /// Its id, where it can be known.
+        pid: Option<u32>,
+    },
+    /// Nobody does.
+    Dead,
+}
+
+/// Whether a run's content is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// All of it.
+    Kept,
+    /// Only metadata and cost.
+    Expired,
+}
+
+/// What pruning did to one run.
+#[derive(Debug)]
+pub enum Swept {
+    /// Its content was removed; so many bytes became free.
+    Expired {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// It was left alone: fresh, live or expired before.
+    Kept,
+    /// It was left alone because something is wrong with it.
+    Failed(String),
+}
+
+/// The runs of one state directory.
+#[derive(Debug)]
+pub struct Archive {
+    home: Home,
+}
+
+impl Archive {
+    /// Opens the state directory, making it when it is missing.
+    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
+        Ok(Self { home: Home::open(path)? })
+    }
+
+    /// Returns the storage for new runs of this directory.
+    #[must_use]
+    pub fn into_storage(self) -> Storage {
+        Storage::Home(self.home)
+    }
+
+    /// Returns every run, the newest first.
+    pub fn runs(&self) -> Result<Vec<RunFiles>, ArchiveError> {
+        let ids = self.home.list_runs()?;
+        Ok(ids.into_iter().map(|id| RunFiles { folder: self.home.run(id) }).collect())
+    }
+
+    /// Finds a run by its id, the start of it, the word `latest`, or a session it holds.
+    pub fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), ArchiveError> {
+        match text.parse::<SessionId>() {
+            Ok(session) => Ok((self.holder(session)?, Some(session))),
+            Err(_) => Ok((RunFiles { folder: self.home.find(text)? }, None)),
+        }
+    }
+
+    /// A session is made after its run began, so only older runs are asked, the newest first.
+    fn holder(&self, session: SessionId) -> Result<RunFiles, ArchiveError> {
+        let older = self.runs()?.into_iter().filter(|run| run.id().stamp() <= session.stamp());
+        for run in older {
+            let holds = |record: &Record<Event>| record.event.session() == Some(session);
+            if run.id().root_session() == session
+                || run.records()?.any(|record| record.as_ref().is_ok_and(holds))
+            {
+                return Ok(run);
+            }
+        }
+        Err(ArchiveError::NoSession(session))
+    }
+
+    /// Removes the content of runs older than `days`; never that of a live or fresh one.
+    pub fn prune(&self, days: u32) -> Result<Vec<(RunId, Swept)>, ArchiveError> {
+        let retention = Retention { now: Now::read(), days };
+        let report = prune::<Event>(&self.home, &retention, |event| Some(event.without_content()))?;
+        let swept = report.runs.into_iter().map(|(run, verdict)| {
+            let swept = match verdict {
+                Verdict::Expired { journal_bytes, .. } => Swept::Expired { bytes: journal_bytes },
+                Verdict::AlreadyExpired | Verdict::Fresh | Verdict::Live => Swept::Kept,
+                Verdict::Damaged(error) => Swept::Failed(chain(&error)),
+                Verdict::Failed(error) => Swept::Failed(chain(&error)),
+            };
+            (run, swept)
+        });
+        Ok(swept.collect())
+    }
+}
+
+/// The files of one run.
+#[derive(Clone, Debug)]
+pub struct RunFiles {
+    folder: RunDir,
+}
+
+impl RunFiles {
+    /// Returns the run's id.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.folder.id()
+    }
+
+    /// Returns the run's folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Says whether somebody is writing it.
+    pub fn life(&self) -> Result<Life, ArchiveError> {
+        Ok(match self.folder.liveness()? {
+            Liveness::Live { pid } => Life::Live { pid },
+            Liveness::Dead | Liveness::NeverLocked => Life::Dead,
+        })
+    }
+
+    /// Says whether its content is still there.
+    #[must_use]
+    pub fn expiry(&self) -> Expiry {
+        if self.folder.is_expired() { Expiry::Expired } else { Expiry::Kept }
+    }
+
+    /// Returns the records one by one; what is being written right now ends the list.
+    pub fn records(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Record<Event>, ArchiveError>> + use<>, ArchiveError>
+    {
+        let run = self.id();
+        let reader = self
+            .folder
+            .read_journal::<Event>()
+            .map_err(|source| ArchiveError::Read { run, source })?;
+        Ok(reader.map(move |record| record.map_err(|source| ArchiveError::Read { run, source })))
+    }
+
+    /// Hands every record to `visit`, starting from a checkpoint of `fold` where there is one, and
+    /// leaves a new checkpoint when it read much.
+    ///
+    /// A torn last line is returned as the bytes that were passed over.
+    pub fn fold<T>(
+        &self,
+        version: u32,
+        blank: impl FnOnce() -> T,
+        mut visit: impl FnMut(&mut T, &Record<Event>),
+    ) -> Result<(T, u64), ArchiveError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let run = self.id();
+        let failed = |source| ArchiveError::Read { run, source };
+        let saved = self.folder.load_checkpoint::<T>(version);
+        let (mut reader, mut state, from) = match saved {
+            Some((position, state)) => (
+                self.folder.read_from::<Event>(position).map_err(failed)?,
+                state,
+                position.seq.get(),
+            ),
+            None => (self.folder.read_journal::<Event>().map_err(failed)?, blank(), 0),
+        };
+        for record in &mut reader {
+            visit(&mut state, &record.map_err(failed)?);
+        }
+        let position = reader.position();
+        if position.seq.get() - from >= CHECKPOINT_AFTER {
+            // A checkpoint only saves time; without it the next reader folds from the start.
+            let _ = self.folder.save_checkpoint(version, position, &state);
+        }
+        let torn = match reader.tail() {
+            Tail::Clean => 0,
+            Tail::Torn { bytes, .. } => bytes,
+        };
+        Ok((state, torn))
+    }
+
+    /// Returns where a session's transcript is rendered to.
+    #[must_use]
+    pub fn transcript_path(&self, session: SessionId) -> PathBuf {
+        self.folder.transcript_path(session)
+    }
+
+    /// Returns where a session's scratchpad is rendered to.
+    #[must_use]
+    pub fn scratch_path(&self, session: SessionId) -> PathBuf {
+        self.folder.scratch_path(session)
+    }
+
+    /// Writes a session's transcript, whole or not at all.
+    pub fn write_transcript(&self, session: SessionId, json: &[u8]) -> Result<(), ArchiveError> {
+        Ok(self.folder.write_transcript(session, json)?)
+    }
+
+    /// Writes a session's scratchpad, whole or not at all.
+    pub fn write_scratch(&self, session: SessionId, text: &str) -> Result<(), ArchiveError> {
+        Ok(self.folder.write_scratch(session, text.as_bytes())?)
+    }
+}
+
+/// Records worth a checkpoint: below this, folding again costs less than writing.
+const CHECKPOINT_AFTER: u64 = 2_000;
+
+/// Returns an error with its causes, as one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

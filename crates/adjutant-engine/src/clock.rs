@@ -1,0 +1,47 @@
+//! The run's own time: monotonic since it began, whatever the wall clock does.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use adjutant_core::Timestamp;
+use tokio::time::Instant;
+
+/// Tells the wall clock in Unix milliseconds; for people, never for deadlines.
+pub type Wall = fn() -> u64;
+
+/// Returns the wall clock in Unix milliseconds.
+#[must_use]
+pub fn wall_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The clock of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+    wall: Wall,
+}
+
+impl Clock {
+    pub(crate) fn start(wall: Wall) -> Self {
+        Self { start: Instant::now(), wall }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let elapsed = self.start.elapsed().as_millis();
+        Timestamp::from_millis(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn wall_ms(&self) -> u64 {
+        (self.wall)()
+    }
+
+    /// Returns the instant at which the run is `at` old.
+    pub(crate) fn instant(&self, at: Timestamp) -> Instant {
+        // A deadline beyond what the platform can count is as good as a year away.
+        let ahead = Duration::from_millis(at.as_millis());
+        self.start
+            .checked_add(ahead)
+            .unwrap_or_else(|| self.start + Duration::from_secs(31_536_000))
+    }
+}

@@ -1,0 +1,71 @@
+//! Keeping a panic in one child from touching the others, and its backtrace from being lost.
+
+use std::any::Any;
+use std::backtrace::Backtrace;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::Once;
+use std::task::{Context, Poll};
+
+/// What is known of a panic.
+#[derive(Clone, Debug)]
+pub(crate) struct Crash {
+    pub(crate) message: String,
+    pub(crate) backtrace: String,
+}
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+    static TRACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `work` and turns a panic into data.
+pub(crate) fn guard<T>(work: impl FnOnce() -> T) -> Result<T, Crash> {
+    install_hook();
+    let outer = GUARDED.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(outer);
+    result.map_err(|payload| Crash {
+        message: message_of(payload.as_ref()),
+        backtrace: TRACE.take().unwrap_or_default(),
+    })
+}
+
+/// A future whose panics become data.
+pub(crate) struct Guarded<F>(pub(crate) Pin<Box<F>>);
+
+impl<F: Future> Future for Guarded<F> {
+    type Output = Result<F::Output, Crash>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match guard(|| self.0.as_mut().poll(context)) {
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(crash) => Poll::Ready(Err(crash)),
+        }
+    }
+}
+
+/// Within guarded work a panic is kept for the journal; anywhere else it is shown as usual.
+fn install_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if GUARDED.get() {
+                let place = info.location().map(ToString::to_string).unwrap_or_default();
+                TRACE.set(Some(format!("at {place}\n{}", Backtrace::force_capture())));
+            } else {
+                usual(info);
+            }
+        }));
+    });
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let owned = || payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(owned).unwrap_or("panic without a message").to_owned()
+}

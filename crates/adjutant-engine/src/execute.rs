@@ -1,0 +1,183 @@
+//! Performing effects: the one place where data turns into model calls, tool runs and questions.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use adjutant_core::contract::{ArtifactFact, Contract, validate};
+use adjutant_core::{
+    AgentName, Attempt, AttemptError, Conversation, ErrorKind, Event, Label, Policy, SessionId,
+    ToolCall, ToolOutput, ToolSpec,
+};
+use adjutant_model::{Model, Progress, TurnRequest};
+use adjutant_tools::Toolbox;
+use adjutant_workspace::{PathError, Root};
+use tokio::sync::mpsc;
+
+use crate::crash::{Crash, Guarded, guard};
+
+/// How long one tool call may run.
+const TOOL_TIME: Duration = Duration::from_secs(30);
+
+/// The largest answer that is taken; far beyond any model's output, below the journal's line cap.
+const MAX_REPLY_BYTES: usize = 32 << 20;
+
+/// Bytes that must have arrived before another sign of life is worth recording.
+const PROGRESS_BYTES: u64 = 4_096;
+
+/// What a person is asked about a call.
+pub struct Question {
+    /// The grants and refusals of the call, and the question itself.
+    pub events: Vec<Event>,
+    /// The limits in force.
+    pub policy: Policy,
+}
+
+/// What a person said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Yes, to exactly this call.
+    Yes,
+    /// No, for this reason.
+    No(String),
+}
+
+/// Someone who can be asked. Called on a thread of its own, so it may wait for a person.
+pub type Approver = Arc<dyn Fn(&Question) -> Answer + Send + Sync>;
+
+/// What came of an effect.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Model { session: SessionId, turn: u32, attempt: u32, result: Result<Attempt, Crash> },
+    Tool { session: SessionId, turn: u32, call: u32, result: Result<ToolOutput, Crash> },
+    Verified { session: SessionId, text: String, artifacts: Vec<(String, ArtifactFact)> },
+    Answered { hash: String, answer: Answer },
+}
+
+/// A model call to be made: everything it needs, shared instead of copied.
+pub(crate) struct Thought {
+    pub(crate) session: SessionId,
+    pub(crate) turn: u32,
+    pub(crate) attempt: u32,
+    pub(crate) max_output: u64,
+    pub(crate) context_tokens: u64,
+    pub(crate) agent: AgentName,
+    pub(crate) label: Label,
+    pub(crate) system: Arc<str>,
+    pub(crate) tools: Arc<[ToolSpec]>,
+    pub(crate) conversation: Arc<Conversation>,
+    pub(crate) model: Arc<dyn Model>,
+}
+
+/// Bytes that arrived for a session.
+pub(crate) type Heard = (SessionId, u64);
+
+/// Runs one model call to its end.
+pub(crate) async fn think(thought: Thought, heard: mpsc::Sender<Heard>) -> Done {
+    let Thought { session, turn, attempt, .. } = thought;
+    let result = Guarded(Box::pin(call_model(thought, heard))).await;
+    Done::Model { session, turn, attempt, result }
+}
+
+async fn call_model(thought: Thought, heard: mpsc::Sender<Heard>) -> Attempt {
+    let request = TurnRequest {
+        agent: thought.agent.as_str(),
+        label: thought.label.as_str(),
+        session: thought.session,
+        turn: thought.turn,
+        attempt: thought.attempt,
+        system: &thought.system,
+        messages: thought.conversation.messages(),
+        tools: &thought.tools,
+        max_output: thought.max_output,
+        context_tokens: thought.context_tokens,
+    };
+    let mut unsaid = 0;
+    let mut progress = |progress: Progress<'_>| {
+        unsaid += match progress {
+            Progress::Text(text) => text.len() as u64,
+            Progress::Bytes(bytes) => bytes,
+        };
+        // A full queue means the engine has signs of life enough; the bytes are told with the next.
+        if unsaid >= PROGRESS_BYTES && heard.try_send((thought.session, unsaid)).is_ok() {
+            unsaid = 0;
+        }
+    };
+    let reply = thought.model.turn(request, &mut progress).await?;
+    let calls: usize = reply
+        .tool_calls
+        .iter()
+        .map(|call| call.name.len() + call.arguments.to_string().len())
+        .sum();
+    let bytes = reply.text.len() + calls;
+    if bytes > MAX_REPLY_BYTES {
+        return Err(AttemptError {
+            kind: ErrorKind::BadRequest,
+            message: format!("the answer has {bytes} bytes, at most {MAX_REPLY_BYTES} are taken"),
+            retry_after_ms: None,
+        });
+    }
+    Ok(reply)
+}
+
+/// Runs one tool call; blocks.
+pub(crate) fn use_tool(
+    toolbox: &Toolbox,
+    session: SessionId,
+    turn: u32,
+    call: u32,
+    request: &ToolCall,
+    stop: &AtomicBool,
+) -> Done {
+    let began = Instant::now();
+    let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
+    let result = guard(|| toolbox.call_by_name(&request.name, &request.arguments, &should_stop));
+    let result = result.map(|output| ToolOutput {
+        content: output.text,
+        is_error: output.is_error,
+        note: output.notes,
+        touched: output.touched,
+    });
+    Done::Tool { session, turn, call, result }
+}
+
+/// Looks at the artifacts a return names; blocks.
+///
+/// The contract itself says which paths it wants to know about, so nothing is parsed twice.
+pub(crate) fn verify(toolbox: &Toolbox, session: SessionId, text: String) -> Done {
+    let facts = std::cell::RefCell::new(Vec::new());
+    let look = |path: &str| {
+        let fact = artifact_fact(toolbox.root(), path);
+        facts.borrow_mut().push((path.to_owned(), fact));
+        fact
+    };
+    let _verdict = validate(text.as_str(), &Contract::default(), &look);
+    let artifacts = facts.take();
+    Done::Verified { session, text, artifacts }
+}
+
+/// Returns what tells a contract about the artifacts below `root`.
+pub fn artifact_facts(root: &Path) -> Result<impl Fn(&str) -> ArtifactFact + use<>, PathError> {
+    let root = Root::open(root)?;
+    Ok(move |path: &str| artifact_fact(&root, path))
+}
+
+fn artifact_fact(root: &Root, path: &str) -> ArtifactFact {
+    match root.relative(path).and_then(|path| root.open_file(&path)) {
+        Ok(file) if file.len == 0 => ArtifactFact::Empty,
+        Ok(_) => ArtifactFact::Present,
+        Err(PathError::Outside) => ArtifactFact::Outside,
+        Err(PathError::NotRegular(_)) => ArtifactFact::NotAFile,
+        Err(
+            PathError::NotFound
+            | PathError::NotDirectory
+            | PathError::Loop
+            | PathError::PermissionDenied
+            | PathError::NameTooLong
+            | PathError::Invalid
+            | PathError::Unsupported
+            | PathError::Io(_),
+        ) => ArtifactFact::Missing,
+    }
+}

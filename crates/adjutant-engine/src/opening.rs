@@ -1,0 +1,83 @@
+//! Where a run is written: a folder of the state directory, or a test's memory.
+
+use adjutant_core::{Event, RunId};
+use adjutant_store::{
+    Home, HomeError, Journal, JournalError, MemoryDisk, Position, RunDir, RunLock, Seq,
+};
+use tokio::sync::watch;
+
+use crate::engine::EngineError;
+use crate::ids::Chance;
+
+/// How far the journal is safe, or why it no longer is.
+#[derive(Clone, Debug)]
+pub(crate) enum Durable {
+    Through(Seq),
+    Failed(JournalError),
+}
+
+/// A run that is open for writing.
+pub struct Opened {
+    pub(crate) id: RunId,
+    pub(crate) folder: Option<RunDir>,
+    pub(crate) journal: Journal<Event>,
+    pub(crate) durable: watch::Receiver<Durable>,
+    /// Held for as long as the run is written.
+    pub(crate) lock: Option<RunLock>,
+}
+
+/// Attempts at finding an id that is not taken.
+const ID_ATTEMPTS: usize = 8;
+
+/// Where runs are written.
+pub enum Storage {
+    /// A folder per run below a state directory.
+    Home(Home),
+    /// One journal in memory, with faults where a test wants them.
+    Memory(MemoryDisk),
+}
+
+impl Storage {
+    /// Opens a new run under a fresh id.
+    pub(crate) fn open(self, unix_seconds: u64, chance: Chance) -> Result<Opened, EngineError> {
+        match self {
+            Self::Home(home) => open_in(&home, unix_seconds, chance),
+            Self::Memory(disk) => {
+                let id = RunId::new(unix_seconds, chance()?);
+                let (report, durable) = reports();
+                let journal = Journal::start_inline(disk, Position::start(id), report);
+                Ok(Opened { id, folder: None, journal, durable, lock: None })
+            }
+        }
+    }
+}
+
+fn open_in(home: &Home, unix_seconds: u64, chance: Chance) -> Result<Opened, EngineError> {
+    let mut attempts = 0;
+    let (id, folder) = loop {
+        attempts += 1;
+        let id = RunId::new(unix_seconds, chance()?);
+        match home.create_run(id) {
+            Ok(folder) => break (id, folder),
+            Err(HomeError::RunExists(_)) if attempts < ID_ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let lock = folder.lock()?;
+    let (report, durable) = reports();
+    let journal = lock.create_journal(report)?;
+    Ok(Opened { id, folder: Some(folder), journal, durable, lock: Some(lock) })
+}
+
+fn reports() -> (impl FnMut(Result<Seq, JournalError>) + Send + 'static, watch::Receiver<Durable>) {
+    let (sender, receiver) = watch::channel(Durable::Through(Seq::ZERO));
+    let report = move |result: Result<Seq, JournalError>| {
+        let durable = match result {
+            Ok(seq) => Durable::Through(seq),
+            Err(error) => Durable::Failed(error),
+        };
+        // Nobody listening means the run is over; the journal closes next.
+        let _ = sender.send(durable);
+    };
+    (report, receiver)
+}

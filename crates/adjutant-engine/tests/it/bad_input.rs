@@ -1,0 +1,101 @@
+//! Models and tasks that make no sense.
+
+use adjutant_core::{Event, Outcome};
+use adjutant_engine::EngineError;
+use adjutant_testkit::Rig;
+
+#[tokio::test(start_paused = true)]
+async fn more_tasks_than_a_call_may_bring_refuse_the_whole_call_and_leave_no_trace() {
+    let mut rig = Rig::new().script("[[turn]]\ntext = \"done\"\n");
+    for number in 0..9 {
+        rig = rig.task(&number.to_string(), "Look");
+    }
+    let disk = rig.disk();
+    let story = rig.delegate().await;
+    let Err(EngineError::Refused(refusal)) = &story.result else { panic!("{:?}", story.result) };
+    assert_eq!(refusal.message(), "Too many delegations (9). Maximum: 8");
+    assert!(disk.bytes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_context_file_that_may_not_be_handed_over_refuses_that_task_alone() {
+    let rig = Rig::new().file("ok.txt", "fine").script("[[turn]]\ntext = \"done\"\n");
+    std::os::unix::fs::symlink("/etc/passwd", rig.tree().join("link")).unwrap();
+    std::os::unix::net::UnixListener::bind(rig.tree().join("socket")).unwrap();
+    std::fs::write(rig.tree().join("huge"), vec![b'x'; 1 << 20]).unwrap();
+    let story = rig
+        .task("outside", "a")
+        .context("../secret")
+        .task("absolute", "a")
+        .context("/etc/passwd")
+        .task("link", "a")
+        .context("link")
+        .task("socket", "a")
+        .context("socket")
+        .task("huge", "a")
+        .context("huge")
+        .task("fine", "a")
+        .context("ok.txt")
+        .delegate()
+        .await;
+    let mut ends = story.ends();
+    ends.sort();
+    assert_eq!(
+        ends,
+        [
+            "absolute: refused VALIDATION_FAILED",
+            "fine: completed",
+            "huge: refused VALIDATION_FAILED",
+            "link: refused VALIDATION_FAILED",
+            "outside: refused VALIDATION_FAILED",
+            "socket: refused VALIDATION_FAILED",
+        ]
+    );
+    assert_eq!(story.requests.len(), 1, "nothing was asked for the refused ones");
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_arguments_are_answered_not_run() {
+    let script = r#"
+        [[turn]]
+        [[turn.call]]
+        tool = "Read"
+        raw_args = "{not json"
+        [[turn.call]]
+        tool = ""
+        args = {}
+        [[turn]]
+        text = "done"
+    "#;
+    let story = Rig::new().script(script).task("a", "Look").delegate().await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    let refused =
+        story.events.iter().filter(|(_, event)| matches!(event, Event::ToolRefused { .. })).count();
+    assert_eq!(refused, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_megabytes_of_text_are_an_answer() {
+    let script = "[[turn]]\ntext_bytes = 10485760\nusage = { input = 10, output = 10 }\n";
+    let story = Rig::new().script(script).task("a", "Talk").delegate().await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_is_asked_for_again_and_then_failed() {
+    let script = "[[turn]]\ntext = \" \"\ntimes = 3\n";
+    let story = Rig::new().script(script).task("a", "Talk").delegate().await;
+    assert_eq!(story.ends(), ["a: failed VALIDATION_FAILED"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_that_ends_early_fails_and_says_which_turn_is_missing() {
+    let script = "[[turn]]\nlabel = \"another\"\ntext = \"done\"\n";
+    let story = Rig::new().script(script).task("a", "Talk").delegate().await;
+    let message = story.events.iter().find_map(|(_, event)| match event {
+        Event::Ended { reason: Some(reason), .. } => Some(reason.message.clone()),
+        _ => None,
+    });
+    assert_eq!(story.ends(), ["a: failed PROVIDER_ERROR"]);
+    assert!(message.unwrap().contains("no turn 1"));
+}

@@ -1,0 +1,79 @@
+//! What breaks in one child, or under all of them.
+
+use adjutant_core::{Event, Outcome};
+use adjutant_engine::EngineError;
+use adjutant_testkit::Rig;
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_one_child_leaves_the_others_untouched() {
+    let script = r#"
+        [[turn]]
+        label = "broken"
+        panic = true
+        [[turn]]
+        label = "fine"
+        text = "done"
+    "#;
+    let story = Rig::new().script(script).task("broken", "a").task("fine", "b").delegate().await;
+    let mut ends = story.ends();
+    ends.sort();
+    assert_eq!(ends, ["broken: failed INTERNAL", "fine: completed"]);
+    let crash = story.events.iter().find_map(|(_, event)| match event {
+        Event::Crashed { message, backtrace, .. } => Some((message.clone(), backtrace.clone())),
+        _ => None,
+    });
+    let (message, backtrace) = crash.unwrap();
+    assert!(!message.is_empty());
+    assert!(backtrace.starts_with("at crates/"), "the place is known: {backtrace}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_in_one_child_leaves_the_others_untouched() {
+    let script = r#"
+        [[turn]]
+        label = "refused"
+        error = "authentication"
+        [[turn]]
+        label = "fine"
+        text = "done"
+    "#;
+    let story = Rig::new().script(script).task("refused", "a").task("fine", "b").delegate().await;
+    let mut ends = story.ends();
+    ends.sort();
+    assert_eq!(ends, ["fine: completed", "refused: failed PROVIDER_ERROR"]);
+    assert_eq!(story.outcome(), Outcome::Partial);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_stops_the_run_before_the_effect_it_could_not_record() {
+    const ENOSPC: i32 = 28;
+    for nth in 1..8 {
+        let script = "[[turn]]\n[[turn.call]]\ntool = \"Note\"\nargs = { content = \"x\" }\n[[turn]]\ntext = \"done\"\n";
+        let rig = Rig::new().script(script).task("a", "Look");
+        let disk = rig.disk();
+        disk.fail_write(nth, 10, ENOSPC);
+        let story = rig.delegate().await;
+        let Err(EngineError::Journal(error)) = &story.result else {
+            // So many writes were not needed: the run was over before.
+            assert_eq!(story.outcome(), Outcome::Completed);
+            assert!(nth > 5, "a run writes more than {nth} times");
+            continue;
+        };
+        assert!(error.is_final());
+        let run = story.events.iter().find_map(|(_, event)| match event {
+            Event::RunStarted { run, .. } => Some(*run),
+            _ => None,
+        });
+        // What was told is on the disk, and the disk holds whole records only.
+        let bytes = disk.bytes();
+        assert!(bytes.is_empty() || bytes.ends_with(b"\n"), "write {nth}");
+        let Some(run) = run else { continue };
+        let start = adjutant_store::Position::start(run);
+        let read = adjutant_store::JournalReader::<Event, _>::new(bytes.as_slice(), start);
+        let read: Vec<Event> = read.map(|record| record.unwrap().event).collect();
+        let told: Vec<Event> = story.events.iter().map(|(_, event)| event.clone()).collect();
+        assert_eq!(read[..told.len()], told[..], "write {nth}");
+        let reserved = told.iter().filter(|event| matches!(event, Event::Reserved { .. })).count();
+        assert_eq!(story.requests.len(), reserved, "no request without its record, write {nth}");
+    }
+}

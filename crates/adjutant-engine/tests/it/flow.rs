@@ -1,0 +1,174 @@
+//! The loop from task to report.
+
+use adjutant_core::{Event, Message, Outcome};
+use adjutant_engine::Answer;
+use adjutant_testkit::Rig;
+
+const TWO_TURNS: &str = r#"
+[[turn]]
+[[turn.call]]
+tool = "Read"
+args = { path = "src/lib.rs" }
+
+[[turn]]
+text = "The file has {{result 1 | lines}} lines."
+"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_task_reads_a_file_and_reports_on_it() {
+    let rig = Rig::new().file("src/lib.rs", "fn one() {}\nfn two() {}\n");
+    let story = rig.script(TWO_TURNS).task("count", "Count the lines").delegate().await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    assert_eq!(story.ends(), ["count: completed"]);
+    let last = story.requests.last().unwrap();
+    let [
+        Message::User { content },
+        Message::Assistant { tool_calls, .. },
+        Message::Tool { content: seen, .. },
+    ] = last.messages.as_slice()
+    else {
+        panic!("{:?}", last.messages)
+    };
+    assert_eq!(content, "Count the lines");
+    assert_eq!(tool_calls[0].name, "Read");
+    assert!(seen.contains("fn two() {}"), "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_of_a_run_come_in_this_order() {
+    let story =
+        Rig::new().file("src/lib.rs", "x").script(TWO_TURNS).task("a", "Look").delegate().await;
+    assert_eq!(
+        story.kinds().join(" "),
+        "run_started agent_defined granted approval_asked approved started reserved replied tool_called \
+         tool_returned reserved replied ended ended run_ended"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn req_50_results_keep_their_place_whatever_ends_first() {
+    let script = r#"
+        [[turn]]
+        label = "slow"
+        delay_ms = 500
+        text = "slow"
+        [[turn]]
+        label = "fast"
+        text = "fast"
+    "#;
+    let story = Rig::new().script(script).task("slow", "a").task("fast", "b").delegate().await;
+    assert_eq!(story.ends(), ["fast: completed", "slow: completed"]);
+    let places: Vec<(String, u32)> = story
+        .events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Granted(grant) => Some((grant.brief.label.to_string(), grant.index)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(places, [("slow".to_owned(), 0), ("fast".to_owned(), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_the_permitted_number_work_at_once() {
+    let script = "[[turn]]\ndelay_ms = 100\ntext = \"done\"\n";
+    let mut rig = Rig::new().script(script).concurrency(3);
+    for label in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        rig = rig.task(label, label);
+    }
+    let story = rig.delegate().await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    let mut running: usize = 0;
+    let mut most = 0;
+    for (_, event) in &story.events {
+        match event {
+            Event::Started { .. } => running += 1,
+            Event::Ended { .. } => running = running.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(running);
+    }
+    assert_eq!(most, 3);
+    // Eight tasks of 100 ms in three places take three rounds.
+    let (end, _) = story.events.last().unwrap();
+    assert_eq!(end.as_millis(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_call_starts_nothing() {
+    let rig = Rig::new().script(TWO_TURNS).task("a", "Look");
+    let story = rig.answer(Answer::No("not today".into())).delegate().await;
+    assert_eq!(story.outcome(), Outcome::Refused);
+    assert_eq!(story.ends(), ["a: refused APPROVAL_DENIED"]);
+    assert!(story.requests.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn req_14_context_files_come_before_the_prompt() {
+    let rig = Rig::new().file("notes.md", "remember the milk");
+    let script = "[[turn]]\ntext = \"done\"\n";
+    let story = rig
+        .script(script)
+        .task("a", "What is noted?")
+        .context("notes.md")
+        .context("gone.md")
+        .delegate()
+        .await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    let opening = story.single_request().messages[0].text().to_owned();
+    let (before, after) = opening.split_once("\n\n").or_else(|| opening.rsplit_once('\n')).unwrap();
+    assert!(before.contains("remember the milk"), "{opening}");
+    assert!(opening.ends_with("What is noted?"), "{after}");
+    assert!(opening.contains("gone.md"), "a missing file is said: {opening}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_base_prompt_can_be_replaced_and_the_suffix_stays() {
+    let script = "[[turn]]\ntext = \"done\"\n";
+    let story =
+        Rig::new().script(script).system("You are a parrot.").task("a", "Speak").delegate().await;
+    let system = &story.single_request().system;
+    assert!(system.starts_with("You are a parrot."), "{system}");
+    assert!(system.contains("Use the Note tool"), "{system}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn req_44_a_scout_is_offered_the_read_only_tools_and_no_network() {
+    let script = "[[turn]]\ntext = \"done\"\n";
+    let story = Rig::new().script(script).task("a", "Speak").delegate().await;
+    let mut tools = story.single_request().tools.clone();
+    tools.sort();
+    assert_eq!(tools, ["Glob", "Grep", "Note", "Read"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_turn_s_request_begins_with_the_one_before() {
+    let script = r#"
+        [[turn]]
+        times = 4
+        [[turn.call]]
+        tool = "Note"
+        args = { content = "turn {{turn}}" }
+        [[turn]]
+        text = "done"
+    "#;
+    let story = Rig::new().script(script).task("a", "Note things").delegate().await;
+    assert_eq!(story.requests.len(), 5);
+    for pair in story.requests.windows(2) {
+        assert!(pair[1].messages.starts_with(&pair[0].messages));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replaying_the_journal_gives_the_events_that_were_told() {
+    let rig = Rig::new().file("src/lib.rs", "x");
+    let disk = rig.disk();
+    let story = rig.script(TWO_TURNS).task("a", "Look").delegate().await;
+    let run = story.result.as_ref().unwrap().run;
+    let bytes = disk.bytes();
+    let start = adjutant_store::Position::start(run);
+    let read = adjutant_store::JournalReader::<Event, _>::new(bytes.as_slice(), start);
+    let read: Vec<Event> = read.map(|record| record.unwrap().event).collect();
+    let told: Vec<Event> = story.events.into_iter().map(|(_, event)| event).collect();
+    assert_eq!(read, told);
+}

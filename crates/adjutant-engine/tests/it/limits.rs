@@ -1,0 +1,172 @@
+//! What a running child may not exceed, seen from outside.
+
+use adjutant_core::{Event, Outcome, Preset};
+use adjutant_testkit::{Rig, Story};
+
+fn notes(story: &Story) -> Vec<String> {
+    let note = |event: &Event| match event {
+        Event::ToolReturned { output, .. } => output.note.clone(),
+        _ => None,
+    };
+    story.events.iter().filter_map(|(_, event)| note(event)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn req_46_a_child_that_fills_its_window_comes_back_partial_with_its_notes() {
+    let script = r#"
+        window = 9000
+        [[turn]]
+        turn = 1
+        [[turn.call]]
+        tool = "Note"
+        args = { content = "big.txt holds only the letter x" }
+        [[turn.call]]
+        tool = "Read"
+        args = { path = "big.txt" }
+        [[turn]]
+        text = "I ran out of room."
+    "#;
+    let big = "x".repeat(60).repeat(30) + "\n";
+    let rig = Rig::new().file("big.txt", &big.repeat(9));
+    let story = rig.script(script).task("deep", "Read everything").delegate().await;
+    assert_eq!(story.ends(), ["deep: partial CONTEXT_EXHAUSTED"]);
+    assert_eq!(notes(&story), ["big.txt holds only the letter x"]);
+    let last = story.requests.last().unwrap();
+    assert!(last.tools.is_empty(), "the last call offers no tools");
+    assert!(last.messages.last().unwrap().text().contains("last turn"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_says_the_context_is_full_gives_partial_as_well() {
+    let script = r#"
+        [[turn]]
+        text = "Found one thing."
+        [[turn.call]]
+        tool = "Note"
+        args = { content = "one thing" }
+        [[turn]]
+        error = "context_exhausted"
+    "#;
+    let story = Rig::new().script(script).task("a", "Look").delegate().await;
+    assert_eq!(story.ends(), ["a: partial CONTEXT_EXHAUSTED"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_run_stays_within_its_token_budget_at_any_fan_out() {
+    let script = r#"
+        [[turn]]
+        times = "forever"
+        [[turn.call]]
+        tool = "Note"
+        args = { content = "turn {{turn}}" }
+    "#;
+    let mut rig = Rig::new().script(script).concurrency(4);
+    for label in ["a", "b", "c", "d"] {
+        rig = rig.task(label, "Never stop");
+    }
+    let cap = 60_000;
+    let story = rig.policy(|policy| policy.budget_tokens_run = Some(cap)).delegate().await;
+    let spent: u64 = story
+        .events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Replied { settlement, .. } | Event::Settled { settlement, .. } => {
+                Some(settlement.usage.total())
+            }
+            _ => None,
+        })
+        .sum();
+    assert!(spent <= cap, "{spent}");
+    assert!(spent > cap / 2, "the budget was used: {spent}");
+    assert!(
+        story.ends().iter().all(|end| end.ends_with("partial BUDGET_EXCEEDED")),
+        "{:?}",
+        story.ends()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_call_over_and_over_is_told_then_ended() {
+    let script = r#"
+        [[turn]]
+        times = "forever"
+        [[turn.call]]
+        tool = "Glob"
+        args = { pattern = "*.rs" }
+    "#;
+    let story = Rig::new().script(script).task("a", "Loop").delegate().await;
+    assert_eq!(story.ends(), ["a: partial LOOP_DETECTED"]);
+    let told = story.kinds().iter().filter(|kind| *kind == "tool_refused").count();
+    let ran = story.kinds().iter().filter(|kind| *kind == "tool_called").count();
+    assert_eq!((ran, told), (4, 3), "four run, the fifth to seventh are told, the eighth ends it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d18_a_tool_outside_the_allow_list_is_not_run() {
+    let script = r#"
+        [[turn]]
+        [[turn.call]]
+        tool = "Write"
+        args = { path = "x", content = "y" }
+        [[turn.call]]
+        tool = "Delegate"
+        args = { tasks = [] }
+        [[turn.call]]
+        tool = "NoSuchTool"
+        args = {}
+        [[turn]]
+        text = "{{result 1}} | {{result 2}} | {{result 3}}"
+    "#;
+    let rig = Rig::new().script(script);
+    let tree = rig.tree();
+    let story = rig.task("a", "Write").delegate().await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    assert!(!tree.join("x").exists());
+    assert!(!story.kinds().contains(&"tool_called".to_owned()));
+    let last = story.requests.last().unwrap();
+    let answers: Vec<&str> = last.messages[2..].iter().map(adjutant_core::Message::text).collect();
+    assert!(answers.iter().all(|text| text.starts_with("Not run: `")), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_cut_off_twice_is_partial_with_its_text() {
+    let script = r#"
+        [[turn]]
+        text = "The report begins"
+        stop = "max_output"
+        times = 2
+    "#;
+    let story = Rig::new().script(script).task("a", "Report").delegate().await;
+    assert_eq!(story.ends(), ["a: partial BUDGET_EXCEEDED"]);
+    assert_eq!(story.requests.len(), 2);
+    assert!(story.requests[1].messages.last().unwrap().text().contains("cut off"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standard_return_is_repaired_twice_at_the_most() {
+    let script = "[[turn]]\ntext = \"no JSON here\"\ntimes = 3\n";
+    let story =
+        Rig::new().preset(Preset::Command).script(script).task("a", "Report").delegate().await;
+    assert_eq!(story.ends(), ["a: failed VALIDATION_FAILED"]);
+    assert_eq!(story.requests.len(), 3);
+    assert!(story.requests[2].messages.last().unwrap().text().contains("Return is not valid JSON"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standard_return_is_accepted_when_its_artifacts_exist() {
+    let good = r#"{\"status\":\"completed\",\"summary\":\"Wrote the report. It has one page.\",\"artifacts\":[{\"type\":\"research\",\"path\":\"report.md\"}]}"#;
+    let script = format!("[[turn]]\ntext = \"{good}\"\ntimes = 2\n");
+    let rig = Rig::new().preset(Preset::Command).script(&script).task("a", "Report");
+    let story = rig.file("report.md", "all is well").delegate().await;
+    assert_eq!(
+        story.ends(),
+        ["a: completed"],
+        "{:?}",
+        story.requests.last().unwrap().messages.last()
+    );
+
+    let script = format!("[[turn]]\ntext = \"{good}\"\ntimes = 3\n");
+    let story =
+        Rig::new().preset(Preset::Command).script(&script).task("a", "Report").delegate().await;
+    assert_eq!(story.ends(), ["a: failed VALIDATION_FAILED"], "a phantom artifact is not accepted");
+}

@@ -1,0 +1,123 @@
+//! Deadlines, stalls, retries and cancellation, on a clock that only tests move.
+
+use adjutant_core::policy::Timeout;
+use adjutant_core::{Event, Outcome};
+use adjutant_engine::Control;
+use adjutant_testkit::Rig;
+
+const FOREVER: &str = "[[turn]]\ndelay_ms = 80000000\ntext = \"too late\"\n";
+
+#[tokio::test(start_paused = true)]
+async fn req_20_a_child_that_takes_too_long_is_partial_not_failed() {
+    let rig = Rig::new().policy(|policy| policy.timeout_s = Timeout::Seconds(90));
+    let story = rig.script(FOREVER).task("a", "Think").delegate().await;
+    assert_eq!(story.ends(), ["a: partial TIMEOUT"]);
+    let (end, _) = story.events.last().unwrap();
+    assert_eq!(end.as_millis(), 90_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_model_is_stalled_after_ten_minutes() {
+    let story = Rig::new().script(FOREVER).task("a", "Think").delegate().await;
+    assert_eq!(story.ends(), ["a: partial STALLED"]);
+    assert_eq!(story.events.last().unwrap().0.as_millis(), 600_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_keeps_talking_is_not_stalled() {
+    let script =
+        format!("[[turn]]\ntext_bytes = {}\nchunks = 10\nchunk_delay_ms = 300000\n", 10 * 8192);
+    let story = Rig::new().script(&script).task("a", "Talk").delegate().await;
+    assert_eq!(story.outcome(), Outcome::Completed, "{:?}", story.ends());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transient_error_is_tried_again_with_a_new_reservation() {
+    let script = r#"
+        [[turn]]
+        error = "overloaded"
+        retry_after_ms = 7000
+        [[turn]]
+        text = "done"
+    "#;
+    let story = Rig::new().script(script).task("a", "Try").delegate().await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    assert_eq!(story.events.last().unwrap().0.as_millis(), 7_000);
+    let attempts: Vec<(u32, u32)> = story.requests.iter().map(|it| (it.turn, it.attempt)).collect();
+    assert_eq!(attempts, [(1, 1), (1, 2)]);
+    assert_eq!(story.kinds().iter().filter(|kind| *kind == "reserved").count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_attempts_are_enough() {
+    let script = "[[turn]]\nerror = \"rate_limited\"\ntimes = \"forever\"\n";
+    let story = Rig::new().script(script).task("a", "Try").delegate().await;
+    assert_eq!(story.ends(), ["a: failed PROVIDER_ERROR"]);
+    assert_eq!(story.requests.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_the_run_ends_every_child_and_keeps_what_was_found() {
+    let script = r#"
+        [[turn]]
+        label = "quick"
+        text = "done"
+        [[turn]]
+        label = "slow"
+        turn = 1
+        [[turn.call]]
+        tool = "Note"
+        args = { content = "half of it" }
+        [[turn]]
+        label = "slow"
+        delay_ms = 80000000
+        text = "too late"
+    "#;
+    let rig = Rig::new().script(script).task("quick", "a").task("slow", "b").task("waiting", "c");
+    let story = rig
+        .concurrency(1)
+        .when(|event, control| {
+            if matches!(event, Event::ToolReturned { .. }) {
+                control.try_send(Control::CancelRun).unwrap();
+            }
+        })
+        .delegate()
+        .await;
+    assert_eq!(story.outcome(), Outcome::Cancelled);
+    let mut ends = story.ends();
+    ends.sort();
+    assert_eq!(
+        ends,
+        ["quick: completed", "slow: cancelled CANCELLED", "waiting: cancelled CANCELLED"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_one_child_leaves_the_others_at_work() {
+    let script = r#"
+        [[turn]]
+        label = "doomed"
+        delay_ms = 80000000
+        text = "too late"
+        [[turn]]
+        label = "spared"
+        delay_ms = 1000
+        text = "done"
+    "#;
+    let rig = Rig::new().script(script).task("doomed", "a").task("spared", "b");
+    let mut doomed = None;
+    let story = rig
+        .when(move |event, control| match event {
+            Event::Granted(grant) if grant.brief.label.as_str() == "doomed" => {
+                doomed = Some(grant.session)
+            }
+            Event::Reserved { session, .. } if Some(*session) != doomed => {
+                control.try_send(Control::Cancel(doomed.unwrap())).unwrap();
+            }
+            _ => {}
+        })
+        .delegate()
+        .await;
+    assert_eq!(story.ends(), ["doomed: cancelled CANCELLED", "spared: completed"]);
+    assert_eq!(story.outcome(), Outcome::Partial);
+}

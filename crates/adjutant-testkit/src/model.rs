@@ -1,0 +1,69 @@
+//! A model that remembers what it was sent.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use adjutant_core::{Attempt, Message, ModelSpec};
+use adjutant_model::{BoxFuture, Model, Progress, ScriptedModel, TurnRequest};
+
+/// One request, as the model saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The task's label.
+    pub label: String,
+    /// The number of the turn.
+    pub turn: u32,
+    /// The try at it.
+    pub attempt: u32,
+    /// The system prompt.
+    pub system: String,
+    /// The whole conversation.
+    pub messages: Vec<Message>,
+    /// The tools that were offered.
+    pub tools: Vec<String>,
+    /// The output tokens that were asked for.
+    pub max_output: u64,
+}
+
+/// A scripted model under observation.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    script: Arc<ScriptedModel>,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Watched {
+    /// Watches a script.
+    #[must_use]
+    pub fn new(script: ScriptedModel) -> Self {
+        Self { script: Arc::new(script), requests: Arc::default() }
+    }
+
+    /// Returns everything the model was sent, in order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Model for Watched {
+    fn spec(&self) -> &ModelSpec {
+        self.script.spec()
+    }
+
+    fn turn<'a>(
+        &'a self,
+        request: TurnRequest<'a>,
+        progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> BoxFuture<'a, Attempt> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(Request {
+            label: request.label.to_owned(),
+            turn: request.turn,
+            attempt: request.attempt,
+            system: request.system.to_owned(),
+            messages: request.messages.to_vec(),
+            tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
+            max_output: request.max_output,
+        });
+        self.script.turn(request, progress)
+    }
+}

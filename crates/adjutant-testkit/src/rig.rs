@@ -1,0 +1,283 @@
+//! The rig and the story it tells.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use adjutant_core::schema::TaskSpec;
+use adjutant_core::{Event, Label, Outcome, Policy, Preset, SessionId, Timestamp};
+use adjutant_engine::{
+    Answer, Approver, Control, Engine, EngineError, Finished, Reporter, Setup, Storage,
+};
+use adjutant_model::ScriptedModel;
+use adjutant_store::MemoryDisk;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use crate::model::{Request, Watched};
+
+/// The wall clock of every test: a second in 2024.
+const WALL_MS: u64 = 1_735_460_684_000;
+
+/// Looks at every event and may give orders.
+type Watch = Box<dyn FnMut(&Event, &mpsc::Sender<Control>)>;
+
+/// A test's surroundings.
+pub struct Rig {
+    tree: TempDir,
+    policy: Policy,
+    script: String,
+    tasks: Vec<TaskSpec>,
+    concurrency: Option<u64>,
+    system: Option<String>,
+    answer: Answer,
+    disk: MemoryDisk,
+    control: (mpsc::Sender<Control>, mpsc::Receiver<Control>),
+    watch: Option<Watch>,
+}
+
+/// What happened.
+#[derive(Debug)]
+#[must_use]
+pub struct Story {
+    /// Every event that was reported, with its time.
+    pub events: Vec<(Timestamp, Event)>,
+    /// How it ended, or why it could not.
+    pub result: Result<Finished, EngineError>,
+    /// What the model was sent.
+    pub requests: Vec<Request>,
+}
+
+impl Default for Rig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Rig {
+    /// Builds an empty tree, the `scout` policy and a script without turns.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            tree: TempDir::new().expect("a temporary directory"),
+            policy: Preset::Scout.policy(),
+            script: String::new(),
+            tasks: Vec::new(),
+            concurrency: None,
+            system: None,
+            answer: Answer::Yes,
+            disk: MemoryDisk::default(),
+            control: mpsc::channel(8),
+            watch: None,
+        }
+    }
+
+    /// Puts a file into the work tree.
+    #[must_use]
+    pub fn file(self, path: &str, text: &str) -> Self {
+        let path = self.tree.path().join(path);
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder).expect("a folder in the tree");
+        std::fs::write(&path, text).expect("a file in the tree");
+        self
+    }
+
+    /// Returns the work tree.
+    #[must_use]
+    pub fn tree(&self) -> PathBuf {
+        self.tree.path().to_owned()
+    }
+
+    /// Changes the policy.
+    #[must_use]
+    pub fn policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+        change(&mut self.policy);
+        self
+    }
+
+    /// Starts from another preset.
+    #[must_use]
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.policy = preset.policy();
+        self
+    }
+
+    /// Sets the script, in TOML.
+    #[must_use]
+    pub fn script(mut self, toml: &str) -> Self {
+        toml.clone_into(&mut self.script);
+        self
+    }
+
+    /// Adds a task.
+    #[must_use]
+    pub fn task(mut self, label: &str, prompt: &str) -> Self {
+        self.tasks.push(TaskSpec {
+            label: Label::new(label).expect("a label"),
+            prompt: prompt.to_owned(),
+            context: Vec::new(),
+            model: None,
+            max_output_tokens: None,
+        });
+        self
+    }
+
+    /// Gives the latest task a context file.
+    #[must_use]
+    pub fn context(mut self, path: &str) -> Self {
+        self.tasks.last_mut().expect("a task").context.push(path.to_owned());
+        self
+    }
+
+    /// Replaces the base prompt.
+    #[must_use]
+    pub fn system(mut self, text: &str) -> Self {
+        self.system = Some(text.to_owned());
+        self
+    }
+
+    /// Asks for a concurrency as a tool call would.
+    #[must_use]
+    pub const fn concurrency(mut self, concurrency: u64) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+
+    /// Decides what the person says.
+    #[must_use]
+    pub fn answer(mut self, answer: Answer) -> Self {
+        self.answer = answer;
+        self
+    }
+
+    /// Returns the journal's disk, to plan failures or to look at it afterwards.
+    #[must_use]
+    pub fn disk(&self) -> MemoryDisk {
+        self.disk.clone()
+    }
+
+    /// Calls `watch` with every event, so that a test can interfere at an exact moment.
+    #[must_use]
+    pub fn when(mut self, watch: impl FnMut(&Event, &mpsc::Sender<Control>) + 'static) -> Self {
+        self.watch = Some(Box::new(watch));
+        self
+    }
+
+    /// Delegates the tasks and tells what happened.
+    pub async fn delegate(self) -> Story {
+        let script = ScriptedModel::from_toml(&self.script).expect("a script");
+        let model = Watched::new(script);
+        let setup = Setup {
+            policy: self.policy,
+            model: Arc::new(model.clone()),
+            workdir: self.tree.path().to_owned(),
+            system: self.system,
+            secrets: Vec::new(),
+            version: "test".into(),
+        };
+        let engine = Engine::new(setup).expect("an engine").with_sources(|| WALL_MS, chance);
+        let briefs = engine.briefs(&self.tasks);
+        let answer = self.answer;
+        let approver: Approver = Arc::new(move |_| answer.clone());
+        let (sender, receiver) = self.control;
+        let events = Rc::new(RefCell::new(Vec::new()));
+        let listener = Listener { events: Rc::clone(&events), watch: self.watch, control: sender };
+        let storage = Storage::Memory(self.disk);
+        let result = engine
+            .delegate(
+                storage,
+                briefs,
+                self.concurrency,
+                approver,
+                vec![Box::new(listener)],
+                receiver,
+            )
+            .await;
+        let events = events.take();
+        Story { events, result, requests: model.requests() }
+    }
+}
+
+impl Story {
+    /// Returns how the run ended.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.result.as_ref().expect("the run to end").outcome
+    }
+
+    /// Returns how each task ended, in the order of the ends: `label: outcome CODE`.
+    #[must_use]
+    pub fn ends(&self) -> Vec<String> {
+        let name = |session: SessionId| self.label(session).unwrap_or_else(|| session.to_string());
+        let ends = self.events.iter().filter_map(|(_, event)| match event {
+            Event::Ended { session, outcome, reason } => {
+                let code =
+                    reason.as_ref().map(|reason| format!(" {}", reason.code)).unwrap_or_default();
+                Some(format!("{}: {}{code}", name(*session), outcome.word()))
+            }
+            Event::Refused { label, reason, .. } => {
+                Some(format!("{label}: refused {}", reason.code))
+            }
+            _ => None,
+        });
+        ends.filter(|end| !end.starts_with("sess_")).collect()
+    }
+
+    /// Returns the label of a session.
+    #[must_use]
+    pub fn label(&self, session: SessionId) -> Option<String> {
+        self.events.iter().find_map(|(_, event)| match event {
+            Event::Granted(grant) if grant.session == session => {
+                Some(grant.brief.label.to_string())
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the one request the model was sent.
+    #[must_use]
+    pub fn single_request(&self) -> &Request {
+        assert_eq!(self.requests.len(), 1, "expected one request");
+        &self.requests[0]
+    }
+
+    /// Returns the events of a kind, by the name they have in the journal.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<String> {
+        let kind = |event: &Event| {
+            let value = serde_json::to_value(event).expect("an event is JSON");
+            value["type"].as_str().unwrap_or_default().to_owned()
+        };
+        self.events.iter().map(|(_, event)| kind(event)).collect()
+    }
+}
+
+struct Listener {
+    events: Rc<RefCell<Vec<(Timestamp, Event)>>>,
+    watch: Option<Watch>,
+    control: mpsc::Sender<Control>,
+}
+
+impl Reporter for Listener {
+    fn report(&mut self, at: Timestamp, _wall_ms: u64, event: &Event) {
+        self.events.borrow_mut().push((at, event.clone()));
+        if let Some(watch) = &mut self.watch {
+            watch(event, &self.control);
+        }
+    }
+}
+
+/// Counts instead of drawing; unique within a process, which is all a run needs.
+fn chance() -> Result<[u8; 6], getrandom::Error> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut bytes = [0; 6];
+    let mut rest = number;
+    for byte in bytes.iter_mut().rev() {
+        *byte = u8::try_from(rest % 36).unwrap_or(0);
+        rest /= 36;
+    }
+    Ok(bytes)
+}
