@@ -13,6 +13,7 @@ mod properties;
 mod results;
 mod run;
 mod sanitize;
+mod schemas;
 mod status;
 mod tidy;
 mod transcript;
