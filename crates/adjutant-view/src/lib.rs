@@ -1,1 +1,30 @@
 //! Pure folds of the event stream into what people and programs read.
+//!
+//! [`RunView`] is the one fold that counts; everything else renders from it, so that a number shown
+//! in two places is the same number. Nothing here prints, reads a clock or asks for a terminal's
+//! width: the caller says `now` and `width`, and gets text or a type that serialises.
+//!
+//! Text of models and people passes through [`sanitize`] wherever a terminal may show it. JSON keeps
+//! it as it was said.
+
+pub mod approval;
+pub mod cost;
+pub mod entry;
+pub mod events;
+pub mod layout;
+pub mod log;
+mod names;
+pub mod palette;
+pub mod progress;
+pub mod results;
+pub mod run;
+pub mod sanitize;
+pub mod status;
+pub mod transcript;
+pub mod tree;
+pub mod when;
+pub mod wire;
+
+pub use entry::Entry;
+pub use palette::Palette;
+pub use run::{Delegation, Liveness, Outcomes, RunView, Spend};

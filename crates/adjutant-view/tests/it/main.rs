@@ -1,1 +1,21 @@
 //! Integration tests of `adjutant-view`.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod approval;
+mod cost;
+mod events;
+mod history;
+mod layout;
+mod log;
+mod progress;
+mod properties;
+mod results;
+mod run;
+mod sanitize;
+mod schemas;
+mod status;
+mod tidy;
+mod transcript;
+mod tree;
+mod when;

@@ -1,0 +1,94 @@
+//! The question for programs.
+
+use adjutant_core::{Grant, SessionId};
+use serde::Serialize;
+
+use super::{Question, RefusedTask, Risk, is_priced};
+use crate::run::{Warning, warnings};
+use crate::wire::{ReasonJson, VERSION};
+
+impl Question {
+    /// Returns the question for programs; `--dry-run` prints it.
+    #[must_use]
+    pub fn json(&self) -> QuestionJson {
+        let (amount, seconds) = self.worst();
+        let all_priced = self.grants.iter().all(is_priced);
+        QuestionJson {
+            v: VERSION,
+            risk: self.risk(),
+            tasks: self.grants.iter().map(TaskJson::of).collect(),
+            refused: self.refused.iter().map(RefusedJson::of).collect(),
+            worst_case: WorstJson {
+                tokens: Some(amount.tokens).filter(|tokens| *tokens < u64::MAX),
+                cost_usd: all_priced.then(|| amount.usd.as_dollars()),
+                seconds,
+            },
+            hash: self.hash.clone(),
+        }
+    }
+}
+
+/// A question as programs read it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QuestionJson {
+    v: u32,
+    risk: Risk,
+    tasks: Vec<TaskJson>,
+    refused: Vec<RefusedJson>,
+    worst_case: WorstJson,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct TaskJson {
+    label: String,
+    session_id: SessionId,
+    agent: String,
+    model: Option<String>,
+    depth: u64,
+    path: Vec<String>,
+    prompt: String,
+    tools: Vec<String>,
+    network: bool,
+    timeout_s: Option<u64>,
+    warnings: Vec<String>,
+}
+
+impl TaskJson {
+    fn of(grant: &Grant) -> Self {
+        let brief = &grant.brief;
+        Self {
+            label: brief.label.to_string(),
+            session_id: grant.session,
+            agent: brief.agent.to_string(),
+            model: brief.model.as_ref().map(|model| model.name.clone()),
+            depth: grant.depth,
+            path: grant.path.clone(),
+            prompt: brief.prompt.clone(),
+            tools: grant.rights.usable_tools().iter().map(str::to_owned).collect(),
+            network: grant.rights.network,
+            timeout_s: grant.timeout_s,
+            warnings: warnings(grant).iter().map(Warning::to_string).collect(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct RefusedJson {
+    label: String,
+    reason: ReasonJson,
+}
+
+impl RefusedJson {
+    fn of(task: &RefusedTask) -> Self {
+        Self { label: task.label.to_string(), reason: (&task.reason).into() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct WorstJson {
+    tokens: Option<u64>,
+    cost_usd: Option<f64>,
+    seconds: Option<u64>,
+}

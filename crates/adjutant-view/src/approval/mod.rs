@@ -1,0 +1,175 @@
+//! What a person is asked before subagents start.
+//!
+//! Two forms of one [`Question`]: a line for a narrow place ([`Question::distillate`]) and the whole
+//! of what is at stake ([`Question::text`]). Goals are foreign text, so both show them escaped and
+//! cut; the whole form keeps head and tail, because the harm may stand at the end.
+
+mod json;
+mod text;
+
+use adjutant_core::budget::Amount;
+use adjutant_core::tree::worst_case;
+use adjutant_core::{Event, Grant, Label, Policy, Reason, SessionId, Timestamp};
+use serde::Serialize;
+
+use crate::layout::{bracketed, excerpt};
+use crate::names::counted;
+use crate::sanitize;
+
+pub use json::QuestionJson;
+
+/// Characters of a goal in the one-line form, the `…` of a cut included.
+const GOAL_CHARS: usize = 18;
+/// Columns a label may take.
+const LABEL_COLUMNS: usize = 34;
+/// Tools that change something outside the conversation.
+const CHANGING: [&str; 3] = ["Edit", "Write", "Run"];
+
+/// How much a call can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// It reads and spends money: what every delegation does.
+    Medium,
+    /// It may write, run commands or reach the network.
+    High,
+}
+
+impl Risk {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// A task of the call that policy refused before anybody was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedTask {
+    /// What it is called.
+    pub label: Label,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A call as a person is asked about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    grants: Vec<Grant>,
+    refused: Vec<RefusedTask>,
+    policy: Policy,
+    hash: Option<String>,
+    expires: Option<Timestamp>,
+}
+
+impl Question {
+    /// Gathers what one call's events say; other events are passed over.
+    pub fn of<'a>(policy: &Policy, events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut question = Self {
+            grants: Vec::new(),
+            refused: Vec::new(),
+            policy: policy.clone(),
+            hash: None,
+            expires: None,
+        };
+        for event in events {
+            if let Event::Granted(grant) = event {
+                question.grants.push(Grant::clone(grant));
+            } else if let Event::Refused { label, reason, .. } = event {
+                let refused = RefusedTask { label: label.clone(), reason: reason.clone() };
+                question.refused.push(refused);
+            } else if let Event::ApprovalAsked { hash, expires, .. } = event {
+                question.hash = Some(hash.clone());
+                question.expires = Some(*expires);
+            }
+        }
+        question
+    }
+
+    /// Gathers the call `call` of `parent` from a whole history.
+    pub fn of_call<'a>(
+        policy: &Policy,
+        events: impl IntoIterator<Item = &'a Event>,
+        parent: SessionId,
+        call: u32,
+    ) -> Self {
+        Self::of(policy, events.into_iter().filter(|event| belongs(event, parent, call)))
+    }
+
+    /// Returns the tasks that start when the answer is yes.
+    #[must_use]
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// Returns the tasks that policy refused.
+    #[must_use]
+    pub fn refused(&self) -> &[RefusedTask] {
+        &self.refused
+    }
+
+    /// Returns what the answer is bound to, once the question was asked.
+    #[must_use]
+    pub fn hash(&self) -> Option<&str> {
+        self.hash.as_deref()
+    }
+
+    /// Returns when the question goes stale.
+    #[must_use]
+    pub const fn expires(&self) -> Option<Timestamp> {
+        self.expires
+    }
+
+    /// Returns how much the call can do.
+    #[must_use]
+    pub fn risk(&self) -> Risk {
+        let reaches_out = |grant: &Grant| {
+            grant.rights.network || CHANGING.iter().any(|tool| grant.rights.tools.contains(tool))
+        };
+        if self.grants.iter().any(reaches_out) { Risk::High } else { Risk::Medium }
+    }
+
+    /// Returns the most the call can consume, and its seconds where it is bounded in time.
+    #[must_use]
+    pub fn worst(&self) -> (Amount, Option<u64>) {
+        worst_case(&self.policy, &self.grants)
+    }
+
+    /// Returns the call in one line:
+    /// `Spawn 2 subagents (risk: medium): [security] scan for vulnerab…; [docs] list the gaps`.
+    #[must_use]
+    pub fn distillate(&self) -> String {
+        let tasks: Vec<String> = self
+            .grants
+            .iter()
+            .map(|grant| {
+                let goal = excerpt(&sanitize::collapsed(&grant.brief.prompt), GOAL_CHARS);
+                format!("{} {goal}", bracketed(grant.brief.label.as_str(), LABEL_COLUMNS))
+            })
+            .collect();
+        if tasks.is_empty() {
+            return format!("{}.", self.heading());
+        }
+        format!("{}: {}", self.heading(), tasks.join("; "))
+    }
+
+    fn heading(&self) -> String {
+        let count = counted(self.grants.len(), "subagent");
+        format!("Spawn {count} (risk: {})", self.risk().word())
+    }
+}
+
+fn belongs(event: &Event, of_parent: SessionId, of_call: u32) -> bool {
+    if let Event::Granted(grant) = event {
+        return grant.parent == of_parent && grant.call == of_call;
+    }
+    if let Event::Refused { parent, call, .. } | Event::ApprovalAsked { parent, call, .. } = event {
+        return *parent == of_parent && *call == of_call;
+    }
+    false
+}
+
+fn is_priced(grant: &Grant) -> bool {
+    grant.brief.model.as_ref().is_some_and(|model| model.price.is_some())
+}

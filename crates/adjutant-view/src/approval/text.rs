@@ -1,0 +1,161 @@
+//! The whole question for people.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use adjutant_core::Grant;
+use adjutant_core::numbers::grouped;
+
+use super::{LABEL_COLUMNS, Question, is_priced};
+use crate::layout::{bracketed, columns, excerpt, fit, padded, width, wrapped};
+use crate::run::{Warning, warnings};
+use crate::sanitize;
+use crate::when::elapsed;
+
+/// Characters of a goal's head and tail.
+const HEAD_CHARS: usize = 240;
+const TAIL_CHARS: usize = 120;
+/// The fewest columns a goal is given, however narrow the terminal.
+const LEAST_COLUMNS: usize = 20;
+
+impl Question {
+    /// Returns everything that is at stake, for a terminal of `columns_wide` columns.
+    #[must_use]
+    pub fn text(&self, columns_wide: usize) -> String {
+        let mut text = format!("{}\n\n", self.heading());
+        text.push_str(&self.goals(columns_wide));
+        if !self.grants.is_empty() {
+            text.push('\n');
+            text.push_str(&columns(&self.stakes(), &[]));
+        }
+        for (title, lines) in [("Warnings", self.warnings()), ("Refused", self.refusals())] {
+            if !lines.is_empty() {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\n{title}\n{}", lines.concat());
+            }
+        }
+        text
+    }
+
+    /// Goals are broken here and set in: left to the terminal, a goal padded with spaces could put
+    /// words of its own at the start of a line.
+    fn goals(&self, columns_wide: usize) -> String {
+        let label = |grant: &Grant| bracketed(grant.brief.label.as_str(), LABEL_COLUMNS);
+        let to = self.grants.iter().map(|grant| width(&label(grant))).max().unwrap_or(0);
+        let room = columns_wide.saturating_sub(to + 4).max(LEAST_COLUMNS);
+        let mut text = String::new();
+        for grant in &self.grants {
+            let mut start = padded(&label(grant), to);
+            for line in wrapped(&head_and_tail(&grant.brief.prompt), room) {
+                let _ = writeln!(text, "  {start}  {line}");
+                start = " ".repeat(to);
+            }
+        }
+        text
+    }
+
+    /// Says rights, models, the worst case and the caps, each in a row.
+    fn stakes(&self) -> Vec<Vec<String>> {
+        let mut rows = grouped_rows("Tools", &self.grants, |grant| {
+            let network = if grant.rights.network { "network" } else { "no network" };
+            format!("{}; {network}", grant.rights.usable_tools())
+        });
+        rows.extend(grouped_rows("Model", &self.grants, |grant| {
+            let name = grant.brief.model.as_ref().map_or("none", |model| model.name.as_str());
+            fit(name, 80)
+        }));
+        rows.push(vec!["Worst case".into(), self.worst_words()]);
+        rows.push(vec!["Budget".into(), self.budget_words()]);
+        let places = self.grants.first().map_or(0, |grant| grant.places);
+        rows.push(vec!["At once".into(), grouped(places)]);
+        rows
+    }
+
+    fn worst_words(&self) -> String {
+        let (amount, seconds) = self.worst();
+        let tokens = limit(Some(amount.tokens).filter(|tokens| *tokens < u64::MAX), "tokens");
+        let unpriced = self.grants.iter().filter(|grant| !is_priced(grant)).count();
+        let money = if unpriced == self.grants.len() {
+            "cost unknown (no price for the model)".into()
+        } else if unpriced > 0 {
+            format!("{} and what {unpriced} without a price cost", amount.usd)
+        } else {
+            amount.usd.to_string()
+        };
+        let time = seconds.map_or_else(
+            || "no time limit".into(),
+            |seconds| elapsed(Duration::from_secs(seconds)),
+        );
+        format!("{tokens}, {money}, {time}")
+    }
+
+    fn budget_words(&self) -> String {
+        let usd = self.policy.budget_usd.map_or_else(|| "no limit".into(), |usd| usd.to_string());
+        format!(
+            "{} each, {} and {usd} for the run",
+            limit(self.policy.budget_tokens, "tokens"),
+            limit(self.policy.budget_tokens_run, "tokens"),
+        )
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let of_grant = |grant: &Grant| {
+            let label = bracketed(grant.brief.label.as_str(), LABEL_COLUMNS);
+            let warnings = warnings(grant).into_iter();
+            let line =
+                move |warning: Warning| format!("  {label} {}\n", fit(&warning.to_string(), 200));
+            warnings.map(line).collect::<Vec<_>>()
+        };
+        self.grants.iter().flat_map(of_grant).collect()
+    }
+
+    fn refusals(&self) -> Vec<String> {
+        self.refused
+            .iter()
+            .map(|task| {
+                let label = bracketed(task.label.as_str(), LABEL_COLUMNS);
+                let reason = &task.reason;
+                let message = excerpt(&sanitize::collapsed(&reason.message), HEAD_CHARS);
+                let next = excerpt(&sanitize::collapsed(&reason.recommendation), HEAD_CHARS);
+                format!("  {label} {}: {message}\n    {next}\n", reason.code)
+            })
+            .collect()
+    }
+}
+
+fn limit(number: Option<u64>, unit: &str) -> String {
+    number.map_or_else(
+        || format!("no limit of {unit}"),
+        |number| format!("{} {unit}", grouped(number)),
+    )
+}
+
+/// Says a property once when all tasks share it, else once for each task.
+fn grouped_rows(title: &str, grants: &[Grant], say: impl Fn(&Grant) -> String) -> Vec<Vec<String>> {
+    let said: Vec<String> = grants.iter().map(say).collect();
+    if said.windows(2).all(|pair| pair[0] == pair[1]) {
+        return said.into_iter().take(1).map(|words| vec![title.to_owned(), words]).collect();
+    }
+    let rows = grants.iter().zip(said).enumerate();
+    rows.map(|(place, (grant, words))| {
+        let title = if place == 0 { title } else { "" };
+        let label = bracketed(grant.brief.label.as_str(), LABEL_COLUMNS);
+        vec![title.to_owned(), format!("{label} {words}")]
+    })
+    .collect()
+}
+
+/// Returns a goal in one piece; of a long one its head and its tail, and how much lies between.
+fn head_and_tail(goal: &str) -> String {
+    let lines: Vec<String> =
+        goal.lines().map(sanitize::collapsed).filter(|line| !line.is_empty()).collect();
+    let safe = lines.join("⏎");
+    let count = safe.chars().count();
+    if count <= HEAD_CHARS + TAIL_CHARS {
+        return safe;
+    }
+    let head: String = safe.chars().take(HEAD_CHARS).collect();
+    let tail: String = safe.chars().skip(count - TAIL_CHARS).collect();
+    let between = grouped((count - HEAD_CHARS - TAIL_CHARS) as u64);
+    format!("{head} … {between} characters left out … {tail}")
+}

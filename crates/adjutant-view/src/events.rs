@@ -1,0 +1,284 @@
+//! Progress for programs: one JSON object for each thing that happens.
+//!
+//! The five events of the original format keep their names and fields; the others are additions.
+//! Each delegation has exactly one `completed`, a refused one too, so that a reader can count.
+//! Start at [`EventStream::translate`].
+
+use adjutant_core::{Event, Outcome, Reason, RunId, SessionId, ToolOutput, Usd};
+use serde::Serialize;
+
+use crate::entry::Entry;
+use crate::names::code_key;
+use crate::run::{Delegation, Outcomes, RunView};
+use crate::wire::{SpendJson, VERSION};
+
+/// One event on the wire.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WireEvent {
+    /// The version of the format.
+    pub v: u32,
+    /// Milliseconds since the run began.
+    pub at_ms: u64,
+    /// The delegation it is about: the one that asked for an approval, the root for the run's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened, by name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "fields are named for what they hold; the schema describes them")]
+pub enum What {
+    /// A run began.
+    RunStarted { run: RunId, agent: String, goal: String },
+    /// A task was admitted and waits.
+    Queued { label: String, index: u32, agent: String },
+    /// A task was not admitted, or not approved.
+    Refused { label: String, index: u32, reason: String, message: String, recommendation: String },
+    /// A person is asked about a call, or has answered.
+    Approval {
+        state: ApprovalState,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        call: Option<u32>,
+        hash: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// A delegation began; `total` tasks came with its call.
+    Started { label: String, index: u32, total: usize },
+    /// A tool is about to run.
+    ToolCall { label: String, tool: String, args: String },
+    /// A tool call was answered without running it.
+    ToolRefused { label: String, tool: String, args: String, message: String },
+    /// A line was written to the scratchpad.
+    Note { label: String, content: String },
+    /// What the delegation's own model calls have come to so far.
+    Tokens { label: String, input: u64, output: u64, cost_usd: Option<Usd>, estimated: bool },
+    /// A model call failed and is tried again in so many milliseconds.
+    Retry { label: String, attempt: u32, error: String, in_ms: u64 },
+    /// A delegation ended.
+    Completed {
+        label: String,
+        status: &'static str,
+        outcome: Outcome,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// The run ended.
+    RunEnded {
+        status: &'static str,
+        outcome: Outcome,
+        outcomes: Outcomes,
+        #[serde(flatten)]
+        spent: SpendJson,
+    },
+}
+
+/// How far a question to a person has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalState {
+    /// It is open.
+    Asked,
+    /// The answer was yes.
+    Approved,
+    /// The answer was no, or none came in time.
+    Denied,
+}
+
+/// Translates a run's events into wire events, counting as it goes.
+#[derive(Clone, Debug, Default)]
+pub struct EventStream {
+    view: RunView,
+}
+
+impl EventStream {
+    /// Returns a stream for a run from its first event.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Folds in a record and returns what it means on the wire; often nothing.
+    pub fn translate(&mut self, entry: Entry<'_>) -> Vec<WireEvent> {
+        self.view.apply(entry);
+        translate(&self.view, &entry)
+    }
+
+    /// Returns the fold behind the numbers.
+    #[must_use]
+    pub const fn view(&self) -> &RunView {
+        &self.view
+    }
+}
+
+/// Returns what a record means on the wire, given the view that has folded it in.
+#[must_use]
+pub fn translate(view: &RunView, entry: &Entry<'_>) -> Vec<WireEvent> {
+    let session = entry.event.session();
+    let delegation = session.and_then(|session| view.delegation(session));
+    let whats = match delegation {
+        Some(delegation) => of_delegation(view, delegation, entry),
+        None => of_run(view, entry.event).into_iter().collect(),
+    };
+    let about = session.or_else(|| parent_asked(view, entry.event));
+    let about = about.or_else(|| view.root().map(|root| root.session));
+    whats
+        .into_iter()
+        .map(|what| WireEvent { v: VERSION, at_ms: entry.at.as_millis(), session_id: about, what })
+        .collect()
+}
+
+/// Returns who asked for what a person answers; a denial names only the question.
+fn parent_asked(view: &RunView, event: &Event) -> Option<SessionId> {
+    if let Event::ApprovalAsked { parent, .. } | Event::Approved { parent, .. } = event {
+        return view.delegation(*parent).map(|parent| parent.session);
+    }
+    None
+}
+
+fn of_run(view: &RunView, event: &Event) -> Option<What> {
+    let approval = |state, call, hash: &String, reason| {
+        Some(What::Approval { state, call, hash: hash.clone(), reason })
+    };
+    match event {
+        Event::RunStarted { run, agent, goal, .. } => {
+            Some(What::RunStarted { run: *run, agent: agent.to_string(), goal: goal.clone() })
+        }
+        Event::ApprovalAsked { call, hash, .. } => {
+            approval(ApprovalState::Asked, Some(*call), hash, None)
+        }
+        Event::Approved { hash, .. } => approval(ApprovalState::Approved, None, hash, None),
+        Event::Denied { hash, reason } => {
+            approval(ApprovalState::Denied, None, hash, Some(reason.clone()))
+        }
+        Event::RunEnded { outcome } => Some(What::RunEnded {
+            status: outcome.result_word(),
+            outcome: *outcome,
+            outcomes: view.outcomes(),
+            spent: view.total().into(),
+        }),
+        Event::AgentDefined { .. }
+        | Event::Granted(_)
+        | Event::Refused { .. }
+        | Event::Started { .. }
+        | Event::Reserved { .. }
+        | Event::Replied { .. }
+        | Event::AttemptFailed { .. }
+        | Event::Settled { .. }
+        | Event::Overran { .. }
+        | Event::Progressed { .. }
+        | Event::Told { .. }
+        | Event::ToolCalled { .. }
+        | Event::ToolRefused { .. }
+        | Event::ToolReturned { .. }
+        | Event::Crashed { .. }
+        | Event::Late { .. }
+        | Event::Ended { .. } => None,
+    }
+}
+
+fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> Vec<What> {
+    let label = || delegation.label.to_string();
+    let index = delegation.index;
+    match entry.event {
+        Event::Granted(_) => {
+            vec![What::Queued { label: label(), index, agent: delegation.agent.to_string() }]
+        }
+        Event::Refused { reason, .. } => {
+            vec![refused(delegation, reason), completed(delegation, Outcome::Refused)]
+        }
+        Event::Started { .. } => {
+            vec![What::Started { label: label(), index, total: view.call_size(delegation) }]
+        }
+        Event::Replied { .. } | Event::Settled { .. } => vec![tokens(delegation)],
+        Event::AttemptFailed { attempt, error, retry_at, .. } => {
+            let retry = retry_at.map(|at| What::Retry {
+                label: label(),
+                attempt: *attempt,
+                error: error.to_string(),
+                in_ms: at.as_millis().saturating_sub(entry.at.as_millis()),
+            });
+            [tokens(delegation)].into_iter().chain(retry).collect()
+        }
+        Event::ToolCalled { call, .. } => {
+            let (tool, args) = called(delegation, *call);
+            vec![What::ToolCall { label: label(), tool, args }]
+        }
+        Event::ToolRefused { call, text, .. } => {
+            let (tool, args) = called(delegation, *call);
+            vec![What::ToolRefused { label: label(), tool, args, message: text.clone() }]
+        }
+        Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
+            vec![What::Note { label: label(), content: note.clone() }]
+        }
+        Event::Ended { outcome, reason, .. } => end(delegation, *outcome, reason.as_ref()),
+        Event::RunStarted { .. }
+        | Event::AgentDefined { .. }
+        | Event::ApprovalAsked { .. }
+        | Event::Approved { .. }
+        | Event::Denied { .. }
+        | Event::Reserved { .. }
+        | Event::Overran { .. }
+        | Event::Progressed { .. }
+        | Event::Told { .. }
+        | Event::ToolReturned { .. }
+        | Event::Crashed { .. }
+        | Event::Late { .. }
+        | Event::RunEnded { .. } => Vec::new(),
+    }
+}
+
+/// The root's end is said by `run_ended`.
+fn end(delegation: &Delegation, outcome: Outcome, reason: Option<&Reason>) -> Vec<What> {
+    if delegation.parent.is_none() {
+        return Vec::new();
+    }
+    let not_admitted = reason.filter(|_| outcome == Outcome::Refused);
+    let refused = not_admitted.map(|reason| refused(delegation, reason));
+    refused.into_iter().chain([completed(delegation, outcome)]).collect()
+}
+
+fn refused(delegation: &Delegation, reason: &Reason) -> What {
+    What::Refused {
+        label: delegation.label.to_string(),
+        index: delegation.index,
+        reason: code_key(reason.code),
+        message: reason.message.clone(),
+        recommendation: reason.recommendation.clone(),
+    }
+}
+
+fn completed(delegation: &Delegation, outcome: Outcome) -> What {
+    let reason = delegation.reason.as_ref().filter(|_| outcome != Outcome::Completed);
+    What::Completed {
+        label: delegation.label.to_string(),
+        status: outcome.result_word(),
+        outcome,
+        reason: reason.map(|reason| code_key(reason.code)),
+        message: reason.map(|reason| reason.message.clone()),
+    }
+}
+
+fn tokens(delegation: &Delegation) -> What {
+    let own = SpendJson::from(&delegation.own);
+    What::Tokens {
+        label: delegation.label.to_string(),
+        input: own.usage.input,
+        output: own.usage.output,
+        cost_usd: own.cost_usd,
+        estimated: own.estimated,
+    }
+}
+
+fn called(delegation: &Delegation, number: u32) -> (String, String) {
+    delegation
+        .asked(number)
+        .map(|call| (call.tool.clone(), call.arguments.clone()))
+        .unwrap_or_default()
+}

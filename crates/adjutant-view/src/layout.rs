@@ -1,0 +1,138 @@
+//! Columns by what a terminal shows, not by bytes or characters.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::sanitize;
+
+/// Returns the columns `text` takes.
+#[must_use]
+pub fn width(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// Returns the start of safe `text` that fits into `max` columns, ending in `…` when cut.
+#[must_use]
+pub fn cut(text: &str, max: usize) -> String {
+    if text.len() <= max || (text.len() <= max.saturating_mul(4) && width(text) <= max) {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut taken = 0;
+    for c in text.chars() {
+        taken += c.width().unwrap_or(0);
+        // Marks without a width could pile up without end; a text of them alone is cut as well.
+        if taken > max || kept.len() > max.saturating_mul(8) {
+            return ellipsis(kept, max);
+        }
+        kept.push(c);
+    }
+    // Sequences can be wider than the sum of their characters.
+    if width(&kept) > max { ellipsis(kept, max) } else { kept }
+}
+
+fn ellipsis(mut kept: String, max: usize) -> String {
+    while !kept.is_empty() && width(&kept) + 1 > max {
+        kept.pop();
+    }
+    if max > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// Returns foreign text on one safe line of at most `max` columns.
+#[must_use]
+pub fn fit(text: &str, max: usize) -> String {
+    // Only what can be seen is cleaned: a label may be 10 KB of nothing.
+    let end = text.char_indices().nth(max.saturating_mul(2) + 2).map_or(text.len(), |(end, _)| end);
+    let mut safe = sanitize::line(&text[..end]).into_owned();
+    if end < text.len() {
+        safe.push('…');
+    }
+    cut(&safe, max)
+}
+
+/// Returns a label in brackets, of at most `max` columns with them.
+#[must_use]
+pub fn bracketed(label: &str, max: usize) -> String {
+    let room = max.saturating_sub(2).max(1);
+    format!("[{}]", fit(label, room).replace('[', "(").replace(']', ")"))
+}
+
+/// Breaks safe `text` into lines of at most `max` columns; there is always one.
+#[must_use]
+pub fn wrapped(text: &str, max: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut taken = 0;
+    for word in text.split_inclusive(' ') {
+        let wide = width(word);
+        if taken > 0 && taken + width(word.trim_end()) > max {
+            lines.push(String::new());
+            taken = 0;
+        }
+        for c in word.chars() {
+            // A word longer than a line is broken where the line ends.
+            let columns = c.width().unwrap_or(0);
+            if wide > max && taken + columns > max {
+                lines.push(String::new());
+                taken = 0;
+            }
+            taken += columns;
+            if let Some(line) = lines.last_mut() {
+                line.push(c);
+            }
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Returns `text` filled with spaces up to `to` columns.
+#[must_use]
+pub fn padded(text: &str, to: usize) -> String {
+    let missing = to.saturating_sub(width(text));
+    format!("{text}{}", " ".repeat(missing))
+}
+
+/// Returns `text` after as many spaces as bring it to `to` columns.
+#[must_use]
+pub fn right(text: &str, to: usize) -> String {
+    let missing = to.saturating_sub(width(text));
+    format!("{}{text}", " ".repeat(missing))
+}
+
+/// Returns the first `max` characters of safe text, the last of them `…` when something was cut.
+#[must_use]
+pub fn excerpt(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// Lays rows out in columns two spaces apart; the columns named in `numbers` are set to the right.
+///
+/// The last column is not filled, so no line ends in spaces.
+#[must_use]
+pub fn columns(rows: &[Vec<String>], numbers: &[usize]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widest = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(widest).collect();
+    let mut table = String::new();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(
+                |(column, (cell, to))| {
+                    if numbers.contains(&column) { right(cell, *to) } else { padded(cell, *to) }
+                },
+            )
+            .collect();
+        table.push_str(cells.join("  ").trim_end());
+        table.push('\n');
+    }
+    table
+}

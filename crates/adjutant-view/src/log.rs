@@ -1,0 +1,201 @@
+//! The journal for people: one line for each event, nothing left out.
+
+use adjutant_core::budget::Settlement;
+use adjutant_core::numbers::grouped;
+use adjutant_core::{Event, Nudge, SessionId};
+
+use crate::entry::Entry;
+use crate::layout::{bracketed, fit};
+use crate::names::{code_words, counted};
+use crate::run::{Delegation, RunView};
+use crate::sanitize;
+use crate::when::{elapsed, rfc3339_ms};
+
+/// Columns that one foreign text may take within a line.
+const TEXT_COLUMNS: usize = 120;
+
+/// Says one event: time, who, what. A backtrace follows indented.
+///
+/// `view` has folded the event in already. There is no line break at the end.
+#[must_use]
+pub fn line(view: &RunView, entry: &Entry<'_>) -> String {
+    let time = rfc3339_ms(entry.wall_ms);
+    let who = entry
+        .event
+        .session()
+        .map_or_else(String::new, |session| format!("{} ", name(view, session)));
+    format!("{time}  {who}{}", what(view, entry))
+}
+
+/// Says a whole history.
+#[must_use]
+pub fn render<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> String {
+    let mut view = RunView::default();
+    let mut text = String::new();
+    for entry in entries {
+        view.apply(entry);
+        text.push_str(&line(&view, &entry));
+        text.push('\n');
+    }
+    text
+}
+
+fn name(view: &RunView, session: SessionId) -> String {
+    view.delegation(session).map_or_else(
+        || format!("[{session}]"),
+        |delegation| bracketed(delegation.label.as_str(), 34),
+    )
+}
+
+fn what(view: &RunView, entry: &Entry<'_>) -> String {
+    match entry.event {
+        Event::RunStarted { run, agent, goal, version, .. } => {
+            let (agent, version) = (fit(agent.as_str(), 32), fit(version, 32));
+            format!("{run} started by {agent}, version {version}: {}", safe(goal))
+        }
+        Event::AgentDefined { agent, tools, .. } => {
+            format!("agent {} defined, {}", fit(agent.as_str(), 32), counted(tools.len(), "tool"))
+        }
+        Event::ApprovalAsked { parent, call, hash, .. } => {
+            format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
+        }
+        Event::Approved { hash, .. } => format!("approved ({})", fit(hash, 12)),
+        Event::Denied { hash, reason } => format!("denied ({}): {}", fit(hash, 12), safe(reason)),
+        Event::RunEnded { outcome } => format!("run ended: {}", outcome.word()),
+        Event::Granted(grant) => {
+            let agent = fit(grant.brief.agent.as_str(), 32);
+            let model = grant.brief.model.as_ref().map_or("no model", |model| model.name.as_str());
+            let (depth, model) = (grant.depth, fit(model, 60));
+            format!("granted to {agent} at depth {depth}, {model}: {}", safe(&grant.brief.prompt))
+        }
+        Event::Refused { reason, .. } => {
+            format!("refused {}: {}", reason.code, safe(&reason.message))
+        }
+        Event::Started { deadline, bound, .. } => deadline.map_or_else(
+            || "started without a deadline".into(),
+            |at| format!("started, has {} ({})", elapsed(at.since(entry.at)), bound.noun()),
+        ),
+        Event::Reserved { .. }
+        | Event::Replied { .. }
+        | Event::AttemptFailed { .. }
+        | Event::Settled { .. }
+        | Event::Overran { .. }
+        | Event::Progressed { .. }
+        | Event::Told { .. } => model_words(entry),
+        Event::ToolCalled { .. } | Event::ToolRefused { .. } | Event::ToolReturned { .. } => {
+            let delegation = entry.event.session().and_then(|session| view.delegation(session));
+            tool_words(delegation, entry.event)
+        }
+        Event::Crashed { message, backtrace, .. } => {
+            format!("crashed: {}{}", safe(message), indented(backtrace))
+        }
+        Event::Late { what, text, .. } => format!("late {}: {}", safe(what), safe(text)),
+        Event::Ended { outcome, reason, .. } => match reason {
+            Some(reason) => {
+                format!("ended {}, {}: {}", outcome.word(), reason.code, safe(&reason.message))
+            }
+            None => format!("ended {}", outcome.word()),
+        },
+    }
+}
+
+fn model_words(entry: &Entry<'_>) -> String {
+    match entry.event {
+        Event::Reserved { reservation, .. } => {
+            let last = if reservation.last_call { ", the last" } else { "" };
+            format!(
+                "turn {} attempt {} reserved{last}: {} tokens, {}",
+                reservation.turn,
+                reservation.attempt,
+                grouped(reservation.amount.tokens),
+                reservation.amount.usd
+            )
+        }
+        Event::Replied { turn, text, tool_calls, settlement, .. } => {
+            let calls = counted(tool_calls.len(), "tool call");
+            let said = if text.is_empty() { String::new() } else { format!(": {}", safe(text)) };
+            format!("turn {turn} replied, {calls} {}{said}", settled(settlement))
+        }
+        Event::AttemptFailed { turn, attempt, error, settlement, retry_at, .. } => {
+            let next = retry_at.map_or_else(
+                || "not retried".into(),
+                |at| format!("retried in {}", elapsed(at.since(entry.at))),
+            );
+            let error = safe(&error.to_string());
+            format!("turn {turn} attempt {attempt} failed, {next} {}: {error}", settled(settlement))
+        }
+        Event::Settled { turn, settlement, .. } => {
+            format!("turn {turn} closed at its reservation {}", settled(settlement))
+        }
+        Event::Overran { amount, .. } => {
+            format!("overran by {} tokens, {}", grouped(amount.tokens), amount.usd)
+        }
+        Event::Progressed { bytes, .. } => format!("{} bytes arrived", grouped(*bytes)),
+        Event::Told { nudge, text, .. } => {
+            let why = match nudge {
+                Nudge::LastCall(code) => format!("last call, {}", code_words(*code)),
+                Nudge::Shorten => "shorten".into(),
+                Nudge::Repair => "repair".into(),
+            };
+            format!("told ({why}): {}", safe(text))
+        }
+        Event::RunStarted { .. }
+        | Event::AgentDefined { .. }
+        | Event::Granted(_)
+        | Event::Refused { .. }
+        | Event::ApprovalAsked { .. }
+        | Event::Approved { .. }
+        | Event::Denied { .. }
+        | Event::Started { .. }
+        | Event::ToolCalled { .. }
+        | Event::ToolRefused { .. }
+        | Event::ToolReturned { .. }
+        | Event::Crashed { .. }
+        | Event::Late { .. }
+        | Event::Ended { .. }
+        | Event::RunEnded { .. } => String::new(),
+    }
+}
+
+fn settled(settlement: &Settlement) -> String {
+    let usage = settlement.usage;
+    let about = if settlement.estimated { "~" } else { "" };
+    let (input, output) = (grouped(usage.input_total()), grouped(usage.output));
+    format!("(in={input} out={output} {about}{})", settlement.usd)
+}
+
+fn tool_words(delegation: Option<&Delegation>, event: &Event) -> String {
+    let named = |number: u32| {
+        let call = delegation.and_then(|delegation| delegation.asked(number));
+        call.map_or_else(
+            || format!("call {number}"),
+            |call| safe(format!("{} {}", call.tool, call.arguments).trim_end()),
+        )
+    };
+    if let Event::ToolRefused { call, text, .. } = event {
+        return format!("{} not run: {}", named(*call), safe(text));
+    }
+    let Event::ToolReturned { call, output, .. } = event else {
+        return if let Event::ToolCalled { call, .. } = event {
+            format!("calls {}", named(*call))
+        } else {
+            String::new()
+        };
+    };
+    if let Some(note) = &output.note {
+        return format!("note: {}", safe(note));
+    }
+    if output.is_error {
+        return format!("{} failed: {}", named(*call), safe(&output.content));
+    }
+    format!("{} returned {} bytes", named(*call), grouped(output.content.len() as u64))
+}
+
+fn indented(backtrace: &str) -> String {
+    let safe = sanitize::block(backtrace.trim_end());
+    safe.lines().map(|line| format!("\n    {line}")).collect()
+}
+
+fn safe(text: &str) -> String {
+    fit(text, TEXT_COLUMNS)
+}

@@ -1,0 +1,148 @@
+//! The whole picture for a live terminal.
+
+use adjutant_core::{Outcome, State, Timestamp};
+
+use super::words::{doing, total, usage_of};
+use crate::layout::{bracketed, cut, padded, width};
+use crate::names::{counted, mark};
+use crate::palette::{Palette, Style};
+use crate::run::{Delegation, Liveness, Outcomes, RunView};
+use crate::when::elapsed;
+
+/// How a frame is drawn; the caller knows the terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The columns there are. No line is wider.
+    pub width: usize,
+    /// The lines there are; `None` for as many as it takes.
+    pub height: Option<usize>,
+    /// The instant it shows.
+    pub now: Timestamp,
+    /// Whether it may be coloured.
+    pub palette: Palette,
+}
+
+/// The pieces of one row before they are laid out.
+struct Row<'a> {
+    delegation: &'a Delegation,
+    indent: usize,
+    label: String,
+}
+
+impl Frame {
+    /// Draws the run: a heading, a line for each subagent, a total.
+    #[must_use]
+    pub fn render(&self, view: &RunView) -> String {
+        let rows = self.rows(view);
+        let count = view.delegations().count();
+        let heading = if count == 0 {
+            "Delegate [no subagents]".to_owned()
+        } else {
+            format!("Delegate [{}]", counted(count, "subagent"))
+        };
+        let mut lines = vec![self.palette.paint(Style::Strong, &cut(&heading, self.width))];
+        let (shown, hidden) = self.choose(rows);
+        let column = shown.iter().map(|row| row.indent + width(&row.label)).max().unwrap_or(0);
+        lines.extend(shown.iter().map(|row| self.row(row, column)));
+        if !hidden.is_empty() {
+            let others = Outcomes::of(hidden.iter().map(|row| row.delegation)).words();
+            lines.push(cut(&format!("  … {} more: {others}", hidden.len()), self.width));
+        }
+        let sum = total(view, self.now, Liveness::Alive);
+        lines.push(self.palette.paint(Style::Quiet, &cut(&format!("  {sum}"), self.width)));
+        lines.join("\n") + "\n"
+    }
+
+    fn rows<'a>(&self, view: &'a RunView) -> Vec<Row<'a>> {
+        // A label may take a third of the line; a wider one says less than what is being done.
+        let label_columns = (self.width / 3).clamp(5, 34);
+        view.preorder()
+            .into_iter()
+            .filter(|delegation| delegation.parent.is_some() || delegation.own.calls > 0)
+            .map(|delegation| Row {
+                delegation,
+                indent: usize::try_from(delegation.depth.saturating_sub(1)).unwrap_or(0).min(8) * 2,
+                label: bracketed(delegation.label.as_str(), label_columns),
+            })
+            .collect()
+    }
+
+    /// Picks the rows there is room for: those at work first, then those that went wrong.
+    fn choose<'a>(&self, rows: Vec<Row<'a>>) -> (Vec<Row<'a>>, Vec<Row<'a>>) {
+        // Heading, total, and the line that counts the rest.
+        let Some(room) = self.height.map(|height| height.saturating_sub(3).max(1)) else {
+            return (rows, Vec::new());
+        };
+        if rows.len() <= room + 1 {
+            return (rows, Vec::new());
+        }
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by_key(|&place| (interest(&rows[place].delegation.state), place));
+        let mut is_shown = vec![false; rows.len()];
+        for &place in order.iter().take(room) {
+            is_shown[place] = true;
+        }
+        let (mut shown, mut hidden) = (Vec::new(), Vec::new());
+        for (row, is_shown) in rows.into_iter().zip(is_shown) {
+            if is_shown { shown.push(row) } else { hidden.push(row) }
+        }
+        (shown, hidden)
+    }
+
+    fn row(&self, row: &Row<'_>, column: usize) -> String {
+        let delegation = row.delegation;
+        let start = padded(&format!("  {}{}", " ".repeat(row.indent), row.label), column + 2);
+        let state = mark(&delegation.state);
+        let mut tail = self.tail(delegation);
+        let taken = |tail: &str| width(&start) + 2 + width(state) + 1 + width(tail);
+        // What is being done needs some room; money, time and tokens give way in this order.
+        while !tail.is_empty() && taken(&tail.join(" ")) + 1 + LEAST_DOING > self.width {
+            tail.pop();
+        }
+        let tail = tail.join(" ");
+        let space = if tail.is_empty() { "" } else { " " };
+        let room = self.width.saturating_sub(taken(&tail) + space.len());
+        let doing = cut(&doing(delegation, self.now), room);
+        let line = format!("{start}  {state} {doing}");
+        if width(&line) > self.width || room == 0 {
+            return cut(&line, self.width);
+        }
+        let painted = self.palette.paint(Style::of(&delegation.state), &format!("{state} {doing}"));
+        let tail = if tail.is_empty() { tail } else { self.palette.paint(Style::Quiet, &tail) };
+        format!("{start}  {painted}{space}{tail}").trim_end().to_owned()
+    }
+
+    /// Returns tokens, time and money, the most wanted first.
+    fn tail(&self, delegation: &Delegation) -> Vec<String> {
+        let mut parts = Vec::new();
+        if delegation.own.calls > 0 {
+            parts.push(usage_of(&delegation.own));
+        }
+        if let Some(time) = delegation.elapsed(self.now) {
+            parts.push(elapsed(time));
+        }
+        if delegation.own.calls > 0 {
+            parts.push(delegation.own.money());
+        }
+        parts
+    }
+}
+
+/// Columns that what is being done gets before anything else is said.
+const LEAST_DOING: usize = 12;
+
+/// Ranks states by how much a person wants to see them; lower is more.
+const fn interest(state: &State) -> u8 {
+    match state {
+        State::Running | State::AwaitingApproval => 0,
+        State::Ended(
+            Outcome::Failed
+            | Outcome::Blocked
+            | Outcome::Refused
+            | Outcome::Partial
+            | Outcome::Cancelled,
+        ) => 1,
+        State::Queued => 2,
+        State::Ended(Outcome::Completed) => 3,
+    }
+}

@@ -1,0 +1,148 @@
+//! One plain line for each event worth one, for pipes and logs.
+
+use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
+
+use super::words::{TEXT_COLUMNS, ended, tool, total, usage_of};
+use crate::entry::Entry;
+use crate::layout::{bracketed, fit};
+use crate::names::{code_words, counted, mark};
+use crate::palette::{Palette, Style};
+use crate::run::{Delegation, Liveness, RunView, Warning};
+use crate::when::elapsed;
+
+/// Columns a label may take in a line.
+const LABEL_COLUMNS: usize = 34;
+
+/// Says what an event means to a person, or nothing when it means little.
+///
+/// `view` has folded the event in already.
+#[must_use]
+pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
+    match entry.event {
+        Event::RunStarted { .. } => view.run().map(|run| format!("{run} started")),
+        Event::RunEnded { .. } => Some(total(view, entry.at, Liveness::Alive)),
+        Event::ApprovalAsked { parent, call, .. } => Some(asked(view, *parent, *call)),
+        Event::Denied { reason, .. } => {
+            Some(format!("Not approved: {}", fit(reason, TEXT_COLUMNS)))
+        }
+        Event::Granted(grant) => {
+            let warnings = &view.delegation(grant.session)?.warnings;
+            let said: Vec<String> = warnings.iter().map(Warning::to_string).collect();
+            let text = format!("⚠ {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
+            (!said.is_empty()).then(|| told(view, grant.session, &text)).flatten()
+        }
+        Event::Refused { session, .. } => {
+            let delegation = view.delegation(*session)?;
+            let reason = delegation.reason.as_ref()?;
+            let next = fit(&reason.recommendation, TEXT_COLUMNS);
+            let what = format!("⊘ refused: {}. {next}", code_words(reason.code));
+            Some(labelled(delegation, &palette.paint(Style::Bad, &what)))
+        }
+        Event::Ended { session, .. } => end(view, *session, palette),
+        Event::Started { .. }
+        | Event::Replied { .. }
+        | Event::AttemptFailed { .. }
+        | Event::Overran { .. }
+        | Event::Told { .. }
+        | Event::ToolCalled { .. }
+        | Event::ToolRefused { .. }
+        | Event::ToolReturned { .. }
+        | Event::Crashed { .. }
+        | Event::Late { .. } => {
+            let session = entry.event.session()?;
+            told(view, session, &within(view.delegation(session)?, view, entry)?)
+        }
+        Event::AgentDefined { .. }
+        | Event::Approved { .. }
+        | Event::Reserved { .. }
+        | Event::Settled { .. }
+        | Event::Progressed { .. } => None,
+    }
+}
+
+fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<String> {
+    let called = |number: u32| delegation.asked(number);
+    match entry.event {
+        Event::Started { .. } => {
+            Some(format!("started ({}/{})", delegation.index + 1, view.call_size(delegation)))
+        }
+        Event::AttemptFailed { error, retry_at: Some(at), .. } => Some(format!(
+            "retrying in {}: {}",
+            elapsed(at.since(entry.at)),
+            safe(&error.to_string())
+        )),
+        Event::AttemptFailed { error, retry_at: None, .. } => Some(safe(&error.to_string())),
+        Event::Overran { amount, .. } => Some(format!(
+            "billed {} tokens and {} more than was reserved",
+            adjutant_core::numbers::grouped(amount.tokens),
+            amount.usd
+        )),
+        Event::Told { nudge: Nudge::LastCall(code), .. } => {
+            Some(format!("told to report now: {}", code_words(*code)))
+        }
+        Event::Told { nudge: Nudge::Shorten, .. } => Some("told to answer shorter".into()),
+        Event::Told { nudge: Nudge::Repair, .. } => Some("told to repair its return".into()),
+        // What was noted is said when it is.
+        Event::ToolCalled { call, .. } => called(*call)
+            .filter(|call| call.tool != "Note")
+            .map(|call| tool(&call.tool, &call.arguments)),
+        Event::ToolRefused { call, text, .. } => {
+            let name = called(*call).map_or_else(|| "tool".into(), |call| fit(&call.tool, 32));
+            Some(format!("{name}: {}", safe(text)))
+        }
+        Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
+            Some(format!("note: {}", safe(note)))
+        }
+        Event::Crashed { message, .. } => Some(format!("broke: {}", safe(message))),
+        Event::Late { what, .. } => Some(format!("late {}, kept and not counted", safe(what))),
+        Event::RunStarted { .. }
+        | Event::AgentDefined { .. }
+        | Event::Granted(_)
+        | Event::Refused { .. }
+        | Event::ApprovalAsked { .. }
+        | Event::Approved { .. }
+        | Event::Denied { .. }
+        | Event::Reserved { .. }
+        | Event::Replied { .. }
+        | Event::Settled { .. }
+        | Event::Progressed { .. }
+        | Event::ToolReturned { .. }
+        | Event::Ended { .. }
+        | Event::RunEnded { .. } => None,
+    }
+}
+
+fn asked(view: &RunView, parent: SessionId, call: u32) -> String {
+    let waits = |child: &&Delegation| child.call == call && child.state == State::AwaitingApproval;
+    let parent = view.delegation(parent);
+    let count = parent.map_or(0, |parent| view.children(parent).filter(waits).count());
+    format!("Waiting for approval of {}", counted(count, "subagent"))
+}
+
+/// The root's own end is said by the run's.
+fn end(view: &RunView, session: SessionId, palette: Palette) -> Option<String> {
+    let delegation = view.delegation(session).filter(|delegation| delegation.parent.is_some())?;
+    let State::Ended(outcome) = delegation.state else { return None };
+    let what = format!("{} {}", mark(&delegation.state), ended(outcome, delegation));
+    let mut parts = vec![palette.paint(Style::of(&delegation.state), &what)];
+    if delegation.own.calls > 0 {
+        parts.push(usage_of(&delegation.own));
+    }
+    parts.extend(delegation.ended.and_then(|end| delegation.elapsed(end.at)).map(elapsed));
+    if delegation.own.calls > 0 {
+        parts.push(delegation.own.money());
+    }
+    Some(labelled(delegation, &parts.join(" ")))
+}
+
+fn told(view: &RunView, session: SessionId, text: &str) -> Option<String> {
+    view.delegation(session).map(|delegation| labelled(delegation, text))
+}
+
+fn labelled(delegation: &Delegation, text: &str) -> String {
+    format!("{} {text}", bracketed(delegation.label.as_str(), LABEL_COLUMNS))
+}
+
+fn safe(text: &str) -> String {
+    fit(text, TEXT_COLUMNS)
+}

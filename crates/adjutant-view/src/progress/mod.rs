@@ -1,0 +1,12 @@
+//! What each subagent is doing, for people: a frame for a live terminal, lines for a pipe.
+//!
+//! Both read the same [`RunView`](crate::RunView) and say the same words; only their shape differs.
+
+mod frame;
+mod line;
+mod words;
+
+pub use frame::Frame;
+pub use line::line;
+pub use words::total;
+pub(crate) use words::{doing, ended};

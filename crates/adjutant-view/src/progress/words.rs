@@ -1,0 +1,83 @@
+//! The words of progress, shared by frames and lines.
+
+use std::time::Duration;
+
+use adjutant_core::{Outcome, Timestamp};
+
+use crate::layout::fit;
+use crate::names::{code_words, counted, ended_word};
+use crate::run::{Activity, Delegation, Liveness, Outcomes, RunView, Spend};
+use crate::when::elapsed;
+
+/// Columns that one foreign text may take within a line.
+pub(super) const TEXT_COLUMNS: usize = 120;
+
+/// Returns what a delegation is doing: `Read src/lib.rs`, `partial: context exhausted`.
+pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
+    match delegation.activity() {
+        Activity::AwaitingApproval => "waiting for approval".into(),
+        Activity::Queued => "queued".into(),
+        Activity::Thinking { since, bytes } => {
+            // Before its first answer the time beside the line says the same.
+            let silent = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
+            thinking(silent, bytes)
+        }
+        Activity::Tool { call, more } => {
+            let others = if more > 0 { format!(" (+{more})") } else { String::new() };
+            format!("{}{others}", tool(&call.tool, &call.arguments))
+        }
+        Activity::Retrying(retry) => {
+            let wait = elapsed(retry.at.since(now));
+            format!("retrying in {wait} ({})", retry.kind)
+        }
+        Activity::Delegating => "waiting for its subagents".into(),
+        Activity::Ended(outcome) => ended(outcome, delegation),
+    }
+}
+
+fn thinking(silent: Duration, bytes: u64) -> String {
+    // Only a wait worth noticing is shown: most turns are shorter.
+    if silent.as_secs() >= 10 {
+        return format!("thinking for {}", elapsed(silent));
+    }
+    if bytes > 0 { "writing".into() } else { "thinking".into() }
+}
+
+/// Returns a tool call in a few safe words.
+pub(super) fn tool(name: &str, arguments: &str) -> String {
+    let name = fit(name, 32);
+    let arguments = fit(arguments, TEXT_COLUMNS);
+    if arguments.is_empty() { name } else { format!("{name} {arguments}") }
+}
+
+/// Returns how a delegation ended: `complete`, `partial: context exhausted`.
+pub(crate) fn ended(outcome: Outcome, delegation: &Delegation) -> String {
+    let word = ended_word(outcome);
+    match &delegation.reason {
+        Some(reason) if outcome != Outcome::Completed && reason.code.as_str() != "CANCELLED" => {
+            format!("{word}: {}", code_words(reason.code))
+        }
+        Some(_) | None => word.into(),
+    }
+}
+
+/// Returns the tokens in brackets, or nothing before the first call.
+pub(super) fn usage_of(spend: &Spend) -> String {
+    if spend.calls == 0 { String::new() } else { format!("({})", spend.tokens_short()) }
+}
+
+/// Returns the sum of a run in one line: states, tokens, cost, time.
+#[must_use]
+pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
+    let all = Outcomes::of(view.delegations());
+    let mut parts = Vec::new();
+    if all.total() > 0 {
+        parts.push(format!("{}: {}", counted(all.total(), "subagent"), all.words()));
+    }
+    if view.total().calls > 0 {
+        parts.push(view.total().tokens_short());
+        parts.push(view.total().money());
+    }
+    parts.push(elapsed(view.elapsed(now, liveness)));
+    parts.join(" · ")
+}

@@ -1,0 +1,174 @@
+//! Results as JSON.
+
+use adjutant_core::{Outcome, SessionId, State};
+use serde::Serialize;
+
+use super::cap::Room;
+use super::{Options, Results};
+use crate::names::state_key;
+use crate::run::{Delegation, Liveness, Warning};
+use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
+
+/// The results of one call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResultsJson {
+    /// The version of the format.
+    pub v: u32,
+    /// Results with status `ok`.
+    pub completed: usize,
+    /// Results with status `partial`.
+    pub partial: usize,
+    /// Results with status `error`.
+    pub failed: usize,
+    /// Delegations that have not ended.
+    pub pending: usize,
+    /// Tasks of the call.
+    pub total: usize,
+    /// One entry for each task, in input order.
+    pub results: Vec<ResultJson>,
+}
+
+/// The result of one task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResultJson {
+    /// What it is called.
+    pub label: String,
+    /// `ok`, `partial`, `error`, or a live state.
+    pub status: &'static str,
+    /// The state in full: `completed`, `cancelled`, `refused`…
+    pub outcome: &'static str,
+    /// Its id.
+    pub session_id: SessionId,
+    /// Who worked.
+    pub agent: String,
+    /// The model that ran it.
+    pub model: Option<String>,
+    /// Tokens and money of its own calls.
+    #[serde(flatten)]
+    pub spent: SpendJson,
+    /// Seconds from start to end.
+    pub duration_s: Option<f64>,
+    /// The final answer; only when the status is `ok`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
+    /// The notes, one line each; always there when the status is `partial`, never when it is `ok`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scratchpad: Option<String>,
+    /// The latest text, when there is one that is no report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_text: Option<String>,
+    /// The files its tools touched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// What went wrong, in one text; only when the status is `error`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Why it ended as it did, and how to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonJson>,
+    /// What it went on in spite of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// What arrived after its end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<String>,
+    /// How much of its text is shown, when that is not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<CutJson>,
+    /// Where the whole conversation is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<String>,
+}
+
+/// How much of a text is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CutJson {
+    /// Bytes that are shown.
+    pub shown_bytes: usize,
+    /// Bytes there are.
+    pub total_bytes: usize,
+}
+
+impl Results<'_> {
+    /// Returns the results for programs.
+    #[must_use]
+    pub fn json(&self, options: &Options<'_>) -> ResultsJson {
+        let counts = self.counts();
+        ResultsJson {
+            v: VERSION,
+            completed: counts.ok,
+            partial: counts.partial,
+            failed: counts.failed,
+            pending: counts.pending,
+            total: counts.total,
+            results: self.items.iter().map(|item| entry(item, options)).collect(),
+        }
+    }
+}
+
+fn entry(item: &Delegation, options: &Options<'_>) -> ResultJson {
+    let outcome = match item.state {
+        State::Ended(outcome) => Some(outcome),
+        State::AwaitingApproval | State::Queued | State::Running => None,
+    };
+    let state = state_key(&item.state, Liveness::Alive);
+    let mut room = Room::new(options.result_tokens);
+    let texts = Texts::of(item, outcome, &mut room);
+    let is_error = outcome.is_some_and(|outcome| outcome.result_word() == "error");
+    ResultJson {
+        label: item.label.to_string(),
+        status: outcome.map_or(state, Outcome::result_word),
+        outcome: state,
+        session_id: item.session,
+        agent: item.agent.to_string(),
+        model: item.model.clone(),
+        spent: (&item.own).into(),
+        duration_s: item.ended.and_then(|end| item.elapsed(end.at)).map(seconds),
+        report: texts.report,
+        scratchpad: texts.scratchpad,
+        last_text: texts.last_text,
+        files: item.files.iter().map(ToString::to_string).collect(),
+        error: item.reason.as_ref().filter(|_| is_error).map(|reason| reason.message.clone()),
+        reason: item.reason.as_ref().map(Into::into),
+        warnings: item.warnings.iter().map(Warning::to_string).collect(),
+        late: item.late.iter().map(|late| late.what.clone()).collect(),
+        cut: room.cut().map(|(shown_bytes, total_bytes)| CutJson { shown_bytes, total_bytes }),
+        transcript: options.transcript(item.session),
+    }
+}
+
+/// The texts of a result, cut to their room.
+#[derive(Default)]
+struct Texts {
+    report: Option<String>,
+    scratchpad: Option<String>,
+    last_text: Option<String>,
+}
+
+impl Texts {
+    fn of(item: &Delegation, outcome: Option<Outcome>, room: &mut Room) -> Self {
+        match outcome {
+            None => Self::default(),
+            Some(Outcome::Completed) => {
+                Self { report: Some(room.take(&item.last_text).to_owned()), ..Self::default() }
+            }
+            Some(
+                Outcome::Partial
+                | Outcome::Failed
+                | Outcome::Blocked
+                | Outcome::Cancelled
+                | Outcome::Refused,
+            ) => {
+                let notes = item.scratchpad();
+                let differs = !item.last_text.is_empty() && item.last_text.trim() != notes.trim();
+                let is_partial = outcome.is_some_and(|outcome| outcome.result_word() == "partial");
+                let wanted = is_partial || !notes.is_empty();
+                Self {
+                    report: None,
+                    scratchpad: wanted.then(|| room.take(&notes).to_owned()),
+                    last_text: differs.then(|| room.take(&item.last_text).to_owned()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What came back, for the one who delegated: markdown or JSON, always in input order.
+//!
+//! Markdown is read by people and by models. What a child said stands in a block quote, every line
+//! behind its own `>`, so a report can imitate none of our headings, and a cut cannot leave a quote
+//! open as it could a fence. JSON keeps texts as they were said. Start at [`Results::of_run`].
+
+mod cap;
+mod json;
+mod markdown;
+
+use adjutant_core::{Outcome, SessionId, State};
+
+use crate::run::{Delegation, RunView};
+
+pub use json::{ResultJson, ResultsJson};
+
+/// How results are handed over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// Tokens of one result, counted as four bytes each; `None` for all of it.
+    pub result_tokens: Option<u64>,
+    /// The folder transcripts lie in, where there is one to name.
+    pub transcripts: Option<&'a str>,
+}
+
+impl Options<'_> {
+    fn transcript(&self, session: SessionId) -> Option<String> {
+        self.transcripts
+            .map(|folder| format!("{}/{session}.transcript.json", folder.trim_end_matches('/')))
+    }
+}
+
+/// The delegations of one call, or of all calls of a parent, in input order.
+#[derive(Clone, Debug)]
+pub struct Results<'a> {
+    items: Vec<&'a Delegation>,
+}
+
+impl<'a> Results<'a> {
+    /// Gathers what the root handed down.
+    #[must_use]
+    pub fn of_run(view: &'a RunView) -> Self {
+        view.root().map_or(Self { items: Vec::new() }, |root| Self::gather(view, root, None))
+    }
+
+    /// Gathers what `parent` handed down, in one call or in all.
+    #[must_use]
+    pub fn of(view: &'a RunView, parent: SessionId, call: Option<u32>) -> Self {
+        view.delegation(parent)
+            .map_or(Self { items: Vec::new() }, |parent| Self::gather(view, parent, call))
+    }
+
+    /// Takes one delegation alone.
+    #[must_use]
+    pub fn of_one(delegation: &'a Delegation) -> Self {
+        Self { items: vec![delegation] }
+    }
+
+    fn gather(view: &'a RunView, parent: &Delegation, call: Option<u32>) -> Self {
+        let wanted = |child: &&Delegation| call.is_none_or(|call| child.call == call);
+        let mut items: Vec<&Delegation> = view.children(parent).filter(wanted).collect();
+        items.sort_by_key(|child| (child.call, child.index));
+        Self { items }
+    }
+
+    /// Returns the delegations in input order.
+    #[must_use]
+    pub fn items(&self) -> &[&'a Delegation] {
+        &self.items
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts { total: self.items.len(), ..Counts::default() };
+        for item in &self.items {
+            match item.state {
+                State::Ended(outcome) => match outcome {
+                    Outcome::Completed => counts.ok += 1,
+                    Outcome::Partial | Outcome::Cancelled => counts.partial += 1,
+                    Outcome::Failed | Outcome::Blocked | Outcome::Refused => counts.failed += 1,
+                },
+                State::AwaitingApproval | State::Queued | State::Running => counts.pending += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// The words of a result: ok, partial or error, and what has none yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    ok: usize,
+    partial: usize,
+    failed: usize,
+    pending: usize,
+    total: usize,
+}

@@ -1,0 +1,76 @@
+//! Tool calls in a few words.
+
+use adjutant_core::ToolCall;
+use serde_json::Value;
+
+use crate::layout::excerpt;
+
+/// The most characters of a call's arguments that are kept.
+const ARGUMENTS_KEPT: usize = 160;
+/// The most characters of a tool's name that are kept; a model may invent any.
+const NAME_KEPT: usize = 64;
+/// What is looked for before another thing, then where it is looked for.
+const WHAT: [&str; 6] = ["pattern", "query", "url", "command", "content", "text"];
+const WHERE: [&str; 3] = ["path", "file_path", "file"];
+
+/// A tool call as a progress line shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The tool's name as the model wrote it.
+    pub tool: String,
+    /// The telling part of its arguments, raw and cut short.
+    pub arguments: String,
+}
+
+impl Call {
+    pub(super) fn of(call: &ToolCall) -> Self {
+        Self { tool: excerpt(&call.name, NAME_KEPT), arguments: brief_arguments(&call.arguments) }
+    }
+}
+
+/// Returns the telling part of a call's arguments: `src/lib.rs`, `TODO in src`.
+#[must_use]
+pub fn brief_arguments(arguments: &Value) -> String {
+    let brief = match arguments {
+        Value::Null => String::new(),
+        Value::String(text) => text_of(text),
+        Value::Object(fields) => {
+            let first = |keys: &[&str]| {
+                keys.iter().find_map(|key| fields.get(*key)).and_then(Value::as_str).map(text_of)
+            };
+            match (first(&WHAT), first(&WHERE)) {
+                (Some(what), Some(place)) => format!("{what} in {place}"),
+                (Some(only), None) | (None, Some(only)) => only,
+                (None, None) => other_field(fields),
+            }
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => compact(arguments),
+    };
+    excerpt(&brief, ARGUMENTS_KEPT)
+}
+
+fn other_field(fields: &serde_json::Map<String, Value>) -> String {
+    match fields.iter().next() {
+        None => String::new(),
+        Some((key, Value::Array(items))) => format!("{} {key}", items.len()),
+        Some((_, Value::String(text))) => text_of(text),
+        Some((key, value)) => format!("{key}={}", compact(value)),
+    }
+}
+
+/// Cuts before anything is joined or copied: an argument may be a whole file.
+fn text_of(text: &str) -> String {
+    excerpt(text, ARGUMENTS_KEPT)
+}
+
+/// Shows a value of unknown size without writing all of it out.
+fn compact(value: &Value) -> String {
+    match value {
+        Value::Null => "null".into(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text_of(text),
+        Value::Array(items) => format!("[{} items]", items.len()),
+        Value::Object(fields) => format!("{{{} fields}}", fields.len()),
+    }
+}

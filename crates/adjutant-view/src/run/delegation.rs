@@ -1,0 +1,214 @@
+//! What is known of one delegation, or of the root.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adjutant_core::{AgentName, ErrorKind, Label, Outcome, Reason, SessionId, State, Timestamp};
+
+use super::{Call, Liveness, Spend};
+use crate::entry::Moment;
+
+/// One delegation as people and programs read it; the root is one too.
+#[derive(Clone, Debug)]
+pub struct Delegation {
+    /// Its id.
+    pub session: SessionId,
+    /// Who asked; nobody for the root.
+    pub parent: Option<SessionId>,
+    /// Edges from the root.
+    pub depth: u64,
+    /// What it is called.
+    pub label: Label,
+    /// Who works.
+    pub agent: AgentName,
+    /// The model that runs it; absent for a node that only delegates, or that was refused.
+    pub model: Option<String>,
+    /// The parent's call it came with, from 1.
+    pub call: u32,
+    /// The place in that call, from 0.
+    pub index: u32,
+    /// The start of what was asked.
+    pub task: String,
+    /// Where it stands.
+    pub state: State,
+    /// When it was admitted or refused.
+    pub admitted: Moment,
+    /// When it began, once it did.
+    pub started: Option<Moment>,
+    /// When it ended, once it did.
+    pub ended: Option<Moment>,
+    /// The instant it must have ended by.
+    pub deadline: Option<Timestamp>,
+    /// What its own model calls came to.
+    pub own: Spend,
+    /// What it and everything below it came to.
+    pub inclusive: Spend,
+    /// The turns it has taken or begun.
+    pub turns: u32,
+    /// The tools that were run for it.
+    pub tool_calls: u32,
+    /// Its scratchpad.
+    pub notes: Vec<String>,
+    /// The latest text of its agent that was not empty.
+    pub last_text: String,
+    /// The files its tools touched, each once, in the order of the first touch.
+    pub files: Vec<Arc<str>>,
+    /// Why it ended as it did.
+    pub reason: Option<Reason>,
+    /// What it went on in spite of.
+    pub warnings: Vec<Warning>,
+    /// What arrived after its end.
+    pub late: Vec<LateArrival>,
+    /// What broke in Adjutant while working for it.
+    pub crash: Option<String>,
+    /// The failed call that is to be tried again.
+    pub retry: Option<Retry>,
+
+    pub(super) is_priced: bool,
+    pub(super) children: Vec<usize>,
+    pub(super) call_sizes: BTreeMap<u32, usize>,
+    pub(super) files_seen: BTreeSet<Arc<str>>,
+    /// The calls of the latest answer, by number.
+    pub(super) asked: Vec<Call>,
+    /// The numbers of those that are under way.
+    pub(super) under_way: Vec<u32>,
+    pub(super) since: Timestamp,
+    pub(super) bytes: u64,
+}
+
+/// Something a delegation went on in spite of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// A context file was not there.
+    MissingContext(String),
+    /// It asked for more time than allowed and got this many seconds.
+    Clamped(Option<u64>),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingContext(path) => write!(f, "context file not found: {path}"),
+            Self::Clamped(Some(seconds)) => {
+                write!(f, "asked for more time than allowed, gets {seconds} s")
+            }
+            Self::Clamped(None) => f.write_str("asked for more time than allowed"),
+        }
+    }
+}
+
+/// Something that arrived after the end and changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateArrival {
+    /// What it was.
+    pub what: String,
+    /// How it starts.
+    pub text: String,
+}
+
+/// A failed call that is to be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The attempt that failed, from 1.
+    pub attempt: u32,
+    /// When the next one is made.
+    pub at: Timestamp,
+    /// What went wrong.
+    pub kind: ErrorKind,
+}
+
+/// What a delegation is doing now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity<'a> {
+    /// A person has yet to say yes.
+    AwaitingApproval,
+    /// It waits for a free place.
+    Queued,
+    /// Its model writes.
+    Thinking {
+        /// Since when.
+        since: Timestamp,
+        /// What has arrived of the answer.
+        bytes: u64,
+    },
+    /// A tool runs.
+    Tool {
+        /// The oldest call under way.
+        call: &'a Call,
+        /// How many more run beside it.
+        more: usize,
+    },
+    /// It waits to try a model call again.
+    Retrying(Retry),
+    /// It only waits for what it handed down.
+    Delegating,
+    /// It has ended.
+    Ended(Outcome),
+}
+
+impl Delegation {
+    /// Returns what it is doing now.
+    #[must_use]
+    pub fn activity(&self) -> Activity<'_> {
+        match &self.state {
+            State::AwaitingApproval => Activity::AwaitingApproval,
+            State::Queued => Activity::Queued,
+            State::Ended(outcome) => Activity::Ended(*outcome),
+            State::Running => self.working(),
+        }
+    }
+
+    fn working(&self) -> Activity<'_> {
+        if let Some(retry) = self.retry {
+            return Activity::Retrying(retry);
+        }
+        let oldest = self.under_way.first().and_then(|&number| self.asked.get(number as usize));
+        match oldest {
+            Some(call) => Activity::Tool { call, more: self.under_way.len() - 1 },
+            None if self.parent.is_none() && self.own.calls == 0 && self.turns == 0 => {
+                Activity::Delegating
+            }
+            None => Activity::Thinking { since: self.since, bytes: self.bytes },
+        }
+    }
+
+    /// Returns one of the calls its agent's latest answer asked for.
+    #[must_use]
+    pub fn asked(&self, number: u32) -> Option<&Call> {
+        self.asked.get(number as usize)
+    }
+
+    /// Returns how long it has worked, or worked. Nothing for one that never began.
+    #[must_use]
+    pub fn elapsed(&self, now: Timestamp) -> Option<Duration> {
+        let started = self.started?;
+        Some(self.ended.map_or(now, |ended| ended.at).since(started.at))
+    }
+
+    /// Returns how long it has worked, where a dead run stopped at `latest`.
+    pub(crate) fn elapsed_in(
+        &self,
+        now: Timestamp,
+        latest: Timestamp,
+        liveness: Liveness,
+    ) -> Option<Duration> {
+        self.elapsed(match liveness {
+            Liveness::Alive => now,
+            Liveness::Dead => latest,
+        })
+    }
+
+    /// Returns its scratchpad, one line for each note.
+    #[must_use]
+    pub fn scratchpad(&self) -> String {
+        let mut text = String::new();
+        for note in &self.notes {
+            let words: Vec<&str> = note.lines().map(str::trim).collect();
+            text.push_str(words.join(" ").trim());
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,316 @@
+//! How each event changes the view.
+
+use std::sync::Arc;
+
+use adjutant_core::budget::{Amount, Settlement};
+use adjutant_core::tree::CALLS_PER_TURN;
+use adjutant_core::{
+    AgentName, Event, Found, Grant, Label, ModelSpec, Policy, RunId, SessionId, State, ToolCall,
+    ToolOutput,
+};
+
+use super::{Call, Delegation, LateArrival, OpenApproval, Retry, RunView, Spend, Warning};
+use crate::entry::{Entry, Moment};
+use crate::layout::excerpt;
+
+/// The most characters of a task, and of a late arrival, that the view keeps.
+const TEXT_KEPT: usize = 200;
+
+pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
+    view.events += 1;
+    view.latest = entry.moment();
+    match entry.event {
+        Event::RunStarted { run, agent, goal, workdir, policy, version } => {
+            view.goal.clone_from(goal);
+            view.workdir.clone_from(workdir);
+            view.version.clone_from(version);
+            view.begin(entry.moment(), *run, agent, policy);
+        }
+        Event::Granted(grant) => view.granted(entry.moment(), grant),
+        Event::Refused { .. } => view.refused(entry),
+        Event::ApprovalAsked { parent, call, hash, expires } => {
+            let waiting = view.waiting_in(*parent, *call);
+            let hash = hash.clone();
+            view.approvals.push(OpenApproval {
+                parent: *parent,
+                call: *call,
+                hash,
+                expires: *expires,
+                waiting,
+            });
+        }
+        Event::Approved { hash, .. } => view.answered(hash, true),
+        Event::Denied { hash, .. } => view.answered(hash, false),
+        Event::Overran { session, amount } => view.overran(*session, *amount),
+        Event::RunEnded { outcome } => {
+            view.outcome = Some(*outcome);
+            view.ended = Some(entry.moment());
+        }
+        Event::AgentDefined { .. } => {}
+        Event::Started { session, .. }
+        | Event::Reserved { session, .. }
+        | Event::Replied { session, .. }
+        | Event::AttemptFailed { session, .. }
+        | Event::Settled { session, .. }
+        | Event::Progressed { session, .. }
+        | Event::Told { session, .. }
+        | Event::ToolCalled { session, .. }
+        | Event::ToolRefused { session, .. }
+        | Event::ToolReturned { session, .. }
+        | Event::Crashed { session, .. }
+        | Event::Late { session, .. }
+        | Event::Ended { session, .. } => view.within(*session, entry),
+    }
+}
+
+impl RunView {
+    fn begin(&mut self, moment: Moment, run: RunId, agent: &AgentName, policy: &Policy) {
+        // A run begins once; a second beginning would orphan everything below the first.
+        if self.run.is_some() {
+            return;
+        }
+        self.run = Some(run);
+        self.began = Some(moment);
+        self.policy = Some(Box::new(policy.clone()));
+        let label = Label::new("root").unwrap_or_else(|_| Label::unnamed());
+        let mut root = blank(run.root_session(), label, agent.clone(), moment);
+        root.state = State::Running;
+        root.started = Some(moment);
+        root.task = excerpt(&self.goal, TEXT_KEPT);
+        self.by_session.insert(root.session, self.delegations.len());
+        self.delegations.push(root);
+    }
+
+    fn granted(&mut self, moment: Moment, grant: &Grant) {
+        let brief = &grant.brief;
+        let mut node = blank(grant.session, brief.label.clone(), brief.agent.clone(), moment);
+        node.call = grant.call;
+        node.index = grant.index;
+        node.task = excerpt(&brief.prompt, TEXT_KEPT);
+        node.model = brief.model.as_ref().map(|model: &ModelSpec| model.name.clone());
+        node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
+        node.warnings = warnings(grant);
+        if grant.awaiting_approval {
+            node.state = State::AwaitingApproval;
+        }
+        self.adopt(grant.parent, node);
+    }
+
+    fn refused(&mut self, entry: Entry<'_>) {
+        let Event::Refused { session, parent, call, index, label, agent, reason } = entry.event
+        else {
+            return;
+        };
+        let mut node = blank(*session, label.clone(), agent.clone(), entry.moment());
+        node.call = *call;
+        node.index = *index;
+        node.state = State::Ended(adjutant_core::Outcome::Refused);
+        node.ended = Some(entry.moment());
+        node.reason = Some(reason.clone());
+        self.adopt(*parent, node);
+    }
+
+    fn adopt(&mut self, parent: SessionId, mut node: Delegation) {
+        // Without a root there is nothing to hang it on; the root takes in what names no parent.
+        let above = self.by_session.get(&parent).copied().unwrap_or(0);
+        if self.delegations.is_empty() || self.by_session.contains_key(&node.session) {
+            return;
+        }
+        let place = self.delegations.len();
+        let above = &mut self.delegations[above];
+        node.parent = Some(above.session);
+        node.depth = above.depth + 1;
+        above.children.push(place);
+        *above.call_sizes.entry(node.call).or_default() += 1;
+        self.by_session.insert(node.session, place);
+        self.delegations.push(node);
+    }
+
+    /// Returns the places of the delegations of a call that wait for a person.
+    fn waiting_in(&self, parent: SessionId, call: u32) -> Vec<usize> {
+        let Some(parent) = self.delegation(parent) else { return Vec::new() };
+        let latest = parent.children.iter().rev().copied();
+        latest
+            .take_while(|&child| self.delegations[child].call == call)
+            .filter(|&child| self.delegations[child].state == State::AwaitingApproval)
+            .collect()
+    }
+
+    fn answered(&mut self, hash: &str, yes: bool) {
+        let Some(open) = self.approvals.iter().position(|open| open.hash == hash) else { return };
+        let open = self.approvals.remove(open);
+        for place in open.waiting {
+            let child = &mut self.delegations[place];
+            if yes && child.state == State::AwaitingApproval {
+                child.state = State::Queued;
+            }
+        }
+    }
+
+    fn overran(&mut self, session: SessionId, amount: Amount) {
+        self.spend(session, |spend, _| spend.overrun = spend.overrun.plus(amount));
+    }
+
+    fn settle(&mut self, session: SessionId, settlement: &Settlement) {
+        self.spend(session, |spend, is_priced| spend.settle(settlement, is_priced));
+    }
+
+    /// Changes what a delegation, all above it and the run have spent.
+    fn spend(&mut self, session: SessionId, change: impl Fn(&mut Spend, bool)) {
+        // What nobody owns is still paid for: it counts at the root.
+        let place = self.by_session.get(&session).copied().unwrap_or(0);
+        let Some(node) = self.delegations.get_mut(place) else {
+            change(&mut self.total, true);
+            return;
+        };
+        // A price that is not known leaves no cost; the root's model is not recorded, its cost is.
+        let is_priced = node.is_priced;
+        change(&mut node.own, is_priced);
+        change(&mut self.total, is_priced);
+        let mut scope = Some(place);
+        while let Some(place) = scope {
+            let node = &mut self.delegations[place];
+            change(&mut node.inclusive, is_priced);
+            scope = node.parent.and_then(|parent| self.by_session.get(&parent).copied());
+        }
+    }
+
+    /// Folds in an event in the life of a delegation.
+    fn within(&mut self, session: SessionId, entry: Entry<'_>) {
+        if let Event::Replied { settlement, .. }
+        | Event::AttemptFailed { settlement, .. }
+        | Event::Settled { settlement, .. } = entry.event
+        {
+            self.settle(session, settlement);
+        }
+        let Some(&place) = self.by_session.get(&session) else { return };
+        self.delegations[place].take(entry);
+    }
+}
+
+impl Delegation {
+    fn take(&mut self, entry: Entry<'_>) {
+        match entry.event {
+            Event::Started { deadline, .. } => {
+                self.state = State::Running;
+                self.started = Some(entry.moment());
+                self.ended = None;
+                self.deadline = *deadline;
+                self.waits_since(entry);
+            }
+            Event::Reserved { reservation, .. } => {
+                self.turns = reservation.turn;
+                self.retry = None;
+                self.waits_since(entry);
+            }
+            Event::Replied { text, tool_calls, .. } => self.replied(entry, text, tool_calls),
+            Event::AttemptFailed { error, attempt, retry_at, .. } => {
+                self.retry = retry_at.map(|at| Retry { attempt: *attempt, at, kind: error.kind });
+                self.waits_since(entry);
+            }
+            Event::Progressed { bytes, .. } => self.bytes = self.bytes.saturating_add(*bytes),
+            Event::ToolCalled { call, .. } => {
+                self.tool_calls += 1;
+                self.under_way.push(*call);
+            }
+            Event::ToolReturned { call, output, .. } => self.returned(entry, *call, output),
+            Event::Crashed { message, .. } => self.crash = Some(message.clone()),
+            Event::Late { what, text, .. } => {
+                self.late.push(LateArrival { what: what.clone(), text: excerpt(text, TEXT_KEPT) })
+            }
+            Event::Ended { outcome, reason, .. } => {
+                self.state = State::Ended(*outcome);
+                self.ended = Some(entry.moment());
+                self.reason.clone_from(reason);
+                self.retry = None;
+                self.under_way = Vec::new();
+                self.asked = Vec::new();
+            }
+            Event::RunStarted { .. }
+            | Event::AgentDefined { .. }
+            | Event::Granted(_)
+            | Event::Refused { .. }
+            | Event::ApprovalAsked { .. }
+            | Event::Approved { .. }
+            | Event::Denied { .. }
+            | Event::Settled { .. }
+            | Event::Overran { .. }
+            | Event::Told { .. }
+            | Event::ToolRefused { .. }
+            | Event::RunEnded { .. } => {}
+        }
+    }
+
+    const fn waits_since(&mut self, entry: Entry<'_>) {
+        self.since = entry.at;
+        self.bytes = 0;
+    }
+
+    fn replied(&mut self, entry: Entry<'_>, text: &str, tool_calls: &[ToolCall]) {
+        if !text.trim().is_empty() {
+            text.clone_into(&mut self.last_text);
+        }
+        self.asked.clear();
+        self.asked.extend(tool_calls.iter().take(CALLS_PER_TURN).map(Call::of));
+        self.under_way.clear();
+        self.waits_since(entry);
+    }
+
+    fn returned(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput) {
+        self.under_way.retain(|&other| other != call);
+        self.notes.extend(output.note.clone());
+        for path in &output.touched {
+            if !self.files_seen.contains(path.as_str()) {
+                let path: Arc<str> = path.as_str().into();
+                self.files_seen.insert(Arc::clone(&path));
+                self.files.push(path);
+            }
+        }
+        self.waits_since(entry);
+    }
+}
+
+pub(crate) fn warnings(grant: &Grant) -> Vec<Warning> {
+    let missing = grant.brief.context.iter().filter(|file| file.found == Found::Missing);
+    let clamped = grant.clamped.then_some(Warning::Clamped(grant.timeout_s));
+    missing.map(|file| Warning::MissingContext(file.path.clone())).chain(clamped).collect()
+}
+
+fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> Delegation {
+    Delegation {
+        session,
+        parent: None,
+        depth: 0,
+        label,
+        agent,
+        model: None,
+        call: 0,
+        index: 0,
+        task: String::new(),
+        state: State::Queued,
+        admitted: moment,
+        started: None,
+        ended: None,
+        deadline: None,
+        own: Spend::default(),
+        inclusive: Spend::default(),
+        turns: 0,
+        tool_calls: 0,
+        notes: Vec::new(),
+        last_text: String::new(),
+        files: Vec::new(),
+        reason: None,
+        warnings: Vec::new(),
+        late: Vec::new(),
+        crash: None,
+        retry: None,
+        is_priced: true,
+        children: Vec::new(),
+        call_sizes: std::collections::BTreeMap::new(),
+        files_seen: std::collections::BTreeSet::new(),
+        asked: Vec::new(),
+        under_way: Vec::new(),
+        since: moment.at,
+        bytes: 0,
+    }
+}

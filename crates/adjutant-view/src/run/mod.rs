@@ -1,0 +1,224 @@
+//! The one fold that counts: who works for whom, in what state, at what cost.
+//!
+//! A [`RunView`] holds what people ask about and no transcript: of everything an agent said, only
+//! its notes and its latest text. It never judges and never fails; an event about something unknown
+//! is counted where it can be and passed over otherwise. Start at [`RunView::apply`].
+//! Invariant: the root's inclusive spend equals the sum of all settlements.
+
+mod calls;
+mod delegation;
+mod fold;
+mod outcomes;
+mod spend;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use adjutant_core::{Outcome, Policy, RunId, SessionId, State, Timestamp};
+
+use crate::entry::{Entry, Moment};
+
+pub use calls::{Call, brief_arguments};
+pub use delegation::{Activity, Delegation, LateArrival, Retry, Warning};
+pub(crate) use fold::warnings;
+pub use outcomes::Outcomes;
+pub use spend::Spend;
+
+/// Whether the process that writes a run is there; only its caller can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// Somebody works on the run.
+    Alive,
+    /// Nobody does: what had not ended is interrupted.
+    Dead,
+}
+
+/// A call that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenApproval {
+    /// Who asked for it.
+    pub parent: SessionId,
+    /// Which of the parent's calls it is.
+    pub call: u32,
+    /// What the answer is bound to.
+    pub hash: String,
+    /// When the question goes stale.
+    pub expires: Timestamp,
+    /// The delegations that wait, by place.
+    waiting: Vec<usize>,
+}
+
+/// One run as people and programs read it.
+#[derive(Clone, Debug, Default)]
+pub struct RunView {
+    run: Option<RunId>,
+    goal: String,
+    workdir: String,
+    version: String,
+    policy: Option<Box<Policy>>,
+    delegations: Vec<Delegation>,
+    by_session: BTreeMap<SessionId, usize>,
+    approvals: Vec<OpenApproval>,
+    total: Spend,
+    began: Option<Moment>,
+    latest: Moment,
+    ended: Option<Moment>,
+    outcome: Option<Outcome>,
+    events: u64,
+}
+
+impl RunView {
+    /// Folds a whole history.
+    pub fn of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Self {
+        let mut view = Self::default();
+        for entry in entries {
+            view.apply(entry);
+        }
+        view
+    }
+
+    /// Folds in one record.
+    pub fn apply(&mut self, entry: Entry<'_>) {
+        fold::apply(self, entry);
+    }
+
+    /// Returns the run's id, once it began.
+    #[must_use]
+    pub const fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Returns what the run is for, as it was written.
+    #[must_use]
+    pub fn goal(&self) -> &str {
+        &self.goal
+    }
+
+    /// Returns where the run works.
+    #[must_use]
+    pub fn workdir(&self) -> &str {
+        &self.workdir
+    }
+
+    /// Returns the version of Adjutant that began the run.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Returns the limits of the run, once it began.
+    #[must_use]
+    pub fn policy(&self) -> Option<&Policy> {
+        self.policy.as_deref()
+    }
+
+    /// Returns when the run began.
+    #[must_use]
+    pub const fn began(&self) -> Option<Moment> {
+        self.began
+    }
+
+    /// Returns when the run ended, if it did.
+    #[must_use]
+    pub const fn ended(&self) -> Option<Moment> {
+        self.ended
+    }
+
+    /// Returns when the latest event was recorded: as far as a dead run got.
+    #[must_use]
+    pub const fn latest(&self) -> Moment {
+        self.latest
+    }
+
+    /// Returns how the run ended, if it did.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+
+    /// Returns how many events were folded in.
+    #[must_use]
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Returns the sum of all settlements of the run.
+    #[must_use]
+    pub const fn total(&self) -> &Spend {
+        &self.total
+    }
+
+    /// Returns the calls that wait for a person.
+    #[must_use]
+    pub fn approvals(&self) -> &[OpenApproval] {
+        &self.approvals
+    }
+
+    /// Returns the root, once the run began.
+    #[must_use]
+    pub fn root(&self) -> Option<&Delegation> {
+        self.delegations.first()
+    }
+
+    /// Returns the delegation of that id; the root has one too.
+    #[must_use]
+    pub fn delegation(&self, session: SessionId) -> Option<&Delegation> {
+        self.by_session.get(&session).map(|&place| &self.delegations[place])
+    }
+
+    /// Returns every delegation below the root, in the order of admission.
+    pub fn delegations(&self) -> impl Iterator<Item = &Delegation> {
+        self.delegations.iter().skip(1)
+    }
+
+    /// Returns what a delegation handed down, in input order.
+    pub fn children(&self, of: &Delegation) -> impl Iterator<Item = &Delegation> {
+        of.children.iter().map(|&place| &self.delegations[place])
+    }
+
+    /// Returns the root and everything below it, parents before children, siblings in input order.
+    #[must_use]
+    pub fn preorder(&self) -> Vec<&Delegation> {
+        let mut order = Vec::with_capacity(self.delegations.len());
+        let mut next: Vec<&Delegation> = self.root().into_iter().collect();
+        while let Some(delegation) = next.pop() {
+            order.push(delegation);
+            next.extend(delegation.children.iter().rev().map(|&place| &self.delegations[place]));
+        }
+        order
+    }
+
+    /// Returns how many tasks the call had that a delegation came with.
+    #[must_use]
+    pub fn call_size(&self, delegation: &Delegation) -> usize {
+        let parent = delegation.parent.and_then(|parent| self.delegation(parent));
+        parent.and_then(|parent| parent.call_sizes.get(&delegation.call)).copied().unwrap_or(1)
+    }
+
+    /// Returns how the root's own delegations ended: what the run's exit code speaks about.
+    #[must_use]
+    pub fn outcomes(&self) -> Outcomes {
+        self.root().map_or_else(Outcomes::default, |root| Outcomes::of(self.children(root)))
+    }
+
+    /// Returns how long the run has gone on, or took. A dead run stopped at its latest event.
+    #[must_use]
+    pub fn elapsed(&self, now: Timestamp, liveness: Liveness) -> Duration {
+        let until = match (self.ended, liveness) {
+            (Some(ended), _) => ended.at,
+            (None, Liveness::Alive) => now.max(self.latest.at),
+            (None, Liveness::Dead) => self.latest.at,
+        };
+        until.since(self.began.unwrap_or_default().at)
+    }
+
+    /// Returns the state of the run itself.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self.outcome {
+            Some(outcome) => State::Ended(outcome),
+            None if !self.approvals.is_empty() => State::AwaitingApproval,
+            None => State::Running,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Tokens and money, and how sure we are of them.
+
+use adjutant_core::budget::{Amount, Settlement};
+use adjutant_core::numbers::{grouped, rounded};
+use adjutant_core::{Usage, Usd};
+
+/// What model calls came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spend {
+    /// The tokens by kind.
+    pub usage: Usage,
+    /// What they cost, as far as models have a price.
+    pub usd: Usd,
+    /// How many calls were settled.
+    pub calls: u64,
+    /// The part that counts at its reservation because a provider never said.
+    pub estimated: Amount,
+    /// The tokens of models without a price, which `usd` knows nothing of.
+    pub unpriced_tokens: u64,
+    /// What was billed beyond its reservation.
+    pub overrun: Amount,
+}
+
+impl Spend {
+    /// Adds a settled call.
+    pub(super) fn settle(&mut self, settlement: &Settlement, is_priced: bool) {
+        self.usage += settlement.usage;
+        self.usd += settlement.usd;
+        self.calls += 1;
+        if settlement.estimated {
+            self.estimated = self.estimated.plus(settlement.amount());
+        }
+        if !is_priced {
+            self.unpriced_tokens = self.unpriced_tokens.saturating_add(settlement.usage.total());
+        }
+    }
+
+    /// Returns what both come to.
+    #[must_use]
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            usage: self.usage + other.usage,
+            usd: self.usd + other.usd,
+            calls: self.calls + other.calls,
+            estimated: self.estimated.plus(other.estimated),
+            unpriced_tokens: self.unpriced_tokens.saturating_add(other.unpriced_tokens),
+            overrun: self.overrun.plus(other.overrun),
+        }
+    }
+
+    /// Says whether part of it is an estimate.
+    #[must_use]
+    pub fn is_estimated(&self) -> bool {
+        !self.estimated.is_zero()
+    }
+
+    /// Returns the money, or nothing when no token in it has a price.
+    #[must_use]
+    pub fn known_usd(&self) -> Option<Usd> {
+        let nothing_priced = self.usd == Usd::ZERO && self.unpriced_tokens > 0;
+        (!nothing_priced).then_some(self.usd)
+    }
+
+    /// Returns the tokens for a progress line: `in=45k out=2.1k`.
+    #[must_use]
+    pub fn tokens_short(&self) -> String {
+        format!("in={} out={}", rounded(self.usage.input_total()), rounded(self.usage.output))
+    }
+
+    /// Returns the tokens in full: `in=45,000 out=2,100`.
+    #[must_use]
+    pub fn tokens_full(&self) -> String {
+        format!("in={} out={}", grouped(self.usage.input_total()), grouped(self.usage.output))
+    }
+
+    /// Returns the money for people: `$0.05`, `~$0.05` when part is an estimate, `no price`,
+    /// `$0.05+` when some of its models have no price.
+    #[must_use]
+    pub fn money(&self) -> String {
+        let Some(usd) = self.known_usd() else { return "no price".into() };
+        let about = if self.is_estimated() { "~" } else { "" };
+        let more = if self.unpriced_tokens > 0 { "+" } else { "" };
+        format!("{about}{usd}{more}")
+    }
+}

@@ -1,0 +1,111 @@
+//! Makes foreign text safe to show: no character in it may move the cursor, turn the line around
+//! or hide.
+//!
+//! There is one rule and no parser to fool: such a character is replaced by its number in visible
+//! brackets, `⟨U+202E⟩`. Nothing is dropped, so a reader sees that something was there. An escape
+//! sequence loses its escape character and with it all power. Start at [`line()`] or [`block`].
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Returns `text` safe for one line: line breaks become `⏎`, tabs become spaces.
+#[must_use]
+pub fn line(text: &str) -> Cow<'_, str> {
+    clean(text, Breaks::Shown)
+}
+
+/// Returns `text` safe for many lines: line breaks and tabs stay.
+#[must_use]
+pub fn block(text: &str) -> Cow<'_, str> {
+    clean(text, Breaks::Kept)
+}
+
+/// Returns `text` safe for one line, with every run of white space as one space.
+#[must_use]
+pub fn collapsed(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    line(&words.join(" ")).into_owned()
+}
+
+/// Returns a label as it may stand between our square brackets.
+///
+/// A label that could close the bracket could write its own state behind it: `[x] ✓ complete]`.
+#[must_use]
+pub fn label(text: &str) -> String {
+    line(text).replace('[', "(").replace(']', ")")
+}
+
+/// What becomes of line breaks and tabs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Breaks {
+    Kept,
+    Shown,
+}
+
+fn clean(text: &str, breaks: Breaks) -> Cow<'_, str> {
+    let plain = |byte: u8| {
+        (b' '..=b'~').contains(&byte) || (breaks == Breaks::Kept && matches!(byte, b'\n' | b'\t'))
+    };
+    if text.bytes().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut before = None;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            // Half of a Windows line break; alone it would overwrite the line.
+            '\r' if rest.peek() == Some(&'\n') => continue,
+            '\n' | '\t' if breaks == Breaks::Kept => shown.push(c),
+            '\n' => shown.push('⏎'),
+            '\t' => shown.push(' '),
+            c if joins(c) && is_foreign(before) && is_foreign(rest.peek().copied()) => {
+                shown.push(c)
+            }
+            c if styles(c) && is_foreign(before) => shown.push(c),
+            c if is_unsafe(c) => escape(c, &mut shown),
+            c => shown.push(c),
+        }
+        before = Some(c);
+    }
+    Cow::Owned(shown)
+}
+
+fn escape(c: char, shown: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(shown, "⟨U+{:04X}⟩", u32::from(c));
+}
+
+/// Says whether the character joins its neighbours: Persian, Indic scripts and emoji need these.
+const fn joins(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// Says whether the character chooses between text and picture for the one before it.
+const fn styles(c: char) -> bool {
+    matches!(c, '\u{fe0e}' | '\u{fe0f}')
+}
+
+/// Says whether a neighbour can have need of a joiner: ASCII never has.
+fn is_foreign(c: Option<char>) -> bool {
+    c.is_some_and(|c| !c.is_ascii() && !c.is_whitespace() && (styles(c) || !is_unsafe(c)))
+}
+
+/// Says whether a character acts on a terminal, turns text around or cannot be seen.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e000}'..='\u{f8ff}'
+            | '\u{e0000}'..='\u{e0fff}'
+            | '\u{f0000}'..='\u{10ffff}')
+}

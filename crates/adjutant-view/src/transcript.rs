@@ -1,0 +1,219 @@
+//! The whole conversation of one delegation, whatever became of it.
+
+use std::fmt::Write;
+
+use adjutant_core::{Code, Conversation, Message, Outcome, RunId, SessionId, State, ToolCall};
+use serde::Serialize;
+
+use crate::entry::Entry;
+use crate::layout::fit;
+use crate::run::{Delegation, Liveness, RunView, Warning, brief_arguments};
+use crate::sanitize;
+use crate::when::rfc3339;
+use crate::wire::{ReasonJson, SpendJson, VERSION};
+
+/// How the conversation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// With a final answer.
+    Success,
+    /// Its window was full.
+    ContextExhausted,
+    /// Its time was over.
+    Timeout,
+    /// A person or its parent stopped it.
+    Cancelled,
+    /// Something else ended it, and something was found before.
+    Partial,
+    /// It needs an answer from outside.
+    Blocked,
+    /// It was never admitted, or not approved.
+    Refused,
+    /// It failed.
+    Error,
+    /// It has not ended.
+    InProgress,
+    /// It had not ended when its process died.
+    Interrupted,
+}
+
+impl Ending {
+    fn of(delegation: &Delegation, liveness: Liveness) -> Self {
+        let outcome = match (&delegation.state, liveness) {
+            (State::Ended(outcome), _) => *outcome,
+            (State::AwaitingApproval | State::Queued | State::Running, Liveness::Alive) => {
+                return Self::InProgress;
+            }
+            (State::AwaitingApproval | State::Queued | State::Running, Liveness::Dead) => {
+                return Self::Interrupted;
+            }
+        };
+        let code = delegation.reason.as_ref().map(|reason| reason.code);
+        match (outcome, code) {
+            (Outcome::Completed, _) => Self::Success,
+            (Outcome::Blocked, _) => Self::Blocked,
+            (Outcome::Refused, _) => Self::Refused,
+            (Outcome::Cancelled, _) => Self::Cancelled,
+            (Outcome::Partial | Outcome::Failed, Some(Code::ContextExhausted)) => {
+                Self::ContextExhausted
+            }
+            (Outcome::Partial | Outcome::Failed, Some(Code::Timeout)) => Self::Timeout,
+            (Outcome::Partial, _) => Self::Partial,
+            (Outcome::Failed, _) => Self::Error,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::ContextExhausted => "context exhausted",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Partial => "partial",
+            Self::Blocked => "blocked",
+            Self::Refused => "refused",
+            Self::Error => "error",
+            Self::InProgress => "in progress",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Everything that was said in one delegation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Transcript {
+    /// The version of the format.
+    pub v: u32,
+    /// What it is called.
+    pub label: String,
+    /// Its id.
+    pub session_id: SessionId,
+    /// The run it belongs to.
+    pub run: Option<RunId>,
+    /// Who worked.
+    pub agent: String,
+    /// The model that ran it.
+    pub model: Option<String>,
+    /// When it began, RFC 3339 in UTC.
+    pub started_at: Option<String>,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// How it ended.
+    pub outcome: Ending,
+    /// Why it ended as it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonJson>,
+    /// What was said, in order, the final answer included.
+    pub messages: Vec<Message>,
+    /// What its model calls came to.
+    #[serde(flatten)]
+    pub spent: SpendJson,
+    /// Its scratchpad.
+    pub notes: Vec<String>,
+    /// The files its tools touched.
+    pub files: Vec<String>,
+    /// What it went on in spite of.
+    pub warnings: Vec<String>,
+}
+
+impl Transcript {
+    /// Folds the history of a run into the transcript of one session, if the run has it.
+    pub fn of<'a>(
+        entries: impl IntoIterator<Item = Entry<'a>>,
+        session: SessionId,
+        liveness: Liveness,
+    ) -> Option<Self> {
+        let mut view = RunView::default();
+        let mut conversation = Conversation::default();
+        for entry in entries {
+            view.apply(entry);
+            if entry.event.session() == Some(session) {
+                conversation.apply(entry.event);
+            }
+        }
+        let delegation = view.delegation(session)?;
+        Some(Self {
+            v: VERSION,
+            label: delegation.label.to_string(),
+            session_id: session,
+            run: view.run(),
+            agent: delegation.agent.to_string(),
+            model: delegation.model.clone(),
+            started_at: delegation.started.map(|moment| rfc3339(moment.wall_ms)),
+            ended_at: delegation.ended.map(|moment| rfc3339(moment.wall_ms)),
+            outcome: Ending::of(delegation, liveness),
+            reason: delegation.reason.as_ref().map(Into::into),
+            messages: conversation.messages().to_vec(),
+            spent: (&delegation.own).into(),
+            notes: delegation.notes.clone(),
+            files: delegation.files.iter().map(ToString::to_string).collect(),
+            warnings: delegation.warnings.iter().map(Warning::to_string).collect(),
+        })
+    }
+
+    /// Returns the conversation for people. What was said is indented, so that nobody in it can
+    /// pretend to be the next speaker.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let label = sanitize::label(&self.label);
+        let mut text = format!("[{label}] {} {}\n", self.session_id, self.outcome.word());
+        let model = self.model.as_deref().unwrap_or("no model");
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "{}, {}", fit(&self.agent, 32), fit(model, 60));
+        let never = || "never".to_owned();
+        let began = self.started_at.clone().unwrap_or_else(never);
+        let ended = self.ended_at.clone().unwrap_or_else(never);
+        let _ = writeln!(text, "began {began}, ended {ended}");
+        for message in &self.messages {
+            text.push_str(&said(message));
+        }
+        if let Some(reason) = &self.reason {
+            let _ = write!(text, "\n── {} ──\n", reason.code);
+            indent(&mut text, &reason.message);
+            indent(&mut text, &reason.recommendation);
+        }
+        text
+    }
+}
+
+fn said(message: &Message) -> String {
+    match message {
+        Message::User { content } => speech("user", content),
+        Message::Assistant { content, tool_calls } => {
+            let mut text = speech("assistant", content);
+            for call in tool_calls {
+                text.push_str(&wish(call));
+            }
+            text
+        }
+        Message::Tool { tool_call_id, content, is_error } => {
+            let error = if *is_error { ", error" } else { "" };
+            speech(&format!("tool {}{error}", fit(tool_call_id, 40)), content)
+        }
+    }
+}
+
+fn wish(call: &ToolCall) -> String {
+    let arguments = fit(&brief_arguments(&call.arguments), 120);
+    format!("  → {} {arguments} ({})\n", fit(&call.name, 32), fit(&call.id, 40))
+}
+
+fn speech(who: &str, content: &str) -> String {
+    let mut text = format!("\n── {who} ──\n");
+    indent(&mut text, content);
+    text
+}
+
+fn indent(text: &mut String, content: &str) {
+    let safe = sanitize::block(content.trim_end());
+    for line in safe.lines() {
+        let _ = writeln!(text, "{}", format!("  {line}").trim_end());
+    }
+}
+
+/// Returns the scratchpad of one session, one line for each note.
+pub fn scratchpad<'a>(entries: impl IntoIterator<Item = Entry<'a>>, session: SessionId) -> String {
+    let view = RunView::of(entries);
+    view.delegation(session).map(Delegation::scratchpad).unwrap_or_default()
+}

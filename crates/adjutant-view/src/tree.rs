@@ -1,0 +1,146 @@
+//! Who works for whom: a tree for people, nested objects for programs.
+
+use adjutant_core::{RunId, SessionId, Timestamp};
+use serde::Serialize;
+
+use crate::layout::{bracketed, fit};
+use crate::names::{ended_word, is_interrupted, mark_now, state_key, state_word};
+use crate::palette::{Palette, Style};
+use crate::run::{Delegation, Liveness, RunView};
+use crate::when::elapsed;
+use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
+
+const LABEL_COLUMNS: usize = 34;
+
+/// Draws the tree with its states, tokens, cost and times.
+#[must_use]
+pub fn render(view: &RunView, now: Timestamp, liveness: Liveness, palette: Palette) -> String {
+    let Some(root) = view.root() else { return "nothing has been delegated\n".into() };
+    let mut text = String::new();
+    if let Some(run) = view.run() {
+        text.push_str(&format!("{run}\n"));
+    }
+    // Each entry carries the lines that run past it on the left.
+    let mut next = vec![(root, String::new(), String::new())];
+    while let Some((node, before, below)) = next.pop() {
+        let words = node_words(view, node, now, liveness, palette);
+        text.push_str(&format!("{before}{words}\n"));
+        let children: Vec<&Delegation> = view.children(node).collect();
+        let last = children.len().saturating_sub(1);
+        for (place, child) in children.into_iter().enumerate().rev() {
+            let (branch, trunk) =
+                if place == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            next.push((child, format!("{below}{branch}"), format!("{below}{trunk}")));
+        }
+    }
+    text
+}
+
+fn node_words(
+    view: &RunView,
+    node: &Delegation,
+    now: Timestamp,
+    liveness: Liveness,
+    palette: Palette,
+) -> String {
+    let state = format!("{} {}", mark_now(&node.state, liveness), state_of(node, liveness));
+    let style =
+        if is_interrupted(&node.state, liveness) { Style::Bad } else { Style::of(&node.state) };
+    let mut parts = vec![palette.paint(style, &state), fit(node.agent.as_str(), 32)];
+    parts.push(format!("depth {}", node.depth));
+    if node.inclusive.calls > 0 {
+        parts.push(node.inclusive.tokens_short());
+        parts.push(money(node));
+    }
+    parts.extend(node.elapsed_in(now, view.latest().at, liveness).map(elapsed));
+    format!("{} {}", bracketed(node.label.as_str(), LABEL_COLUMNS), parts.join(" · "))
+}
+
+fn state_of(node: &Delegation, liveness: Liveness) -> String {
+    if let adjutant_core::State::Ended(outcome) = node.state {
+        return if node.reason.is_some() {
+            crate::progress::ended(outcome, node)
+        } else {
+            ended_word(outcome).into()
+        };
+    }
+    state_word(&node.state, liveness).into()
+}
+
+/// Says the inclusive cost, and the own one where it differs.
+fn money(node: &Delegation) -> String {
+    let all = node.inclusive.money();
+    // One that made no call has no cost of its own to tell apart.
+    if node.own.calls == 0 || node.own == node.inclusive {
+        return all;
+    }
+    format!("{all} ({} own)", node.own.money())
+}
+
+/// A run's tree for programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TreeJson {
+    /// The version of the format.
+    pub v: u32,
+    /// The run.
+    pub run: Option<RunId>,
+    /// The root; absent before the run began.
+    pub root: Option<NodeJson>,
+}
+
+/// A node of the tree.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeJson {
+    /// Its id.
+    pub session_id: SessionId,
+    /// What it is called.
+    pub label: String,
+    /// Who works.
+    pub agent: String,
+    /// The model that runs it.
+    pub model: Option<String>,
+    /// Edges from the root.
+    pub depth: u64,
+    /// Where it stands.
+    pub state: &'static str,
+    /// Seconds it has worked; absent when it never began.
+    pub elapsed_s: Option<f64>,
+    /// What its own calls came to.
+    pub own: SpendJson,
+    /// What it and all below it came to.
+    pub inclusive: SpendJson,
+    /// Why it ended as it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonJson>,
+    /// What it handed down, in input order.
+    pub children: Vec<Self>,
+}
+
+/// Returns the tree for programs.
+#[must_use]
+pub fn json(view: &RunView, now: Timestamp, liveness: Liveness) -> TreeJson {
+    // Built from the last to the first, so that every node finds its children ready: the depth of
+    // a recorded tree is no reason to recurse.
+    let mut ready: std::collections::BTreeMap<SessionId, NodeJson> =
+        std::collections::BTreeMap::new();
+    for node in view.preorder().into_iter().rev() {
+        let children = view.children(node).filter_map(|child| ready.remove(&child.session));
+        let children = children.collect();
+        let shape = NodeJson {
+            session_id: node.session,
+            label: node.label.to_string(),
+            agent: node.agent.to_string(),
+            model: node.model.clone(),
+            depth: node.depth,
+            state: state_key(&node.state, liveness),
+            elapsed_s: node.elapsed_in(now, view.latest().at, liveness).map(seconds),
+            own: (&node.own).into(),
+            inclusive: (&node.inclusive).into(),
+            reason: node.reason.as_ref().map(Into::into),
+            children,
+        };
+        ready.insert(node.session, shape);
+    }
+    let root = view.root().and_then(|root| ready.remove(&root.session));
+    TreeJson { v: VERSION, run: view.run(), root }
+}

@@ -1,0 +1,93 @@
+//! The parts that several JSON shapes share.
+//!
+//! The shapes are described in `docs/schemas`. Fields are only ever added within one version.
+
+use adjutant_core::{Reason, Usage, Usd};
+use serde::Serialize;
+
+use crate::run::Spend;
+
+/// The version that every JSON document and event of this crate carries as `v`.
+pub const VERSION: u32 = 1;
+
+/// Tokens, as every JSON shape writes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UsageJson {
+    /// Every input token, cached ones included.
+    pub input: u64,
+    /// Every output token.
+    pub output: u64,
+    /// How many of the input tokens came from the provider's cache.
+    pub cache_read: u64,
+    /// How many of the input tokens were written to it.
+    pub cache_write: u64,
+}
+
+impl From<Usage> for UsageJson {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input: usage.input_total(),
+            output: usage.output,
+            cache_read: usage.cache_read,
+            cache_write: usage.cache_write,
+        }
+    }
+}
+
+/// Tokens and money, as every JSON shape writes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SpendJson {
+    /// The tokens.
+    pub usage: UsageJson,
+    /// The money; absent when no model in it has a price.
+    pub cost_usd: Option<Usd>,
+    /// Whether part of it counts at its reservation because a provider never said.
+    pub estimated: bool,
+}
+
+impl From<&Spend> for SpendJson {
+    fn from(spend: &Spend) -> Self {
+        Self {
+            usage: spend.usage.into(),
+            cost_usd: spend.known_usd(),
+            estimated: spend.is_estimated(),
+        }
+    }
+}
+
+/// Why something ended as it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReasonJson {
+    /// The stable code.
+    pub code: &'static str,
+    /// What happened, with the numbers.
+    pub message: String,
+    /// What to do next.
+    pub recommendation: String,
+    /// Whether trying again can help.
+    pub recoverable: bool,
+}
+
+impl From<&Reason> for ReasonJson {
+    fn from(reason: &Reason) -> Self {
+        Self {
+            code: reason.code.as_str(),
+            message: reason.message.clone(),
+            recommendation: reason.recommendation.clone(),
+            recoverable: reason.recoverable,
+        }
+    }
+}
+
+/// Returns a duration in seconds, to the millisecond.
+#[must_use]
+pub fn seconds(duration: std::time::Duration) -> f64 {
+    duration.as_millis() as f64 / 1_000.0
+}
+
+/// Returns any of the JSON shapes as indented text ending in a line break.
+#[must_use]
+pub fn pretty(shape: &impl Serialize) -> String {
+    // Our shapes have string keys and no IO behind them, so serialising cannot fail.
+    serde_json::to_string_pretty(shape).unwrap_or_default() + "\n"
+}

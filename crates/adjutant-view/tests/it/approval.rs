@@ -1,0 +1,147 @@
+//! Requirement 43, D21 and DESIGN §5 Approval: what a person is asked.
+
+use adjutant_core::{Code, ContextFile, Event, Found, Preset, Rights, ToolSet};
+use adjutant_view::approval::{Question, Risk};
+
+use crate::history::{HOSTILE, History, reason, root};
+
+fn question(h: &History) -> Question {
+    Question::of_call(&Preset::Scout.policy(), h.events(), root(), 1)
+}
+
+#[test]
+fn requirement_43_one_line_lists_count_labels_goals_and_risk() {
+    let mut h = History::new();
+    h.call([
+        ("security", "scan for vulnerabilities in src/auth.rs"),
+        ("correctness", "check return values of every call"),
+        ("refactor", "propose\nsimplifications"),
+    ]);
+    // D21: every goal is cut at 18 characters, the ellipsis included.
+    insta::assert_snapshot!(question(&h).distillate(), @"Spawn 3 subagents (risk: medium): [security] scan for vulnerab…; [correctness] check return valu…; [refactor] propose simplific…");
+}
+
+#[test]
+fn one_subagent_is_singular_and_none_is_said() {
+    let mut h = History::new();
+    insta::assert_snapshot!(question(&h).distillate(), @"Spawn 0 subagents (risk: medium).");
+    h.call([("a", "look")]);
+    insta::assert_snapshot!(question(&h).distillate(), @"Spawn 1 subagent (risk: medium): [a] look");
+}
+
+#[test]
+fn the_whole_question_says_what_is_at_stake() {
+    let mut h = History::new();
+    let mut first = h.grant(root(), "security", "scan for vulnerabilities in src/auth.rs");
+    first.brief.context = vec![
+        ContextFile { path: "src/auth.rs".into(), found: Found::Loaded },
+        ContextFile { path: "src/gone.rs".into(), found: Found::Missing },
+    ];
+    let mut second = h.grant(root(), "日本語", &format!("read {} and stop", "x".repeat(1_000)));
+    second.index = 1;
+    second.clamped = true;
+    second.timeout_s = Some(600);
+    h.push(Event::Granted(Box::new(first)));
+    h.push(Event::Granted(Box::new(second)));
+    h.refuse(
+        1,
+        2,
+        "deeper",
+        reason(
+            Code::MaxDepthExceeded,
+            "ERROR: Delegation depth limit (1) reached.\n\nMore.",
+            "Do it here.",
+        ),
+    );
+    insta::assert_snapshot!(question(&h).text(100), @r"
+    Spawn 2 subagents (risk: medium)
+
+      [security]  scan for vulnerabilities in src/auth.rs
+      [日本語]    read
+                  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+                  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+                  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx … 654 characters left
+                  out …
+                  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+                  xxxxxxxxxxxxxxxxxxxxxxxxx and stop
+
+    Tools       Glob, Grep, Note, Read; no network
+    Model       acme/large
+    Worst case  10,000,000 tokens, $5.00, no time limit
+    Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
+    At once     2
+
+    Warnings
+      [security] context file not found: src/gone.rs
+      [日本語] asked for more time than allowed, gets 600 s
+
+    Refused
+      [deeper] MAX_DEPTH_EXCEEDED: ERROR: Delegation depth limit (1) reached. More.
+        Do it here.
+    ");
+}
+
+#[test]
+fn tasks_that_differ_are_told_apart_and_a_missing_price_is_said() {
+    let mut h = History::new();
+    let mut reader = h.grant(root(), "reader", "read");
+    reader.brief.model.as_mut().unwrap().price = None;
+    reader.timeout_s = Some(300);
+    let mut writer = h.grant(root(), "writer", "write");
+    writer.rights = Rights { tools: ToolSet::new(["Read", "Write", "WebFetch"]), network: true };
+    writer.brief.model.as_mut().unwrap().name = "acme/small".into();
+    writer.timeout_s = Some(600);
+    h.push(Event::Granted(Box::new(reader)));
+    h.push(Event::Granted(Box::new(writer)));
+    assert_eq!(question(&h).risk(), Risk::High);
+    insta::assert_snapshot!(question(&h).text(100), @r"
+    Spawn 2 subagents (risk: high)
+
+      [reader]  read
+      [writer]  write
+
+    Tools       [reader] Glob, Grep, Note, Read; no network
+                [writer] Read, WebFetch, Write; network
+    Model       [reader] acme/large
+                [writer] acme/small
+    Worst case  10,000,000 tokens, $5.00 and what 1 without a price cost, 10m 00s
+    Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
+    At once     2
+    ");
+}
+
+#[test]
+fn hostile_labels_and_goals_are_escaped() {
+    let mut h = History::new();
+    h.call([(HOSTILE, HOSTILE), (&"long".repeat(2_560), "look")]);
+    let question = question(&h);
+    insta::assert_snapshot!(question.distillate(), @"Spawn 2 subagents (risk: medium): [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] a]⟨U+001B⟩[2J⟨U+2…; [longlonglonglonglonglonglonglon…] look");
+    assert!(!question.text(100).contains('\u{1b}') && !question.text(100).contains('\u{202e}'));
+}
+
+#[test]
+fn a_goal_padded_with_spaces_cannot_put_a_line_of_its_own() {
+    let mut h = History::new();
+    h.call([("a", &format!("look around{}Tools       none at all", " ".repeat(66)))]);
+    insta::assert_snapshot!(question(&h).text(40), @r"
+    Spawn 1 subagent (risk: medium)
+
+      [a]  look around Tools none at all
+
+    Tools       Glob, Grep, Note, Read; no network
+    Model       acme/large
+    Worst case  5,000,000 tokens, $5.00, no time limit
+    Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
+    At once     2
+    ");
+}
+
+#[test]
+fn only_the_call_asked_about_is_shown() {
+    let mut h = History::new();
+    h.call([("first", "one")]);
+    h.call([("second", "two")]);
+    let policy = Preset::Scout.policy();
+    let second = Question::of_call(&policy, h.events(), root(), 2);
+    insta::assert_snapshot!(second.distillate(), @"Spawn 1 subagent (risk: medium): [second] two");
+}

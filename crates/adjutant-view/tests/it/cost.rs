@@ -1,0 +1,101 @@
+//! Requirement 59: costs apart and in sum.
+
+use adjutant_core::budget::Amount;
+use adjutant_core::{Event, Outcome, Usage};
+use adjutant_view::cost::{json, render};
+
+use crate::history::{History, finished, root, tokens};
+
+#[test]
+fn requirement_59_a_table_shows_each_node_agent_and_model() {
+    let (h, _) = finished();
+    insta::assert_snapshot!(render(&h.view()), @r"
+                     calls       in  cache read  cache write     out       own  inclusive
+    [root]               0        0           0            0       0     $0.00   ~$1.0371
+      [security]         1   45,000           0            0   2,100   $0.1665    $0.1665
+      [correctness]      2   27,000           0            0   1,890  ~$0.1094   ~$0.1094
+      [refactor]         4  193,000           0            0  12,150   $0.7612    $0.7612
+      [deeper]           0        0           0            0       0     $0.00      $0.00
+
+    agent  calls       in  cache read  cache write     out      cost
+    scout      7  265,000           0            0  16,140  ~$1.0371
+
+    model       calls       in  cache read  cache write     out      cost
+    acme/large      7  265,000           0            0  16,140  ~$1.0371
+
+    Total: 281,140 tokens, ~$1.0371
+    ~ 5,000 tokens and $0.0270 of it are estimates: calls whose usage no provider reported count in full.
+    ");
+}
+
+#[test]
+fn cache_reads_missing_prices_and_overruns_are_said() {
+    let mut h = History::new();
+    let mut cheap = h.grant(root(), "free", "x");
+    cheap.brief.model.as_mut().unwrap().price = None;
+    cheap.brief.model.as_mut().unwrap().name = "local/tiny".into();
+    let free = cheap.session;
+    h.push(Event::Granted(Box::new(cheap)));
+    let [cached] = h.call([("cached", "x")]);
+    h.start(cached);
+    h.reply(
+        cached,
+        "",
+        vec![],
+        Usage { input: 100, output: 10, cache_read: 9_000, cache_write: 900 },
+    );
+    h.push(Event::Replied {
+        session: free,
+        turn: 1,
+        attempt: 1,
+        text: "ok".into(),
+        tool_calls: vec![],
+        stop: adjutant_core::StopReason::EndTurn,
+        settlement: adjutant_core::budget::Settlement {
+            usage: tokens(500, 5),
+            usd: adjutant_core::Usd::ZERO,
+            estimated: false,
+        },
+    });
+    h.push(Event::Overran {
+        session: cached,
+        amount: Amount { tokens: 7, usd: adjutant_core::Usd::ZERO },
+    });
+    h.end(cached, Outcome::Completed, None);
+    insta::assert_snapshot!(render(&h.view()), @r"
+                calls      in  cache read  cache write  out       own  inclusive
+    [root]          0       0           0            0    0     $0.00   $0.0065+
+      [free]        1     500           0            0    5  no price   no price
+      [cached]      1  10,000       9,000          900   10   $0.0065    $0.0065
+
+    agent  calls      in  cache read  cache write  out      cost
+    scout      2  10,500       9,000          900   15  $0.0065+
+
+    model       calls      in  cache read  cache write  out      cost
+    acme/large      1  10,000       9,000          900   10   $0.0065
+    local/tiny      1     500           0            0    5  no price
+
+    Total: 10,515 tokens, $0.0065+
+    + 505 tokens are of models without a known price and not in the cost.
+    ! 7 tokens and $0.00 were billed beyond their reservations.
+    ");
+}
+
+#[test]
+fn the_root_includes_everything() {
+    let (h, _) = finished();
+    let shape = json(&h.view());
+    assert_eq!(shape.nodes[0].inclusive.usage, shape.total.usage);
+    assert_eq!(shape.nodes[0].inclusive.cost_usd, shape.total.cost_usd);
+    assert!(shape.nodes[0].inclusive.estimated);
+}
+
+#[test]
+fn a_run_that_spent_nothing_has_a_table_too() {
+    insta::assert_snapshot!(render(&History::new().view()), @r"
+            calls  in  cache read  cache write  out    own  inclusive
+    [root]      0   0           0            0    0  $0.00      $0.00
+
+    Total: 0 tokens, $0.00
+    ");
+}

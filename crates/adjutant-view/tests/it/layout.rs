@@ -1,0 +1,64 @@
+//! Columns are what a terminal shows.
+
+use adjutant_view::layout::{bracketed, columns, cut, excerpt, fit, padded, width};
+use proptest::prelude::*;
+
+#[test]
+fn a_cut_counts_columns_and_shows_itself() {
+    for (text, max, expected) in [
+        ("", 3, ""),
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("日本語", 6, "日本語"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),
+        ("日本語", 1, "…"),
+        ("日本語", 0, ""),
+        ("⚠️⚠️", 3, "⚠️…"),
+    ] {
+        assert_eq!(cut(text, max), expected, "{text} in {max}");
+    }
+}
+
+#[test]
+fn an_excerpt_counts_characters() {
+    assert_eq!(excerpt("scan for vulnerabilities", 18), "scan for vulnerab…");
+    assert_eq!(excerpt("exactly 18 charact", 18), "exactly 18 charact");
+}
+
+#[test]
+fn a_label_of_ten_kilobytes_takes_no_more_room_than_another() {
+    for text in [
+        "x".repeat(10_240),
+        "\u{301}".repeat(10_240),
+        "\u{202e}".repeat(10_240),
+        "語".repeat(5_000),
+    ] {
+        let shown = bracketed(&text, 20);
+        assert!(width(&shown) <= 20, "{shown}");
+        assert!(shown.len() < 400, "{}", shown.len());
+    }
+}
+
+#[test]
+fn columns_align_by_display_width() {
+    let rows = [["日本", "1"], ["abcde", "200"], ["é", "3"]];
+    let rows: Vec<Vec<String>> = rows.map(|row| row.map(String::from).to_vec()).to_vec();
+    insta::assert_snapshot!(columns(&rows, &[1]), @r"
+    日本     1
+    abcde  200
+    é        3
+    ");
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_wider_than_asked(text in any::<String>(), max in 0_usize..40) {
+        prop_assert!(width(&fit(&text, max)) <= max);
+    }
+
+    #[test]
+    fn padding_reaches_the_column(text in "[a-z日本]{0,8}") {
+        prop_assert_eq!(width(&padded(&text, 20)), 20);
+    }
+}

@@ -1,0 +1,239 @@
+//! Requirement 52: what each subagent is doing, in frames and lines.
+
+use adjutant_core::{Code, ErrorKind, Event, Nudge, Outcome, Timestamp};
+use adjutant_view::layout::width;
+use adjutant_view::progress::{Frame, line};
+use adjutant_view::{Palette, RunView};
+use serde_json::json;
+
+use crate::history::{HOSTILE, History, call, finished, root, three, tokens};
+
+fn frame(h: &History, width: usize) -> String {
+    Frame { width, height: None, now: h.at(), palette: Palette::Plain }.render(&h.view())
+}
+
+fn lines(h: &History) -> String {
+    let mut view = RunView::default();
+    let mut text = String::new();
+    for entry in h.entries() {
+        view.apply(entry);
+        if let Some(said) = line(&view, &entry, Palette::Plain) {
+            text.push_str(&said);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[test]
+fn requirement_52_a_frame_has_a_line_for_each_subagent() {
+    let (h, _) = three();
+    insta::assert_snapshot!(frame(&h, 100), @r"
+    Delegate [3 subagents]
+      [security]     ✓ complete (in=45k out=2.1k) 1.5s $0.1665
+      [correctness]  → Read src/lib.rs (in=23k out=890) 1m 10s $0.0824
+      [refactor]     ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612
+      3 subagents: 1 running, 1 complete, 1 partial · in=261k out=15k · $1.0101 · 1m 10s
+    ");
+}
+
+#[test]
+fn no_line_of_a_frame_is_wider_than_the_terminal() {
+    let (mut h, _) = three();
+    let [wide, hostile, long] = h.call([
+        ("日本語のラベルはとても長いです", "x"),
+        (HOSTILE, "x"),
+        (&"long".repeat(2_560), "x"),
+    ]);
+    for session in [wide, hostile, long] {
+        h.start(session);
+        let path = "語/".repeat(5_000);
+        h.reply(session, "", vec![call("Read", json!({ "path": path }))], tokens(1_000, 10));
+        h.push(Event::ToolCalled { session, call: 0 });
+    }
+    for columns in 0..=120 {
+        for line in frame(&h, columns).lines() {
+            assert!(width(line) <= columns, "{columns}: {line}");
+        }
+    }
+    insta::assert_snapshot!(frame(&h, 60), @r"
+    Delegate [6 subagents]
+      [security]            ✓ complete (in=45k out=2.1k)
+      [correctness]         → Read src/lib.rs (in=23k out=890)
+      [refactor]            ⚠ partial: contex… (in=193k out=12k)
+      [日本語のラベルは…]   → Read 語/語/… (in=1.0k out=10) 0.0s
+      [a)⟨U+001B⟩(2J⟨U+2…]  → Read 語/語/… (in=1.0k out=10) 0.0s
+      [longlonglonglongl…]  → Read 語/語/… (in=1.0k out=10) 0.0s
+      6 subagents: 4 running, 1 complete, 1 partial · in=264k o…
+    ");
+}
+
+#[test]
+fn a_narrow_frame_gives_up_money_then_time_then_tokens() {
+    let (h, _) = three();
+    insta::assert_snapshot!(frame(&h, 50), @r"
+    Delegate [3 subagents]
+      [security]     ✓ complete (in=45k out=2.1k)
+      [correctness]  → Read src/lib.… (in=23k out=890)
+      [refactor]     ⚠ partial: con… (in=193k out=12k)
+      3 subagents: 1 running, 1 complete, 1 partial ·…
+    ");
+    insta::assert_snapshot!(frame(&h, 24), @r"
+    Delegate [3 subagents]
+      [secur…]  ✓ complete
+      [corre…]  → Read src/…
+      [refac…]  ⚠ partial: …
+      3 subagents: 1 runnin…
+    ");
+}
+
+#[test]
+fn a_run_without_subagents_has_a_frame_too() {
+    insta::assert_snapshot!(frame(&History::new(), 80), @r"
+    Delegate [no subagents]
+      0.0s
+    ");
+    let nothing = Frame { width: 80, height: None, now: Timestamp::ZERO, palette: Palette::Plain };
+    insta::assert_snapshot!(nothing.render(&RunView::default()), @r"
+    Delegate [no subagents]
+      0.0s
+    ");
+}
+
+#[test]
+fn a_frame_shows_waiting_retrying_thinking_and_children_of_children() {
+    let mut h = History::new();
+    let [lead, slow, later] = h.call([("lead", "x"), ("slow", "x"), ("later", "x")]);
+    h.start(lead);
+    let calls = vec![
+        call("Read", json!({ "path": "a.rs" })),
+        call("Grep", json!({ "pattern": "TODO", "path": "src" })),
+    ];
+    h.reply(lead, "", calls, tokens(100, 10));
+    h.push(Event::ToolCalled { session: lead, call: 0 });
+    h.push(Event::ToolCalled { session: lead, call: 1 });
+    let [below] = h.call_from(lead, [("below", "x")]);
+    h.start(below);
+    h.reserve(below, 1);
+    h.start(slow);
+    h.wait(12_000);
+    h.fail(slow, ErrorKind::RateLimited, Some(2_500));
+    let _ = later;
+    insta::assert_snapshot!(frame(&h, 90), @r"
+    Delegate [4 subagents]
+      [lead]     → Read a.rs (+1) (in=100 out=10) 12s $0.0004
+        [below]  → thinking 12s
+      [slow]     → retrying in 2.5s (rate limited) (in=4.0k out=1.0k) 12s ~$0.0270
+      [later]    · queued
+      4 subagents: 3 running, 1 waiting · in=4.1k out=1.0k · ~$0.0274 · 12s
+    ");
+}
+
+#[test]
+fn a_low_terminal_shows_the_interesting_and_counts_the_rest() {
+    let mut h = History::new();
+    for number in 0..20_u32 {
+        let name = format!("task {number}");
+        let [session] = h.call([(name.as_str(), "x")]);
+        if number < 18 {
+            h.start(session);
+        }
+        if number < 12 {
+            let outcome = if number == 3 { Outcome::Failed } else { Outcome::Completed };
+            h.end(session, outcome, None);
+        }
+    }
+    let low = Frame { width: 60, height: Some(12), now: h.at(), palette: Palette::Plain };
+    insta::assert_snapshot!(low.render(&h.view()), @r"
+    Delegate [20 subagents]
+      [task 3]   ✗ failed 0.0s
+      [task 12]  → thinking 0.0s
+      [task 13]  → thinking 0.0s
+      [task 14]  → thinking 0.0s
+      [task 15]  → thinking 0.0s
+      [task 16]  → thinking 0.0s
+      [task 17]  → thinking 0.0s
+      [task 18]  · queued
+      [task 19]  · queued
+      … 11 more: 11 complete
+      20 subagents: 6 running, 2 waiting, 11 complete, 1 failed…
+    ");
+}
+
+#[test]
+fn colour_is_added_beside_the_words_never_instead_of_them() {
+    let (h, _) = three();
+    let painted = Frame { width: 100, height: None, now: h.at(), palette: Palette::Ansi };
+    let painted = painted.render(&h.view());
+    assert!(painted.contains("\u{1b}[32m✓ complete\u{1b}[0m"), "{painted}");
+    let mut plain = painted;
+    for code in ["32", "33", "36", "2", "1", "0"] {
+        plain = plain.replace(&format!("\u{1b}[{code}m"), "");
+    }
+    assert_eq!(plain, frame(&h, 100));
+}
+
+#[test]
+fn requirement_52_a_pipe_gets_a_line_for_each_thing_worth_one() {
+    let (h, _) = finished();
+    insta::assert_snapshot!(lines(&h), @r"
+    run_1738326896_aaaaaa started
+    [security] started (1/3)
+    [correctness] started (2/3)
+    [refactor] started (3/3)
+    [security] ✓ complete (in=45k out=2.1k) 1.5s $0.1665
+    [correctness] Read src/lib.rs
+    [refactor] Read src/main.rs
+    [refactor] note: main.rs repeats itself
+    [refactor] note: two parsers⏎for one format
+    [refactor] ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612
+    [deeper] ⊘ refused: max depth exceeded. Complete this task at the current level, or allow one level more with --set max_depth=2.
+    [correctness] provider overloaded: try later
+    [correctness] ✗ failed: provider error (in=27k out=1.9k) 1m 11s ~$0.1094
+    4 subagents: 1 complete, 1 partial, 1 failed, 1 refused · in=265k out=16k · ~$1.0371 · 1m 11s
+    ");
+}
+
+#[test]
+fn lines_tell_retries_nudges_denials_crashes_and_late_results() {
+    let mut h = History::new();
+    let mut grant = h.grant(root(), "a", "x");
+    grant.awaiting_approval = true;
+    grant.clamped = true;
+    grant.timeout_s = Some(60);
+    let session = grant.session;
+    h.push(Event::Granted(Box::new(grant)));
+    let (hash, expires) = ("abcdef0123456789".to_owned(), Timestamp::from_millis(900_000));
+    h.push(Event::ApprovalAsked { parent: root(), call: 1, hash: hash.clone(), expires });
+    h.push(Event::Approved { hash: hash.clone(), parent: root() });
+    h.start(session);
+    h.fail(session, ErrorKind::Network, Some(500));
+    h.push(Event::Told {
+        session,
+        nudge: Nudge::LastCall(Code::ContextExhausted),
+        text: "now".into(),
+    });
+    h.reply(session, "", vec![call(HOSTILE, json!({}))], tokens(10, 1));
+    h.push(Event::ToolRefused { session, call: 0, text: "Not run.".into() });
+    h.push(Event::Crashed {
+        session,
+        message: "index out of bounds".into(),
+        backtrace: "0: main".into(),
+    });
+    h.end(session, Outcome::Failed, None);
+    h.push(Event::Late { session, what: "reply".into(), text: HOSTILE.into() });
+    h.push(Event::Denied { hash, reason: "nobody answered".into() });
+    insta::assert_snapshot!(lines(&h), @r"
+    run_1738326896_aaaaaa started
+    [a] ⚠ asked for more time than allowed, gets 60 s
+    Waiting for approval of 1 subagent
+    [a] started (1/1)
+    [a] retrying in 0.5s: network error: try later
+    [a] told to report now: context exhausted
+    [a] a]⟨U+001B⟩[2J⟨U+202E⟩evil⟨U+200…: Not run.
+    [a] broke: index out of bounds
+    [a] ✗ failed (in=4.0k out=1.0k) 0.0s ~$0.0270
+    [a] late reply, kept and not counted
+    Not approved: nobody answered
+    ");
+}

@@ -1,0 +1,145 @@
+//! The central fold.
+
+use adjutant_core::{Code, Event, Outcome, State, Timestamp, ToolOutput};
+use adjutant_view::run::Activity;
+use adjutant_view::{Outcomes, RunView};
+use serde_json::json;
+
+use crate::history::{History, call, finished, reason, root, three, tokens};
+
+#[test]
+fn outcomes_count_what_the_exit_code_speaks_about() {
+    let (h, _) = finished();
+    let expected =
+        Outcomes { completed: 1, partial: 1, failed: 1, refused: 1, ..Outcomes::default() };
+    assert_eq!(h.view().outcomes(), expected);
+    assert_eq!(h.view().outcome(), Some(Outcome::Partial));
+    let (h, _) = three();
+    assert_eq!(h.view().outcomes().words(), "1 running, 1 complete, 1 partial");
+    assert_eq!(RunView::default().outcomes().total(), 0);
+}
+
+#[test]
+fn outcomes_of_children_of_children_are_not_the_roots() {
+    let mut h = History::new();
+    let [lead] = h.call([("lead", "x")]);
+    let [below] = h.call_from(lead, [("below", "x")]);
+    h.end(below, Outcome::Failed, None);
+    h.end(lead, Outcome::Completed, None);
+    assert_eq!(h.view().outcomes(), Outcomes { completed: 1, ..Outcomes::default() });
+}
+
+#[test]
+fn files_are_kept_once_in_the_order_of_the_first_touch() {
+    let mut h = History::new();
+    let [a] = h.call([("a", "x")]);
+    for path in ["b.rs", "a.rs", "b.rs"] {
+        h.read(a, path);
+    }
+    let view = h.view();
+    let files: Vec<&str> = view.delegation(a).unwrap().files.iter().map(AsRef::as_ref).collect();
+    assert_eq!(files, ["b.rs", "a.rs"]);
+}
+
+#[test]
+fn an_empty_reply_does_not_hide_the_last_text() {
+    let mut h = History::new();
+    let [a] = h.call([("a", "x")]);
+    h.reply(a, "found it", vec![], tokens(1, 1));
+    h.reply(a, " \n", vec![call("Read", json!({}))], tokens(1, 1));
+    assert_eq!(h.view().delegation(a).unwrap().last_text, "found it");
+}
+
+#[test]
+fn approval_moves_exactly_the_call_that_was_asked_about() {
+    let mut h = History::new();
+    let mut sessions = Vec::new();
+    for call in 1..=2 {
+        let mut grant = h.grant(root(), "a", "x");
+        grant.call = call;
+        grant.awaiting_approval = true;
+        sessions.push(grant.session);
+        h.push(Event::Granted(Box::new(grant)));
+        let expires = Timestamp::from_millis(900_000);
+        h.push(Event::ApprovalAsked { parent: root(), call, hash: call.to_string(), expires });
+    }
+    assert_eq!(h.view().state(), State::AwaitingApproval);
+    h.push(Event::Approved { hash: "1".into(), parent: root() });
+    let view = h.view();
+    assert_eq!(view.delegation(sessions[0]).unwrap().state, State::Queued);
+    assert_eq!(view.delegation(sessions[1]).unwrap().state, State::AwaitingApproval);
+    assert_eq!(view.approvals().len(), 1);
+}
+
+#[test]
+fn tools_under_way_are_shown_until_the_last_returns() {
+    let mut h = History::new();
+    let [a] = h.call([("a", "x")]);
+    h.start(a);
+    h.reply(
+        a,
+        "",
+        vec![call("Read", json!({ "path": "x" })), call("Glob", json!({ "pattern": "*" }))],
+        tokens(1, 1),
+    );
+    h.push(Event::ToolCalled { session: a, call: 0 });
+    h.push(Event::ToolCalled { session: a, call: 1 });
+    h.push(Event::ToolReturned { session: a, call: 0, output: ToolOutput::default() });
+    let view = h.view();
+    let Activity::Tool { call, more } = view.delegation(a).unwrap().activity() else { panic!() };
+    assert_eq!((call.tool.as_str(), call.arguments.as_str(), more), ("Glob", "*", 0));
+    h.push(Event::ToolReturned { session: a, call: 1, output: ToolOutput::default() });
+    assert!(matches!(h.view().delegation(a).unwrap().activity(), Activity::Thinking { .. }));
+}
+
+#[test]
+fn arguments_are_told_in_a_few_words_whatever_they_are() {
+    for (arguments, expected) in [
+        (json!(null), ""),
+        (json!({}), ""),
+        (json!({ "path": "a.rs", "limit": 5 }), "a.rs"),
+        (json!({ "path": "src", "pattern": "TODO" }), "TODO in src"),
+        (json!({ "tasks": [1, 2, 3] }), "3 tasks"),
+        (json!({ "depth": 2 }), "depth=2"),
+        (json!("{broken"), "{broken"),
+        (json!([1, 2]), "[2 items]"),
+    ] {
+        assert_eq!(adjutant_view::run::brief_arguments(&arguments), expected);
+    }
+    let long = adjutant_view::run::brief_arguments(&json!({ "path": "x".repeat(10_240) }));
+    assert_eq!(long.chars().count(), 160);
+}
+
+#[test]
+fn events_about_the_unknown_change_nothing_but_what_was_paid() {
+    let mut h = History::new();
+    let unknown = h.session();
+    h.start(unknown);
+    h.reply(unknown, "hello", vec![], tokens(10, 1));
+    h.end(unknown, Outcome::Completed, None);
+    h.push(Event::Approved { hash: "none".into(), parent: unknown });
+    let view = h.view();
+    assert_eq!(view.delegations().count(), 0);
+    assert_eq!(view.total().usage.total(), 11);
+    assert_eq!(view.root().unwrap().inclusive, *view.total());
+}
+
+#[test]
+fn a_history_without_its_beginning_does_not_panic() {
+    let (h, _) = finished();
+    let view = RunView::of(h.entries().skip(1));
+    assert_eq!(view.delegations().count(), 0);
+    assert!(view.total().calls > 0);
+}
+
+#[test]
+fn a_late_result_is_kept_and_changes_no_outcome() {
+    let mut h = History::new();
+    let [a] = h.call([("a", "x")]);
+    h.end(a, Outcome::Partial, Some(reason(Code::Timeout, "m", "r")));
+    h.push(Event::Late { session: a, what: "reply".into(), text: "y".repeat(10_000) });
+    let view = h.view();
+    let delegation = view.delegation(a).unwrap();
+    assert_eq!(delegation.state, State::Ended(Outcome::Partial));
+    assert_eq!((delegation.late.len(), delegation.late[0].text.chars().count()), (1, 200));
+}

@@ -1,0 +1,203 @@
+//! What is printed is what `docs/schemas` describes: every required name, and no other.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Timestamp};
+use adjutant_view::approval::Question;
+use adjutant_view::events::EventStream;
+use adjutant_view::results::{Options, Results};
+use adjutant_view::status::{Look, detail_json, list_json};
+use adjutant_view::transcript::Transcript;
+use adjutant_view::{Liveness, RunView, cost, tree};
+use serde_json::{Value, json};
+
+use crate::history::{History, call, finished, reason, root, three, tokens};
+
+/// A history with at least one of everything that has a shape.
+fn everything() -> History {
+    let (mut h, _) = finished();
+    let mut asked = h.grant(root(), "asked", "x");
+    asked.call = 3;
+    asked.clamped = true;
+    asked.awaiting_approval = true;
+    let session = asked.session;
+    h.push(Event::Granted(Box::new(asked)));
+    let (hash, expires) = ("abc".to_owned(), Timestamp::from_millis(900_000));
+    h.push(Event::ApprovalAsked { parent: root(), call: 3, hash: hash.clone(), expires });
+    h.push(Event::Denied { hash, reason: "no".into() });
+    let denied = reason(Code::ApprovalDenied, "Not approved: no.", "Add --yes.");
+    h.end(session, Outcome::Refused, Some(denied));
+    h.push(Event::Late { session, what: "reply".into(), text: "late".into() });
+    let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
+    h.start(busy);
+    h.fail(busy, ErrorKind::Network, Some(100));
+    h.reply(busy, "", vec![call("Read", json!({ "path": "a" }))], tokens(1, 1));
+    h.push(Event::ToolCalled { session: busy, call: 0 });
+    h.start(odd);
+    let mut broken = call("Nope", json!("{"));
+    broken.malformed = true;
+    h.reply(odd, "", vec![broken], tokens(1, 1));
+    h.push(Event::ToolRefused { session: odd, call: 0, text: "Not run.".into() });
+    h.reply(odd, &"long ".repeat(100), vec![], tokens(1, 1));
+    h.end(odd, Outcome::Completed, None);
+    h
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test reads the documentation")]
+fn schema(name: &str) -> Value {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+    let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Checks a value against a schema by types and property names; returns the first complaint.
+fn check(value: &Value, schema: &Value, whole: &Value, at: &str) -> Result<(), String> {
+    if let Some(name) = schema["$ref"].as_str() {
+        let target = whole.pointer(name.trim_start_matches('#')).ok_or(format!("{at}: {name}?"))?;
+        return check(value, target, whole, at);
+    }
+    for choice in ["oneOf", "anyOf"] {
+        if let Some(choices) = schema[choice].as_array() {
+            let fits = choices.iter().filter(|one| check(value, one, whole, at).is_ok()).count();
+            return if fits == 1 {
+                Ok(())
+            } else {
+                Err(format!("{at}: {fits} of {choice} fit {value}"))
+            };
+        }
+    }
+    if schema.get("const").is_some_and(|constant| constant != value) {
+        return Err(format!("{at}: not {}", schema["const"]));
+    }
+    if schema["enum"].as_array().is_some_and(|words| !words.contains(value)) {
+        return Err(format!("{at}: {value} is not in {}", schema["enum"]));
+    }
+    if !has_type(value, &schema["type"]) {
+        return Err(format!("{at}: {value} is not of type {}", schema["type"]));
+    }
+    if let (Value::Array(items), Some(each)) = (value, schema.get("items")) {
+        for (place, item) in items.iter().enumerate() {
+            check(item, each, whole, &format!("{at}[{place}]"))?;
+        }
+    }
+    let (Value::Object(fields), Some(known)) = (value, schema["properties"].as_object()) else {
+        return Ok(());
+    };
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if !fields.contains_key(name) {
+            return Err(format!("{at}: {name} is missing"));
+        }
+    }
+    for (name, field) in fields {
+        let schema = known.get(name).ok_or(format!("{at}: {name} is not described"))?;
+        check(field, schema, whole, &format!("{at}.{name}"))?;
+    }
+    Ok(())
+}
+
+fn has_type(value: &Value, named: &Value) -> bool {
+    let names: Vec<&str> = match named {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return true,
+    };
+    names.iter().any(|name| match *name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => false,
+    })
+}
+
+fn assert_fits(name: &str, shape: impl serde::Serialize) {
+    let schema = schema(name);
+    let value = serde_json::to_value(shape).unwrap();
+    check(&value, &schema, &schema, name).unwrap();
+}
+
+#[test]
+fn results_fit_their_schema() {
+    let view = everything().view();
+    let results = Results::of_run(&view);
+    assert_fits("result", results.json(&Options::default()));
+    let options = Options { result_tokens: Some(5), transcripts: Some("transcripts") };
+    assert_fits("result", results.json(&options));
+    assert_fits("result", Results::of_run(&RunView::default()).json(&options));
+}
+
+#[test]
+fn status_fits_its_schema() {
+    let h = everything();
+    let views = [h.view(), three().0.view(), RunView::default()];
+    for liveness in [Liveness::Alive, Liveness::Dead] {
+        let looks = views.each_ref().map(|view| Look { view, liveness, now: h.at() });
+        assert_fits("status", list_json(&looks));
+        for look in &looks {
+            assert_fits("status", detail_json(look));
+        }
+    }
+}
+
+#[test]
+fn the_tree_fits_its_schema() {
+    let h = everything();
+    assert_fits("tree", tree::json(&h.view(), h.at(), Liveness::Alive));
+    assert_fits("tree", tree::json(&RunView::default(), h.at(), Liveness::Dead));
+}
+
+#[test]
+fn cost_fits_its_schema() {
+    assert_fits("cost", cost::json(&everything().view()));
+    assert_fits("cost", cost::json(&RunView::default()));
+}
+
+#[test]
+fn transcripts_fit_their_schema() {
+    let h = everything();
+    for delegation in h.view().delegations() {
+        let transcript = Transcript::of(h.entries(), delegation.session, Liveness::Alive);
+        assert_fits("transcript", transcript.unwrap());
+    }
+}
+
+#[test]
+fn events_fit_their_schema_and_every_event_is_seen() {
+    let h = everything();
+    let mut stream = EventStream::new();
+    let mut seen = BTreeSet::new();
+    for event in h.entries().flat_map(|entry| stream.translate(entry)) {
+        let value = serde_json::to_value(&event).unwrap();
+        seen.insert(value["event"].as_str().unwrap().to_owned());
+        assert_fits("events", value);
+    }
+    let schema = schema("events");
+    let described: BTreeSet<String> = schema["oneOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["properties"]["event"]["const"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(seen, described);
+}
+
+#[test]
+fn a_question_fits_its_schema() {
+    let h = everything();
+    let policy = Preset::Scout.policy();
+    for call in 1..=3 {
+        assert_fits("question", Question::of_call(&policy, h.events(), root(), call).json());
+    }
+}
+
+#[test]
+fn the_check_itself_notices_missing_and_unknown_names() {
+    let shape = json!({ "type": "object", "required": ["a"], "properties": { "a": {} } });
+    assert!(check(&json!({ "a": 1 }), &shape, &shape, "").is_ok());
+    assert!(check(&json!({}), &shape, &shape, "").is_err());
+    assert!(check(&json!({ "a": 1, "b": 2 }), &shape, &shape, "").is_err());
+}
