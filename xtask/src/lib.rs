@@ -1,1 +1,1 @@
-//! Checks on the workspace itself, run as tests.
+//! Checks on the workspace itself; they live in `tests/tidy.rs` and run with every other test.

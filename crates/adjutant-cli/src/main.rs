@@ -1,2 +1,68 @@
-//! The `adjutant` command.
-fn main() {}
+//! The `adjutant` command: parse, act, and say how it went.
+//!
+//! Standard output carries data, standard error carries talk. Front ends know the engine and the
+//! view; `wiring` is the one place that knows a concrete model.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod args;
+mod ask;
+mod delegate;
+mod demo;
+mod exit;
+mod live;
+mod output;
+mod policy;
+mod projections;
+mod pure;
+mod records;
+mod run;
+mod settings;
+mod wiring;
+
+use std::process::ExitCode;
+
+use adjutant_engine::Archive;
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command};
+use exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match act(cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output::say(&format!("adjutant: {failure}"));
+            failure.exit.into()
+        }
+    }
+}
+
+fn act(cli: Cli) -> Result<Exit, Failure> {
+    let (json, home) = (cli.json, cli.home);
+    let archive = || {
+        let path = settings::home(home.clone())?;
+        Archive::open(&path).map_err(|error| Failure::caused(Exit::Failed, &error))
+    };
+    match cli.command {
+        Command::Demo(args) => demo::run_demo(&args, json, archive()?),
+        Command::Delegate(args) => delegate::run_delegate(&args, json, home),
+        Command::Check(args) => pure::run_check(&args),
+        Command::Parse(args) => pure::run_parse(&args),
+        Command::Validate(args) => pure::run_validate(&args),
+        Command::Policy(args) => policy::run_policy(&args, json),
+        Command::Status(run) => records::run_status(&archive()?, &run, json),
+        Command::Tree(run) => records::run_tree(&archive()?, &run, json),
+        Command::Result(args) => records::run_result(&archive()?, &args, json),
+        Command::Transcript(run) => records::run_transcript(&archive()?, &run, json),
+        Command::Cost(run) => records::run_cost(&archive()?, &run, json),
+        Command::Log(run) => records::run_log(&archive()?, &run, json),
+        Command::Prune(args) => records::run_prune(&archive()?, &args, json),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "adjutant", &mut script);
+            output::print(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Completed)
+        }
+    }
+}

@@ -7,7 +7,8 @@ use crate::code::Code;
 /// Where a delegation stands.
 ///
 /// `interrupted` is missing on purpose: a reader derives it from a dead process, nobody stores it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     /// Granted, and a person has yet to say yes.
     AwaitingApproval,

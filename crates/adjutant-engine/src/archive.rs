@@ -73,21 +73,28 @@ pub enum Swept {
 }
 
 /// The runs of one state directory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Archive {
+    path: PathBuf,
     home: Home,
 }
 
 impl Archive {
     /// Opens the state directory, making it when it is missing.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        Ok(Self { home: Home::open(path)? })
+        Ok(Self { path: path.to_owned(), home: Home::open(path)? })
+    }
+
+    /// Returns the directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns the storage for new runs of this directory.
     #[must_use]
-    pub fn into_storage(self) -> Storage {
-        Storage::Home(self.home)
+    pub fn storage(&self) -> Storage {
+        Storage::Home(self.home.clone())
     }
 
     /// Returns every run, the newest first.

@@ -28,7 +28,7 @@ impl<'a> Entry<'a> {
 }
 
 /// An instant on both clocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Moment {
     /// In the run's own time, which durations come from.
     pub at: Timestamp,

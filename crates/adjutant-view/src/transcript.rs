@@ -132,6 +132,17 @@ impl Transcript {
                 conversation.apply(entry.event);
             }
         }
+        Self::of_parts(&view, session, &conversation, liveness)
+    }
+
+    /// Joins what two folds know of a session, for callers that have them already.
+    #[must_use]
+    pub fn of_parts(
+        view: &RunView,
+        session: SessionId,
+        conversation: &Conversation,
+        liveness: Liveness,
+    ) -> Option<Self> {
         let delegation = view.delegation(session)?;
         Some(Self {
             v: VERSION,

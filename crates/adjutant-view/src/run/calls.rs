@@ -14,7 +14,7 @@ const WHAT: [&str; 6] = ["pattern", "query", "url", "command", "content", "text"
 const WHERE: [&str; 3] = ["path", "file_path", "file"];
 
 /// A tool call as a progress line shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Call {
     /// The tool's name as the model wrote it.
     pub tool: String,

@@ -11,7 +11,7 @@ use super::{Call, Liveness, Spend};
 use crate::entry::Moment;
 
 /// One delegation as people and programs read it; the root is one too.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Delegation {
     /// Its id.
     pub session: SessionId,
@@ -79,7 +79,7 @@ pub struct Delegation {
 }
 
 /// Something a delegation went on in spite of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Warning {
     /// A context file was not there.
     MissingContext(String),
@@ -100,7 +100,7 @@ impl fmt::Display for Warning {
 }
 
 /// Something that arrived after the end and changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LateArrival {
     /// What it was.
     pub what: String,
@@ -109,7 +109,7 @@ pub struct LateArrival {
 }
 
 /// A failed call that is to be tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Retry {
     /// The attempt that failed, from 1.
     pub attempt: u32,

@@ -34,7 +34,7 @@ pub enum Liveness {
 }
 
 /// A call that waits for a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OpenApproval {
     /// Who asked for it.
     pub parent: SessionId,
@@ -49,7 +49,7 @@ pub struct OpenApproval {
 }
 
 /// One run as people and programs read it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct RunView {
     run: Option<RunId>,
     goal: String,

@@ -5,7 +5,7 @@ use adjutant_core::numbers::{grouped, rounded};
 use adjutant_core::{Usage, Usd};
 
 /// What model calls came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Spend {
     /// The tokens by kind.
     pub usage: Usage,

@@ -1,0 +1,275 @@
+//! The command line: parsed to plain values here, acted upon elsewhere.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Bounded delegation for AI agents.
+///
+/// Hand tasks to subagents under hard limits on depth, cycles, fan-out, tokens, money and time.
+/// Every step is recorded, and a valid answer always comes back. Data goes to standard output,
+/// talk to standard error.
+///
+/// Start with `adjutant demo`: it needs no key and no network.
+#[derive(Debug, Parser)]
+#[command(name = "adjutant", version, about, arg_required_else_help = true, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// Print JSON instead of text; its schemas are in docs/schemas.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// The state directory [default: $XDG_STATE_HOME/adjutant or ~/.local/state/adjutant].
+    #[arg(long, global = true, env = "ADJUTANT_HOME", value_name = "DIR", hide_env_values = true)]
+    pub(crate) home: Option<PathBuf>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+    0  all completed            4  refused by a limit or a person
+    1  all failed               5  blocked, an answer is needed
+    2  usage or bad input     124  a deadline passed
+    3  partial or mixed       130  cancelled";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show everything at once: three subagents on a real tree, no key, no network.
+    Demo(DemoArgs),
+    /// Hand tasks to subagents and wait for their reports.
+    Delegate(DelegateArgs),
+    /// Judge one delegation, described as JSON on standard input, without running it.
+    Check(CheckArgs),
+    /// Read [delegate:description:hours] markers from standard input.
+    Parse(ParseArgs),
+    /// Judge a return, given on standard input, against the standard format.
+    Validate(ValidateArgs),
+    /// Show the limits in force and where each comes from.
+    Policy(PolicyArgs),
+    /// List runs, or show one.
+    Status(RunArg),
+    /// Show a run's delegations as a tree.
+    Tree(RunArg),
+    /// Print a run's results again.
+    Result(ResultArgs),
+    /// Print what a subagent was told and said.
+    Transcript(RunArg),
+    /// Show what a run cost, own and inclusive, by agent and by model.
+    Cost(RunArg),
+    /// Show every event of a run, one line each.
+    Log(RunArg),
+    /// Remove the content of old runs; metadata and cost stay.
+    Prune(PruneArgs),
+    /// Print a completion script for your shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How limits are chosen.
+#[derive(Debug, Default, Args)]
+pub(crate) struct PolicyFlags {
+    /// The preset to start from: scout (forge), command (opencode) or story (claude-loop).
+    #[arg(long, value_name = "NAME", env = "ADJUTANT_PRESET")]
+    pub(crate) preset: Option<String>,
+
+    /// Set a limit; `adjutant policy` lists the keys.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Switch delegation on where the preset has it off.
+    #[arg(long)]
+    pub(crate) enable_delegation: bool,
+}
+
+/// `adjutant demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// The tree the subagents look at [default: here, or a sample when there is too little here].
+    pub(crate) dir: Option<PathBuf>,
+
+    /// How the result is written.
+    #[arg(long = "return", value_enum, value_name = "FORM")]
+    pub(crate) return_form: Option<Form>,
+
+    /// Stream one JSON event per line to standard output instead of the result.
+    #[arg(long)]
+    pub(crate) events: bool,
+}
+
+/// `adjutant delegate`.
+#[derive(Debug, Args)]
+#[command(after_help = DELEGATE_HELP)]
+pub(crate) struct DelegateArgs {
+    /// A JSON file of tasks in the form of the Delegate tool, or - for standard input.
+    #[arg(value_name = "TASKS.json|-")]
+    pub(crate) tasks: Option<PathBuf>,
+
+    /// One task; may be repeated.
+    #[arg(short = 't', long = "task", value_name = "LABEL=PROMPT")]
+    pub(crate) task: Vec<String>,
+
+    /// The model, as provider/model or script:FILE.
+    #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// The tree the subagents look at.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+
+    /// How many work at once.
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<u64>,
+
+    /// How the result is written.
+    #[arg(long = "return", value_enum, value_name = "FORM")]
+    pub(crate) return_form: Option<Form>,
+
+    /// Start without asking.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+
+    /// Stream one JSON event per line to standard output instead of the result.
+    #[arg(long)]
+    pub(crate) events: bool,
+
+    /// Show what would be granted and the worst case in tokens, cost and time; run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// The most dollars the run may spend.
+    #[arg(long, value_name = "USD")]
+    pub(crate) budget_usd: Option<f64>,
+
+    /// The most tokens the run may use.
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) budget_tokens: Option<u64>,
+
+    /// A file that replaces the built-in base prompt of the subagents.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) system: Option<PathBuf>,
+
+    /// The limits.
+    #[command(flatten)]
+    pub(crate) policy: PolicyFlags,
+}
+
+const DELEGATE_HELP: &str = r#"Examples:
+  adjutant delegate -t security='Look for injection in src/' -t tests='Which modules lack tests?'
+  adjutant delegate tasks.json --yes --return json
+  echo '{"tasks":[{"label":"a","prompt":"Count the TODOs"}]}' | adjutant delegate - --dry-run
+  adjutant delegate -t a='Try my policy' --model script:my-script.toml --yes
+
+A task file holds {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}], "concurrency"?, "return"?}."#;
+
+/// How a result is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people and models.
+    Markdown,
+    /// For programs.
+    Json,
+}
+
+/// `adjutant check`.
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_HELP)]
+pub(crate) struct CheckArgs {
+    /// The limits.
+    #[command(flatten)]
+    pub(crate) policy: PolicyFlags,
+}
+
+const CHECK_HELP: &str = r#"Example:
+  echo '{"tree":[{"id":"r","agent":"implement"}],"request":{"parent":"r","agent":"implementer"}}' \
+    | adjutant check --preset command
+
+Prints {"granted":true,"depth","path","timeout",…} and exits 0, or
+{"granted":false,"code","message","recommendation"} and exits 4; bad input exits 2."#;
+
+/// `adjutant parse`.
+#[derive(Debug, Args)]
+pub(crate) struct ParseArgs {
+    /// The story whose agent wrote the text.
+    #[arg(long, value_name = "STORY")]
+    pub(crate) parent: String,
+
+    /// The depth of that story.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) depth: u32,
+
+    /// The number of the first child.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) start: u32,
+}
+
+/// `adjutant validate`.
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// The session the return must name.
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+
+    /// Check that artifacts exist below this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+
+    /// Refuse `completed` without artifacts.
+    #[arg(long)]
+    pub(crate) artifacts_required: bool,
+}
+
+/// `adjutant policy`.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    /// Say what each key bounds and who may change it.
+    #[arg(value_enum)]
+    pub(crate) explain: Option<Explain>,
+
+    /// The tree whose project config counts.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+
+    /// The limits.
+    #[command(flatten)]
+    pub(crate) policy: PolicyFlags,
+}
+
+/// The word `explain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Explain {
+    /// Say what each key bounds and who may change it.
+    Explain,
+}
+
+/// A run or a session.
+#[derive(Debug, Args)]
+pub(crate) struct RunArg {
+    /// The run or session, by its id or the start of it [default: the latest].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+}
+
+/// `adjutant result`.
+#[derive(Debug, Args)]
+pub(crate) struct ResultArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+
+    /// How the result is written.
+    #[arg(long = "return", value_enum, value_name = "FORM")]
+    pub(crate) return_form: Option<Form>,
+}
+
+/// `adjutant prune`.
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Content older than this is removed.
+    #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) days: u32,
+}

@@ -1,0 +1,44 @@
+//! Asking the person at the terminal.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+
+use adjutant_engine::{Answer, Question};
+use adjutant_view::approval;
+
+use crate::live::columns;
+
+/// The controlling terminal, whatever standard input and output are tied to.
+pub(crate) struct Terminal {
+    input: File,
+    output: File,
+}
+
+impl Terminal {
+    /// Opens the terminal, if there is one.
+    pub(crate) fn open() -> Option<Self> {
+        let open = |write: bool| File::options().read(!write).write(write).open("/dev/tty").ok();
+        Some(Self { input: open(false)?, output: open(true)? })
+    }
+}
+
+/// Shows what is at stake and waits for yes or no.
+pub(crate) fn ask(terminal: &Terminal, question: &Question) -> Answer {
+    let shown = approval::Question::of(&question.policy, &question.events);
+    let mut output = &terminal.output;
+    let mut lines = BufReader::new(&terminal.input).lines();
+    if writeln!(output, "{}", shown.text(columns(&terminal.output))).is_err() {
+        return Answer::No("the terminal is gone".into());
+    }
+    loop {
+        let asked = write!(output, "Start? [y/N] ").and_then(|()| output.flush());
+        let Some(Ok(line)) = asked.ok().and_then(|()| lines.next()) else {
+            return Answer::No("the terminal is gone".into());
+        };
+        match line.trim().to_lowercase().as_str() {
+            "y" | "yes" => return Answer::Yes,
+            "" | "n" | "no" => return Answer::No("the person at the terminal said no".into()),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `delegate`: tasks in, reports out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adjutant_core::policy::{Approval, Key};
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
+use adjutant_core::{Event, Layered, Policy, Refusal};
+use adjutant_engine::{Answer, Approver, Archive, Engine, EngineError, Setup};
+use adjutant_view::approval::Question;
+use serde_json::{Map, Value, json};
+
+use crate::args::{DelegateArgs, Form};
+use crate::ask::{Terminal, ask};
+use crate::exit::{Exit, Failure};
+use crate::live::columns;
+use crate::output::{print, print_json, say};
+use crate::pure::read_stdin;
+use crate::run::{Showing, carry_out};
+use crate::settings::{Settings, home};
+use crate::wiring;
+
+/// Runs the command.
+pub(crate) fn run_delegate(
+    args: &DelegateArgs,
+    as_json: bool,
+    given_home: Option<PathBuf>,
+) -> Result<Exit, Failure> {
+    let mut settings = Settings::load(&args.policy, &args.root)?;
+    apply_flags(&mut settings, args)?;
+    let policy = settings.policy.policy().clone();
+    let call = read_call(args, &settings.policy)?;
+    for task in call.tasks.iter().filter(|task| task.model.is_some()) {
+        say(&format!(
+            "adjutant: [{}] `model` is not read yet; the run's model is used",
+            shown(task.label.as_str())
+        ));
+    }
+    let named = args.model.as_deref().or(settings.model.as_deref());
+    let model = wiring::model(named)?;
+    let system = args.system.as_deref().map(read_text).transpose()?;
+    let setup = Setup {
+        policy: policy.clone(),
+        model,
+        workdir: absolute(&args.root)?,
+        system,
+        secrets: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let briefs = engine.briefs(&call.tasks);
+    let preview =
+        engine.preview(briefs.clone(), call.concurrency).map_err(|error| failed(&error))?;
+    if args.dry_run {
+        return dry_run(&policy, &preview.events, as_json);
+    }
+    let approver = approver(args, &policy, &preview.events)?;
+    let archive =
+        Archive::open(&home(given_home)?).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let showing = Showing {
+        form: form(args.return_form, call.return_form, as_json),
+        events: args.events,
+        result_tokens: policy.result_tokens,
+    };
+    carry_out(engine, archive, briefs, call.concurrency, approver, &showing)
+}
+
+fn apply_flags(settings: &mut Settings, args: &DelegateArgs) -> Result<(), Failure> {
+    if let Some(concurrency) = args.concurrency {
+        settings.set(Key::Concurrency, concurrency, "--concurrency")?;
+    }
+    if let Some(usd) = args.budget_usd {
+        settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
+    }
+    if let Some(tokens) = args.budget_tokens {
+        settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
+        let each = settings.policy.policy().budget_tokens.map_or(tokens, |each| each.min(tokens));
+        settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
+    }
+    Ok(())
+}
+
+/// Reads the tasks from a file, standard input and flags into one call.
+fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Failure> {
+    let mut call = match &args.tasks {
+        None => Map::new(),
+        Some(path) if path == Path::new("-") => object(&read_stdin()?, "standard input")?,
+        Some(path) => object(&read_text(path)?, &path.display().to_string())?,
+    };
+    let mut tasks = match call.remove("tasks") {
+        None => Vec::new(),
+        Some(Value::Array(tasks)) => tasks,
+        Some(other) => {
+            return Err(Failure::usage(format!("tasks: must be an array, not {other}")));
+        }
+    };
+    for flag in &args.task {
+        let (label, prompt) = flag.split_once('=').ok_or_else(|| {
+            Failure::usage(format!("-t `{flag}` is not of the form LABEL=PROMPT"))
+        })?;
+        tasks.push(json!({ "label": label, "prompt": prompt }));
+    }
+    if args.tasks.is_none() && tasks.is_empty() {
+        return Err(Failure::usage("no tasks given")
+            .hint("Give a task file, - for standard input, or -t LABEL=PROMPT; see `adjutant delegate --help`."));
+    }
+    call.insert("tasks".into(), Value::Array(tasks));
+    let limits = CallLimits {
+        // How many tasks one call may bring is a limit of the policy and judged with the others.
+        max_tasks: usize::MAX,
+        max_concurrency: policy.policy().concurrency_max,
+        ..CallLimits::default()
+    };
+    let mut call = DelegateCall::parse(&Value::Object(call), &limits).map_err(|error| {
+        Failure::usage(error.to_string()).hint("`adjutant delegate --help` shows the form.")
+    })?;
+    if args.concurrency.is_some() {
+        // A person's flag outweighs the file, and is in the policy already.
+        call.concurrency = None;
+    }
+    Ok(call)
+}
+
+fn object(text: &str, origin: &str) -> Result<Map<String, Value>, Failure> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| Failure::usage(format!("{origin}: {error}")))?;
+    match value {
+        Value::Object(map) => Ok(map),
+        Value::Array(tasks) => Ok(Map::from_iter([("tasks".to_owned(), Value::Array(tasks))])),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Err(Failure::usage(
+            format!("{origin}: must hold an object with `tasks`, or a list of tasks"),
+        )),
+    }
+}
+
+fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Failure> {
+    let question = Question::of(policy, events);
+    if as_json {
+        print_json(&question.json())?;
+    } else {
+        print(&question.text(columns(io::stdout())))?;
+    }
+    Ok(if question.grants().is_empty() { Exit::Refused } else { Exit::Completed })
+}
+
+/// Finds out who answers before anything starts: nobody to ask is a no.
+fn approver(args: &DelegateArgs, policy: &Policy, events: &[Event]) -> Result<Approver, Failure> {
+    if args.yes || policy.approval == Approval::None {
+        return Ok(Arc::new(|_| Answer::Yes));
+    }
+    match Terminal::open() {
+        Some(terminal) => Ok(Arc::new(move |question| ask(&terminal, question))),
+        None => {
+            let reason = "there is no terminal to ask on".to_owned();
+            let question = Question::of(policy, events);
+            let refusal = Refusal::ApprovalDenied { reason };
+            Err(Failure::new(
+                Exit::Refused,
+                format!("{}\n  {}", refusal.message(), question.distillate()),
+            )
+            .hint("Add --yes to start without asking."))
+        }
+    }
+}
+
+/// Returns the failure of an engine: a refusal by policy is told from a breakdown.
+pub(crate) fn failed(error: &EngineError) -> Failure {
+    match error {
+        EngineError::Refused(refusal) => {
+            Failure::new(Exit::Refused, format!("{}: {}", refusal.code(), refusal.message()))
+                .hint(refusal.recommendation())
+        }
+        EngineError::Workdir { .. } => Failure::caused(Exit::Usage, error),
+        EngineError::Home(_)
+        | EngineError::Lock(_)
+        | EngineError::Open(_)
+        | EngineError::File(_)
+        | EngineError::Journal(_)
+        | EngineError::JournalGone
+        | EngineError::Thread(_)
+        | EngineError::Chance(_)
+        | EngineError::Illegal(_) => Failure::caused(Exit::Failed, error),
+    }
+}
+
+/// A flag outweighs the file; `--json` means JSON where nothing else was said.
+pub(crate) fn form(flag: Option<Form>, file: ReturnForm, as_json: bool) -> Form {
+    let file = match file {
+        ReturnForm::Json => Form::Json,
+        ReturnForm::Markdown => Form::Markdown,
+    };
+    flag.unwrap_or(if as_json { Form::Json } else { file })
+}
+
+/// Returns a path that stays right wherever it is shown.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::fs::canonicalize(path)
+        .map_err(|error| Failure::usage(format!("cannot open {}: {error}", path.display())))
+}
+
+fn read_text(path: &Path) -> Result<String, Failure> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::usage(format!("{} is not UTF-8: invalid at byte {at}", path.display()))
+    })
+}
+
+fn shown(label: &str) -> String {
+    adjutant_view::sanitize::label(label)
+}

@@ -1,0 +1,162 @@
+//! `demo`: the real engine, tools, limits and journal on a real tree; only the model is a script.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adjutant_core::schema::{ReturnForm, TaskSpec};
+use adjutant_core::{Label, Preset};
+use adjutant_engine::{Answer, Archive, Engine, Setup};
+use adjutant_view::approval::Question;
+
+use crate::args::DemoArgs;
+use crate::delegate::{absolute, failed, form};
+use crate::exit::{Exit, Failure};
+use crate::live::columns;
+use crate::output::say;
+use crate::run::{Showing, carry_out};
+use crate::wiring;
+
+const SCRIPT: &str = include_str!("demo.toml");
+
+const TASKS: [(&str, &str); 3] = [
+    (
+        "survey",
+        "What is in this tree? Count its files and open TODOs, and show how one file begins.",
+    ),
+    ("deep-read", "Read everything in this tree and summarise it."),
+    ("second-opinion", "Say what the survey may have missed."),
+];
+
+/// How the demo goes when it goes as scripted: one of each.
+const AS_SCRIPTED: Exit = Exit::Partial;
+
+/// Text that fills the window of the child that is to run out of it.
+const ENOUGH_BYTES: u64 = 100_000;
+
+/// Directory entries looked at before a tree counts as large enough.
+const LOOKED_AT: usize = 2_000;
+
+/// A tree for places that have none: a part of Adjutant's own source.
+const SAMPLE: [(&str, &str); 8] = [
+    ("README.md", include_str!("../../../README.md")),
+    ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
+    ("docs/scripted-model.md", include_str!("../../../docs/scripted-model.md")),
+    ("src/admit.rs", include_str!("../../adjutant-core/src/tree/admit.rs")),
+    ("src/evolve.rs", include_str!("../../adjutant-core/src/tree/evolve.rs")),
+    ("src/turn.rs", include_str!("../../adjutant-core/src/tree/turn.rs")),
+    ("src/refusal.rs", include_str!("../../adjutant-core/src/refusal.rs")),
+    ("src/policy.rs", include_str!("../../adjutant-core/src/policy/key.rs")),
+];
+
+/// Runs the demo.
+pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: Archive) -> Result<Exit, Failure> {
+    let policy = Preset::Scout.policy();
+    let tree = tree(args.dir.as_deref(), &archive)?;
+    let setup = Setup {
+        policy: policy.clone(),
+        model: wiring::script(SCRIPT, "script:demo")?,
+        workdir: tree.clone(),
+        system: None,
+        secrets: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let briefs = engine.briefs(&tasks()?);
+    let preview = engine.preview(briefs.clone(), None).map_err(|error| failed(&error))?;
+    say(&format!(
+        "Three read-only subagents on {}. No key, no network: the model is a script.",
+        tree.display()
+    ));
+    say(&format!(
+        "A person would be asked first:\n\n{}",
+        indented(
+            &Question::of(&policy, &preview.events).text(columns(io::stderr()).saturating_sub(2))
+        )
+    ));
+    let showing = Showing {
+        form: form(args.return_form, ReturnForm::Markdown, as_json),
+        events: args.events,
+        result_tokens: policy.result_tokens,
+    };
+    let exit = carry_out(engine, archive, briefs, None, Arc::new(|_| Answer::Yes), &showing)?;
+    if exit != AS_SCRIPTED {
+        say("adjutant: the demo did not go as scripted; `adjutant log` shows every step");
+        return Ok(exit);
+    }
+    say(
+        "\nOne completed, one ran out of context and gave its notes, one failed: as scripted. Look again with\n  \
+         adjutant tree | status latest | cost | log | transcript SESSION",
+    );
+    Ok(Exit::Completed)
+}
+
+fn tasks() -> Result<Vec<TaskSpec>, Failure> {
+    let task = |(label, prompt): &(&str, &str)| {
+        let label =
+            Label::new(label).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        Ok(TaskSpec {
+            label,
+            prompt: (*prompt).to_owned(),
+            context: Vec::new(),
+            model: None,
+            max_output_tokens: None,
+        })
+    };
+    TASKS.iter().map(task).collect()
+}
+
+/// Returns the tree to look at: the one named, this one, or the sample where this one is too small.
+fn tree(named: Option<&Path>, archive: &Archive) -> Result<PathBuf, Failure> {
+    if let Some(named) = named {
+        return absolute(named);
+    }
+    let here = absolute(Path::new("."))?;
+    if has_enough(&here) {
+        return Ok(here);
+    }
+    let sample = archive.path().join("demo-tree");
+    for (name, text) in SAMPLE {
+        write_sample(&sample.join(name), text).map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot write {}: {error}", sample.display()))
+        })?;
+    }
+    Ok(sample)
+}
+
+fn write_sample(path: &Path, text: &str) -> std::io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(path, text)
+}
+
+/// Counts what lies open in a tree, hidden files left out, until it is enough.
+fn has_enough(root: &Path) -> bool {
+    let mut open = vec![root.to_owned()];
+    let (mut bytes, mut seen) = (0, 0);
+    while let Some(folder) = open.pop() {
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        for entry in entries.flatten() {
+            seen += 1;
+            let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            let Ok(kind) = entry.file_type() else { continue };
+            if hidden || seen > LOOKED_AT {
+                continue;
+            }
+            if kind.is_dir() && entry.file_name() != "target" && entry.file_name() != "node_modules"
+            {
+                open.push(entry.path());
+            } else if kind.is_file() {
+                bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+            }
+        }
+        if bytes >= ENOUGH_BYTES {
+            return true;
+        }
+    }
+    false
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}").trim_end().to_owned() + "\n").collect()
+}

@@ -1,0 +1,137 @@
+//! What a person sees while a run goes on: a live picture on a terminal, plain lines elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use adjutant_core::{Event, Timestamp};
+use adjutant_view::progress::{Frame, line};
+use adjutant_view::{Entry, Palette, RunView, events};
+
+use crate::output::{print, say};
+
+/// Columns where the terminal does not say.
+const USUAL_WIDTH: usize = 80;
+
+/// The picture of a run, kept up to date.
+pub(crate) struct Live {
+    /// The fold everything is drawn from.
+    pub(crate) view: RunView,
+    began: Instant,
+    palette: Palette,
+    drawn_lines: usize,
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// A picture that is redrawn in place.
+    Picture,
+    /// A line for each thing worth saying.
+    Lines,
+    /// Wire events on standard output, nothing else.
+    Events,
+}
+
+impl Live {
+    /// Looks at the terminal and decides how to show things.
+    pub(crate) fn new(events: bool) -> Self {
+        let stderr = io::stderr();
+        let terminal =
+            stderr.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let mode = if events {
+            Mode::Events
+        } else if terminal {
+            Mode::Picture
+        } else {
+            Mode::Lines
+        };
+        Self {
+            view: RunView::default(),
+            began: Instant::now(),
+            palette: palette(terminal),
+            drawn_lines: 0,
+            mode,
+        }
+    }
+
+    /// Folds in an event and says it where lines are said.
+    pub(crate) fn take(&mut self, entry: Entry<'_>) {
+        self.view.apply(entry);
+        match self.mode {
+            Mode::Picture => {}
+            // The one who asks for approval says so; with --yes nobody waits.
+            Mode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
+            Mode::Lines => {
+                if let Some(text) = line(&self.view, &entry, self.palette) {
+                    say(&text);
+                }
+            }
+            Mode::Events => {
+                for event in events::translate(&self.view, &entry) {
+                    // A reader that closed the pipe misses events; the run goes on.
+                    let text = serde_json::to_string(&event).unwrap_or_default();
+                    let _ = print(&format!("{text}\n"));
+                }
+            }
+        }
+    }
+
+    /// Says whether there is a picture worth drawing: something has started.
+    pub(crate) fn is_drawn(&self) -> bool {
+        self.mode == Mode::Picture
+            && self.view.delegations().any(|delegation| delegation.started.is_some())
+    }
+
+    /// Draws the picture over the one before.
+    pub(crate) fn draw(&mut self) {
+        let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (width, height) = (columns(io::stderr()), rows(io::stderr()));
+        let frame =
+            Frame { width, height, now: Timestamp::from_millis(elapsed), palette: self.palette };
+        let picture = frame.render(&self.view);
+        let mut text = String::new();
+        if self.drawn_lines > 0 {
+            // Up to the first line of the old picture, then clear to the end of the screen.
+            text += &format!("\x1b[{}A\r", self.drawn_lines);
+        }
+        text += "\x1b[J";
+        text += &picture;
+        if !picture.ends_with('\n') {
+            text.push('\n');
+        }
+        self.drawn_lines = text.matches('\n').count();
+        let mut stderr = io::stderr().lock();
+        // A terminal that is gone leaves nobody to draw for.
+        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+
+    /// Draws the last picture and leaves it standing.
+    pub(crate) fn finish(&mut self) {
+        if self.is_drawn() {
+            self.draw();
+            self.drawn_lines = 0;
+        }
+    }
+}
+
+/// Colours only where a terminal shows them and nobody asked for none.
+pub(crate) fn palette(terminal: bool) -> Palette {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if terminal && !plain { Palette::Ansi } else { Palette::Plain }
+}
+
+/// Returns the columns of a terminal, or a usual number where there is none.
+pub(crate) fn columns(terminal: impl AsFd) -> usize {
+    match rustix::termios::tcgetwinsize(terminal) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        Ok(_) | Err(_) => USUAL_WIDTH,
+    }
+}
+
+/// Returns the lines a picture may have; one stays free for the cursor, so that drawing never
+/// scrolls.
+fn rows(terminal: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_row).saturating_sub(1)).filter(|rows| *rows > 2)
+}

@@ -1,0 +1,33 @@
+//! Writing to standard output: data only, and a closed pipe is no error.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+
+/// Prints a value as indented JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
+    print(&format!("{text}\n"))
+}
+
+/// Prints text as it is.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(()),
+        // The reader has what it wanted, as `head` does.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => {
+            Err(Failure::new(Exit::Failed, format!("cannot write to standard output: {error}")))
+        }
+    }
+}
+
+/// Says a line to the person, on standard error.
+pub(crate) fn say(text: &str) {
+    // A standard error that is gone leaves nobody to tell.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

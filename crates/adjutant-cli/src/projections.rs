@@ -1,0 +1,59 @@
+//! Transcripts and scratchpads: files for people and other programs, rendered from the journal.
+
+use std::collections::BTreeMap;
+
+use adjutant_core::{Conversation, Event, SessionId};
+use adjutant_engine::RunFiles;
+use adjutant_view::transcript::Transcript;
+use adjutant_view::{Entry, Liveness, RunView};
+
+use crate::exit::{Exit, Failure};
+
+/// Writes every transcript and scratchpad of a run in one pass over its journal.
+///
+/// What a session said is held only until it ends, so memory follows the live ones.
+pub(crate) fn write(files: &RunFiles) -> Result<(), Failure> {
+    let failed = |error| Failure::caused(Exit::Failed, &error);
+    let mut view = RunView::default();
+    let mut talks: BTreeMap<SessionId, Conversation> = BTreeMap::new();
+    for record in files.records().map_err(failed)? {
+        let record = record.map_err(failed)?;
+        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        let Some(session) = record.event.session() else { continue };
+        talks.entry(session).or_default().apply(&record.event);
+        if matches!(record.event, Event::Ended { .. } | Event::Refused { .. })
+            && let Some(talk) = talks.remove(&session)
+        {
+            write_one(files, &view, session, &talk)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_one(
+    files: &RunFiles,
+    view: &RunView,
+    session: SessionId,
+    talk: &Conversation,
+) -> Result<(), Failure> {
+    let Some(transcript) = Transcript::of_parts(view, session, talk, Liveness::Alive) else {
+        return Ok(());
+    };
+    if transcript.messages.is_empty() {
+        return Ok(());
+    }
+    let failed = |error| Failure::caused(Exit::Failed, &error);
+    let json = serde_json::to_vec_pretty(&transcript).map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot write a transcript: {error}"))
+    })?;
+    files.write_transcript(session, &json).map_err(failed)?;
+    if !transcript.notes.is_empty() {
+        files
+            .write_scratch(
+                session,
+                &transcript.notes.iter().map(|note| format!("{note}\n")).collect::<String>(),
+            )
+            .map_err(failed)?;
+    }
+    Ok(())
+}

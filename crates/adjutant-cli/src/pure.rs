@@ -1,0 +1,93 @@
+//! `check`, `parse`, `validate`: the pure parts of the core on standard input, JSON out.
+
+use std::io::Read;
+use std::path::Path;
+
+use adjutant_core::check::{CheckInput, check};
+use adjutant_core::contract::{ArtifactFact, Contract, MetadataSource, validate};
+use adjutant_core::{SessionId, marker};
+use adjutant_engine::artifact_facts;
+
+use crate::args::{CheckArgs, ParseArgs, ValidateArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::print_json;
+use crate::settings::Settings;
+
+/// The most that is read from standard input.
+const MAX_INPUT_BYTES: u64 = 64 << 20;
+
+/// Judges one delegation.
+pub(crate) fn run_check(args: &CheckArgs) -> Result<Exit, Failure> {
+    let settings = Settings::load(&args.policy, Path::new("."))?;
+    let text = read_stdin()?;
+    let input: CheckInput = serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(format!("standard input: {error}"))
+            .hint("`adjutant check --help` shows the form.")
+    })?;
+    let answer =
+        check(settings.policy, &input).map_err(|error| Failure::usage(error.to_string()))?;
+    print_json(&answer)?;
+    Ok(if answer.is_granted() { Exit::Completed } else { Exit::Refused })
+}
+
+/// Reads markers.
+pub(crate) fn run_parse(args: &ParseArgs) -> Result<Exit, Failure> {
+    let settings = Settings::load(&story(), Path::new("."))?;
+    let text = read_stdin()?;
+    let max = usize::try_from(settings.policy.policy().tasks_per_call).unwrap_or(usize::MAX);
+    let request =
+        marker::Request { parent: &args.parent, depth: args.depth, start: args.start, max };
+    let parsed = marker::parse(&text, &request);
+    print_json(&parsed)?;
+    Ok(Exit::Completed)
+}
+
+/// Markers belong to the preset `story`, and its limits hold for them.
+fn story() -> crate::args::PolicyFlags {
+    crate::args::PolicyFlags { preset: Some("story".into()), ..Default::default() }
+}
+
+/// Judges a return.
+pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
+    let expected_session = args
+        .session
+        .as_deref()
+        .map(str::parse::<SessionId>)
+        .transpose()
+        .map_err(|error| Failure::usage(format!("--session: {error}")))?;
+    let contract = Contract {
+        expected_session,
+        artifacts_required: args.artifacts_required,
+        metadata: MetadataSource::Claimed,
+    };
+    let text = read_stdin()?;
+    let verdict = match &args.root {
+        None => validate(text.as_str(), &contract, &|_| ArtifactFact::Unchecked),
+        Some(root) => {
+            let facts =
+                artifact_facts(root).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+            validate(text.as_str(), &contract, &facts)
+        }
+    };
+    print_json(&verdict)?;
+    Ok(if verdict.valid { Exit::Completed } else { Exit::Failed })
+}
+
+/// Reads all of standard input as text.
+pub(crate) fn read_stdin() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_INPUT_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(Failure::usage("standard input has more than 64 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        Failure::usage(format!(
+            "standard input is not UTF-8: invalid at byte {}",
+            error.utf8_error().valid_up_to()
+        ))
+    })
+}

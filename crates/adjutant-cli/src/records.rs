@@ -1,0 +1,271 @@
+//! Looking at runs from the files alone: status, tree, result, transcript, cost, log, prune.
+
+use std::io::{self, IsTerminal};
+
+use adjutant_core::{Conversation, RunId, SessionId, Timestamp};
+use adjutant_engine::{Archive, ArchiveError, Life, RunFiles, Swept, wall_now};
+use adjutant_view::results::Results;
+use adjutant_view::status::{self, Look};
+use adjutant_view::transcript::Transcript;
+use adjutant_view::{Entry, Liveness, Palette, RunView, cost, log, tree};
+use serde_json::json;
+
+use crate::args::{Form, PruneArgs, ResultArgs, RunArg};
+use crate::exit::{Exit, Failure};
+use crate::live::palette;
+use crate::output::{print, print_json, say};
+use crate::run::show_results;
+
+/// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
+const FOLD: u32 = 1;
+
+/// Runs that a list shows.
+const LISTED: usize = 20;
+
+/// A run that was found and folded.
+struct Found {
+    files: RunFiles,
+    view: RunView,
+    session: Option<SessionId>,
+    liveness: Liveness,
+}
+
+impl Found {
+    fn now(&self) -> Timestamp {
+        now(&self.view)
+    }
+}
+
+/// Shows where runs stand.
+pub(crate) fn run_status(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
+    let Some(text) = &run.run else { return list(archive, as_json) };
+    let found = find(archive, Some(text))?;
+    let look = Look { view: &found.view, liveness: found.liveness, now: found.now() };
+    if as_json {
+        print_json(&status::detail_json(&look))?
+    } else {
+        print(&status::detail(&look, colours()))?
+    }
+    Ok(Exit::Completed)
+}
+
+fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
+    let mut views = Vec::new();
+    for files in archive.runs().map_err(failed)?.into_iter().take(LISTED) {
+        // One damaged run must not hide the others.
+        match fold(&files) {
+            Ok((view, liveness)) => views.push((view, liveness)),
+            Err(failure) => say(&format!("adjutant: {failure}")),
+        }
+    }
+    let looks: Vec<Look<'_>> = views
+        .iter()
+        .map(|(view, liveness)| Look { view, liveness: *liveness, now: now(view) })
+        .collect();
+    if as_json {
+        print_json(&status::list_json(&looks))?;
+    } else if looks.is_empty() {
+        say("No runs yet. `adjutant demo` makes one.");
+    } else {
+        print(&status::list(&looks))?;
+    }
+    Ok(Exit::Completed)
+}
+
+/// Shows a run as a tree.
+pub(crate) fn run_tree(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
+    let found = find(archive, run.run.as_deref())?;
+    let (view, now, liveness) = (&found.view, found.now(), found.liveness);
+    if as_json {
+        print_json(&tree::json(view, now, liveness))?;
+    } else {
+        print(&tree::render(view, now, liveness, colours()))?;
+    }
+    Ok(Exit::Completed)
+}
+
+/// Prints results again; the exit code is that of the run.
+pub(crate) fn run_result(
+    archive: &Archive,
+    args: &ResultArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let found = find(archive, args.run.run.as_deref())?;
+    let root = found.view.run().map(RunId::root_session);
+    let one = found.session.filter(|session| Some(*session) != root);
+    let results = match one.and_then(|session| found.view.delegation(session)) {
+        Some(delegation) => Results::of_one(delegation),
+        None => Results::of_run(&found.view),
+    };
+    let form = args.return_form.unwrap_or(if as_json { Form::Json } else { Form::Markdown });
+    show_results(&found.view, &results, &found.files, form, None)?;
+    Ok(found.view.outcome().map_or(Exit::Partial, Exit::of))
+}
+
+/// Prints what a subagent was told and said.
+pub(crate) fn run_transcript(
+    archive: &Archive,
+    run: &RunArg,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let found = find(archive, run.run.as_deref())?;
+    let root = found.view.run().map(RunId::root_session);
+    let session = match found.session.filter(|session| Some(*session) != root) {
+        Some(session) => session,
+        None => only_session(&found)?,
+    };
+    let mut talk = Conversation::default();
+    for record in found.files.records().map_err(failed)? {
+        let record = record.map_err(failed)?;
+        if record.event.session() == Some(session) {
+            talk.apply(&record.event);
+        }
+    }
+    let transcript = Transcript::of_parts(&found.view, session, &talk, found.liveness)
+        .ok_or_else(|| Failure::usage(format!("{session} has no transcript")))?;
+    if as_json {
+        print_json(&transcript)?
+    } else {
+        print(&transcript.render())?
+    }
+    Ok(Exit::Completed)
+}
+
+/// A run with one child needs no session to be named; otherwise the choices are listed.
+fn only_session(found: &Found) -> Result<SessionId, Failure> {
+    let children: Vec<_> = found.view.delegations().filter(|it| it.depth > 0).collect();
+    if let [only] = children.as_slice() {
+        return Ok(only.session);
+    }
+    let choices: Vec<String> = children
+        .iter()
+        .map(|child| {
+            format!(
+                "adjutant transcript {}   [{}]",
+                child.session,
+                adjutant_view::sanitize::label(child.label.as_str())
+            )
+        })
+        .collect();
+    let run = found.files.id();
+    Err(Failure::usage(format!("{run} has {} transcripts; name one:", children.len()))
+        .hint(choices.join("\n  ")))
+}
+
+/// Shows what a run cost.
+pub(crate) fn run_cost(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
+    let found = find(archive, run.run.as_deref())?;
+    if as_json {
+        print_json(&cost::json(&found.view))?
+    } else {
+        print(&cost::render(&found.view))?
+    }
+    Ok(Exit::Completed)
+}
+
+/// Prints every event; as JSON, one per line.
+pub(crate) fn run_log(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
+    let (files, session) = archive.find(run.run.as_deref().unwrap_or("latest")).map_err(failed)?;
+    let wanted = session.filter(|session| *session != files.id().root_session());
+    let mut view = RunView::default();
+    for record in files.records().map_err(failed)? {
+        let record = record.map_err(failed)?;
+        let entry = Entry::new(record.at, record.wall_ms, &record.event);
+        view.apply(entry);
+        if wanted.is_some() && record.event.session() != wanted {
+            continue;
+        }
+        if as_json {
+            let (at, wall, event) = (record.at, record.wall_ms, &record.event);
+            print(&format!(
+                "{}\n",
+                json!({ "v": 1, "seq": record.seq.get(), "at": at, "wall": wall, "event": event })
+            ))?;
+        } else {
+            print(&format!("{}\n", log::line(&view, &entry)))?;
+        }
+    }
+    Ok(Exit::Completed)
+}
+
+/// Removes the content of old runs.
+pub(crate) fn run_prune(
+    archive: &Archive,
+    args: &PruneArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let swept = archive.prune(args.days).map_err(failed)?;
+    let mut bytes = 0;
+    let mut expired = Vec::new();
+    let mut problems = Vec::new();
+    for (run, swept) in swept {
+        match swept {
+            Swept::Expired { bytes: freed } => {
+                bytes += freed;
+                expired.push(run.to_string());
+            }
+            Swept::Kept => {}
+            Swept::Failed(problem) => problems.push(format!("{run}: {problem}")),
+        }
+    }
+    for problem in &problems {
+        say(&format!("adjutant: {problem}"));
+    }
+    if as_json {
+        print_json(&json!({ "v": 1, "expired": expired, "bytes": bytes, "problems": problems }))?;
+    } else {
+        let days = args.days;
+        print(&format!("{} older than {days} days expired\n", counted(expired.len(), "run")))?;
+    }
+    Ok(if problems.is_empty() { Exit::Completed } else { Exit::Partial })
+}
+
+fn find(archive: &Archive, text: Option<&str>) -> Result<Found, Failure> {
+    let (files, session) = archive.find(text.unwrap_or("latest")).map_err(failed)?;
+    let (view, liveness) = fold(&files)?;
+    Ok(Found { files, view, session, liveness })
+}
+
+fn fold(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
+    // Asked first: a run that ends while it is read must not look interrupted.
+    let life = files.life().map_err(failed)?;
+    let (view, torn) = files
+        .fold(FOLD, RunView::default, |view, record| {
+            view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        })
+        .map_err(failed)?;
+    let liveness = match life {
+        Life::Live { .. } => Liveness::Alive,
+        Life::Dead => Liveness::Dead,
+    };
+    if torn > 0 && liveness == Liveness::Dead {
+        say(&format!(
+            "adjutant: {}: the last {torn} bytes of the journal were torn and are passed over",
+            files.id()
+        ));
+    }
+    Ok((view, liveness))
+}
+
+/// The run's own time now: what the latest record says, and the wall time since.
+fn now(view: &RunView) -> Timestamp {
+    let latest = view.latest();
+    latest.at.plus_millis(wall_now().saturating_sub(latest.wall_ms))
+}
+
+fn colours() -> Palette {
+    palette(io::stdout().is_terminal())
+}
+
+fn failed(error: ArchiveError) -> Failure {
+    let exit = match &error {
+        ArchiveError::Find(_) | ArchiveError::NoSession(_) => Exit::Usage,
+        ArchiveError::Home(_) | ArchiveError::Read { .. } | ArchiveError::File(_) => Exit::Failed,
+    };
+    let failure = Failure::caused(exit, &error);
+    if exit == Exit::Usage { failure.hint("`adjutant status` lists the runs.") } else { failure }
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}

@@ -1,0 +1,187 @@
+//! The picture of the crates is law: these tests fail on what it does not show.
+#![expect(clippy::unwrap_used, reason = "a workspace that cannot be read fails the test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Which of our crates a crate may depend on. What is missing here has no place in the workspace.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("adjutant-core", &[]),
+    ("adjutant-view", &["adjutant-core"]),
+    ("adjutant-model", &["adjutant-core"]),
+    ("adjutant-workspace", &["adjutant-core"]),
+    ("adjutant-store", &["adjutant-core"]),
+    ("adjutant-tools", &["adjutant-core", "adjutant-workspace"]),
+    (
+        "adjutant-engine",
+        &[
+            "adjutant-core",
+            "adjutant-model",
+            "adjutant-store",
+            "adjutant-tools",
+            "adjutant-workspace",
+        ],
+    ),
+    // The store is not here; the model is, for the one module that chooses it.
+    ("adjutant-cli", &["adjutant-core", "adjutant-engine", "adjutant-model", "adjutant-view"]),
+    ("adjutant-testkit", &["adjutant-core", "adjutant-engine", "adjutant-model", "adjutant-store"]),
+    ("adjutant-bench", &["adjutant-core", "adjutant-view", "adjutant-store"]),
+    ("xtask", &[]),
+];
+
+/// Crates that the pure ones may use: data, text and checksums; nothing that does anything.
+const PURE: [&str; 5] = ["serde", "serde_json", "sha2", "thiserror", "unicode-width"];
+
+/// The longest a source file may be. A table may be long; a controller may not.
+const MAX_LINES: usize = 700;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn packages() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+/// Returns the dependencies of a kind; `null` in the metadata is the ordinary one.
+fn dependencies(package: &Value, kind: Option<&str>) -> BTreeSet<String> {
+    let of_kind = |dependency: &&Value| dependency["kind"].as_str() == kind;
+    let all = package["dependencies"].as_array().unwrap().iter().filter(of_kind);
+    all.map(|dependency| dependency["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_dependency_between_our_crates_is_an_arrow_of_the_picture() {
+    let allowed: BTreeMap<&str, BTreeSet<&str>> =
+        ARROWS.iter().map(|(name, to)| (*name, to.iter().copied().collect())).collect();
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let Some(allowed) = allowed.get(name) else { panic!("{name} is not in the picture") };
+        for dependency in dependencies(&package, None) {
+            if dependency.starts_with("adjutant-") {
+                assert!(
+                    allowed.contains(dependency.as_str()),
+                    "{name} must not depend on {dependency}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_pure_crates_use_nothing_that_does_anything() {
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        if name != "adjutant-core" && name != "adjutant-view" {
+            continue;
+        }
+        for dependency in dependencies(&package, None) {
+            let known = dependency == "adjutant-core" || PURE.contains(&dependency.as_str());
+            assert!(known, "{name} is pure and must not depend on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn the_testkit_is_a_dev_dependency_only() {
+    for package in packages() {
+        assert!(!dependencies(&package, None).contains("adjutant-testkit"), "{}", package["name"]);
+    }
+}
+
+#[test]
+fn only_the_wiring_of_the_front_end_names_a_model() {
+    let front = root().join("crates/adjutant-cli/src");
+    for file in sources(&front) {
+        let names_it = fs::read_to_string(&file).unwrap().contains("adjutant_model");
+        assert!(
+            !names_it || file.ends_with("wiring.rs"),
+            "{} names adjutant_model",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn the_architecture_mentions_every_crate() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for package in packages() {
+        let name = package["name"].as_str().unwrap().to_owned();
+        let name = if name == "adjutant-bench" { "`benches`".to_owned() } else { name };
+        assert!(text.contains(&name), "ARCHITECTURE.md does not mention {name}");
+    }
+}
+
+#[test]
+fn every_crate_takes_the_workspace_s_lints() {
+    for package in packages() {
+        let manifest = fs::read_to_string(package["manifest_path"].as_str().unwrap()).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{}", package["name"]);
+    }
+}
+
+#[test]
+fn every_file_of_an_integration_test_is_declared() {
+    for package in packages() {
+        let folder = Path::new(package["manifest_path"].as_str().unwrap())
+            .parent()
+            .unwrap()
+            .join("tests/it");
+        let Ok(main) = fs::read_to_string(folder.join("main.rs")) else { continue };
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let is_source = path.extension().is_some_and(|extension| extension == "rs");
+            if is_source && stem != "main" {
+                assert!(
+                    main.contains(&format!("mod {stem};")),
+                    "{} is not declared",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn no_source_file_is_long() {
+    for folder in ["crates", "benches", "xtask"] {
+        for file in sources(&root().join(folder)) {
+            let lines = fs::read_to_string(&file).unwrap().lines().count();
+            assert!(lines <= MAX_LINES, "{} has {lines} lines", file.display());
+        }
+    }
+}
+
+#[test]
+fn a_slow_build_dependency_has_not_crept_in() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    assert!(!lock.contains("aws-lc-sys"), "TLS is rustls with ring");
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
