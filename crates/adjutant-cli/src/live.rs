@@ -78,13 +78,16 @@ impl Live {
     }
 
     /// Says whether there is a picture worth drawing: something has started.
-    pub(crate) fn is_drawn(&self) -> bool {
+    fn is_drawn(&self) -> bool {
         self.mode == Mode::Picture
             && self.view.delegations().any(|delegation| delegation.started.is_some())
     }
 
-    /// Draws the picture over the one before.
+    /// Draws the picture over the one before, once there is one worth drawing.
     pub(crate) fn draw(&mut self) {
+        if !self.is_drawn() {
+            return;
+        }
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (width, height) = (columns(io::stderr()), rows(io::stderr()));
         let frame =
@@ -108,10 +111,8 @@ impl Live {
 
     /// Draws the last picture and leaves it standing.
     pub(crate) fn finish(&mut self) {
-        if self.is_drawn() {
-            self.draw();
-            self.drawn_lines = 0;
-        }
+        self.draw();
+        self.drawn_lines = 0;
     }
 }
 

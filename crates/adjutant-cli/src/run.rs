@@ -88,7 +88,7 @@ async fn attend(
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
             _ = terminate.recv() => cancel(&mut asked, orders, live),
-            _ = redraw.tick(), if live.borrow().is_drawn() => live.borrow_mut().draw(),
+            _ = redraw.tick() => live.borrow_mut().draw(),
         }
     }
 }
