@@ -62,6 +62,7 @@ pub(crate) fn run_delegate(
         form: form(args.return_form, call.return_form, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
+        retention_days: policy.retention_days,
     };
     carry_out(engine, archive, briefs, call.concurrency, approver, &showing)
 }

@@ -79,6 +79,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: Archive) -> Resu
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
+        retention_days: policy.retention_days,
     };
     let exit = carry_out(engine, archive, briefs, None, Arc::new(|_| Answer::Yes), &showing)?;
     if exit != AS_SCRIPTED {

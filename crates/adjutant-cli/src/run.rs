@@ -28,6 +28,8 @@ pub(crate) struct Showing {
     pub(crate) events: bool,
     /// Tokens of one result; `None` for all of it.
     pub(crate) result_tokens: Option<u64>,
+    /// Days for which the content of runs is kept.
+    pub(crate) retention_days: u64,
 }
 
 /// Threads for tools: a disk is busy long before this many read from it, and a thousand children
@@ -69,7 +71,9 @@ pub(crate) fn carry_out(
     let (files, _) = archive
         .find(&finished.run.to_string())
         .map_err(|error| Failure::caused(Exit::Failed, &error))?;
-    conclude(&live.borrow().view, &files, &finished, showing)
+    let exit = conclude(&live.borrow().view, &files, &finished, showing)?;
+    archive.prune_daily(u32::try_from(showing.retention_days).unwrap_or(u32::MAX));
+    Ok(exit)
 }
 
 /// Waits for the run, drawing meanwhile and passing on the person's ctrl+c.
