@@ -166,6 +166,12 @@ impl Tree {
         self.nodes.first().is_some_and(|root| root.live_children > 0)
     }
 
+    /// Returns how many delegations wait for a place or for a person.
+    #[must_use]
+    pub const fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
     /// Sets the context a node holds that no model call has measured; for `check` alone.
     pub(crate) fn give_context(&mut self, session: SessionId, tokens: u64) {
         if let Some(&index) = self.by_session.get(&session) {
