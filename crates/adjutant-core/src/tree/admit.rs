@@ -85,10 +85,10 @@ impl Tree {
         let call = parent_node.calls_made + 1;
         let asks = self.policy.approval == Approval::Batch;
         let mut batch = Batch { granted: 0, places: self.places(concurrency) };
-        let mut names = BTreeMap::new();
+        let mut shown = BTreeMap::new();
         let mut events = Vec::with_capacity(tasks.len() + 1);
         for (index, mut task) in (0..).zip(tasks) {
-            task.brief.label = unique(&mut names, &task.brief.label);
+            task.brief.label = unique(&mut shown, &task.brief.label);
             match self.judge(now, parent_index, &task.brief, batch) {
                 Ok(admission) => {
                     let place = Place { parent, call, index, places: batch.places };
@@ -497,11 +497,23 @@ pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
     (Amount { tokens, usd }, seconds)
 }
 
-/// Returns the label under which the task is shown: the second of a name becomes `name (2)`.
-fn unique(names: &mut BTreeMap<Label, usize>, label: &Label) -> Label {
-    let nth = names.entry(label.clone()).or_default();
-    *nth += 1;
-    label.numbered(*nth)
+/// Returns the label under which the task is shown: the second of a name becomes `name (2)`, or the
+/// next number that no other task of the call is shown under.
+///
+/// `shown` holds what is taken, each with the number to go on from, so that a thousand equal labels
+/// are not counted through a thousand times.
+fn unique(shown: &mut BTreeMap<Label, usize>, label: &Label) -> Label {
+    let mut nth = shown.get(label).copied().unwrap_or_default();
+    let free = loop {
+        nth += 1;
+        let candidate = label.numbered(nth);
+        if !shown.contains_key(&candidate) {
+            break candidate;
+        }
+    };
+    shown.insert(free.clone(), 1);
+    shown.insert(label.clone(), nth);
+    free
 }
 
 /// Returns the hash an approval is bound to: every byte of the grants, so nothing can be swapped.
