@@ -287,7 +287,6 @@ impl Refusal {
                 "ERROR: Delegation depth limit ({max_depth}) reached. Cannot delegate further.\n\n\
                  Current depth: {depth}\n\
                  Attempted delegation: {target}\n\
-                 Maximum depth: {max_depth}\n\
                  Suggestion: Complete this task at current level or simplify."
             ),
             Self::TooMany { count, max, scope } => format!(
