@@ -66,7 +66,7 @@ pub enum Refusal {
         max: u64,
     },
     /// The child would hold a right its parent lacks.
-    #[error("rights beyond the parent's: {beyond}")]
+    #[error("rights beyond the parent's: {}", wishes(beyond, *network))]
     Rights {
         /// The tools that are too many.
         beyond: ToolSet,
@@ -353,6 +353,9 @@ impl Refusal {
             Self::TooMany { scope, count, .. } => {
                 format!("Delegate fewer, larger tasks, or raise the limit with --set {}={count}.", scope.key())
             }
+            Self::Rights { network: true, .. } => {
+                "Ask only for tools and a network that the parent holds.".into()
+            }
             Self::Rights { .. } => "Ask only for tools the parent holds.".into(),
             Self::ContextFile { .. } => "Name regular files inside the working tree, below the size cap.".into(),
             Self::ContextBudget { current, estimate, .. } => format!(
@@ -384,6 +387,12 @@ impl Refusal {
             recoverable: self.recoverable(),
         }
     }
+}
+
+/// Returns the rights that are too many, as a list for people.
+fn wishes(beyond: &ToolSet, network: bool) -> String {
+    let network = network.then_some("the network");
+    beyond.iter().chain(network).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the fragment as a sentence.
