@@ -173,9 +173,7 @@ pub fn check(mut layered: Layered, input: &CheckInput) -> Result<CheckAnswer, Ch
         input.request.operation.as_deref().map_or(Operation::Unknown, Operation::parse);
     brief.timeout_wish = input.request.timeout;
     brief.estimate_tokens = input.request.estimate_tokens;
-    let answer = builder
-        .parent(input)
-        .and_then(|parent| builder.tree.judge_one(Timestamp::ZERO, parent, &brief));
+    let answer = builder.judge(input, &brief);
     Ok(match answer {
         Ok(admission) => granted(admission, &brief),
         Err(refusal) => refused(&refusal),
@@ -325,6 +323,19 @@ impl Builder {
             self.tree.evolve(Timestamp::ZERO, &event)?;
         }
         Ok(())
+    }
+
+    /// Asks the tree about the parent that is named. A name that stands for no node is asked about
+    /// as well: whether delegation is switched off is judged before who delegates.
+    fn judge(&self, input: &CheckInput, brief: &Brief) -> Result<Admission, Refusal> {
+        let judge = |parent| self.tree.judge_one(Timestamp::ZERO, parent, brief);
+        match self.parent(input) {
+            Ok(parent) => judge(parent),
+            Err(unknown) => match judge(SessionId::new(0, [0; 6])) {
+                Err(Refusal::UnknownParent { .. }) | Ok(_) => Err(unknown),
+                Err(earlier) => Err(earlier),
+            },
+        }
     }
 
     fn parent(&self, input: &CheckInput) -> Result<SessionId, Refusal> {
