@@ -313,7 +313,9 @@ impl Builder {
     fn define(&mut self, agents: Option<&[String]>) -> Result<(), CheckError> {
         let policy = self.tree.policy();
         let rights = Rights { tools: policy.tools.clone(), network: policy.network };
-        for name in agents.unwrap_or_default() {
+        let Some(agents) = agents else { return Ok(()) };
+        self.tree.know_no_agent();
+        for name in agents {
             let event = Event::AgentDefined {
                 agent: AgentName::new(name),
                 system: String::new(),

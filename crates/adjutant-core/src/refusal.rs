@@ -272,6 +272,7 @@ impl Refusal {
                 format!("Unknown parent: {parent} is not a live delegation.")
             }
             Self::UnknownAgent { agent, known } => {
+                let known = if known.is_empty() { "none" } else { known };
                 format!("Unknown agent: {agent}. Known agents: {known}.")
             }
             Self::Cycle { path, stories: true, .. } => format!(

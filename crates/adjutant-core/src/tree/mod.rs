@@ -179,6 +179,11 @@ impl Tree {
         }
     }
 
+    /// Knows no agent until one is defined; for `check` alone.
+    pub(crate) fn know_no_agent(&mut self) {
+        self.agents.get_or_insert_default();
+    }
+
     /// Records an edge between stories that did not arise by a grant; for `check` alone.
     pub(crate) fn connect_stories(&mut self, parent: &str, child: &str) {
         self.stories.connect(parent, child);
