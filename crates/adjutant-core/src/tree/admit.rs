@@ -489,7 +489,8 @@ pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
     let usd = dearest
         .map(|usd| usd.min(policy.budget_usd.unwrap_or(crate::Usd::MAX)))
         .unwrap_or_default();
-    let places = policy.concurrency.max(1);
+    // A call may have asked for fewer places than the policy gives, and then takes longer.
+    let places = grants.iter().map(|grant| grant.places).min().unwrap_or(1).max(1);
     let rounds = (grants.len() as u64).div_ceil(places);
     let longest = grants.iter().map(|grant| grant.timeout_s).max().flatten();
     let unbounded = grants.iter().any(|grant| grant.timeout_s.is_none());
