@@ -351,10 +351,11 @@ impl Tree {
         Ok((allotted.seconds, allotted.clamped))
     }
 
-    /// Only those who find no free place wait.
+    /// Only those who find no free place wait; whoever needs a person's yes waits in any case.
     fn check_queue(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
-        let free = batch.places.saturating_sub(node.live_children);
+        let asks = self.policy.approval == Approval::Batch;
+        let free = if asks { 0 } else { batch.places.saturating_sub(node.live_children) };
         let waiting = (self.waiting + batch.granted + 1).saturating_sub(free);
         if waiting > QUEUE_LIMIT {
             return Err(Refusal::QueueFull { waiting: waiting - 1, max: QUEUE_LIMIT });
