@@ -149,7 +149,7 @@ impl Tree {
         self.check_fan_out(parent, batch)?;
         let rights = self.check_rights(parent, brief, ceiling.as_ref(), depth)?;
         check_context_files(brief)?;
-        self.check_context(parent, brief)?;
+        self.check_context(parent, brief, batch)?;
         self.check_budget(parent, brief)?;
         let (timeout_s, clamped) = self.check_time(now, parent, brief)?;
         self.check_queue(parent, batch)?;
@@ -272,7 +272,7 @@ impl Tree {
 
     /// In `story` the child's estimate comes on top of its parent's context. Elsewhere the child
     /// must fit its own window, and the parent must be able to take in what comes back.
-    fn check_context(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
+    fn check_context(&self, parent: usize, brief: &Brief, batch: Batch) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
         let estimate = brief.estimate();
         let exceeded = |current: u64, estimate: u64, max: Option<u64>| {
@@ -285,7 +285,8 @@ impl Tree {
             let window = brief.model.as_ref().map(|model| model.window);
             let own = window.into_iter().chain(self.policy.context_tokens).min();
             exceeded(0, estimate, own).or_else(|| {
-                let expected = self.policy.result_tokens?.saturating_mul(node.live_children + 1);
+                let results = node.live_children + batch.granted + 1;
+                let expected = self.policy.result_tokens?.saturating_mul(results);
                 exceeded(
                     node.context_estimate(),
                     expected,
