@@ -90,6 +90,8 @@ pub enum Refusal {
         estimate: u64,
         /// The limit.
         max: u64,
+        /// Whether the policy alone stands in the way; a model's window cannot be raised.
+        settable: bool,
     },
     /// Too few tokens are left.
     #[error("{needed} tokens needed, {left} left of the {} budget", scope.noun())]
@@ -301,7 +303,7 @@ impl Refusal {
             Self::Rights { .. } | Self::ContextFile { .. } | Self::QueueFull { .. } => {
                 sentence(self)
             }
-            Self::ContextBudget { current, estimate, max } => format!(
+            Self::ContextBudget { current, estimate, max, .. } => format!(
                 "ERROR: Agent context budget ({} tokens) exceeded. Simplify subtask.\n\n\
                  Current context: {} tokens\n\
                  Subtask estimate: {} tokens\n\
@@ -359,6 +361,9 @@ impl Refusal {
             }
             Self::Rights { .. } => "Ask only for tools the parent holds.".into(),
             Self::ContextFile { .. } => "Name regular files inside the working tree, below the size cap.".into(),
+            Self::ContextBudget { settable: false, .. } => {
+                "Break the task into smaller pieces, or use a model with a larger window.".into()
+            }
             Self::ContextBudget { current, estimate, .. } => format!(
                 "Break the task into smaller pieces, or raise the limit with --set context_tokens={}.",
                 current.saturating_add(*estimate)

@@ -275,23 +275,21 @@ impl Tree {
     fn check_context(&self, parent: usize, brief: &Brief, batch: Batch) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
         let estimate = brief.estimate();
-        let exceeded = |current: u64, estimate: u64, max: Option<u64>| {
-            let max = max.filter(|max| current.saturating_add(estimate) > *max)?;
-            Some(Refusal::ContextBudget { current, estimate, max })
+        let exceeded = |current: u64, estimate: u64, policy: Option<u64>, window: Option<u64>| {
+            let total = current.saturating_add(estimate);
+            let max = policy.into_iter().chain(window).min().filter(|max| total > *max)?;
+            let settable = window.is_none_or(|window| total <= window);
+            Some(Refusal::ContextBudget { current, estimate, max, settable })
         };
         let refusal = if self.policy.cycle_key == CycleKey::Story {
-            exceeded(node.context_estimate(), estimate, self.policy.context_tokens)
+            exceeded(node.context_estimate(), estimate, self.policy.context_tokens, None)
         } else {
             let window = brief.model.as_ref().map(|model| model.window);
-            let own = window.into_iter().chain(self.policy.context_tokens).min();
-            exceeded(0, estimate, own).or_else(|| {
+            exceeded(0, estimate, self.policy.context_tokens, window).or_else(|| {
                 let results = node.live_children + batch.granted + 1;
                 let expected = self.policy.result_tokens?.saturating_mul(results);
-                exceeded(
-                    node.context_estimate(),
-                    expected,
-                    node.model.as_ref().map(|model| model.window),
-                )
+                let window = node.model.as_ref().map(|model| model.window);
+                exceeded(node.context_estimate(), expected, None, window)
             })
         };
         refusal.map_or(Ok(()), Err)
