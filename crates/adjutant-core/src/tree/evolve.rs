@@ -39,8 +39,8 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.nodes[parent].ends.push(Outcome::Refused);
             Ok(())
         }
-        Event::ApprovalAsked { parent, call: _, hash, expires } => {
-            tree.asked(*parent, hash, *expires)
+        Event::ApprovalAsked { parent, call, hash, expires } => {
+            tree.asked(*parent, *call, hash, *expires)
         }
         Event::Approved { hash, .. } => tree.answered("approved", hash, true),
         Event::Denied { hash, .. } => tree.answered("denied", hash, false),
@@ -163,6 +163,7 @@ impl Tree {
         );
         node.depth = grant.depth;
         node.parent = Some(parent);
+        node.call = grant.call;
         node.model.clone_from(&brief.model);
         node.fingerprint = fingerprint(brief);
         node.story.clone_from(&brief.story);
@@ -200,11 +201,16 @@ impl Tree {
     fn asked(
         &mut self,
         parent: SessionId,
+        call: u32,
         hash: &str,
         expires: Timestamp,
     ) -> Result<(), IllegalEvent> {
         let parent = self.known("approval_asked", parent)?;
-        let waiting = |child: &&usize| self.nodes[**child].state == State::AwaitingApproval;
+        // An earlier call may still wait for its own answer.
+        let waiting = |child: &&usize| {
+            let child = &self.nodes[**child];
+            child.call == call && child.state == State::AwaitingApproval
+        };
         let nodes: Vec<usize> =
             self.nodes[parent].children.iter().filter(waiting).copied().collect();
         self.timers.insert((expires, parent, Deadline::Approval));
@@ -216,8 +222,8 @@ impl Tree {
         let pending =
             self.approvals.remove(hash).ok_or_else(|| unfit(event, "no such question is open"))?;
         self.timers.remove(&(pending.expires, pending.parent, Deadline::Approval));
-        let live = |node: &usize| self.nodes[*node].state.is_live();
-        let nodes: Vec<usize> = pending.nodes.into_iter().filter(live).collect();
+        let waiting = |node: &usize| self.nodes[*node].state == State::AwaitingApproval;
+        let nodes: Vec<usize> = pending.nodes.into_iter().filter(waiting).collect();
         if yes {
             for node in nodes {
                 self.set_state(node, State::Queued);
@@ -420,6 +426,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         places: 1,
         queue: VecDeque::new(),
         calls_made: 0,
+        call: 0,
         total_deadline: None,
         fingerprint: None,
         story: None,

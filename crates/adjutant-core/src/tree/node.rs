@@ -56,6 +56,8 @@ pub struct Node {
     pub(super) places: u64,
     pub(super) queue: VecDeque<usize>,
     pub(super) calls_made: u32,
+    /// The call of its parent that it belongs to.
+    pub(super) call: u32,
     pub(super) total_deadline: Option<Timestamp>,
 
     pub(super) fingerprint: Option<Fingerprint>,
