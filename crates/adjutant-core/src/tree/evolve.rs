@@ -221,7 +221,7 @@ impl Tree {
     fn answered(&mut self, event: &'static str, hash: &str, yes: bool) -> Result<(), IllegalEvent> {
         let pending =
             self.approvals.remove(hash).ok_or_else(|| unfit(event, "no such question is open"))?;
-        self.timers.remove(&(pending.expires, pending.parent, Deadline::Approval));
+        self.forget_question(&pending);
         let waiting = |node: &usize| self.nodes[*node].state == State::AwaitingApproval;
         let nodes: Vec<usize> = pending.nodes.into_iter().filter(waiting).collect();
         if yes {
@@ -231,6 +231,26 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Drops the timer of a question, unless another one of the same parent goes stale then too.
+    fn forget_question(&mut self, gone: &PendingApproval) {
+        let same =
+            |open: &PendingApproval| open.parent == gone.parent && open.expires == gone.expires;
+        if !self.approvals.values().any(same) {
+            self.timers.remove(&(gone.expires, gone.parent, Deadline::Approval));
+        }
+    }
+
+    /// Drops the questions that are about nobody any more.
+    fn forget_idle_questions(&mut self) {
+        let nodes = &self.nodes;
+        let idle: Vec<PendingApproval> = self
+            .approvals
+            .extract_if(.., |_, open| !open.nodes.iter().any(|node| nodes[*node].state.is_live()))
+            .map(|(_, open)| open)
+            .collect();
+        idle.iter().for_each(|open| self.forget_question(open));
     }
 
     fn started(
@@ -284,6 +304,7 @@ impl Tree {
             return Err(unfit("ended", format!("{session} had ended already")));
         }
         let was_running = self.nodes[index].state == State::Running;
+        let was_asked_about = self.nodes[index].state == State::AwaitingApproval;
         self.set_state(index, State::Ended(outcome));
         let node = &mut self.nodes[index];
         node.pending = Vec::new();
@@ -294,6 +315,9 @@ impl Tree {
         }
         self.set_retry(index, None);
         self.set_stall(index, None);
+        if was_asked_about {
+            self.forget_idle_questions();
+        }
         if let Some(parent) = self.nodes[index].parent {
             let above = &mut self.nodes[parent];
             above.live_children -= 1;
