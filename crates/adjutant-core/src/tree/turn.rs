@@ -55,16 +55,18 @@ impl Tree {
         if node.reservation.is_some() || node.open_calls > 0 || node.model.is_none() {
             return Vec::new();
         }
-        let room = self.room(index, node);
-        let wish = self.output_wish(node);
-        if room.max_output < MIN_OUTPUT.min(wish) {
+        let mut room = self.room(index, node, 0);
+        let tells = room.is_last && node.last_call.is_none();
+        let told_bytes = if tells { LAST_CALL.len() as u64 } else { 0 };
+        if tells {
+            // Telling costs input as well, so the room is measured again with the words in it.
+            room = self.room(index, node, told_bytes);
+        }
+        if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
             return self.end_subtree(index, &exhausted(room.code, node));
         }
         let mut events = Vec::new();
-        let mut told_bytes = 0;
-        let last_call = room.is_last || node.last_call.is_some();
-        if last_call && node.last_call.is_none() {
-            told_bytes = LAST_CALL.len() as u64;
+        if tells {
             events.push(Event::Told {
                 session,
                 nudge: Nudge::LastCall(room.code),
@@ -73,7 +75,7 @@ impl Tree {
         }
         let retried = node.attempts > 0;
         let input = node.input_bound().saturating_add(told_bytes);
-        let max_output = room.max_output.saturating_sub(told_bytes).max(1);
+        let max_output = room.max_output;
         events.push(Event::Reserved {
             session,
             reservation: Reservation {
@@ -84,7 +86,7 @@ impl Tree {
                     tokens: input.saturating_add(max_output),
                     usd: ceiling(node, input, max_output),
                 },
-                last_call,
+                last_call: tells || node.last_call.is_some(),
             },
         });
         events
@@ -96,11 +98,15 @@ impl Tree {
     }
 
     /// Finds the tightest of window, tokens and money, and whether it leaves room for one more turn.
-    fn room(&self, index: usize, node: &Node) -> Room {
+    ///
+    /// `told_bytes` are about to join the conversation.
+    fn room(&self, index: usize, node: &Node, told_bytes: u64) -> Room {
         let wish = self.output_wish(node);
-        let input = node.input_bound();
+        let input = node.input_bound().saturating_add(told_bytes);
         let window = node.window(self.policy.context_tokens).unwrap_or(u64::MAX);
-        let in_window = window.saturating_sub(node.context_estimate());
+        let in_window = window
+            .saturating_sub(node.context_estimate())
+            .saturating_sub(told_bytes.div_ceil(4));
         let (mut tokens, mut money) = (u64::MAX, u64::MAX);
         let mut next_fits = in_window >= wish.saturating_add(grace(wish));
         let mut code = if next_fits { Code::BudgetExceeded } else { Code::ContextExhausted };
