@@ -63,7 +63,7 @@ impl Tree {
             room = self.room(index, node, told_bytes);
         }
         if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
-            return self.end_subtree(index, &exhausted(room.code, node));
+            return self.end_subtree(index, &self.exhausted(room.code, node));
         }
         let mut events = Vec::new();
         if tells {
@@ -171,7 +171,7 @@ impl Tree {
             let backoff = FIRST_RETRY_MS << (attempt - 1).min(16);
             now.plus_millis(error.retry_after_ms.unwrap_or(backoff))
         });
-        let end = provider_failed(&error, node);
+        let end = self.provider_failed(&error, node);
         let settlement = Settlement::estimated(open);
         let mut events =
             vec![Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at }];
@@ -246,7 +246,7 @@ impl Tree {
             return Vec::new();
         }
         if let Some(code) = node.last_call {
-            return self.end_subtree(index, &exhausted(code, node));
+            return self.end_subtree(index, &self.exhausted(code, node));
         }
         let (end, complaint) = match self.policy.contract {
             ContractKind::Report if text.trim().is_empty() => (None, EMPTY.to_owned()),
@@ -308,7 +308,46 @@ impl Tree {
             message: "the model declined to answer".into(),
             retry_after_ms: None,
         };
-        self.end_subtree(index, &provider_failed(&error, node))
+        self.end_subtree(index, &self.provider_failed(&error, node))
+    }
+
+    fn exhausted(&self, code: Code, node: &Node) -> End {
+        let message = if code == Code::ContextExhausted {
+            let window = node.window(self.policy.context_tokens).unwrap_or_default();
+            format!(
+                "The context was exhausted: {} of {} tokens.",
+                grouped(node.context_estimate()),
+                grouped(window)
+            )
+        } else {
+            format!("The budget was exhausted after {} tokens.", grouped(node.ledger.settled.tokens))
+        };
+        let recommendation = if code == Code::ContextExhausted {
+            "Split the task, or use a model with a larger window."
+        } else {
+            "Raise --budget-tokens or --budget-usd, or split the task."
+        };
+        End::partial(code, message, recommendation)
+    }
+
+    fn provider_failed(&self, error: &AttemptError, node: &Node) -> End {
+        if error.kind == ErrorKind::ContextExhausted {
+            return self.exhausted(Code::ContextExhausted, node);
+        }
+        let recommendation = match error.kind {
+            ErrorKind::RateLimited
+            | ErrorKind::Overloaded
+            | ErrorKind::Network
+            | ErrorKind::Truncated => "Try again later, or use another model.",
+            ErrorKind::Authentication => "Check the key of this provider.",
+            ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
+                "Use another model, or change the task."
+            }
+            ErrorKind::Refused => "Change the task, or use another model.",
+            ErrorKind::ScriptEnded => "Add the missing turn to the script.",
+        };
+        let outcome = if node.has_findings { Outcome::Partial } else { Outcome::Failed };
+        End::new(outcome, Code::ProviderError, error.to_string(), recommendation)
     }
 }
 
@@ -384,45 +423,6 @@ fn looped(name: &str, times: usize) -> End {
         format!("The agent made the same {name} call {times} times."),
         "Delegate the task again with a clearer prompt.",
     )
-}
-
-fn exhausted(code: Code, node: &Node) -> End {
-    let message = if code == Code::ContextExhausted {
-        let window = node.model.as_ref().map_or(0, |model| model.window);
-        format!(
-            "The context was exhausted: {} of {} tokens.",
-            grouped(node.context_estimate()),
-            grouped(window)
-        )
-    } else {
-        format!("The budget was exhausted after {} tokens.", grouped(node.ledger.settled.tokens))
-    };
-    let recommendation = if code == Code::ContextExhausted {
-        "Split the task, or use a model with a larger window."
-    } else {
-        "Raise --budget-tokens or --budget-usd, or split the task."
-    };
-    End::partial(code, message, recommendation)
-}
-
-fn provider_failed(error: &AttemptError, node: &Node) -> End {
-    if error.kind == ErrorKind::ContextExhausted {
-        return exhausted(Code::ContextExhausted, node);
-    }
-    let recommendation = match error.kind {
-        ErrorKind::RateLimited
-        | ErrorKind::Overloaded
-        | ErrorKind::Network
-        | ErrorKind::Truncated => "Try again later, or use another model.",
-        ErrorKind::Authentication => "Check the key of this provider.",
-        ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
-            "Use another model, or change the task."
-        }
-        ErrorKind::Refused => "Change the task, or use another model.",
-        ErrorKind::ScriptEnded => "Add the missing turn to the script.",
-    };
-    let outcome = if node.has_findings { Outcome::Partial } else { Outcome::Failed };
-    End::new(outcome, Code::ProviderError, error.to_string(), recommendation)
 }
 
 /// Judges a standard return; `None` with the complaint when it must be repaired.
