@@ -15,7 +15,7 @@ use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, SessionId};
 use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
 use crate::numbers::grouped;
-use crate::outcome::{Outcome, Reason};
+use crate::outcome::{Outcome, Reason, State};
 use crate::policy::ContractKind;
 use crate::time::Timestamp;
 
@@ -52,7 +52,8 @@ impl Tree {
     /// Reserves the next model call, tells an agent near its end, or ends it.
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
-        if node.reservation.is_some() || node.open_calls > 0 || node.model.is_none() {
+        let is_idle = node.reservation.is_none() && node.open_calls == 0;
+        if node.state != State::Running || !is_idle || node.model.is_none() {
             return Vec::new();
         }
         let mut room = self.room(index, node, 0);
