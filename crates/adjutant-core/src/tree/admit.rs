@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::{PendingApproval, Tree};
+use super::{Node, PendingApproval, Tree};
 use crate::brief::{Brief, Found, Task};
 use crate::budget::Amount;
+use crate::code::Code;
 use crate::event::{Event, Grant};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, SessionId};
@@ -409,36 +410,28 @@ impl Tree {
         events
     }
 
-    /// Gives free places of a parent to its waiting children, first come, first served.
+    /// Gives free places of a parent to its waiting children, first come, first served. Whoever has
+    /// no time left is not started: a model call would be paid for and cut off at once.
     pub(super) fn start_queued(&self, now: Timestamp, parent: SessionId) -> Vec<Event> {
         let Some((_, node)) = self.live(parent) else { return Vec::new() };
-        let free = node.places.saturating_sub(node.running_children);
-        let free = usize::try_from(free).unwrap_or(usize::MAX);
-        let waits = |child: &&usize| self.nodes[**child].state == State::Queued;
-        node.queue
-            .iter()
-            .filter(waits)
-            .take(free)
-            .map(|&child| self.start(now, node, child))
-            .collect()
-    }
-
-    fn start(&self, now: Timestamp, parent: &super::Node, child: usize) -> Event {
-        let child = &self.nodes[child];
-        let own = child.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
-        let above = [
-            parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
-            parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
-        ];
-        let first = own
-            .into_iter()
-            .chain(above.into_iter().flatten())
-            .min_by_key(|(deadline, _)| *deadline);
-        Event::Started {
-            session: child.session,
-            deadline: first.map(|(deadline, _)| deadline),
-            bound: first.map_or(TimeBound::Own, |(_, bound)| bound),
+        let mut free = node.places.saturating_sub(node.running_children);
+        let mut events = Vec::new();
+        for &child in &node.queue {
+            if self.nodes[child].state != State::Queued {
+                continue;
+            }
+            let (deadline, bound) = deadline(now, node, &self.nodes[child]);
+            let session = self.nodes[child].session;
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                self.end_one(child, waited_too_long(bound), &mut events);
+            } else if free > 0 {
+                free -= 1;
+                events.push(Event::Started { session, deadline, bound });
+            } else {
+                break;
+            }
         }
+        events
     }
 
     pub(super) fn expire_approvals(&self, now: Timestamp) -> Vec<Event> {
@@ -449,6 +442,27 @@ impl Tree {
             .flat_map(|(hash, _)| self.deny(hash, "nobody answered within 15 minutes"))
             .collect()
     }
+}
+
+/// Returns the instant by which a child that starts now must have ended, and whose time that is.
+fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, TimeBound) {
+    let own = child.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
+    let above = [
+        parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
+        parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
+    ];
+    let first =
+        own.into_iter().chain(above.into_iter().flatten()).min_by_key(|(deadline, _)| *deadline);
+    let bound = first.map_or(TimeBound::Own, |(_, bound)| bound);
+    (first.map(|(deadline, _)| deadline), bound)
+}
+
+fn waited_too_long(bound: TimeBound) -> End {
+    End::partial(
+        Code::Timeout,
+        format!("Timed out before it found a place, {}.", bound.noun()),
+        "Delegate it again, with more time or fewer tasks beside it.",
+    )
 }
 
 /// Returns the identity of a task, where it has a text to be known by.
