@@ -1,11 +1,14 @@
 //! What time alone changes: deadlines, stalls, retries and open questions.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::node::End;
 use super::{Node, Tree};
 use crate::code::Code;
 use crate::event::Event;
+use crate::ids::SessionId;
 use crate::numbers::grouped;
 use crate::time::Timestamp;
 
@@ -32,7 +35,9 @@ impl Tree {
 
     pub(super) fn expire(&self, now: Timestamp) -> Vec<Event> {
         let mut events = self.expire_approvals(now);
-        let mut ended = std::collections::BTreeSet::new();
+        // A question and its parent, or a parent and its child, may be due at once; whoever is
+        // ended first stays so.
+        let mut ended: BTreeSet<SessionId> = ends(&events).collect();
         let due = self.timers.iter().take_while(|(at, _, _)| *at <= now);
         for (_, index, why) in due {
             let node = &self.nodes[*index];
@@ -45,12 +50,10 @@ impl Tree {
                 Deadline::Retry => self.take_turn(node.session),
                 Deadline::Approval => continue,
             };
-            // A parent and its child may be due at once; whoever is ended first stays so.
             let fresh =
                 |event: &Event| event.session().is_none_or(|session| !ended.contains(&session));
             let new: Vec<Event> = new.into_iter().filter(fresh).collect();
-            let ends = new.iter().filter(|event| matches!(event, Event::Ended { .. }));
-            ended.extend(ends.filter_map(Event::session));
+            ended.extend(ends(&new));
             events.extend(new);
         }
         events
@@ -64,6 +67,10 @@ impl Tree {
             "Try again, or use another model.",
         )
     }
+}
+
+fn ends(events: &[Event]) -> impl Iterator<Item = SessionId> {
+    events.iter().filter(|event| matches!(event, Event::Ended { .. })).filter_map(Event::session)
 }
 
 fn timed_out(node: &Node) -> End {
