@@ -198,9 +198,12 @@ impl Tree {
 
     /// Returns the node and its ancestors, the root last.
     fn chain(&self, index: usize) -> impl Iterator<Item = &Node> {
-        std::iter::successors(Some(&self.nodes[index]), |node| {
-            node.parent.map(|parent| &self.nodes[parent])
-        })
+        self.scopes(index).map(|scope| &self.nodes[scope])
+    }
+
+    /// Returns the places of the node and its ancestors, the root last.
+    fn scopes(&self, index: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(index), |scope| self.nodes[*scope].parent)
     }
 
     /// Returns the names from the root to the node at `index`.

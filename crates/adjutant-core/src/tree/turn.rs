@@ -3,6 +3,8 @@
 //! Every limit on a running agent is judged here: budgets, the window, loops, repairs, the
 //! allow-list of tools.
 
+use std::collections::BTreeMap;
+
 use super::Tree;
 use super::node::{End, Node};
 use crate::budget::{Amount, Reservation, Settlement};
@@ -48,20 +50,42 @@ struct Room {
     is_last: bool,
 }
 
+/// What reservations of the same batch hold open in each scope, before they are folded in.
+#[derive(Default)]
+pub(super) struct Held(BTreeMap<usize, Amount>);
+
+impl Held {
+    pub(super) fn add(&mut self, tree: &Tree, index: usize, amount: Amount) {
+        for scope in tree.scopes(index) {
+            let held = self.0.entry(scope).or_default();
+            *held = held.plus(amount);
+        }
+    }
+
+    fn by(&self, scope: usize) -> Amount {
+        self.0.get(&scope).copied().unwrap_or_default()
+    }
+}
+
 impl Tree {
     /// Reserves the next model call, tells an agent near its end, or ends it.
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
+        self.take_turn_beside(session, &Held::default())
+    }
+
+    /// Does the same while reservations are held that the tree does not know of yet.
+    pub(super) fn take_turn_beside(&self, session: SessionId, held: &Held) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let is_idle = node.reservation.is_none() && node.open_calls == 0;
         if node.state != State::Running || !is_idle || node.model.is_none() {
             return Vec::new();
         }
-        let mut room = self.room(index, node, 0);
+        let mut room = self.room(index, node, 0, held);
         let tells = room.is_last && node.last_call.is_none();
         let told_bytes = if tells { LAST_CALL.len() as u64 } else { 0 };
         if tells {
             // Telling costs input as well, so the room is measured again with the words in it.
-            room = self.room(index, node, told_bytes);
+            room = self.room(index, node, told_bytes, held);
         }
         if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
             return self.end_subtree(index, &self.exhausted(room.code, node));
@@ -101,18 +125,17 @@ impl Tree {
     /// Finds the tightest of window, tokens and money, and whether it leaves room for one more turn.
     ///
     /// `told_bytes` are about to join the conversation.
-    fn room(&self, index: usize, node: &Node, told_bytes: u64) -> Room {
+    fn room(&self, index: usize, node: &Node, told_bytes: u64, held: &Held) -> Room {
         let wish = self.output_wish(node);
         let input = node.input_bound().saturating_add(told_bytes);
         let window = node.window(self.policy.context_tokens).unwrap_or(u64::MAX);
-        let in_window = window
-            .saturating_sub(node.context_estimate())
-            .saturating_sub(told_bytes.div_ceil(4));
+        let in_window =
+            window.saturating_sub(node.context_estimate()).saturating_sub(told_bytes.div_ceil(4));
         let (mut tokens, mut money) = (u64::MAX, u64::MAX);
         let mut next_fits = in_window >= wish.saturating_add(grace(wish));
         let mut code = if next_fits { Code::BudgetExceeded } else { Code::ContextExhausted };
-        for scope in self.chain(index) {
-            let left = scope.ledger.left();
+        for scope in self.scopes(index) {
+            let left = self.nodes[scope].ledger.left().minus(held.by(scope));
             tokens = tokens.min(left.tokens.saturating_sub(input));
             money = money.min(affordable_output(node, input, left));
             // Every turn pays for the whole conversation again, so the next one needs it twice.
@@ -321,7 +344,10 @@ impl Tree {
                 grouped(window)
             )
         } else {
-            format!("The budget was exhausted after {} tokens.", grouped(node.ledger.settled.tokens))
+            format!(
+                "The budget was exhausted after {} tokens.",
+                grouped(node.ledger.settled.tokens)
+            )
         };
         let recommendation = if code == Code::ContextExhausted {
             "Split the task, or use a model with a larger window."
