@@ -72,7 +72,7 @@ impl Tree {
         if !self.policy.enabled {
             return Err(Refusal::Disabled { preset: self.policy.preset });
         }
-        let Some((parent_index, parent_node)) = self.live(parent) else {
+        let Some((parent_index, parent_node)) = self.at_work(parent) else {
             return Err(Refusal::UnknownParent { parent: parent.to_string() });
         };
         let count = tasks.len() as u64;
@@ -125,7 +125,7 @@ impl Tree {
         if !self.policy.enabled {
             return Err(Refusal::Disabled { preset: self.policy.preset });
         }
-        let Some((parent, _)) = self.live(parent) else {
+        let Some((parent, _)) = self.at_work(parent) else {
             return Err(Refusal::UnknownParent { parent: parent.to_string() });
         };
         self.judge(now, parent, brief, Batch { granted: 0, places: self.places(None) })

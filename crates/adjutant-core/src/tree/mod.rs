@@ -196,6 +196,12 @@ impl Tree {
         node.state.is_live().then_some((index, node))
     }
 
+    /// Returns a delegation that has begun and not ended, with its place. Only such a one delegates:
+    /// whoever still waits may yet be denied.
+    fn at_work(&self, session: SessionId) -> Option<(usize, &Node)> {
+        self.live(session).filter(|(_, node)| node.state == State::Running)
+    }
+
     /// Returns the node and its ancestors, the root last.
     fn chain(&self, index: usize) -> impl Iterator<Item = &Node> {
         self.scopes(index).map(|scope| &self.nodes[scope])

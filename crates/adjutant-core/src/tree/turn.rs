@@ -17,7 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, SessionId};
 use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
 use crate::numbers::grouped;
-use crate::outcome::{Outcome, Reason, State};
+use crate::outcome::{Outcome, Reason};
 use crate::policy::ContractKind;
 use crate::time::Timestamp;
 
@@ -75,9 +75,8 @@ impl Tree {
 
     /// Does the same while reservations are held that the tree does not know of yet.
     pub(super) fn take_turn_beside(&self, session: SessionId, held: &Held) -> Vec<Event> {
-        let Some((index, node)) = self.live(session) else { return Vec::new() };
-        let is_idle = node.reservation.is_none() && node.open_calls == 0;
-        if node.state != State::Running || !is_idle || node.model.is_none() {
+        let Some((index, node)) = self.at_work(session) else { return Vec::new() };
+        if node.reservation.is_some() || node.open_calls > 0 || node.model.is_none() {
             return Vec::new();
         }
         let mut room = self.room(index, node, 0, held);
