@@ -9,6 +9,7 @@
 mod admission;
 mod contract;
 mod policy;
+mod properties;
 mod sim;
 
 /// A file that nobody declares is never compiled, and its tests pass for ever.
