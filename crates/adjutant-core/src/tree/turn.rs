@@ -70,7 +70,9 @@ impl Held {
 impl Tree {
     /// Reserves the next model call, tells an agent near its end, or ends it.
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
-        self.take_turn_beside(session, &Held::default())
+        let is_waiting = self.live(session).is_some_and(|(_, node)| node.retry_at.is_some());
+        // A provider asked for a pause; the clock takes the turn when it is over.
+        if is_waiting { Vec::new() } else { self.take_turn_beside(session, &Held::default()) }
     }
 
     /// Does the same while reservations are held that the tree does not know of yet.
