@@ -315,15 +315,20 @@ impl Tree {
         if node.last_call.is_none() && !node.shortened {
             return vec![Event::Told { session, nudge: Nudge::Shorten, text: SHORTEN.into() }];
         }
-        let limit = grouped(self.output_wish(node));
-        self.end_subtree(
-            index,
-            &End::partial(
-                node.last_call.unwrap_or(Code::BudgetExceeded),
-                format!("The answer was cut off at {limit} output tokens."),
-                "Ask for a shorter answer, or raise --set max_output_tokens.",
-            ),
-        )
+        if let Some(code) = node.last_call {
+            return self.end_subtree(index, &self.exhausted(code, node));
+        }
+        let limit = self.output_wish(node);
+        let message = format!("The answer was cut off at {} output tokens.", grouped(limit));
+        let most = node.model.as_ref().map_or(u64::MAX, |model| model.max_output);
+        // Where the task or the model sets the limit, no setting moves it.
+        let recommendation = if node.max_output_wish.is_none() && limit < most {
+            let more = limit.saturating_mul(2).min(most);
+            format!("Ask for a shorter answer, or raise the limit with --set max_output_tokens={more}.")
+        } else {
+            "Ask for a shorter answer.".to_owned()
+        };
+        self.end_subtree(index, &End::partial(Code::BudgetExceeded, message, &recommendation))
     }
 
     pub(super) fn declined(&self, session: SessionId) -> Vec<Event> {
