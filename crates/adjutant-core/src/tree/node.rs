@@ -169,7 +169,12 @@ impl End {
     /// Returns the end of what works below a delegation that ends so.
     pub(super) fn below(end: &Self) -> Self {
         match &end.reason {
-            Some(reason) if reason.code == Code::Timeout => end.clone(),
+            // Its own clock may have had time left; whose time ran out is what helps.
+            Some(reason) if reason.code == Code::Timeout => Self::partial(
+                Code::Timeout,
+                "Timed out with the one it worked for.".into(),
+                &reason.recommendation,
+            ),
             Some(_) | None => Self::cancelled(),
         }
     }
