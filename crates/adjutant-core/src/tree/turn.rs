@@ -324,7 +324,9 @@ impl Tree {
         // Where the task or the model sets the limit, no setting moves it.
         let recommendation = if node.max_output_wish.is_none() && limit < most {
             let more = limit.saturating_mul(2).min(most);
-            format!("Ask for a shorter answer, or raise the limit with --set max_output_tokens={more}.")
+            format!(
+                "Ask for a shorter answer, or raise the limit with --set max_output_tokens={more}."
+            )
         } else {
             "Ask for a shorter answer.".to_owned()
         };

@@ -67,7 +67,6 @@ fn chain(names: &[&str]) -> Vec<Value> {
 /// A task that breaks every rule but the first `mended`, judged.
 ///
 /// Each rule is broken by itself, so mending one uncovers the next and nothing else.
-#[expect(clippy::too_many_lines, reason = "one rule after the other")]
 fn broken_from(mended: usize) -> Result<Admission, Refusal> {
     let breaks = |rule: usize| rule >= mended;
     let at = Timestamp::ZERO;

@@ -1,13 +1,15 @@
 //! Integration tests of `adjutant-core`.
 
-#![allow(
+#![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::wildcard_enum_match_arm,
     reason = "a test stops at the first surprise, and names only the events it is about"
 )]
 
 mod admission;
 mod contract;
+mod lifecycle;
 mod policy;
 mod properties;
 mod sim;
