@@ -358,11 +358,37 @@ impl Tree {
             )
         };
         let recommendation = if code == Code::ContextExhausted {
-            "Split the task, or use a model with a larger window."
+            "Split the task, or use a model with a larger window.".to_owned()
         } else {
-            "Raise --budget-tokens or --budget-usd, or split the task."
+            self.raise_tightest(node).map_or_else(
+                || "Split the task.".to_owned(),
+                |flag| format!("Split the task, or raise the budget with {flag}."),
+            )
         };
-        End::partial(code, message, recommendation)
+        End::partial(code, message, &recommendation)
+    }
+
+    /// Returns the flag that doubles the budget which leaves the least room for an answer.
+    fn raise_tightest(&self, node: &Node) -> Option<String> {
+        let input = node.input_bound();
+        let room = |scope: usize| {
+            let left = self.nodes[scope].ledger.left();
+            (left.tokens.saturating_sub(input), affordable_output(node, input, left))
+        };
+        let own = *self.by_session.get(&node.session)?;
+        let scope = self.scopes(own).min_by_key(|scope| {
+            let (tokens, money) = room(*scope);
+            tokens.min(money)
+        })?;
+        let (tokens, money) = room(scope);
+        let cap = self.nodes[scope].ledger.cap;
+        if money < tokens {
+            let cents = (cap.usd?.as_dollars() * 2.0 * 100.0).ceil();
+            return Some(format!("--budget-usd {:.2}", cents / 100.0));
+        }
+        let key =
+            if self.nodes[scope].parent.is_none() { "budget_tokens_run" } else { "budget_tokens" };
+        Some(format!("--set {key}={}", cap.tokens?.saturating_mul(2)))
     }
 
     fn provider_failed(&self, error: &AttemptError, node: &Node) -> End {

@@ -535,12 +535,17 @@ fn an_agent_is_told_while_its_budget_still_holds_a_report() {
         let (mut sim, child) = begun(&["max_output_tokens=1000", &set(fits - 1)], small(90_000));
         assert!(!last_model_call(&sim, child).1, "{key}");
         sim.say(child, "What I have.");
-        insta::allow_duplicates! {
-            insta::assert_snapshot!(sim.ended(child), @r"
-            partial BUDGET_EXCEEDED: The budget was exhausted after 110 tokens.
-            => Raise --budget-tokens or --budget-usd, or split the task.
-            ");
-        }
+        let raised = format!("{key}={}", 2 * (fits - 1));
+        assert_eq!(
+            sim.ended(child),
+            format!(
+                "partial BUDGET_EXCEEDED: The budget was exhausted after 110 tokens.\n\
+                 => Split the task, or raise the budget with --set {raised}."
+            )
+        );
+        // It works when pasted.
+        let (sim, child) = begun(&["max_output_tokens=1000", &raised], small(90_000));
+        assert_eq!(last_model_call(&sim, child), (1_000, true));
     }
 }
 
@@ -583,6 +588,27 @@ fn money_bounds_an_answer_where_the_model_has_a_price() {
     assert_eq!(run(for_half, model.clone()), (500, false));
     assert_eq!(run(for_half - 1, model.clone()), (499, false));
     assert_eq!(run(1, ModelSpec { price: None, ..model }), (1_000, true));
+}
+
+#[test]
+fn the_budget_that_ran_out_is_the_one_to_raise() {
+    let recommended = |settings: &[&str]| {
+        let (mut sim, child) = begun(settings, small(90_000));
+        sim.say(child, "What I have.");
+        sim.end(child).1.unwrap().recommendation
+    };
+    let lines = [
+        recommended(&["budget_tokens=4400", "budget_tokens_run=5000"]),
+        recommended(&["budget_tokens=5000", "budget_tokens_run=4400"]),
+        recommended(&["budget_tokens=5000000", "budget_usd=0.03"]),
+        recommended(&["budget_tokens=4400", "budget_usd=5"]),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    Split the task, or raise the budget with --set budget_tokens=8800.
+    Split the task, or raise the budget with --set budget_tokens_run=8800.
+    Split the task, or raise the budget with --budget-usd 0.06.
+    Split the task, or raise the budget with --set budget_tokens=8800.
+    ");
 }
 
 #[test]
@@ -1204,6 +1230,7 @@ fn who_still_waits_for_a_yes_delegates_nothing() {
     let waiting = granted(&events)[0];
     let refusal = sim.ask(waiting, vec![about("c")], None).unwrap_err();
     assert_eq!(refusal.code(), Code::UnknownParent);
+    assert_eq!(sim.tree.judge_one(sim.now, waiting, &about("c")).unwrap_err(), refusal);
     assert_eq!(sim.submit(Command::TakeTurn { session: waiting }), Ok(vec![]));
 }
 
