@@ -39,8 +39,8 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.nodes[parent].ends.push(Outcome::Refused);
             Ok(())
         }
-        Event::ApprovalAsked { parent, call: _, hash, expires } => {
-            tree.asked(*parent, hash, *expires)
+        Event::ApprovalAsked { parent, call, hash, expires } => {
+            tree.asked(*parent, *call, hash, *expires)
         }
         Event::Approved { hash, .. } => tree.answered("approved", hash, true),
         Event::Denied { hash, .. } => tree.answered("denied", hash, false),
@@ -163,6 +163,7 @@ impl Tree {
         );
         node.depth = grant.depth;
         node.parent = Some(parent);
+        node.call = grant.call;
         node.model.clone_from(&brief.model);
         node.fingerprint = fingerprint(brief);
         node.story.clone_from(&brief.story);
@@ -200,11 +201,16 @@ impl Tree {
     fn asked(
         &mut self,
         parent: SessionId,
+        call: u32,
         hash: &str,
         expires: Timestamp,
     ) -> Result<(), IllegalEvent> {
         let parent = self.known("approval_asked", parent)?;
-        let waiting = |child: &&usize| self.nodes[**child].state == State::AwaitingApproval;
+        // An earlier call may still wait for its own answer.
+        let waiting = |child: &&usize| {
+            let child = &self.nodes[**child];
+            child.call == call && child.state == State::AwaitingApproval
+        };
         let nodes: Vec<usize> =
             self.nodes[parent].children.iter().filter(waiting).copied().collect();
         self.timers.insert((expires, parent, Deadline::Approval));
@@ -215,9 +221,9 @@ impl Tree {
     fn answered(&mut self, event: &'static str, hash: &str, yes: bool) -> Result<(), IllegalEvent> {
         let pending =
             self.approvals.remove(hash).ok_or_else(|| unfit(event, "no such question is open"))?;
-        self.timers.remove(&(pending.expires, pending.parent, Deadline::Approval));
-        let live = |node: &usize| self.nodes[*node].state.is_live();
-        let nodes: Vec<usize> = pending.nodes.into_iter().filter(live).collect();
+        self.forget_question(&pending);
+        let waiting = |node: &usize| self.nodes[*node].state == State::AwaitingApproval;
+        let nodes: Vec<usize> = pending.nodes.into_iter().filter(waiting).collect();
         if yes {
             for node in nodes {
                 self.set_state(node, State::Queued);
@@ -225,6 +231,26 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Drops the timer of a question, unless another one of the same parent goes stale then too.
+    fn forget_question(&mut self, gone: &PendingApproval) {
+        let same =
+            |open: &PendingApproval| open.parent == gone.parent && open.expires == gone.expires;
+        if !self.approvals.values().any(same) {
+            self.timers.remove(&(gone.expires, gone.parent, Deadline::Approval));
+        }
+    }
+
+    /// Drops the questions that are about nobody any more.
+    fn forget_idle_questions(&mut self) {
+        let nodes = &self.nodes;
+        let idle: Vec<PendingApproval> = self
+            .approvals
+            .extract_if(.., |_, open| !open.nodes.iter().any(|node| nodes[*node].state.is_live()))
+            .map(|(_, open)| open)
+            .collect();
+        idle.iter().for_each(|open| self.forget_question(open));
     }
 
     fn started(
@@ -278,6 +304,7 @@ impl Tree {
             return Err(unfit("ended", format!("{session} had ended already")));
         }
         let was_running = self.nodes[index].state == State::Running;
+        let was_asked_about = self.nodes[index].state == State::AwaitingApproval;
         self.set_state(index, State::Ended(outcome));
         let node = &mut self.nodes[index];
         node.pending = Vec::new();
@@ -288,6 +315,9 @@ impl Tree {
         }
         self.set_retry(index, None);
         self.set_stall(index, None);
+        if was_asked_about {
+            self.forget_idle_questions();
+        }
         if let Some(parent) = self.nodes[index].parent {
             let above = &mut self.nodes[parent];
             above.live_children -= 1;
@@ -420,6 +450,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         places: 1,
         queue: VecDeque::new(),
         calls_made: 0,
+        call: 0,
         total_deadline: None,
         fingerprint: None,
         story: None,

@@ -166,11 +166,22 @@ impl Tree {
         self.nodes.first().is_some_and(|root| root.live_children > 0)
     }
 
+    /// Returns how many delegations wait for a place or for a person.
+    #[must_use]
+    pub const fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
     /// Sets the context a node holds that no model call has measured; for `check` alone.
     pub(crate) fn give_context(&mut self, session: SessionId, tokens: u64) {
         if let Some(&index) = self.by_session.get(&session) {
             self.nodes[index].given_context = tokens;
         }
+    }
+
+    /// Knows no agent until one is defined; for `check` alone.
+    pub(crate) fn know_no_agent(&mut self) {
+        self.agents.get_or_insert_default();
     }
 
     /// Records an edge between stories that did not arise by a grant; for `check` alone.
@@ -185,11 +196,20 @@ impl Tree {
         node.state.is_live().then_some((index, node))
     }
 
+    /// Returns a delegation that has begun and not ended, with its place. Only such a one delegates:
+    /// whoever still waits may yet be denied.
+    fn at_work(&self, session: SessionId) -> Option<(usize, &Node)> {
+        self.live(session).filter(|(_, node)| node.state == State::Running)
+    }
+
     /// Returns the node and its ancestors, the root last.
     fn chain(&self, index: usize) -> impl Iterator<Item = &Node> {
-        std::iter::successors(Some(&self.nodes[index]), |node| {
-            node.parent.map(|parent| &self.nodes[parent])
-        })
+        self.scopes(index).map(|scope| &self.nodes[scope])
+    }
+
+    /// Returns the places of the node and its ancestors, the root last.
+    fn scopes(&self, index: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(index), |scope| self.nodes[*scope].parent)
     }
 
     /// Returns the names from the root to the node at `index`.

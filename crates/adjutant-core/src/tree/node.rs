@@ -56,6 +56,8 @@ pub struct Node {
     pub(super) places: u64,
     pub(super) queue: VecDeque<usize>,
     pub(super) calls_made: u32,
+    /// The call of its parent that it belongs to.
+    pub(super) call: u32,
     pub(super) total_deadline: Option<Timestamp>,
 
     pub(super) fingerprint: Option<Fingerprint>,
@@ -167,7 +169,12 @@ impl End {
     /// Returns the end of what works below a delegation that ends so.
     pub(super) fn below(end: &Self) -> Self {
         match &end.reason {
-            Some(reason) if reason.code == Code::Timeout => end.clone(),
+            // Its own clock may have had time left; whose time ran out is what helps.
+            Some(reason) if reason.code == Code::Timeout => Self::partial(
+                Code::Timeout,
+                "Timed out with the one it worked for.".into(),
+                &reason.recommendation,
+            ),
             Some(_) | None => Self::cancelled(),
         }
     }
