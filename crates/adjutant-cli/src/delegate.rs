@@ -11,13 +11,13 @@ use adjutant_engine::{Answer, Approver, Archive, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
 use serde_json::{Map, Value, json};
 
-use crate::args::{DelegateArgs, Form};
+use crate::args::{DelegateArgs, Form, WorkFlags};
 use crate::ask::{Terminal, ask};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::{print, print_json, say};
 use crate::pure::read_stdin;
-use crate::run::{Showing, carry_out};
+use crate::run::{Showing, Work, carry_out};
 use crate::settings::{Settings, home};
 use crate::wiring;
 
@@ -27,8 +27,8 @@ pub(crate) fn run_delegate(
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
-    let mut settings = Settings::load(&args.policy, &args.root)?;
-    apply_flags(&mut settings, args)?;
+    let mut settings = Settings::load(&args.work.policy, &args.work.root)?;
+    apply_flags(&mut settings, &args.work)?;
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
     for task in call.tasks.iter().filter(|task| task.model.is_some()) {
@@ -37,14 +37,15 @@ pub(crate) fn run_delegate(
             shown(task.label.as_str())
         ));
     }
-    let named = args.model.as_deref().or(settings.model.as_deref());
+    let named = args.work.model.as_deref().or(settings.model.as_deref());
     let model = wiring::model(named)?;
-    let system = args.system.as_deref().map(read_text).transpose()?;
+    let system = args.work.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
         policy: policy.clone(),
         model,
-        workdir: absolute(&args.root)?,
+        workdir: absolute(&args.work.root)?,
         system,
+        opener: None,
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -59,22 +60,23 @@ pub(crate) fn run_delegate(
     let archive =
         Archive::open(&home(given_home)?).map_err(|error| Failure::caused(Exit::Failed, &error))?;
     let showing = Showing {
-        form: form(args.return_form, call.return_form, as_json),
-        events: args.events,
+        form: form(args.work.return_form, call.return_form, as_json),
+        events: args.work.events,
         result_tokens: policy.result_tokens,
         retention_days: policy.retention_days,
     };
-    carry_out(engine, archive, briefs, call.concurrency, approver, &showing)
+    let work = Work::Tasks { briefs, concurrency: call.concurrency };
+    carry_out(engine, &archive, work, approver, &showing)
 }
 
-fn apply_flags(settings: &mut Settings, args: &DelegateArgs) -> Result<(), Failure> {
-    if let Some(concurrency) = args.concurrency {
+pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<(), Failure> {
+    if let Some(concurrency) = flags.concurrency {
         settings.set(Key::Concurrency, concurrency, "--concurrency")?;
     }
-    if let Some(usd) = args.budget_usd {
+    if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
     }
-    if let Some(tokens) = args.budget_tokens {
+    if let Some(tokens) = flags.budget_tokens {
         settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
         let each = settings.policy.policy().budget_tokens.map_or(tokens, |each| each.min(tokens));
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
@@ -116,7 +118,7 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
     let mut call = DelegateCall::parse(&Value::Object(call), &limits).map_err(|error| {
         Failure::usage(error.to_string()).hint("`adjutant delegate --help` shows the form.")
     })?;
-    if args.concurrency.is_some() {
+    if args.work.concurrency.is_some() {
         // A person's flag outweighs the file, and is in the policy already.
         call.concurrency = None;
     }
@@ -147,7 +149,7 @@ fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Fai
 
 /// Finds out who answers before anything starts: nobody to ask is a no.
 fn approver(args: &DelegateArgs, policy: &Policy, events: &[Event]) -> Result<Approver, Failure> {
-    if args.yes || policy.approval == Approval::None {
+    if args.work.yes || policy.approval == Approval::None {
         return Ok(Arc::new(|_| Answer::Yes));
     }
     match Terminal::open() {
@@ -200,7 +202,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", path.display())))
 }
 
-fn read_text(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
     String::from_utf8(bytes).map_err(|error| {

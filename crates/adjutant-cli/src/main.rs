@@ -9,6 +9,7 @@ mod ask;
 mod delegate;
 mod demo;
 mod exit;
+mod goal;
 mod live;
 mod output;
 mod policy;
@@ -45,7 +46,8 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Archive::open(&path).map_err(|error| Failure::caused(Exit::Failed, &error))
     };
     match cli.command {
-        Command::Demo(args) => demo::run_demo(&args, json, archive()?),
+        Command::Demo(args) => demo::run_demo(&args, json, &archive()?),
+        Command::Run(args) => goal::run_goal(&args, json, home),
         Command::Delegate(args) => delegate::run_delegate(&args, json, home),
         Command::Check(args) => pure::run_check(&args),
         Command::Parse(args) => pure::run_parse(&args),

@@ -19,7 +19,7 @@ pub(crate) fn write(files: &RunFiles) -> Result<(), Failure> {
     for record in files.records().map_err(failed)? {
         let record = record.map_err(failed)?;
         view.apply(Entry::new(record.at, record.wall_ms, &record.event));
-        let Some(session) = record.event.session() else { continue };
+        let Some(session) = record.event.conversation() else { continue };
         talks.entry(session).or_default().apply(&record.event);
         if matches!(record.event, Event::Ended { .. } | Event::Refused { .. })
             && let Some(talk) = talks.remove(&session)

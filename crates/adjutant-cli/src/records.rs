@@ -117,7 +117,7 @@ pub(crate) fn run_transcript(
     let mut talk = Conversation::default();
     for record in found.files.records().map_err(failed)? {
         let record = record.map_err(failed)?;
-        if record.event.session() == Some(session) {
+        if record.event.conversation() == Some(session) {
             talk.apply(&record.event);
         }
     }

@@ -232,6 +232,7 @@ impl Builder {
             workdir: String::new(),
             policy: Box::new(policy),
             version: String::new(),
+            model: None,
         };
         self.tree.evolve(Timestamp::ZERO, &event)?;
         self.tree.give_context(run.root_session(), root.context_tokens.unwrap_or_default());
@@ -279,7 +280,7 @@ impl Builder {
         );
         brief.story = (self.preset == Preset::Story).then(|| node.id.clone());
         let policy = self.tree.policy();
-        let rights = Rights { tools: policy.tools.clone(), network: policy.network };
+        let rights = Rights::of(policy);
         let grant = Grant {
             session,
             parent: above,
@@ -312,7 +313,7 @@ impl Builder {
 
     fn define(&mut self, agents: Option<&[String]>) -> Result<(), CheckError> {
         let policy = self.tree.policy();
-        let rights = Rights { tools: policy.tools.clone(), network: policy.network };
+        let rights = Rights::of(policy);
         let Some(agents) = agents else { return Ok(()) };
         self.tree.know_no_agent();
         for name in agents {

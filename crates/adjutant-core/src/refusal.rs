@@ -81,6 +81,12 @@ pub enum Refusal {
         /// What is wrong with it.
         problem: String,
     },
+    /// The model that was asked for cannot be had.
+    #[error("model unavailable: {problem}")]
+    Model {
+        /// Why.
+        problem: String,
+    },
     /// The child's estimate does not fit the context budget.
     #[error("context {current} + estimate {estimate} tokens, limit {max}")]
     ContextBudget {
@@ -234,6 +240,7 @@ impl Refusal {
             Self::TooMany { .. } => Code::MaxDelegationsExceeded,
             Self::Rights { .. } => Code::RightsExceeded,
             Self::ContextFile { .. } => Code::ValidationFailed,
+            Self::Model { .. } => Code::ProviderError,
             Self::ContextBudget { .. } => Code::ContextBudgetExceeded,
             Self::Tokens { .. } | Self::Money { .. } => Code::BudgetExceeded,
             Self::Time { .. } => Code::TimeExceeded,
@@ -250,6 +257,7 @@ impl Refusal {
             | Self::UnknownAgent { .. }
             | Self::TooMany { .. }
             | Self::ContextFile { .. }
+            | Self::Model { .. }
             | Self::ContextBudget { .. }
             | Self::Tokens { .. }
             | Self::Money { .. }
@@ -300,9 +308,10 @@ impl Refusal {
                     FanOut::Run => " per run",
                 }
             ),
-            Self::Rights { .. } | Self::ContextFile { .. } | Self::QueueFull { .. } => {
-                sentence(self)
-            }
+            Self::Rights { .. }
+            | Self::ContextFile { .. }
+            | Self::Model { .. }
+            | Self::QueueFull { .. } => sentence(self),
             Self::ContextBudget { current, estimate, max, .. } => format!(
                 "ERROR: Agent context budget ({} tokens) exceeded. Simplify subtask.\n\n\
                  Current context: {} tokens\n\
@@ -360,6 +369,7 @@ impl Refusal {
                 "Ask only for tools and a network that the parent holds.".into()
             }
             Self::Rights { .. } => "Ask only for tools the parent holds.".into(),
+            Self::Model { .. } => "Leave `model` out, or name one that `adjutant models` lists.".into(),
             Self::ContextFile { .. } => "Name regular files inside the working tree, below the size cap.".into(),
             Self::ContextBudget { settable: false, .. } => {
                 "Break the task into smaller pieces, or use a model with a larger window.".into()

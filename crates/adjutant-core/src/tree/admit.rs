@@ -9,7 +9,7 @@ use super::{Node, PendingApproval, Tree};
 use crate::brief::{Brief, Found, Task};
 use crate::budget::Amount;
 use crate::code::Code;
-use crate::event::{Event, Grant};
+use crate::event::{Event, Grant, Origin};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, SessionId, number_twins};
 use crate::outcome::{Outcome, State};
@@ -66,6 +66,7 @@ impl Tree {
         parent: SessionId,
         mut tasks: Vec<Task>,
         concurrency: Option<u64>,
+        origin: Option<Origin>,
     ) -> Result<Vec<Event>, Refusal> {
         if !self.policy.enabled {
             return Err(Refusal::Disabled { preset: self.policy.preset });
@@ -85,7 +86,8 @@ impl Tree {
         let call = parent_node.calls_made + 1;
         let asks = self.policy.approval == Approval::Batch;
         let mut batch = Batch { granted: 0, places: self.places(concurrency) };
-        let mut events = Vec::with_capacity(tasks.len() + 1);
+        let mut events = Vec::with_capacity(tasks.len() + 2);
+        events.extend(origin.map(|origin| Event::Delegated { session: parent, call, origin }));
         for (index, task) in (0..).zip(tasks) {
             match self.judge(now, parent_index, &task.brief, batch) {
                 Ok(admission) => {
@@ -147,6 +149,7 @@ impl Tree {
         self.check_fan_out(parent, batch)?;
         let rights = self.check_rights(parent, brief, ceiling.as_ref(), depth)?;
         check_context_files(brief)?;
+        check_model(brief)?;
         self.check_context(parent, brief, batch)?;
         self.check_budget(parent, brief)?;
         let (timeout_s, clamped) = self.check_time(now, parent, brief)?;
@@ -252,7 +255,7 @@ impl Tree {
         definition: Option<&Rights>,
         depth: u64,
     ) -> Result<Rights, Refusal> {
-        let policy = Rights { tools: self.policy.tools.clone(), network: self.policy.network };
+        let policy = Rights::of(&self.policy);
         let mut ceiling = self.nodes[parent].rights.intersection(&policy);
         if let Some(definition) = definition {
             ceiling = ceiling.intersection(definition);
@@ -476,6 +479,14 @@ fn check_context_files(brief: &Brief) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// A model nobody can open refuses the task that asks for it.
+fn check_model(brief: &Brief) -> Result<(), Refusal> {
+    match &brief.model_problem {
+        Some(problem) => Err(Refusal::Model { problem: problem.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Returns what the smallest useful call of a task takes: its estimate and a short answer.

@@ -1,16 +1,17 @@
 //! Folding recorded facts into the tree. Nothing here judges; what does not fit is a damaged or
 //! foreign journal, and is said.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::admit::fingerprint;
-use super::node::Node;
+use super::node::{Node, OpenDelegation};
 use super::turn::{LOOP_WINDOW, is_final, uses_tools};
 use super::{Agent, Deadline, PendingApproval, Tree};
 use crate::budget::{Cap, Ledger, Settlement};
 use crate::event::{Event, Grant, IllegalEvent, Nudge};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
+use crate::message::ModelSpec;
 use crate::outcome::{Outcome, State};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
@@ -19,7 +20,9 @@ use crate::time::Timestamp;
 
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     match event {
-        Event::RunStarted { run, agent, goal, policy, .. } => tree.begin(*run, agent, goal, policy),
+        Event::RunStarted { run, agent, goal, policy, model, .. } => {
+            tree.begin(*run, agent, goal, policy, model.as_ref())
+        }
         Event::AgentDefined { agent, system, tools, rights } => {
             let tool_bytes: usize = tools
                 .iter()
@@ -29,7 +32,19 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
                 .sum();
             let preamble_bytes = (system.len() + tool_bytes) as u64;
             let known = Agent { rights: rights.clone(), preamble_bytes };
+            if let Some(root) = tree.nodes.first_mut()
+                && root.agent == *agent
+            {
+                root.appended_bytes += preamble_bytes;
+                root.rights = root.rights.intersection(rights);
+            }
             tree.agents.get_or_insert_default().insert(agent.clone(), known);
+            Ok(())
+        }
+        Event::Delegated { session, call, origin } => {
+            let index = tree.running("delegated", *session)?;
+            let open = OpenDelegation { origin: *origin, live: 0 };
+            tree.nodes[index].open_delegations.insert(*call, open);
             Ok(())
         }
         Event::Granted(grant) => tree.granted(at, grant),
@@ -103,7 +118,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         }
         Event::ToolReturned { session, call, output } => {
             let index = tree.running("tool_returned", *session)?;
-            tree.nodes[index].has_findings |= output.note.is_some();
+            let node = &mut tree.nodes[index];
+            node.has_findings |= output.note.is_some();
+            node.open_delegations.retain(|_, open| open.origin.index != *call || open.live > 0);
             tree.answer_call(index, *call, output.content.len())
         }
         Event::Ended { session, outcome, .. } => tree.ended(*session, *outcome),
@@ -126,6 +143,7 @@ impl Tree {
         agent: &AgentName,
         goal: &str,
         policy: &Policy,
+        model: Option<&ModelSpec>,
     ) -> Result<(), IllegalEvent> {
         if self.run.is_some() {
             return Err(unfit("run_started", "the run had begun already"));
@@ -134,12 +152,14 @@ impl Tree {
         self.policy = policy.clone();
         let session = run.root_session();
         let label = Label::new("root").map_err(|error| unfit("run_started", error.to_string()))?;
-        let rights = Rights { tools: policy.tools.clone(), network: policy.network };
+        let rights = Rights::of(policy);
         let cap = Cap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
         let mut root = blank(session, agent.clone(), label, rights, cap);
         root.state = State::Running;
         root.started = Some(Timestamp::ZERO);
         root.places = policy.concurrency;
+        root.model = model.cloned();
+        root.appended_bytes = goal.len() as u64;
         root.fingerprint = (!goal.trim().is_empty()).then(|| Fingerprint::of(agent, goal, &[]));
         self.by_session.insert(session, 0);
         self.nodes.push(root);
@@ -187,6 +207,9 @@ impl Tree {
         above.granted_children += 1;
         above.live_children += 1;
         above.calls_made = grant.call;
+        if let Some(open) = above.open_delegations.get_mut(&grant.call) {
+            open.live += 1;
+        }
         above.places = grant.places;
         above.total_deadline = above.total_deadline.or(total);
         self.waiting += 1;
@@ -318,9 +341,13 @@ impl Tree {
         if was_asked_about {
             self.forget_idle_questions();
         }
+        let call = self.nodes[index].call;
         if let Some(parent) = self.nodes[index].parent {
             let above = &mut self.nodes[parent];
             above.live_children -= 1;
+            if let Some(open) = above.open_delegations.get_mut(&call) {
+                open.live -= 1;
+            }
             above.ends.push(outcome);
             if was_running {
                 above.running_children -= 1;
@@ -450,6 +477,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         places: 1,
         queue: VecDeque::new(),
         calls_made: 0,
+        open_delegations: BTreeMap::new(),
         call: 0,
         total_deadline: None,
         fingerprint: None,

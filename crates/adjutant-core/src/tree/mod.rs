@@ -90,14 +90,14 @@ impl Tree {
     /// Judges `command` against the limits; the only place that can say no.
     pub fn decide(&self, now: Timestamp, command: Command) -> Result<Vec<Event>, Refusal> {
         match command {
-            Command::Begin { run, agent, goal, workdir, policy, version } => {
-                Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version }])
+            Command::Begin { run, agent, goal, workdir, policy, version, model } => {
+                Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version, model }])
             }
             Command::Define { agent, system, tools, rights } => {
                 Ok(vec![Event::AgentDefined { agent, system, tools, rights }])
             }
-            Command::Delegate { parent, tasks, concurrency } => {
-                self.admit(now, parent, tasks, concurrency)
+            Command::Delegate { parent, tasks, concurrency, origin } => {
+                self.admit(now, parent, tasks, concurrency, origin)
             }
             Command::Approve { hash } => self.approve(now, hash),
             Command::Deny { hash, reason } => Ok(self.deny(&hash, &reason)),
@@ -166,6 +166,12 @@ impl Tree {
         self.nodes.first().is_some_and(|root| root.live_children > 0)
     }
 
+    /// Says whether a tool call of that turn still lacks its result.
+    #[must_use]
+    pub fn awaits_output(&self, session: SessionId, turn: u32, index: u32) -> bool {
+        self.live(session).is_some_and(|(_, node)| node.awaits(turn, index))
+    }
+
     /// Returns how many delegations wait for a place or for a person.
     #[must_use]
     pub const fn waiting(&self) -> u64 {
@@ -230,6 +236,10 @@ impl Tree {
             return Vec::new();
         }
         let Some(root) = self.nodes.first() else { return Vec::new() };
+        // A root without a model only waits for its children; one with a model ends by its own word.
+        if root.model.is_some() && root.state.is_live() {
+            return Vec::new();
+        }
         let outcome = match &root.state {
             State::Ended(outcome) => *outcome,
             State::AwaitingApproval | State::Queued | State::Running => {
@@ -292,6 +302,9 @@ impl Tree {
         events
     }
 }
+
+/// The place of the root.
+const ROOT: usize = 0;
 
 /// The name written before the command in a path of preset `command`.
 const ORCHESTRATOR: &str = "orchestrator";

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Tree;
 use super::node::{End, Node};
+use super::{ROOT, Tree};
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
 use crate::contract::{
@@ -247,11 +247,10 @@ impl Tree {
         call: u32,
         output: ToolOutput,
     ) -> Vec<Event> {
-        let waits = |node: &Node| {
-            node.turn == turn && node.pending.get(call as usize).is_some_and(Option::is_some)
-        };
         match self.live(session) {
-            Some((_, node)) if waits(node) => vec![Event::ToolReturned { session, call, output }],
+            Some((_, node)) if node.awaits(turn, call) => {
+                vec![Event::ToolReturned { session, call, output }]
+            }
             Some(_) | None => {
                 vec![Event::Late { session, what: "tool result".into(), text: output.content }]
             }
@@ -273,7 +272,9 @@ impl Tree {
         if let Some(code) = node.last_call {
             return self.end_subtree(index, &self.exhausted(code, node));
         }
-        let (end, complaint) = match self.policy.contract {
+        // The root answers a person, in free text; the contract is for what is handed up.
+        let contract = if index == ROOT { ContractKind::Report } else { self.policy.contract };
+        let (end, complaint) = match contract {
             ContractKind::Report if text.trim().is_empty() => (None, EMPTY.to_owned()),
             ContractKind::Report => (Some(End::completed()), String::new()),
             ContractKind::Standard => judge_return(text, self.metadata(now, index), artifacts),

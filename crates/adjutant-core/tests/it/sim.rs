@@ -52,6 +52,7 @@ impl Sim {
             workdir: "/work".into(),
             policy: Box::new(policy),
             version: "test".into(),
+            model: None,
         })
         .unwrap();
         sim
@@ -140,7 +141,7 @@ impl Sim {
         concurrency: Option<u64>,
     ) -> Result<Vec<Event>, Refusal> {
         let tasks = briefs.into_iter().map(|brief| self.task(brief)).collect();
-        self.submit(Command::Delegate { parent, tasks, concurrency })
+        self.submit(Command::Delegate { parent, tasks, concurrency, origin: None })
     }
 
     /// Delegates one task from the root and returns the child, which must have been granted.
