@@ -51,7 +51,7 @@ impl Tree {
                 }
                 Deadline::Approval => continue,
             };
-            if node.state.is_live() && !ended.contains(&node.session) {
+            if node.state.is_live() {
                 join(&mut events, self.end_subtree(*index, &end), &mut ended);
             }
         }

@@ -989,6 +989,9 @@ fn requirement_21_a_parent_spends_two_hours_delegating_in_all() {
     let late = sim.child(about("late"));
     assert_eq!(sim.node(late).deadline, Some(Timestamp::from_millis(8_200_000)));
     assert_eq!(sim.node(first).deadline, Some(Timestamp::from_millis(2_800_000)));
+    // A later grant does not begin it anew.
+    assert_eq!(judge(&sim, 1_000 + 7_199), Ok(Some(1)));
+    assert!(judge(&sim, 1_000 + 7_200).is_err());
 }
 
 #[test]

@@ -68,6 +68,7 @@ fn tools_are_run_and_the_next_turn_waits_for_all_of_them() {
     let (mut sim, child) = one(&[]);
     let events = sim.call(child, vec![read("1", "a"), read("2", "b")]);
     assert_eq!(kinds(&events), "replied tool_called tool_called");
+    assert_eq!(sim.submit(Command::TakeTurn { session: child }), Ok(vec![]));
     assert_eq!(sim.tools_run(child), ["Read", "Read"]);
     assert_eq!(kinds(&sim.output(child, 1, "second")), "tool_returned");
     assert_eq!(kinds(&sim.output(child, 0, "first")), "tool_returned reserved");
@@ -189,11 +190,20 @@ fn calls_of_long_ago_are_forgotten() {
         for n in 0..4 {
             assert!(turn(&mut sim, child, read(&n.to_string(), "a")));
         }
-        for n in 0..13 {
+        for n in 0..12 {
             assert!(turn(&mut sim, child, read("x", &format!("{round}/{n}"))));
         }
     }
     assert!(sim.told(child).is_empty());
+    // Sixteen are remembered: with eleven others between, the fifth of them is told.
+    let (mut sim, child) = one(&[]);
+    for n in 0..4 {
+        assert!(turn(&mut sim, child, read(&n.to_string(), "a")));
+    }
+    for n in 0..11 {
+        assert!(turn(&mut sim, child, read("x", &n.to_string())));
+    }
+    assert!(!turn(&mut sim, child, read("5", "a")));
 }
 
 // ---- Late ----
@@ -404,6 +414,9 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
         2
     );
     assert!(sim.told(child)[0].contains("status: Invalid status: done"));
+    // An answer is judged once, whoever looks at its artifacts twice.
+    let again = Command::Conclude { session: child, text: bad.to_string(), artifacts: vec![] };
+    assert_eq!(sim.submit(again), Ok(vec![]));
     returns(&mut sim, child, &returned("completed", json!([])), &[]);
     assert_eq!(sim.ended(child), "completed");
     let (mut sim, child) = standard();
@@ -484,6 +497,36 @@ fn an_agent_is_told_while_its_window_still_holds_a_report() {
     => Split the task, or use a model with a larger window.
     ");
     sim.check_over();
+}
+
+#[test]
+fn a_last_call_is_tried_again_without_being_told_again() {
+    let (mut sim, child) = begun(&["max_output_tokens=1000"], small(1_300));
+    sim.fail(child, error(ErrorKind::Overloaded));
+    sim.tick_next();
+    assert_eq!(sim.told(child), [LAST_CALL]);
+    assert_eq!((sim.model_calls(child).len(), last_model_call(&sim, child).1), (2, false));
+    // Nor is it asked to be shorter: there is no turn left for that.
+    sim.reply(child, cut_off("What I"));
+    assert_eq!(sim.told(child), [LAST_CALL]);
+    assert_eq!(sim.code(child), Some(Code::ContextExhausted));
+    sim.check_over();
+}
+
+#[test]
+fn what_holds_an_agent_back_the_most_is_named() {
+    // Neither leaves room for another turn; the budget leaves less for this one.
+    let (sim, child) = begun(&["max_output_tokens=1000", "budget_tokens=900"], small(1_300));
+    let told = |sim: &Sim| {
+        sim.log.iter().find_map(|(_, event)| match event {
+            Event::Told { nudge: Nudge::LastCall(code), .. } => Some(*code),
+            _ => None,
+        })
+    };
+    assert_eq!(told(&sim), Some(Code::BudgetExceeded));
+    assert!(sim.node(child).state.is_live());
+    let (sim, _) = begun(&["max_output_tokens=1000", "budget_tokens=1200"], small(600));
+    assert_eq!(told(&sim), Some(Code::ContextExhausted));
 }
 
 #[test]
@@ -854,6 +897,27 @@ fn a_retry_that_is_due_with_the_deadline_is_not_made() {
     sim.fail(child, error(ErrorKind::Network));
     sim.tick_at(5);
     assert_eq!((sim.code(child), sim.model_calls(child).len()), (Some(Code::Timeout), 1));
+    sim.check_over();
+}
+
+#[test]
+fn a_retry_that_is_not_made_holds_nothing() {
+    // Both retries are due with the first one's deadline, and one call is left.
+    let each = BILLED + 1_000;
+    let set = format!("budget_tokens_run={}", 3 * each + BILLED);
+    let mut sim = Sim::new(scout(&["max_output_tokens=1000", &set]));
+    let briefs = vec![
+        Brief { timeout_wish: Some(5), ..small(90_000) },
+        Brief { prompt: "y".repeat(400), ..small(90_000) },
+    ];
+    let children = sim.children(briefs);
+    for child in &children {
+        sim.fail(*child, error(ErrorKind::Network));
+    }
+    sim.tick_at(5);
+    assert_eq!(sim.code(children[0]), Some(Code::Timeout));
+    assert_eq!(last_model_call(&sim, children[1]), (1_000, true));
+    sim.say(children[1], "done");
     sim.check_over();
 }
 
@@ -1475,7 +1539,10 @@ fn a_fact_that_does_not_fit_is_refused_and_named() {
     approved does not fit: no such question is open
     denied does not fit: no such question is open
     ");
+    // Bytes of a call that is over start no clock.
     let mut tree = sim.tree.clone();
+    tree.evolve(sim.now, &Event::Progressed { session: child, bytes: 1 }).unwrap();
+    assert_eq!(tree.next_deadline(), None);
     tree.evolve(sim.now, &ended(child)).unwrap();
     assert!(tree.evolve(sim.now, &ended(child)).is_err(), "one end is enough");
 }
