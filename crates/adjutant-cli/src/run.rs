@@ -91,7 +91,7 @@ pub(crate) fn carry_out(
     });
     // A person may still be sitting before a question nobody needs answered any more.
     runtime.shutdown_background();
-    live.borrow_mut().finish();
+    live.borrow_mut().close();
     let finished = finished.map_err(|error| failed(&error))?;
     let (files, _) = archive
         .find(&finished.run.to_string())

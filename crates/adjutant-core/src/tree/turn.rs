@@ -352,9 +352,10 @@ impl Tree {
         let message = if code == Code::ContextExhausted {
             let window = node.window(self.policy.context_tokens).unwrap_or_default();
             format!(
-                "The context was exhausted: {} of {} tokens.",
+                "The context was exhausted: {} of {} tokens, and an answer may need {} more.",
                 grouped(node.context_estimate()),
-                grouped(window)
+                grouped(window),
+                grouped(self.output_wish(node))
             )
         } else {
             format!(

@@ -16,7 +16,7 @@ fn an_agent_is_told_while_its_window_still_holds_a_report() {
     sim.reply(child, Reply { text: "What I have.".into(), ..asks(vec![read("1", "a")]) });
     assert!(sim.tools_run(child).is_empty());
     insta::assert_snapshot!(sim.ended(child), @r"
-    partial CONTEXT_EXHAUSTED: The context was exhausted: 107 of 1,498 tokens.
+    partial CONTEXT_EXHAUSTED: The context was exhausted: 107 of 1,498 tokens, and an answer may need 1,000 more.
     => Split the task, or use a model with a larger window.
     ");
     sim.check_over();
@@ -85,7 +85,7 @@ fn the_policys_context_is_the_window_that_counts_and_is_named() {
     assert_eq!(sim.told(child), [LAST_CALL]);
     sim.say(child, "The end.");
     insta::assert_snapshot!(sim.ended(child), @r"
-    partial CONTEXT_EXHAUSTED: The context was exhausted: 102 of 1,400 tokens.
+    partial CONTEXT_EXHAUSTED: The context was exhausted: 102 of 1,400 tokens, and an answer may need 1,000 more.
     => Split the task, or use a model with a larger window.
     ");
 }

@@ -88,7 +88,7 @@ fn every_class_of_error_ends_as_it_should() {
     => Try again later, or use another model.
     3 calls, failed PROVIDER_ERROR: incomplete answer: the provider said so
     => Try again later, or use another model.
-    1 calls, partial CONTEXT_EXHAUSTED: The context was exhausted: 3 of 200,000 tokens.
+    1 calls, partial CONTEXT_EXHAUSTED: The context was exhausted: 3 of 200,000 tokens, and an answer may need 4,096 more.
     => Split the task, or use a model with a larger window.
     1 calls, failed PROVIDER_ERROR: authentication failed: the provider said so
     => Check the key of this provider.
