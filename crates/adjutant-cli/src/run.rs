@@ -30,9 +30,9 @@ pub(crate) struct Showing {
     pub(crate) result_tokens: Option<u64>,
 }
 
-/// Threads for tools: a disk is busy long before this many read from it, and a thousand children
-/// must not mean a thousand stacks.
-const TOOL_THREADS: usize = 8;
+/// Threads for tools: a thousand children must not mean a thousand stacks, and each thread more is
+/// one more to wake for a call that takes microseconds. One may be taken by a question to a person.
+const TOOL_THREADS: usize = 4;
 
 /// How often a live view is drawn anew.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ fn conclude(
     finished: &Finished,
     showing: &Showing,
 ) -> Result<Exit, Failure> {
-    if let Err(failure) = projections::write(files) {
+    if let Err(failure) = projections::write(files, view) {
         say(&format!("adjutant: {failure}"));
     }
     if !showing.events {
