@@ -66,9 +66,10 @@ impl Fixture {
         let Load { children, turns } = load;
         let script = self.script(turns)?;
         let tasks = self.tasks(children)?;
-        let home = TempDir::new_in(self.state.path())?;
+        // Kept until the fixture goes: ext4 makes new files slowly where many were just deleted.
+        let home = TempDir::new_in(self.state.path())?.keep();
         let mut args: Vec<OsString> = vec!["delegate".into(), tasks.into(), "--yes".into()];
-        args.extend(["--root".into(), "tree".into(), "--home".into(), home.path().into()]);
+        args.extend(["--root".into(), "tree".into(), "--home".into(), home.into()]);
         args.extend(["--model".into(), format!("script:{}", script.display()).into()]);
         for key in ["tasks_per_call", "children_per_run", "concurrency"] {
             args.extend(["--set".into(), format!("{key}={children}").into()]);

@@ -1,6 +1,7 @@
 //! The bench stays honest: its parts that need no release binary are run in miniature.
 //!
 //! Nothing here asks whether a bar holds: this is an unoptimised build on a busy machine.
+#![expect(clippy::unwrap_used, reason = "a bench that cannot be run fails the test")]
 
 use std::process::{Command, Output};
 
