@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_store::{
-    FileError, FindError, Home, HomeError, Liveness, Now, ReadError, Record, Retention, RunDir,
-    Tail, Verdict, prune,
+    FileError, FindError, Home, HomeError, JournalReader, Liveness, Now, ReadError, Record,
+    Retention, RunDir, Tail, Verdict, prune,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -176,16 +176,13 @@ impl RunFiles {
     }
 
     /// Returns the records one by one; what is being written right now ends the list.
-    pub fn records(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<Record<Event>, ArchiveError>> + use<>, ArchiveError>
-    {
+    pub fn records(&self) -> Result<Records, ArchiveError> {
         let run = self.id();
         let reader = self
             .folder
             .read_journal::<Event>()
             .map_err(|source| ArchiveError::Read { run, source })?;
-        Ok(reader.map(move |record| record.map_err(|source| ArchiveError::Read { run, source })))
+        Ok(Records { run, reader })
     }
 
     /// Hands every record to `visit`, starting from a checkpoint of `fold` where there is one, and
@@ -220,11 +217,7 @@ impl RunFiles {
             // A checkpoint only saves time; without it the next reader folds from the start.
             let _ = self.folder.save_checkpoint(version, position, &state);
         }
-        let torn = match reader.tail() {
-            Tail::Clean => 0,
-            Tail::Torn { bytes, .. } => bytes,
-        };
-        Ok((state, torn))
+        Ok((state, torn(&reader)))
     }
 
     /// Returns where a session's transcript is rendered to.
@@ -247,6 +240,36 @@ impl RunFiles {
     /// Writes a session's scratchpad, whole or not at all.
     pub fn write_scratch(&self, session: SessionId, text: &str) -> Result<(), ArchiveError> {
         Ok(self.folder.write_scratch(session, text.as_bytes())?)
+    }
+}
+
+/// The records of a run, in order.
+pub struct Records {
+    run: RunId,
+    reader: JournalReader<Event>,
+}
+
+impl Records {
+    /// Returns how many bytes at the end were passed over; known once the last record was taken.
+    #[must_use]
+    pub fn torn(&self) -> u64 {
+        torn(&self.reader)
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<Record<Event>, ArchiveError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = self.reader.next()?;
+        Some(record.map_err(|source| ArchiveError::Read { run: self.run, source }))
+    }
+}
+
+fn torn(reader: &JournalReader<Event>) -> u64 {
+    match reader.tail() {
+        Tail::Clean => 0,
+        Tail::Torn { bytes, .. } => bytes,
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use adjutant_core::numbers::grouped;
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::{
     Brief, Command, ContextFile, Event, Found, IllegalEvent, Outcome, Policy, Refusal, Rights,
@@ -12,7 +13,8 @@ use adjutant_core::{
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
 use adjutant_tools::{
-    CONTEXT_CAP_BYTES, Caps, ContextState, Masker, Toolbox, load_context, render_context,
+    CONTEXT_CAP_BYTES, Caps, ContextError, ContextState, Masker, Toolbox, load_context,
+    render_context,
 };
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
@@ -159,10 +161,9 @@ impl Engine {
             let found =
                 match load_context(self.toolbox.root(), &[path], CONTEXT_CAP_BYTES, &self.masker) {
                     Ok(files) => {
-                        let missing =
-                            files.iter().any(|file| matches!(file.state, ContextState::Missing));
+                        let found = files.first().map_or(Found::Missing, found);
                         loaded.extend(files);
-                        if missing { Found::Missing } else { Found::Loaded }
+                        found
                     }
                     Err(error) => Found::Unusable(problem(&error)),
                 };
@@ -268,8 +269,21 @@ impl Engine {
     }
 }
 
+fn found(file: &adjutant_tools::ContextFile) -> Found {
+    match file.state {
+        ContextState::Missing => Found::Missing,
+        ContextState::Loaded { lossy: true, .. } => Found::Lossy,
+        ContextState::Loaded { lossy: false, .. } => Found::Loaded,
+    }
+}
+
 /// Returns an error and its cause as one fragment; the path is said by the one who shows it.
-fn problem(error: &adjutant_tools::ContextError) -> String {
-    let source = std::error::Error::source(error);
-    source.map_or_else(|| error.to_string(), ToString::to_string)
+fn problem(error: &ContextError) -> String {
+    match error {
+        ContextError::Path { source, .. } => source.to_string(),
+        ContextError::TooLarge { cap_bytes, .. } => {
+            format!("larger than {} bytes", grouped(*cap_bytes))
+        }
+        ContextError::Io { source, .. } => format!("cannot be read: {source}"),
+    }
 }

@@ -17,7 +17,7 @@ mod opening;
 mod prompt;
 mod runner;
 
-pub use archive::{Archive, ArchiveError, Expiry, Life, RunFiles, Swept};
+pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use clock::{Wall, wall_now};
 pub use engine::{Engine, EngineError, Finished, Preview, Setup};
 pub use execute::{Answer, Approver, Question, artifact_facts};
