@@ -1,5 +1,6 @@
 //! `delegate`: tasks in, reports out.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
 use adjutant_core::{Event, Layered, Policy, Refusal};
-use adjutant_engine::{Answer, Approver, Archive, Engine, EngineError, Setup};
+use adjutant_engine::{Answer, Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
 use serde_json::{Map, Value, json};
 
@@ -16,9 +17,9 @@ use crate::ask::{Terminal, ask};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::{print, print_json, say};
-use crate::pure::read_stdin;
+use crate::pure::{read_capped, read_stdin};
 use crate::run::{Showing, carry_out};
-use crate::settings::{Settings, home};
+use crate::settings::{Settings, open_archive};
 use crate::wiring;
 
 /// Runs the command.
@@ -27,7 +28,8 @@ pub(crate) fn run_delegate(
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
-    let mut settings = Settings::load(&args.policy, &args.root)?;
+    let root = absolute(&args.root)?;
+    let mut settings = Settings::load(&args.policy, &root)?;
     apply_flags(&mut settings, args)?;
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
@@ -43,7 +45,7 @@ pub(crate) fn run_delegate(
     let setup = Setup {
         policy: policy.clone(),
         model,
-        workdir: absolute(&args.root)?,
+        workdir: root,
         system,
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -56,8 +58,7 @@ pub(crate) fn run_delegate(
         return dry_run(&policy, &preview.events, as_json);
     }
     let approver = approver(args, &policy, &preview.events)?;
-    let archive =
-        Archive::open(&home(given_home)?).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(args.return_form, call.return_form, as_json),
         events: args.events,
@@ -75,7 +76,9 @@ fn apply_flags(settings: &mut Settings, args: &DelegateArgs) -> Result<(), Failu
     }
     if let Some(tokens) = args.budget_tokens {
         settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
-        let each = settings.policy.policy().budget_tokens.map_or(tokens, |each| each.min(tokens));
+        let policy = settings.policy.policy();
+        let run = policy.budget_tokens_run;
+        let each = policy.budget_tokens.into_iter().chain(run).min();
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
     }
     Ok(())
@@ -105,10 +108,12 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
         return Err(Failure::usage("no tasks given")
             .hint("Give a task file, - for standard input, or -t LABEL=PROMPT; see `adjutant delegate --help`."));
     }
+    let count = tasks.len();
     call.insert("tasks".into(), Value::Array(tasks));
     let limits = CallLimits {
-        // How many tasks one call may bring is a limit of the policy and judged with the others.
-        max_tasks: usize::MAX,
+        // How many tasks one call may bring is a limit of the policy and judged with the others;
+        // here it only says how many there may be where there are none.
+        max_tasks: count.max(usize::try_from(policy.policy().tasks_per_call).unwrap_or(usize::MAX)),
         max_concurrency: policy.policy().concurrency_max,
         ..CallLimits::default()
     };
@@ -193,14 +198,16 @@ pub(crate) fn form(flag: Option<Form>, file: ReturnForm, as_json: bool) -> Form 
     flag.unwrap_or(if as_json { Form::Json } else { file })
 }
 
-/// Returns a path that stays right wherever it is shown.
+/// Returns a directory's path as it stays right wherever it is shown.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::canonicalize(path)
+        .and_then(|path| std::fs::read_dir(&path).map(|_| path))
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", path.display())))
 }
 
 fn read_text(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path)
+    let bytes = File::open(path)
+        .and_then(read_capped)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

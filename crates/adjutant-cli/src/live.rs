@@ -78,13 +78,12 @@ impl Live {
     }
 
     /// Says whether there is a picture worth drawing: something has started.
-    pub(crate) fn is_drawn(&self) -> bool {
+    fn is_drawn(&self) -> bool {
         self.mode == Mode::Picture
             && self.view.delegations().any(|delegation| delegation.started.is_some())
     }
 
-    /// Draws the picture over the one before.
-    pub(crate) fn draw(&mut self) {
+    fn draw(&mut self) {
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (width, height) = (columns(io::stderr()), rows(io::stderr()));
         let frame =
@@ -106,12 +105,17 @@ impl Live {
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    /// Draws the last picture and leaves it standing.
-    pub(crate) fn finish(&mut self) {
+    /// Draws the picture, where there is one, over the one before.
+    pub(crate) fn redraw(&mut self) {
         if self.is_drawn() {
             self.draw();
-            self.drawn_lines = 0;
         }
+    }
+
+    /// Draws the last picture and leaves it standing.
+    pub(crate) fn finish(&mut self) {
+        self.redraw();
+        self.drawn_lines = 0;
     }
 }
 

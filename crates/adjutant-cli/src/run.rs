@@ -9,7 +9,7 @@ use adjutant_engine::{
     Approver, Archive, Control, Engine, EngineError, Finished, Reporter, RunFiles,
 };
 use adjutant_view::results::{Options, Results};
-use adjutant_view::{Entry, RunView};
+use adjutant_view::{Entry, RunView, sanitize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -88,7 +88,8 @@ async fn attend(
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
             _ = terminate.recv() => cancel(&mut asked, orders, live),
-            _ = redraw.tick(), if live.borrow().is_drawn() => live.borrow_mut().draw(),
+            // Not a guard of this arm: guards are asked once, before anything has started.
+            _ = redraw.tick() => live.borrow_mut().redraw(),
         }
     }
 }
@@ -137,7 +138,7 @@ pub(crate) fn show_results(
         Form::Markdown => {
             let mut text = results.markdown(&options);
             if let (Some(run), true) = (view.run(), kept) {
-                text += &format!("\nRun {run}, transcripts in {folder}\n");
+                text += &format!("\nRun {run}, transcripts in {}\n", sanitize::line(&folder));
             }
             print(&text)
         }
