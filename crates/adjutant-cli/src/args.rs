@@ -153,8 +153,8 @@ pub(crate) struct WorkFlags {
     pub(crate) root: PathBuf,
 
     /// How many work at once.
-    #[arg(long, value_name = "N")]
-    pub(crate) concurrency: Option<u64>,
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) concurrency: Option<i64>,
 
     /// How the result is written.
     #[arg(long = "return", value_enum, value_name = "FORM")]
@@ -169,12 +169,12 @@ pub(crate) struct WorkFlags {
     pub(crate) events: bool,
 
     /// The most dollars the run may spend.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) budget_usd: Option<f64>,
 
     /// The most tokens the run may use.
-    #[arg(long, value_name = "TOKENS")]
-    pub(crate) budget_tokens: Option<u64>,
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    pub(crate) budget_tokens: Option<i64>,
 
     /// A file that replaces the built-in base prompt of the subagents.
     #[arg(long, value_name = "FILE")]
@@ -192,6 +192,17 @@ const DELEGATE_HELP: &str = r#"Examples:
   adjutant delegate -t a='Try my policy' --model script:my-script.toml --yes
 
 A task file holds {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}], "concurrency"?, "return"?}."#;
+
+/// Reads an amount; whether it is allowed, the policy says.
+///
+/// `inf` and `nan` are numbers to Rust, but JSON has no word for them: they would arrive at the
+/// policy as `null`, which means no limit at all.
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(usd) if usd.is_finite() => Ok(usd),
+        Ok(_) | Err(_) => Err("not an amount of dollars, such as 2.50".into()),
+    }
+}
 
 /// How a result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,5 +1,6 @@
 //! `delegate`: tasks in, reports out.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
 use adjutant_core::{Event, Layered, Policy, Refusal};
-use adjutant_engine::{Answer, Approver, Archive, Engine, EngineError, Setup};
+use adjutant_engine::{Answer, Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
 use serde_json::{Map, Value, json};
 
@@ -15,10 +16,10 @@ use crate::args::{DelegateArgs, Form, WorkFlags};
 use crate::ask::{Terminal, ask};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
-use crate::output::{print, print_json, say};
-use crate::pure::read_stdin;
+use crate::output::{print, print_json};
+use crate::pure::{read_capped, read_stdin};
 use crate::run::{Showing, Work, carry_out};
-use crate::settings::{Settings, home};
+use crate::settings::{Settings, open_archive};
 use crate::wiring;
 
 /// Runs the command.
@@ -27,25 +28,20 @@ pub(crate) fn run_delegate(
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
-    let mut settings = Settings::load(&args.work.policy, &args.work.root)?;
+    let root = absolute(&args.work.root)?;
+    let mut settings = Settings::load(&args.work.policy, &root)?;
     apply_flags(&mut settings, &args.work)?;
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
-    for task in call.tasks.iter().filter(|task| task.model.is_some()) {
-        say(&format!(
-            "adjutant: [{}] `model` is not read yet; the run's model is used",
-            shown(task.label.as_str())
-        ));
-    }
     let named = args.work.model.as_deref().or(settings.model.as_deref());
     let model = wiring::model(named)?;
     let system = args.work.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
         policy: policy.clone(),
         model,
-        workdir: absolute(&args.work.root)?,
+        workdir: root,
         system,
-        opener: None,
+        opener: Some(wiring::opener()),
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -57,8 +53,7 @@ pub(crate) fn run_delegate(
         return dry_run(&policy, &preview.events, as_json);
     }
     let approver = approver(args, &policy, &preview.events)?;
-    let archive =
-        Archive::open(&home(given_home)?).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
@@ -78,7 +73,9 @@ pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<
     }
     if let Some(tokens) = flags.budget_tokens {
         settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
-        let each = settings.policy.policy().budget_tokens.map_or(tokens, |each| each.min(tokens));
+        let policy = settings.policy.policy();
+        let run = policy.budget_tokens_run;
+        let each = policy.budget_tokens.into_iter().chain(run).min();
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
     }
     Ok(())
@@ -108,10 +105,12 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
         return Err(Failure::usage("no tasks given")
             .hint("Give a task file, - for standard input, or -t LABEL=PROMPT; see `adjutant delegate --help`."));
     }
+    let count = tasks.len();
     call.insert("tasks".into(), Value::Array(tasks));
     let limits = CallLimits {
-        // How many tasks one call may bring is a limit of the policy and judged with the others.
-        max_tasks: usize::MAX,
+        // How many tasks one call may bring is a limit of the policy and judged with the others;
+        // here it only says how many there may be where there are none.
+        max_tasks: count.max(usize::try_from(policy.policy().tasks_per_call).unwrap_or(usize::MAX)),
         max_concurrency: policy.policy().concurrency_max,
         ..CallLimits::default()
     };
@@ -196,21 +195,19 @@ pub(crate) fn form(flag: Option<Form>, file: ReturnForm, as_json: bool) -> Form 
     flag.unwrap_or(if as_json { Form::Json } else { file })
 }
 
-/// Returns a path that stays right wherever it is shown.
+/// Returns a directory's path as it stays right wherever it is shown.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::canonicalize(path)
+        .and_then(|path| std::fs::read_dir(&path).map(|_| path))
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", path.display())))
 }
 
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path)
+    let bytes = File::open(path)
+        .and_then(read_capped)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::usage(format!("{} is not UTF-8: invalid at byte {at}", path.display()))
     })
-}
-
-fn shown(label: &str) -> String {
-    adjutant_view::sanitize::label(label)
 }

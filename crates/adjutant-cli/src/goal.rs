@@ -7,7 +7,7 @@ use std::sync::Arc;
 use adjutant_core::AgentName;
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
-use adjutant_engine::{Answer, Approver, Archive, Engine, Goal, Setup, lead_prompt};
+use adjutant_engine::{Answer, Approver, Engine, Goal, Setup, lead_prompt};
 
 use crate::args::{GoalArgs, WorkFlags};
 use crate::ask::{Terminal, ask};
@@ -15,7 +15,7 @@ use crate::delegate::{absolute, apply_flags, failed, form, read_text};
 use crate::exit::{Exit, Failure};
 use crate::pure::read_stdin;
 use crate::run::{Showing, Work, carry_out};
-use crate::settings::{Settings, home};
+use crate::settings::{Settings, open_archive};
 use crate::wiring;
 
 /// Files in which a project speaks to agents, the first that exists.
@@ -31,18 +31,18 @@ pub(crate) fn run_goal(
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
     let flags = &args.work;
-    let mut settings = Settings::load(&flags.policy, &flags.root)?;
+    let workdir = absolute(&flags.root)?;
+    let mut settings = Settings::load(&flags.policy, &workdir)?;
     apply_flags(&mut settings, flags)?;
     let policy = settings.policy.policy().clone();
     let goal = goal_text(args.goal.as_deref())?;
     let model = wiring::model(flags.model.as_deref().or(settings.model.as_deref()))?;
     let base = flags.system.as_deref().map(read_text).transpose()?;
-    let workdir = absolute(&flags.root)?;
     let text = format!("{}{goal}", project_text(&workdir));
     let setup = Setup {
         policy: policy.clone(),
         model,
-        opener: None,
+        opener: Some(wiring::opener()),
         workdir,
         system: None,
         secrets: Vec::new(),
@@ -51,8 +51,7 @@ pub(crate) fn run_goal(
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     let system = base.unwrap_or_else(|| lead_prompt(&policy));
     let goal = Goal { agent: AgentName::new("lead"), system, text };
-    let archive =
-        Archive::open(&home(given_home)?).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,

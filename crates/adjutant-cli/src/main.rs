@@ -22,7 +22,6 @@ mod wiring;
 
 use std::process::ExitCode;
 
-use adjutant_engine::Archive;
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
@@ -41,10 +40,7 @@ fn main() -> ExitCode {
 
 fn act(cli: Cli) -> Result<Exit, Failure> {
     let (json, home) = (cli.json, cli.home);
-    let archive = || {
-        let path = settings::home(home.clone())?;
-        Archive::open(&path).map_err(|error| Failure::caused(Exit::Failed, &error))
-    };
+    let archive = || settings::open_archive(home.clone());
     match cli.command {
         Command::Demo(args) => demo::run_demo(&args, json, &archive()?),
         Command::Run(args) => goal::run_goal(&args, json, home),

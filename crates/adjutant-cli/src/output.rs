@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use adjutant_view::sanitize;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
@@ -26,8 +27,10 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Says a line to the person, on standard error.
+/// Says something to the person, on standard error.
+///
+/// Much of what is said quotes files, paths and models, so nothing of it may steer the terminal.
 pub(crate) fn say(text: &str) {
     // A standard error that is gone leaves nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", sanitize::block(text));
 }

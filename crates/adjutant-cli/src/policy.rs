@@ -38,10 +38,13 @@ fn as_object(settings: &Settings, explained: bool) -> Value {
 fn as_table(settings: &Settings, explained: bool) -> String {
     let policy = settings.policy.policy();
     let preset = policy.preset;
+    let width = Key::ALL.iter().map(|key| shown(&key.get(policy)).chars().count()).max();
+    let width = width.unwrap_or_default();
     let mut text = format!("{preset} ({}): {}\n\n", preset.alias(), preset.purpose());
     for key in Key::ALL {
         let source = settings.policy.source(*key);
-        text += format!("{:<20} {:<28} {source}", key.name(), shown(&key.get(policy))).trim_end();
+        text +=
+            format!("{:<20} {:<width$}  {source}", key.name(), shown(&key.get(policy))).trim_end();
         text.push('\n');
         if explained {
             text +=

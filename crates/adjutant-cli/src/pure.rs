@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::print_json;
 use crate::settings::Settings;
 
-/// The most that is read from standard input.
+/// The most that is read from standard input or a file.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// Judges one delegation.
@@ -75,19 +75,22 @@ pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
 
 /// Reads all of standard input as text.
 pub(crate) fn read_stdin() -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(MAX_INPUT_BYTES + 1)
-        .read_to_end(&mut bytes)
+    let bytes = read_capped(std::io::stdin().lock())
         .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
-    if bytes.len() as u64 > MAX_INPUT_BYTES {
-        return Err(Failure::usage("standard input has more than 64 MiB"));
-    }
     String::from_utf8(bytes).map_err(|error| {
         Failure::usage(format!(
             "standard input is not UTF-8: invalid at byte {}",
             error.utf8_error().valid_up_to()
         ))
     })
+}
+
+/// Reads all there is, up to a cap that no honest input comes near.
+pub(crate) fn read_capped(input: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(std::io::Error::other("it has more than 64 MiB"));
+    }
+    Ok(bytes)
 }

@@ -51,7 +51,11 @@ pub(crate) fn run_status(archive: &Archive, run: &RunArg, as_json: bool) -> Resu
 
 fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     let mut views = Vec::new();
-    for files in archive.runs().map_err(failed)?.into_iter().take(LISTED) {
+    let runs = archive.runs().map_err(failed)?;
+    if runs.len() > LISTED {
+        say(&format!("adjutant: the newest {LISTED} of {} runs", runs.len()));
+    }
+    for files in runs.into_iter().take(LISTED) {
         // One damaged run must not hide the others.
         match fold(&files) {
             Ok((view, liveness)) => views.push((view, liveness)),
@@ -148,6 +152,9 @@ fn only_session(found: &Found) -> Result<SessionId, Failure> {
         })
         .collect();
     let run = found.files.id();
+    if children.is_empty() {
+        return Err(Failure::usage(format!("{run} has no transcripts: nothing was delegated")));
+    }
     Err(Failure::usage(format!("{run} has {} transcripts; name one:", children.len()))
         .hint(choices.join("\n  ")))
 }
@@ -167,8 +174,10 @@ pub(crate) fn run_cost(archive: &Archive, run: &RunArg, as_json: bool) -> Result
 pub(crate) fn run_log(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
     let (files, session) = archive.find(run.run.as_deref().unwrap_or("latest")).map_err(failed)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
+    let life = files.life().map_err(failed)?;
     let mut view = RunView::default();
-    for record in files.records().map_err(failed)? {
+    let mut records = files.records().map_err(failed)?;
+    for record in &mut records {
         let record = record.map_err(failed)?;
         let entry = Entry::new(record.at, record.wall_ms, &record.event);
         view.apply(entry);
@@ -184,6 +193,9 @@ pub(crate) fn run_log(archive: &Archive, run: &RunArg, as_json: bool) -> Result<
         } else {
             print(&format!("{}\n", log::line(&view, &entry)))?;
         }
+    }
+    if life == Life::Dead {
+        say_torn(files.id(), records.torn());
     }
     Ok(Exit::Completed)
 }
@@ -238,13 +250,26 @@ fn fold(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
         Life::Live { .. } => Liveness::Alive,
         Life::Dead => Liveness::Dead,
     };
-    if torn > 0 && liveness == Liveness::Dead {
-        say(&format!(
-            "adjutant: {}: the last {torn} bytes of the journal were torn and are passed over",
-            files.id()
-        ));
+    if liveness == Liveness::Dead {
+        say_torn(files.id(), torn);
+    }
+    if view.run().is_none() {
+        let text = match liveness {
+            Liveness::Alive => "nothing is recorded yet; look again in a moment",
+            Liveness::Dead => "nothing is recorded: the run died before its first step",
+        };
+        return Err(Failure::new(Exit::Failed, format!("{}: {text}", files.id())));
     }
     Ok((view, liveness))
+}
+
+/// A writer that died left half a record; one that lives is still at it, and its run is not torn.
+fn say_torn(run: RunId, bytes: u64) {
+    if bytes > 0 {
+        say(&format!(
+            "adjutant: {run}: the last {bytes} bytes of the journal were torn and are passed over"
+        ));
+    }
 }
 
 /// The run's own time now: what the latest record says, and the wall time since.

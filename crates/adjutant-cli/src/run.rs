@@ -125,7 +125,8 @@ async fn attend(
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
             _ = terminate.recv() => cancel(&mut asked, orders, live),
-            _ = redraw.tick() => live.borrow_mut().draw(),
+            // Not a guard of this arm: guards are asked once, before anything has started.
+            _ = redraw.tick() => live.borrow_mut().redraw(),
         }
     }
 }
@@ -181,7 +182,7 @@ pub(crate) fn show_results(
         Form::Markdown => {
             let mut text = results.markdown(&options);
             if let (Some(run), true) = (view.run(), kept) {
-                text += &format!("\nRun {run}, transcripts in {folder}\n");
+                text += &format!("\nRun {run}, transcripts in {}\n", sanitize::line(&folder));
             }
             print(&text)
         }

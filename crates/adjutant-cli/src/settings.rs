@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Key, PolicyError, parse_assignment};
 use adjutant_core::{Layered, Preset, Source};
+use adjutant_engine::Archive;
 use serde_json::{Map, Value};
 
 use crate::args::PolicyFlags;
@@ -131,7 +132,9 @@ fn read(path: &Path) -> Result<ConfigFile, Failure> {
             return Err(Failure::usage(format!("cannot read {}: {error}", path.display())));
         }
     };
-    toml::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    toml::from_str(&text).map_err(|error| {
+        Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
+    })
 }
 
 fn user_config_path() -> Option<PathBuf> {
@@ -139,13 +142,21 @@ fn user_config_path() -> Option<PathBuf> {
 }
 
 /// Returns the state directory: as given, or where the system keeps such things.
-pub(crate) fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     given
         .or_else(|| directory("XDG_STATE_HOME", ".local/state").map(|state| state.join("adjutant")))
         .ok_or_else(|| {
             Failure::new(Exit::Usage, "no state directory: HOME is not set")
                 .hint("Set ADJUTANT_HOME, or use --home DIR.")
         })
+}
+
+/// Opens the state directory; whoever cannot is told how to use another.
+pub(crate) fn open_archive(given: Option<PathBuf>) -> Result<Archive, Failure> {
+    Archive::open(&home(given)?).map_err(|error| {
+        Failure::caused(Exit::Failed, &error)
+            .hint("Set ADJUTANT_HOME, or use --home DIR, to keep runs elsewhere.")
+    })
 }
 
 fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {

@@ -108,6 +108,8 @@ pub struct ContextFile {
 pub enum Found {
     /// The file, put before the prompt.
     Loaded,
+    /// The file, but it is not UTF-8: what cannot be text was replaced, and the task says so.
+    Lossy,
     /// Nothing: the task goes on without it, and says so.
     Missing,
     /// Something that may not be handed over; refuses the task.

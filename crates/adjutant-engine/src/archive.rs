@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_store::{
-    FileError, FindError, Home, HomeError, Liveness, Now, ReadError, Record, Retention, RunDir,
-    Tail, Verdict, prune,
+    FileError, FindError, Home, HomeError, JournalReader, Liveness, Now, ReadError, Record,
+    Retention, RunDir, Tail, Verdict, prune,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -190,16 +190,13 @@ impl RunFiles {
     }
 
     /// Returns the records one by one; what is being written right now ends the list.
-    pub fn records(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<Record<Event>, ArchiveError>> + use<>, ArchiveError>
-    {
+    pub fn records(&self) -> Result<Records, ArchiveError> {
         let run = self.id();
         let reader = self
             .folder
             .read_journal::<Event>()
             .map_err(|source| ArchiveError::Read { run, source })?;
-        Ok(reader.map(move |record| record.map_err(|source| ArchiveError::Read { run, source })))
+        Ok(Records { run, reader })
     }
 
     /// Hands every record to `visit`, starting from a checkpoint of `fold` where there is one, and
@@ -234,11 +231,7 @@ impl RunFiles {
             // A checkpoint only saves time; without it the next reader folds from the start.
             let _ = self.folder.save_checkpoint(version, position, &state);
         }
-        let torn = match reader.tail() {
-            Tail::Clean => 0,
-            Tail::Torn { bytes, .. } => bytes,
-        };
-        Ok((state, torn))
+        Ok((state, torn(&reader)))
     }
 
     /// Returns where a session's transcript is rendered to.
@@ -266,6 +259,36 @@ impl RunFiles {
 
 /// How often old runs are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The records of a run, in order.
+pub struct Records {
+    run: RunId,
+    reader: JournalReader<Event>,
+}
+
+impl Records {
+    /// Returns how many bytes at the end were passed over; known once the last record was taken.
+    #[must_use]
+    pub fn torn(&self) -> u64 {
+        torn(&self.reader)
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<Record<Event>, ArchiveError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = self.reader.next()?;
+        Some(record.map_err(|source| ArchiveError::Read { run: self.run, source }))
+    }
+}
+
+fn torn(reader: &JournalReader<Event>) -> u64 {
+    match reader.tail() {
+        Tail::Clean => 0,
+        Tail::Torn { bytes, .. } => bytes,
+    }
+}
 
 /// Records worth a checkpoint: below this, folding again costs less than writing.
 const CHECKPOINT_AFTER: u64 = 2_000;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use adjutant_core::numbers::grouped;
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::{AgentName, Brief, ContextFile, Found, ModelSpec};
 use adjutant_model::Model;
@@ -92,10 +93,9 @@ impl Desk {
             let found =
                 match load_context(self.toolbox.root(), &[path], CONTEXT_CAP_BYTES, &self.masker) {
                     Ok(files) => {
-                        let missing =
-                            files.iter().any(|file| matches!(file.state, ContextState::Missing));
+                        let found = files.first().map_or(Found::Missing, found);
                         loaded.extend(files);
-                        if missing { Found::Missing } else { Found::Loaded }
+                        found
                     }
                     Err(error) => Found::Unusable(problem(&error)),
                 };
@@ -108,8 +108,21 @@ impl Desk {
     }
 }
 
-/// Returns an error and its cause as one fragment; the path is said by the one who shows it.
+fn found(file: &adjutant_tools::ContextFile) -> Found {
+    match file.state {
+        ContextState::Missing => Found::Missing,
+        ContextState::Loaded { lossy: true, .. } => Found::Lossy,
+        ContextState::Loaded { lossy: false, .. } => Found::Loaded,
+    }
+}
+
+/// Returns what is wrong as a fragment; the path is said by the one who shows it.
 fn problem(error: &ContextError) -> String {
-    let source = std::error::Error::source(error);
-    source.map_or_else(|| error.to_string(), ToString::to_string)
+    match error {
+        ContextError::Path { source, .. } => source.to_string(),
+        ContextError::TooLarge { cap_bytes, .. } => {
+            format!("larger than {} bytes", grouped(*cap_bytes))
+        }
+        ContextError::Io { source, .. } => format!("cannot be read: {source}"),
+    }
 }

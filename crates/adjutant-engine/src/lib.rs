@@ -18,7 +18,7 @@ mod opening;
 mod prompt;
 mod runner;
 
-pub use archive::{Archive, ArchiveError, Expiry, Life, RunFiles, Swept};
+pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use clock::{Wall, wall_now};
 pub use desk::ModelOpener;
 pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};

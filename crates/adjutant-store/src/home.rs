@@ -5,10 +5,12 @@
 //!
 //! Start at [`Home::open`]. Invariant: the folder belongs to us and nobody else can write to it.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use adjutant_core::RunId;
 
@@ -119,6 +121,12 @@ impl Home {
             ids.extend(name.to_str().and_then(|name| name.parse::<RunId>().ok()));
         }
         ids.sort_unstable_by(|left, right| right.cmp(left));
+        for second in ids.chunk_by_mut(|left, right| left.stamp() == right.stamp()) {
+            if second.len() > 1 {
+                // The rest of an id is chance, so within a second the folders' births decide.
+                second.sort_by_key(|id| Reverse(birth(self.run(*id).path())));
+            }
+        }
         Ok(ids)
     }
 
@@ -143,6 +151,11 @@ impl Home {
             several => Err(ambiguous(text, several)),
         }
     }
+}
+
+/// When a folder was made; a file system that does not say so leaves the order to the ids.
+fn birth(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.created()).ok()
 }
 
 fn unknown(text: &str) -> FindError {

@@ -83,6 +83,8 @@ pub struct Delegation {
 pub enum Warning {
     /// A context file was not there.
     MissingContext(String),
+    /// A context file was not UTF-8, and the child sees something else than its bytes.
+    LossyContext(String),
     /// It asked for more time than allowed and got this many seconds.
     Clamped(Option<u64>),
 }
@@ -91,6 +93,9 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingContext(path) => write!(f, "context file not found: {path}"),
+            Self::LossyContext(path) => {
+                write!(f, "context file is not UTF-8, invalid bytes were replaced: {path}")
+            }
             Self::Clamped(Some(seconds)) => {
                 write!(f, "asked for more time than allowed, gets {seconds} s")
             }

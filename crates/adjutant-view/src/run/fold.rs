@@ -281,9 +281,13 @@ impl Delegation {
 }
 
 pub(crate) fn warnings(grant: &Grant) -> Vec<Warning> {
-    let missing = grant.brief.context.iter().filter(|file| file.found == Found::Missing);
+    let context = grant.brief.context.iter().filter_map(|file| match file.found {
+        Found::Missing => Some(Warning::MissingContext(file.path.clone())),
+        Found::Lossy => Some(Warning::LossyContext(file.path.clone())),
+        Found::Loaded | Found::Unusable(_) => None,
+    });
     let clamped = grant.clamped.then_some(Warning::Clamped(grant.timeout_s));
-    missing.map(|file| Warning::MissingContext(file.path.clone())).chain(clamped).collect()
+    context.chain(clamped).collect()
 }
 
 fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> Delegation {

@@ -1,0 +1,152 @@
+//! `demo`: the first thing anybody runs.
+
+use std::fs;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::rig::{Output, Rig};
+use crate::schema::assert_fits;
+
+/// One demo takes as long as a person needs to follow it, so the tests share this one.
+static SAMPLE: LazyLock<(Rig, Output)> = LazyLock::new(|| {
+    let rig = Rig::new();
+    let out = rig.run(["demo"]);
+    (rig, out)
+});
+
+#[test]
+fn the_demo_exits_0_and_shows_one_of_each() {
+    let (_, out) = &*SAMPLE;
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stdout.starts_with("## Subagents complete: 1/3 (1 partial, 1 failed)\n"), "{out}");
+    for line in [
+        "### [survey] ✓",
+        "### [deep-read] ⚠ partial (context exhausted)",
+        "**Findings before exhaustion:**",
+        "### [second-opinion] ✗ failed (provider error)",
+    ] {
+        assert!(out.stdout.contains(line), "{line} in {out}");
+    }
+    insta::assert_snapshot!(out.talk().lines().take(22).collect::<Vec<_>>().join("\n"), @"
+        Three read-only subagents on $PLACE/state/demo-tree. No key, no network: the model is a script.
+        A person would be asked first:
+
+          Spawn 3 subagents (risk: medium)
+
+            [survey]          What is in this tree? Count its files and open TODOs, and
+                              show how one file begins.
+            [deep-read]       Read everything in this tree and summarise it.
+            [second-opinion]  Say what the survey may have missed.
+
+          Tools       Glob, Grep, Note, Read; no network
+          Model       script:demo
+          Worst case  15,000,000 tokens, $5.00, no time limit
+          Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
+          At once     2
+
+        run_0000000000_aaaaaa started
+        [survey] started (1/3)
+        [deep-read] started (2/3)
+        [survey] Glob **/*
+        [survey] Grep TODO|FIXME
+        [deep-read] Glob **/*.{rs,md,py,go,js,ts,java,c,h,txt}
+    ");
+    assert!(out.stderr.contains("as scripted"), "{out}");
+}
+
+#[test]
+fn the_demo_says_where_its_transcripts_are_and_they_hold_the_final_answers() {
+    let (rig, out) = &*SAMPLE;
+    let last = out.stdout.lines().last().unwrap();
+    let folder = last.split("transcripts in ").nth(1).unwrap();
+    let mut outcomes = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let transcript: Value = serde_json::from_str(&text).unwrap();
+        assert_fits("transcript", &transcript);
+        if transcript["label"] == "survey" {
+            let answer = transcript["messages"].as_array().unwrap().last().unwrap();
+            let answer = answer["content"].as_str().unwrap().trim().lines().next().unwrap();
+            assert!(out.stdout.contains(&format!("> {answer}")), "{answer}");
+        }
+        outcomes.push(transcript["outcome"].as_str().unwrap().to_owned());
+    }
+    outcomes.sort_unstable();
+    assert_eq!(outcomes, ["context_exhausted", "error", "success"]);
+    assert!(folder.starts_with(rig.state().to_str().unwrap()));
+}
+
+#[test]
+fn in_an_empty_folder_the_demo_looks_at_a_sample() {
+    let (rig, out) = &*SAMPLE;
+    let sample = rig.state().join("demo-tree");
+    assert!(out.stderr.contains(&format!("subagents on {}.", sample.display())), "{out}");
+    assert!(sample.join("README.md").is_file());
+    assert!(fs::read_dir(rig.work()).unwrap().next().is_none(), "the folder itself stays empty");
+}
+
+#[test]
+fn everything_the_demo_offers_to_look_at_again_can_be_looked_at() {
+    let (rig, out) = &*SAMPLE;
+    rig.assert_unharmed();
+    for view in [&["tree"][..], &["status", "latest"], &["cost"], &["log"]] {
+        assert_eq!(rig.run(view).code, 0, "{view:?}");
+    }
+    let again = rig.run(["result"]);
+    // The demo hands over what a parent model would get; `result` shows all of it.
+    assert_eq!(again.stdout.lines().next(), out.stdout.lines().next());
+    assert_eq!(again.code, 3);
+}
+
+/// No toys: the words come from a script, but what they say comes from the files.
+#[test]
+fn what_the_demo_finds_changes_with_the_files() {
+    let rig = Rig::new();
+    for number in 0..30 {
+        rig.write(&format!("src/part{number:02}.rs"), "fn work() {} // TODO\n".repeat(250));
+    }
+    let survey = |out: Output| {
+        assert_eq!(out.code, 0, "{out}");
+        let result = out.json();
+        assert_fits("result", &result);
+        result["results"][0]["report"].as_str().unwrap().lines().next().unwrap().to_owned()
+    };
+    let run = || rig.call(["demo", "--json"]).start();
+    let before = survey(run().finish());
+    rig.write("src/another.rs", "fn more() {}\n");
+    rig.write("README.md", "# TODO\n");
+    let after = survey(run().finish());
+    insta::assert_snapshot!(format!("{before}\n{after}"), @"
+        The first 150 paths of the tree hold 30 files. 20 files mention TODO or FIXME.
+        The first 150 paths of the tree hold 32 files. 20 files mention TODO or FIXME.
+    ");
+}
+
+#[test]
+fn the_demo_streams_events() {
+    let rig = Rig::new();
+    let out = rig.run(["demo", "--events"]);
+    assert_eq!(out.code, 0, "{out}");
+    let mut completed: Vec<String> = out
+        .lines()
+        .inspect(|event| assert_fits("events", event))
+        .filter(|event| event["event"] == "completed")
+        .map(|event| format!("{} {}", event["label"].as_str().unwrap(), event["status"]))
+        .collect();
+    completed.sort_unstable();
+    insta::assert_snapshot!(completed.join("\n"), @r#"
+        deep-read "partial"
+        second-opinion "error"
+        survey "ok"
+    "#);
+}
+
+#[test]
+fn a_demo_on_a_folder_that_is_not_there_says_so() {
+    insta::assert_snapshot!(Rig::new().run(["demo", "nowhere"]), @"
+        --- stderr ---
+        adjutant: cannot open nowhere: No such file or directory (os error 2)
+        [exit 2]
+    ");
+}

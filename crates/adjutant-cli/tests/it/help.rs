@@ -1,0 +1,275 @@
+//! `--version`, `--help`, `completions`, and flags that do not exist.
+
+use crate::rig::Rig;
+
+const COMMANDS: [&str; 14] = [
+    "demo",
+    "delegate",
+    "check",
+    "parse",
+    "validate",
+    "policy",
+    "status",
+    "tree",
+    "result",
+    "transcript",
+    "cost",
+    "log",
+    "prune",
+    "completions",
+];
+
+#[test]
+fn the_version_is_that_of_the_crate() {
+    let out = Rig::new().run(["--version"]);
+    assert_eq!(out.stdout, concat!("adjutant ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(out.code, 0);
+}
+
+#[test]
+fn help_names_every_command_and_every_exit_code() {
+    insta::assert_snapshot!(Rig::new().run(["--help"]), @"
+        Bounded delegation for AI agents.
+
+        Hand tasks to subagents under hard limits on depth, cycles, fan-out, tokens, money and time. Every
+        step is recorded, and a valid answer always comes back. Data goes to standard output, talk to
+        standard error.
+
+        Start with `adjutant demo`: it needs no key and no network.
+
+        Usage: adjutant [OPTIONS] <COMMAND>
+
+        Commands:
+          demo         Show everything at once: three subagents on a real tree, no key, no network
+          run          Work towards a goal with a parent agent that may delegate
+          delegate     Hand tasks to subagents and wait for their reports
+          check        Judge one delegation, described as JSON on standard input, without running it
+          parse        Read [delegate:description:hours] markers from standard input
+          validate     Judge a return, given on standard input, against the standard format
+          policy       Show the limits in force and where each comes from
+          status       List runs, or show one
+          tree         Show a run's delegations as a tree
+          result       Print a run's results again
+          transcript   Print what a subagent was told and said
+          cost         Show what a run cost, own and inclusive, by agent and by model
+          log          Show every event of a run, one line each
+          prune        Remove the content of old runs; metadata and cost stay
+          completions  Print a completion script for your shell
+          help         Print this message or the help of the given subcommand(s)
+
+        Options:
+              --json
+                  Print JSON instead of text; its schemas are in docs/schemas
+
+              --home <DIR>
+                  The state directory [default: $XDG_STATE_HOME/adjutant or ~/.local/state/adjutant]
+                  
+                  [env: ADJUTANT_HOME]
+
+          -h, --help
+                  Print help (see a summary with '-h')
+
+          -V, --version
+                  Print version
+
+        Exit codes:
+            0  all completed            4  refused by a limit or a person
+            1  all failed               5  blocked, an answer is needed
+            2  usage or bad input     124  a deadline passed
+            3  partial or mixed       130  cancelled
+        --- stderr ---
+        [exit 0]
+    ");
+}
+
+#[test]
+fn every_command_has_help_of_its_own() {
+    let rig = Rig::new();
+    for command in COMMANDS {
+        let out = rig.run([command, "--help"]);
+        assert_eq!((out.code, out.stderr.as_str()), (0, ""), "{command}");
+        assert!(out.stdout.contains(&format!("Usage: adjutant {command}")), "{out}");
+        assert!(out.stdout.contains("--json"), "{out}");
+        assert!(!rig.state().exists(), "{command} --help touched the state directory");
+    }
+}
+
+#[test]
+fn the_help_of_delegate_teaches_by_example() {
+    let out = Rig::new().run(["delegate", "--help"]);
+    insta::assert_snapshot!(out, @r#"
+        Hand tasks to subagents and wait for their reports
+
+        Usage: adjutant delegate [OPTIONS] [TASKS.json|-]
+
+        Arguments:
+          [TASKS.json|-]
+                  A JSON file of tasks in the form of the Delegate tool, or - for standard input
+
+        Options:
+          -t, --task <LABEL=PROMPT>
+                  One task; may be repeated
+
+              --dry-run
+                  Show what would be granted and the worst case in tokens, cost and time; run nothing
+
+              --model <MODEL>
+                  The model, as provider/model or script:FILE
+                  
+                  [env: ADJUTANT_MODEL=]
+
+              --root <DIR>
+                  The tree the subagents look at
+                  
+                  [default: .]
+
+              --concurrency <N>
+                  How many work at once
+
+              --return <FORM>
+                  How the result is written
+
+                  Possible values:
+                  - markdown: For people and models
+                  - json:     For programs
+
+          -y, --yes
+                  Start without asking
+
+              --events
+                  Stream one JSON event per line to standard output instead of the result
+
+              --budget-usd <USD>
+                  The most dollars the run may spend
+
+              --budget-tokens <TOKENS>
+                  The most tokens the run may use
+
+              --system <FILE>
+                  A file that replaces the built-in base prompt of the subagents
+
+              --preset <NAME>
+                  The preset to start from: scout (forge), command (opencode) or story (claude-loop)
+                  
+                  [env: ADJUTANT_PRESET=]
+
+              --set <KEY=VALUE>
+                  Set a limit; `adjutant policy` lists the keys
+
+              --enable-delegation
+                  Switch delegation on where the preset has it off
+
+              --json
+                  Print JSON instead of text; its schemas are in docs/schemas
+
+              --home <DIR>
+                  The state directory [default: $XDG_STATE_HOME/adjutant or ~/.local/state/adjutant]
+                  
+                  [env: ADJUTANT_HOME]
+
+          -h, --help
+                  Print help (see a summary with '-h')
+
+        Examples:
+          adjutant delegate -t security='Look for injection in src/' -t tests='Which modules lack tests?'
+          adjutant delegate tasks.json --yes --return json
+          echo '{"tasks":[{"label":"a","prompt":"Count the TODOs"}]}' | adjutant delegate - --dry-run
+          adjutant delegate -t a='Try my policy' --model script:my-script.toml --yes
+
+        A task file holds {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}], "concurrency"?,
+        "return"?}.
+        --- stderr ---
+        [exit 0]
+    "#);
+}
+
+#[test]
+fn the_help_of_check_shows_the_form_of_its_input() {
+    insta::assert_snapshot!(Rig::new().run(["check", "-h"]), @r#"
+        Judge one delegation, described as JSON on standard input, without running it
+
+        Usage: adjutant check [OPTIONS]
+
+        Options:
+              --preset <NAME>      The preset to start from: scout (forge), command (opencode) or story
+                                   (claude-loop) [env: ADJUTANT_PRESET=]
+              --set <KEY=VALUE>    Set a limit; `adjutant policy` lists the keys
+              --enable-delegation  Switch delegation on where the preset has it off
+              --json               Print JSON instead of text; its schemas are in docs/schemas
+              --home <DIR>         The state directory [default: $XDG_STATE_HOME/adjutant or
+                                   ~/.local/state/adjutant] [env: ADJUTANT_HOME]
+          -h, --help               Print help
+
+        Example:
+          echo '{"tree":[{"id":"r","agent":"implement"}],"request":{"parent":"r","agent":"implementer"}}' \
+            | adjutant check --preset command
+
+        Prints {"granted":true,"depth","path","timeout",…} and exits 0, or
+        {"granted":false,"code","message","recommendation"} and exits 4; bad input exits 2.
+        --- stderr ---
+        [exit 0]
+    "#);
+}
+
+/// The examples of a help text are read by people in a hurry: they must work as they stand.
+#[test]
+fn the_example_of_check_works_when_pasted() {
+    let rig = Rig::new();
+    let help = rig.run(["check", "--help"]).stdout;
+    let json = help.split('\'').find(|part| part.starts_with('{')).unwrap();
+    let out = rig.call(["check", "--preset", "command"]).stdin(json).run();
+    assert_eq!(out.json()["granted"], true, "{out}");
+    assert_eq!(out.code, 0);
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    let rig = Rig::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let out = rig.run(["completions", shell]);
+        assert_eq!((out.code, out.stderr.as_str()), (0, ""), "{shell}");
+        for command in COMMANDS {
+            assert!(out.stdout.contains(command), "{shell} does not know {command}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_named_and_exits_2() {
+    let rig = Rig::new();
+    insta::assert_snapshot!(rig.run(["delgate"]), @"
+        --- stderr ---
+        error: unrecognized subcommand 'delgate'
+
+          tip: a similar subcommand exists: 'delegate'
+
+        Usage: adjutant [OPTIONS] <COMMAND>
+
+        For more information, try '--help'.
+        [exit 2]
+    ");
+    insta::assert_snapshot!(rig.run(["delegate", "--budget", "5"]), @"
+        --- stderr ---
+        error: unexpected argument '--budget' found
+
+          tip: a similar argument exists: '--budget-usd'
+
+        Usage: adjutant delegate --budget-usd <USD> [TASKS.json|-]
+
+        For more information, try '--help'.
+        [exit 2]
+    ");
+    insta::assert_snapshot!(rig.run(["completions", "tcsh"]), @"
+        --- stderr ---
+        error: invalid value 'tcsh' for '<SHELL>'
+          [possible values: bash, elvish, fish, powershell, zsh]
+
+          tip: a similar value exists: 'zsh'
+
+        For more information, try '--help'.
+        [exit 2]
+    ");
+    let bare = rig.run::<&str>([]);
+    assert_eq!((bare.code, bare.stdout.as_str()), (2, ""));
+    assert!(bare.stderr.contains("Usage: adjutant"), "{bare}");
+}

@@ -1,0 +1,265 @@
+//! Where every test stands: a state directory, a work tree and a home of its own, no environment
+//! but what is said here, and no terminal.
+//!
+//! Start at [`Rig::new`], then [`Rig::run`] or [`Rig::call`].
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::redact::redacted;
+use crate::running::Running;
+
+/// The binary under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_adjutant");
+
+/// A place of one test.
+pub(crate) struct Rig {
+    dir: TempDir,
+}
+
+impl Rig {
+    /// Makes an empty place.
+    pub(crate) fn new() -> Self {
+        let rig = Self { dir: TempDir::new().unwrap() };
+        fs::create_dir(rig.work()).unwrap();
+        fs::create_dir(rig.home()).unwrap();
+        rig
+    }
+
+    /// Makes a place with a script for the model, named `script.toml` beside the work tree.
+    pub(crate) fn with_script(script: &str) -> Self {
+        let rig = Self::new();
+        fs::write(rig.dir.path().join("script.toml"), script).unwrap();
+        rig
+    }
+
+    /// The directory everything of this test lies in.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The tree that subagents look at, and the working directory of commands.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.path().join("work")
+    }
+
+    /// The state directory; made by the first command that needs it.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path().join("state")
+    }
+
+    /// The home directory.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.path().join("home")
+    }
+
+    /// Writes a file of the work tree.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.work().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Output {
+        self.call(args).run()
+    }
+
+    /// Delegates to the script without asking.
+    pub(crate) fn delegate(&self, args: &[&str]) -> Output {
+        self.delegating(args).run()
+    }
+
+    /// Prepares to delegate to the script without asking.
+    pub(crate) fn delegating(&self, args: &[&str]) -> Call<'_> {
+        self.call(["delegate", "--yes"]).arg("--model").arg(self.model()).args(args)
+    }
+
+    /// The name of this place's scripted model.
+    ///
+    /// Relative, because the name is shown in tables and a path would move their columns.
+    pub(crate) fn model(&self) -> &'static str {
+        "script:../script.toml"
+    }
+
+    /// Prepares a command.
+    pub(crate) fn call<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Call<'_> {
+        let mut command = Command::new(BINARY);
+        command.args(args).env_clear().envs(self.environment()).current_dir(self.work());
+        detach(&mut command);
+        Call { rig: self, command, stdin: Some(Vec::new()) }
+    }
+
+    /// All that a command finds in its environment.
+    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 5] {
+        [
+            ("HOME", self.home()),
+            ("ADJUTANT_HOME", self.state()),
+            ("XDG_CONFIG_HOME", self.home().join(".config")),
+            ("XDG_STATE_HOME", self.home().join(".local/state")),
+            ("TERM", PathBuf::from("xterm")),
+        ]
+    }
+
+    /// The ids of all runs, the oldest second first.
+    pub(crate) fn runs(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.state().join("runs")) else { return Vec::new() };
+        let mut runs: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        runs.sort_unstable();
+        runs
+    }
+
+    /// The id of the only run.
+    pub(crate) fn only_run(&self) -> String {
+        let runs = self.runs();
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        runs.into_iter().next().unwrap()
+    }
+
+    /// The folder of a run.
+    pub(crate) fn run_folder(&self, run: &str) -> PathBuf {
+        self.state().join("runs").join(run)
+    }
+
+    /// The events of a run, as `log --json` prints them.
+    pub(crate) fn events(&self, run: &str) -> Vec<Value> {
+        let log = self.run(["log", run, "--json"]);
+        assert_eq!(log.code, 0, "{log}");
+        log.lines().map(|record| record["event"].clone()).collect()
+    }
+
+    /// Holds a store to its promise: every run in it is readable and ended.
+    #[track_caller]
+    pub(crate) fn assert_unharmed(&self) {
+        for run in self.runs() {
+            let last = self.events(&run).pop().unwrap();
+            assert_eq!(last["type"], "run_ended", "{run} ends with {last}");
+        }
+    }
+
+    /// Makes what a command printed equal from run to run.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        redacted(text, self.path())
+    }
+}
+
+/// Puts a command into a session of its own, so that it cannot ask on the terminal of whoever runs
+/// the tests.
+#[expect(unsafe_code, reason = "the standard library has no stable way to begin a session")]
+fn detach(command: &mut Command) {
+    // SAFETY: setsid is async-signal-safe, and nothing else happens between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            Ok(())
+        });
+    }
+}
+
+/// A command that has not started.
+#[must_use]
+pub(crate) struct Call<'rig> {
+    rig: &'rig Rig,
+    command: Command,
+    stdin: Option<Vec<u8>>,
+}
+
+impl<'rig> Call<'rig> {
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn env_remove(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
+    pub(crate) fn cwd(mut self, path: &Path) -> Self {
+        self.command.current_dir(path);
+        self
+    }
+
+    /// What standard input holds; nothing otherwise.
+    pub(crate) fn stdin(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.stdin = Some(bytes.as_ref().to_owned());
+        self
+    }
+
+    /// Where standard output goes instead of to the test.
+    pub(crate) fn stdout(mut self, to: impl Into<Stdio>) -> Running<'rig> {
+        self.command.stdout(to);
+        Running::start(self.rig, self.command, self.stdin)
+    }
+
+    /// Starts the command.
+    pub(crate) fn start(self) -> Running<'rig> {
+        self.stdout(Stdio::piped())
+    }
+
+    /// Runs the command to its end.
+    pub(crate) fn run(self) -> Output {
+        self.start().finish()
+    }
+}
+
+/// What a command left: its output as it was, its exit code, and a picture for snapshots.
+#[must_use]
+pub(crate) struct Output {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// The exit code, or 128 and the signal.
+    pub(crate) code: i32,
+    pub(crate) place: PathBuf,
+}
+
+impl Output {
+    /// Standard output as one JSON value.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{self}"))
+    }
+
+    /// Standard output as JSON, one value per line.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Value> {
+        self.stdout.lines().map(|line| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"))
+        })
+    }
+
+    /// Standard output, made equal from run to run.
+    pub(crate) fn data(&self) -> String {
+        redacted(&self.stdout, &self.place)
+    }
+
+    /// Standard error and the exit code: what a person reads when something is wrong.
+    pub(crate) fn talk(&self) -> String {
+        format!("{}[exit {}]", redacted(&self.stderr, &self.place), self.code)
+    }
+}
+
+impl std::fmt::Display for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // One redaction for both, so that an id has the same name in both.
+        let text = format!("{}--- stderr ---\n{}", self.stdout, self.stderr);
+        write!(f, "{}[exit {}]", redacted(&text, &self.place), self.code)
+    }
+}
