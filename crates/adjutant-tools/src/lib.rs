@@ -19,6 +19,7 @@ mod mask;
 mod name;
 mod note;
 mod output;
+mod quote;
 mod read;
 mod rules;
 mod show;
