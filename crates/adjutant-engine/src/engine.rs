@@ -12,7 +12,7 @@ use adjutant_core::{
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
 use adjutant_tools::{
-    CONTEXT_CAP_BYTES, Caps, ContextState, Masker, Toolbox, load_context, render_context,
+    CONTEXT_CAP_BYTES, Caps, ContextState, Masker, Toolbox, Web, load_context, render_context,
 };
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
@@ -104,7 +104,7 @@ pub struct Finished {
 pub struct Engine {
     policy: Policy,
     model: Arc<dyn Model>,
-    toolbox: Arc<Toolbox>,
+    toolbox: Toolbox,
     masker: Masker,
     workdir: PathBuf,
     system: Option<String>,
@@ -126,7 +126,7 @@ impl Engine {
         Ok(Self {
             policy: setup.policy,
             model: setup.model,
-            toolbox: Arc::new(toolbox),
+            toolbox,
             masker,
             workdir: setup.workdir,
             system: setup.system,
@@ -134,6 +134,12 @@ impl Engine {
             wall: wall_now,
             chance: system,
         })
+    }
+
+    /// Adds the tools of the web; a policy without `network` still offers and permits none of them.
+    #[must_use]
+    pub fn with_web(self, web: Web) -> Self {
+        Self { toolbox: self.toolbox.with_web(web), ..self }
     }
 
     /// Replaces the wall clock and the source of ids; for tests.
@@ -208,7 +214,7 @@ impl Engine {
         let Opened { id, folder, journal, durable, lock } =
             storage.open((self.wall)() / 1000, self.chance)?;
         let opening = self.opening(id, briefs, concurrency)?;
-        let shop = Shop { model: self.model, toolbox: self.toolbox, approver };
+        let shop = Shop { model: self.model, toolbox: Arc::new(self.toolbox), approver };
         let runner =
             Runner::new(Clock::start(self.wall), journal, durable, control, shop, reporters);
         let outcome = runner.run(opening).await?;
@@ -226,11 +232,8 @@ impl Engine {
         let policy = &self.policy;
         let rights = Rights { tools: policy.tools.clone(), network: policy.network };
         let usable = rights.usable_tools();
-        let tools: Vec<_> = adjutant_tools::specs()
-            .iter()
-            .filter(|spec| usable.contains(&spec.name))
-            .cloned()
-            .collect();
+        let mut tools = self.toolbox.specs();
+        tools.retain(|spec| usable.contains(&spec.name));
         let offered = adjutant_core::ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
         let begin = Command::Begin {
             run,
