@@ -42,7 +42,8 @@ pub(crate) fn run_delegate(
         workdir: root,
         system,
         opener: Some(wiring::opener()),
-        secrets: Vec::new(),
+        web: settings.web(),
+        secrets: settings.secrets.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
@@ -67,6 +68,9 @@ pub(crate) fn run_delegate(
 pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<(), Failure> {
     if let Some(concurrency) = flags.concurrency {
         settings.set(Key::Concurrency, concurrency, "--concurrency")?;
+    }
+    if flags.allow_network {
+        settings.set(Key::Network, true, "--allow-network")?;
     }
     if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
