@@ -39,12 +39,13 @@ impl Conversation {
                 self.last_call |= matches!(nudge, Nudge::LastCall(_));
                 self.messages.push(Message::User { content: text.clone() });
             }
-            Event::Replied { text, tool_calls, stop, .. } => {
+            Event::Replied { text, tool_calls, stop, opaque, .. } => {
                 // Calls that are not run must not be shown as made: no result would follow them.
                 let made = uses_tools(*stop, tool_calls, self.last_call);
                 let tool_calls = if made { tool_calls.clone() } else { Vec::new() };
                 let ids: Vec<String> = tool_calls.iter().map(|call| call.id.clone()).collect();
-                self.messages.push(Message::Assistant { content: text.clone(), tool_calls });
+                let (content, opaque) = (text.clone(), opaque.clone());
+                self.messages.push(Message::Assistant { content, tool_calls, opaque });
                 self.results_from = self.messages.len();
                 // Results arrive in any order and are read in the order of the calls.
                 self.messages.extend(ids.into_iter().map(|tool_call_id| Message::Tool {

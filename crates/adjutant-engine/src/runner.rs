@@ -258,6 +258,7 @@ impl Runner {
         if matches!(event, Event::Ended { .. } | Event::Refused { .. } | Event::Late { .. }) {
             // Nobody will speak with it again; a thousand ended children must not keep their words.
             self.conversations.remove(&session);
+            self.shop.model.forget(session);
         } else {
             Arc::make_mut(self.conversations.entry(session).or_default()).apply(event);
         }

@@ -4,9 +4,20 @@
 //! tools: the engine does. Start at [`Model::turn`]; the model without a provider is
 //! [`ScriptedModel`].
 
+mod errors;
 pub mod estimate;
+mod http;
+mod limiter;
 mod model;
+mod retry_after;
 mod script;
+mod secret;
+mod settings;
+mod sse;
+pub mod wire;
 
 pub use model::{BoxFuture, Model, Progress, TurnRequest};
+pub use http::Timeouts;
 pub use script::{Place, ScriptError, ScriptSummary, ScriptedModel};
+pub use secret::Secret;
+pub use settings::{Effort, Format, Settings};

@@ -139,6 +139,7 @@ impl Tree {
             text: reply.text,
             tool_calls: reply.tool_calls,
             stop: reply.stop,
+            opaque: reply.opaque,
             settlement,
         }];
         if !over.is_zero() {
@@ -407,7 +408,8 @@ fn provider_failed(error: &AttemptError, node: &Node) -> End {
         ErrorKind::RateLimited
         | ErrorKind::Overloaded
         | ErrorKind::Network
-        | ErrorKind::Truncated => "Try again later, or use another model.",
+        | ErrorKind::Truncated
+        | ErrorKind::Idle => "Try again later, or use another model.",
         ErrorKind::Authentication => "Check the key of this provider.",
         ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
             "Use another model, or change the task."
