@@ -156,11 +156,9 @@ impl ErrorKind {
     #[must_use]
     pub const fn is_transient(self) -> bool {
         match self {
-            Self::RateLimited
-            | Self::Overloaded
-            | Self::Network
-            | Self::Truncated
-            | Self::Idle => true,
+            Self::RateLimited | Self::Overloaded | Self::Network | Self::Truncated | Self::Idle => {
+                true
+            }
             Self::ContextExhausted
             | Self::Authentication
             | Self::BadRequest

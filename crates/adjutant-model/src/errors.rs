@@ -110,11 +110,22 @@ fn by_word(word: &str) -> Option<ErrorKind> {
         | "model_context_window_exceeded"
         | "exceed_context_size_error"
         | "request_too_large" => ErrorKind::ContextExhausted,
-        "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" | "too_many_requests"
-        | "tokens" | "requests" => ErrorKind::RateLimited,
-        "overloaded_error" | "server_is_overloaded" | "slow_down" | "server_error"
-        | "timeout_error" | "UNAVAILABLE" | "INTERNAL" | "DEADLINE_EXCEEDED"
-        | "service_unavailable" | "unavailable_error" => ErrorKind::Overloaded,
+        "rate_limit_error"
+        | "rate_limit_exceeded"
+        | "RESOURCE_EXHAUSTED"
+        | "too_many_requests"
+        | "tokens"
+        | "requests" => ErrorKind::RateLimited,
+        "overloaded_error"
+        | "server_is_overloaded"
+        | "slow_down"
+        | "server_error"
+        | "timeout_error"
+        | "UNAVAILABLE"
+        | "INTERNAL"
+        | "DEADLINE_EXCEEDED"
+        | "service_unavailable"
+        | "unavailable_error" => ErrorKind::Overloaded,
         "authentication_error"
         | "permission_error"
         | "billing_error"
@@ -215,4 +226,135 @@ fn clean(message: &str) -> String {
         text.push('…');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(status: u16, body: &Value) -> (ErrorKind, String) {
+        let key = Secret::new("fake-key-000");
+        let error = from_status(status, body.to_string().as_bytes(), None, key.as_ref());
+        (error.kind, error.message)
+    }
+
+    #[test]
+    fn each_class_is_told_from_the_provider_s_own_words() {
+        let anthropic = |kind: &str, message: &str| json!({"type":"error","error":{"type":kind,"message":message},"request_id":"req_1"});
+        let openai = |code: Value, kind: &str, message: &str| json!({"error":{"message":message,"type":kind,"param":null,"code":code}});
+        let gemini = |code: u16, status: &str, message: &str| json!({"error":{"code":code,"message":message,"status":status}});
+        use ErrorKind as E;
+        for (status, body, expected) in [
+            (401, anthropic("authentication_error", "invalid x-api-key"), E::Authentication),
+            (402, anthropic("billing_error", "pay"), E::Authentication),
+            (403, anthropic("permission_error", "no"), E::Authentication),
+            (404, anthropic("not_found_error", "model: claude-x"), E::BadRequest),
+            (413, anthropic("request_too_large", "too large"), E::ContextExhausted),
+            (429, anthropic("rate_limit_error", "slow"), E::RateLimited),
+            (500, anthropic("api_error", "oops"), E::Overloaded),
+            (504, anthropic("timeout_error", "late"), E::Overloaded),
+            (529, anthropic("overloaded_error", "Overloaded"), E::Overloaded),
+            (400, anthropic("invalid_request_error", "bad field"), E::BadRequest),
+            (
+                400,
+                anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000"),
+                E::ContextExhausted,
+            ),
+            (
+                400,
+                anthropic("invalid_request_error", "Your credit balance is too low"),
+                E::Authentication,
+            ),
+            (
+                401,
+                openai(json!("invalid_api_key"), "invalid_request_error", "x"),
+                E::Authentication,
+            ),
+            (429, openai(json!("rate_limit_exceeded"), "tokens", "x"), E::RateLimited),
+            (
+                429,
+                openai(json!("insufficient_quota"), "insufficient_quota", "x"),
+                E::Authentication,
+            ),
+            (
+                400,
+                openai(json!("context_length_exceeded"), "invalid_request_error", "x"),
+                E::ContextExhausted,
+            ),
+            (404, openai(json!("model_not_found"), "invalid_request_error", "x"), E::BadRequest),
+            (400, openai(json!("content_policy_violation"), "image", "x"), E::Refused),
+            (503, openai(Value::Null, "server_error", "x"), E::Overloaded),
+            // Ollama says `api_error` whatever happened.
+            (404, openai(Value::Null, "api_error", "model not found"), E::BadRequest),
+            // llama.cpp and vLLM.
+            (400, openai(json!(400), "exceed_context_size_error", "x"), E::ContextExhausted),
+            (
+                400,
+                json!({"object":"error","message":"maximum context length is 4096 tokens",
+                       "type":"BadRequestError","code":400}),
+                E::ContextExhausted,
+            ),
+            (400, gemini(400, "INVALID_ARGUMENT", "bad"), E::BadRequest),
+            (
+                400,
+                gemini(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum"),
+                E::ContextExhausted,
+            ),
+            (403, gemini(403, "PERMISSION_DENIED", "no"), E::Authentication),
+            (429, gemini(429, "RESOURCE_EXHAUSTED", "quota"), E::RateLimited),
+            (500, gemini(500, "INTERNAL", "x"), E::Overloaded),
+            (503, gemini(503, "UNAVAILABLE", "overloaded"), E::Overloaded),
+            (502, json!("<html>"), E::Overloaded),
+            (418, json!({}), E::BadRequest),
+            (302, Value::Null, E::BadRequest),
+        ] {
+            assert_eq!(check(status, &body).0, expected, "{status} {body}");
+        }
+        let invalid = json!({"error":{"code":400,"message":"API key not valid.",
+            "status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}});
+        assert_eq!(check(400, &json!([invalid])).0, E::Authentication);
+    }
+
+    #[test]
+    fn an_error_inside_a_stream_is_judged_by_its_words_alone() {
+        for (error, expected) in [
+            (json!({"type":"overloaded_error","message":"Overloaded"}), ErrorKind::Overloaded),
+            (json!({"code":"rate_limit_exceeded","message":"x"}), ErrorKind::RateLimited),
+            (json!({"code":"context_length_exceeded","message":"x"}), ErrorKind::ContextExhausted),
+            (json!({"code":"invalid_prompt","message":"x"}), ErrorKind::Refused),
+            (json!({"code":502,"message":"upstream"}), ErrorKind::Overloaded),
+            (json!({"code":429,"message":"upstream"}), ErrorKind::RateLimited),
+            (json!({"type":"invalid_request_error","message":"x"}), ErrorKind::BadRequest),
+            (json!("broken"), ErrorKind::Overloaded),
+            (Value::Null, ErrorKind::Overloaded),
+        ] {
+            assert_eq!(from_stream(&error).kind, expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn messages_hold_no_key_and_are_short() {
+        let body = json!({"error":{"message":"Incorrect API key provided: sk-fake12***34.",
+            "type":"invalid_request_error","code":"invalid_api_key"}});
+        assert_eq!(check(401, &body).1, "HTTP 401, invalid_api_key");
+        let body =
+            json!({"error":{"message":"bad\r\nheader fake-key-000 (sk-fake1234)\u{1b}[31m"}});
+        assert_eq!(check(400, &body).1, "HTTP 400: bad header *** *** [31m");
+        let long = check(400, &json!({"error":{"message":"word ".repeat(10_000)}})).1;
+        assert!(long.chars().count() < 330 && long.ends_with('…'), "{long}");
+        assert_eq!(check(500, &Value::Null).1, "HTTP 500");
+        assert_eq!(from_stream(&Value::Null).message, "the provider gave no reason");
+    }
+
+    #[test]
+    fn gemini_says_in_its_details_how_long_to_wait() {
+        let body = json!({"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"x",
+            "details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}});
+        let error = from_status(429, body.to_string().as_bytes(), None, None);
+        assert_eq!(error.retry_after_ms, Some(34_500));
+        let error = from_status(429, body.to_string().as_bytes(), Some(7), None);
+        assert_eq!(error.retry_after_ms, Some(7), "a header is more exact");
+    }
 }

@@ -126,7 +126,7 @@ impl Codec {
             Wire::Anthropic => "/messages".to_owned(),
             Wire::Chat => "/chat/completions".to_owned(),
             Wire::Responses => "/responses".to_owned(),
-            Wire::Gemini => format!("/models/{}:streamGenerateContent?alt=sse", self.model),
+            Wire::Gemini => format!("/models/{}:streamGenerateContent", self.model),
         }
     }
 

@@ -4,10 +4,12 @@
 
 mod examples;
 mod faults;
+mod golden;
 mod malformed;
 mod placeholders;
 mod rig;
 mod selection;
+mod streams;
 mod turns;
 
 #[test]

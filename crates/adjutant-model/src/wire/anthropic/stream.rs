@@ -30,8 +30,16 @@ pub(in super::super) struct Stream {
 #[derive(Debug)]
 enum Block {
     Text(String),
-    Call { id: String, name: String, input: Value, written: String },
-    Thinking { text: String, signature: String },
+    Call {
+        id: String,
+        name: String,
+        input: Value,
+        written: String,
+    },
+    Thinking {
+        text: String,
+        signature: String,
+    },
     /// Whatever else the provider says; returned as it came.
     Other(Value),
 }

@@ -196,7 +196,9 @@ impl Stream {
             None => Err(truncated("the answer ended without a reason")),
             Some("length") => Ok(StopReason::MaxOutput),
             Some("content_filter") => Ok(StopReason::Refused),
-            Some("error") => Err(plain(ErrorKind::Overloaded, "the model behind this server failed")),
+            Some("error") => {
+                Err(plain(ErrorKind::Overloaded, "the model behind this server failed"))
+            }
             Some(_) if !self.calls.is_empty() => Ok(StopReason::ToolUse),
             Some(_) if self.text.is_empty() && !self.refusal.is_empty() => Ok(StopReason::Refused),
             // `stop`, and the words lookalikes have for it.
