@@ -154,12 +154,10 @@ impl Client {
             return from_status(400, &body, None, self.key.as_ref());
         }
         let wire = self.codec.wire;
-        plain(
-            ErrorKind::BadRequest,
-            &format!(
-                "the server answered with {kind}, not with a {wire} stream; is the base URL right?"
-            ),
-        )
+        let message = format!(
+            "the server answered with {kind}, not as wire `{wire}` does; is the base URL right?"
+        );
+        plain(ErrorKind::BadRequest, &message)
     }
 }
 

@@ -2,13 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
+mod catalogue;
 mod examples;
+mod exchange;
 mod faults;
 mod golden;
 mod malformed;
 mod placeholders;
+mod requests;
 mod rig;
 mod selection;
+mod server;
 mod streams;
 mod turns;
 

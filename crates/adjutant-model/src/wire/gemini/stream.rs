@@ -118,8 +118,8 @@ impl Stream {
             progress(Progress::Text(said));
         }
         match self.parts.last_mut() {
-            // A summary of thoughts without a signature need not go back.
-            _ if is_thought && !signed => {}
+            // A summary of thoughts need not go back without a signature, and nothing never does.
+            _ if !signed && (is_thought || part.len() == 1 && said.is_empty()) => {}
             // Plain text grows; a part with a signature is never joined with another.
             Some(last) if !signed && !is_thought && is_plain_text(last) => {
                 if let Some(Value::String(text)) = last.get_mut("text") {
