@@ -86,3 +86,29 @@ impl Conversation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_provider_must_get_back_reaches_the_conversation_and_expires_with_the_content() {
+        // As a journal holds it; one without the field is from before there was any.
+        let told = json!({"type":"replied","session":"sess_1735460684_aaaaaa","turn":1,"attempt":1,
+            "text":"hi","stop":"end_turn","opaque":{"signature":"s"},
+            "settlement":{"usage":{"input":1,"output":1},"usd":0.0,"estimated":false}});
+        let mut event: Event = serde_json::from_value(told.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&event).unwrap()["opaque"], told["opaque"]);
+        let mut talk = Conversation::default();
+        talk.apply(&event);
+        let [Message::Assistant { opaque: Some(opaque), .. }] = talk.messages() else {
+            panic!("{talk:?}")
+        };
+        assert_eq!(opaque, &told["opaque"]);
+        event = event.without_content();
+        let kept = serde_json::to_value(&event).unwrap();
+        assert!(kept.get("opaque").is_none(), "{kept}");
+    }
+}

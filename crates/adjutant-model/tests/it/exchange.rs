@@ -158,6 +158,18 @@ async fn nobody_there_is_a_network_error_without_an_address_s_secrets() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_encrypt_is_no_encrypted_server() {
+    // Also proves that a client with TLS can be made at all; the first one reads the roots.
+    let server = Server::start([]).await;
+    let mut encrypted = sources(&server, Wire::Chat).provider("home").unwrap().clone();
+    encrypted.base_url = server.url.replace("http:", "https:");
+    let sources = Sources::default().with_provider(encrypted);
+    let error = ask(&*open_model("home/x", &sources).unwrap(), 1).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Network, "{error}");
+    assert!(server.got().is_empty(), "nothing was sent in the clear");
+}
+
+#[tokio::test]
 async fn rejections_are_told_apart_and_never_show_the_key() {
     const OVERLOADED: &str =
         r#"{"type":"error","error":{"type":"overloaded_error","message":"fake-key-for-tests"}}"#;

@@ -49,6 +49,7 @@ impl Server {
         tokio::spawn(async move {
             for number in 0.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
+                stream.set_nodelay(true).unwrap();
                 let visit = Visit {
                     number,
                     stream,
@@ -120,6 +121,10 @@ impl Visit {
             }
             let read = self.stream.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
             bytes.extend_from_slice(&buffer[..read]);
+            // The first byte of a TLS handshake: nothing this server could answer.
+            if bytes[0] == 0x16 {
+                return None;
+            }
         }
     }
 
