@@ -190,7 +190,7 @@ fn reply(turn: u32, turns: u32) -> Reply {
     let usage = Some(Usage { input: 2_000, output: 60, ..Usage::default() });
     if turn > turns {
         let text = "Every function checks its input; nothing is missing.".into();
-        return Reply { text, tool_calls: Vec::new(), stop: StopReason::EndTurn, usage };
+        return Reply { text, tool_calls: Vec::new(), stop: StopReason::EndTurn, usage, opaque: None };
     }
     let call = ToolCall {
         id: format!("call_{turn}"),
@@ -199,5 +199,5 @@ fn reply(turn: u32, turns: u32) -> Reply {
         malformed: false,
     };
     let text = format!("Reading part {turn}.");
-    Reply { text, tool_calls: vec![call], stop: StopReason::ToolUse, usage }
+    Reply { text, tool_calls: vec![call], stop: StopReason::ToolUse, usage, opaque: None }
 }

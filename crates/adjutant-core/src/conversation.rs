@@ -39,12 +39,13 @@ impl Conversation {
                 self.last_call |= matches!(nudge, Nudge::LastCall(_));
                 self.messages.push(Message::User { content: text.clone() });
             }
-            Event::Replied { text, tool_calls, stop, .. } => {
+            Event::Replied { text, tool_calls, stop, opaque, .. } => {
                 // Calls that are not run must not be shown as made: no result would follow them.
                 let made = uses_tools(*stop, tool_calls, self.last_call);
                 let tool_calls = if made { tool_calls.clone() } else { Vec::new() };
                 let ids: Vec<String> = tool_calls.iter().map(|call| call.id.clone()).collect();
-                self.messages.push(Message::Assistant { content: text.clone(), tool_calls });
+                let (content, opaque) = (text.clone(), opaque.clone());
+                self.messages.push(Message::Assistant { content, tool_calls, opaque });
                 self.results_from = self.messages.len();
                 // Results arrive in any order and are read in the order of the calls.
                 self.messages.extend(ids.into_iter().map(|tool_call_id| Message::Tool {
@@ -88,5 +89,31 @@ impl Conversation {
             text.clone_into(content);
             *is_error = failed;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_provider_must_get_back_reaches_the_conversation_and_expires_with_the_content() {
+        // As a journal holds it; one without the field is from before there was any.
+        let told = json!({"type":"replied","session":"sess_1735460684_aaaaaa","turn":1,"attempt":1,
+            "text":"hi","stop":"end_turn","opaque":{"signature":"s"},
+            "settlement":{"usage":{"input":1,"output":1},"usd":0.0,"estimated":false}});
+        let mut event: Event = serde_json::from_value(told.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&event).unwrap()["opaque"], told["opaque"]);
+        let mut talk = Conversation::default();
+        talk.apply(&event);
+        let [Message::Assistant { opaque: Some(opaque), .. }] = talk.messages() else {
+            panic!("{talk:?}")
+        };
+        assert_eq!(opaque, &told["opaque"]);
+        event = event.without_content();
+        let kept = serde_json::to_value(&event).unwrap();
+        assert!(kept.get("opaque").is_none(), "{kept}");
     }
 }

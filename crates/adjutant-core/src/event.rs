@@ -71,6 +71,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
         stop: StopReason,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        opaque: Option<serde_json::Value>,
         settlement: Settlement,
     },
     /// A model call gave no complete answer; it may be tried again at `retry_at`.
@@ -256,8 +258,9 @@ impl Event {
                 grant.brief.prompt.clear();
                 grant.brief.opening = None;
             }
-            Self::Replied { text, tool_calls, .. } => {
+            Self::Replied { text, tool_calls, opaque, .. } => {
                 text.clear();
+                *opaque = None;
                 for call in tool_calls {
                     call.arguments = serde_json::Value::Null;
                 }

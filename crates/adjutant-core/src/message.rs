@@ -25,6 +25,9 @@ pub enum Message {
         /// The tools it asked for, in its order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
+        /// What the provider must get back verbatim.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        opaque: Option<Value>,
     },
     /// What a tool gave back for one call.
     Tool {
@@ -99,6 +102,9 @@ pub struct Reply {
     pub tool_calls: Vec<ToolCall>,
     /// Why the model stopped.
     pub stop: StopReason,
+    /// What the provider must get back verbatim: signed thinking, encrypted reasoning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Value>,
     /// What the provider says it consumed; `None` when it said nothing.
     pub usage: Option<Usage>,
 }
@@ -139,6 +145,8 @@ pub enum ErrorKind {
     Network,
     /// The stream ended early or made no sense.
     Truncated,
+    /// The connection stayed open and nothing came for too long.
+    Idle,
     /// A scripted model has no turn left that fits.
     ScriptEnded,
 }
@@ -148,7 +156,9 @@ impl ErrorKind {
     #[must_use]
     pub const fn is_transient(self) -> bool {
         match self {
-            Self::RateLimited | Self::Overloaded | Self::Network | Self::Truncated => true,
+            Self::RateLimited | Self::Overloaded | Self::Network | Self::Truncated | Self::Idle => {
+                true
+            }
             Self::ContextExhausted
             | Self::Authentication
             | Self::BadRequest
@@ -169,6 +179,7 @@ impl std::fmt::Display for ErrorKind {
             Self::Refused => "refused by the provider",
             Self::Network => "network error",
             Self::Truncated => "incomplete answer",
+            Self::Idle => "stream went silent",
             Self::ScriptEnded => "script ended",
         })
     }

@@ -31,7 +31,9 @@ pub fn prefix_bytes(system: &str, tools: &[ToolSpec]) -> u64 {
 pub fn message_bytes(message: &Message) -> u64 {
     match message {
         Message::User { content } | Message::Tool { content, .. } => count(content.len()),
-        Message::Assistant { content, tool_calls } => reply_bytes(content, tool_calls),
+        Message::Assistant { content, tool_calls, opaque } => {
+            reply_bytes(content, tool_calls) + opaque.as_ref().map_or(0, json_bytes)
+        }
     }
 }
 

@@ -1,12 +1,28 @@
-//! The Model trait and the models behind it; for now the scripted one.
+//! The Model trait and the models behind it: the providers', and a scripted one.
 //!
 //! A [`Model`] runs one turn and says what came of it. It does not retry, count budgets or run
-//! tools: the engine does. Start at [`Model::turn`]; the model without a provider is
+//! tools: the engine does. It reads no environment and no file but scripts: keys and addresses are
+//! handed in. Start at [`Model::turn`] and [`open_model`]; the model without a provider is
 //! [`ScriptedModel`].
 
+pub mod catalogue;
+mod errors;
 pub mod estimate;
+mod http;
+mod limiter;
 mod model;
+mod provider;
+mod retry_after;
 mod script;
+mod secret;
+mod settings;
+mod sse;
+pub mod wire;
 
+pub use catalogue::catalogue;
+pub use http::Timeouts;
 pub use model::{BoxFuture, Model, Progress, TurnRequest};
+pub use provider::{OpenError, ProviderConfig, Sources, open_model, open_model_with};
 pub use script::{Place, ScriptError, ScriptSummary, ScriptedModel};
+pub use secret::Secret;
+pub use settings::{Effort, Format, Settings};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adjutant_core::{Attempt, Message, ModelSpec};
+use adjutant_core::{Attempt, Message, ModelSpec, SessionId};
 use adjutant_model::{BoxFuture, Model, Progress, ScriptedModel, TurnRequest};
 
 /// One request, as the model saw it.
@@ -65,5 +65,9 @@ impl Model for Watched {
             max_output: request.max_output,
         });
         self.script.turn(request, progress)
+    }
+
+    fn forget(&self, session: SessionId) {
+        self.script.forget(session);
     }
 }

@@ -191,7 +191,7 @@ impl Transcript {
 fn said(message: &Message) -> String {
     match message {
         Message::User { content } => speech("user", content),
-        Message::Assistant { content, tool_calls } => {
+        Message::Assistant { content, tool_calls, opaque: _ } => {
             let mut text = speech("assistant", content);
             for call in tool_calls {
                 text.push_str(&wish(call));

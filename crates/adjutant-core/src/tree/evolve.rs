@@ -74,16 +74,17 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.feed(at, index);
             Ok(())
         }
-        Event::Replied { session, text, tool_calls, stop, settlement, .. } => {
+        Event::Replied { session, text, tool_calls, stop, opaque, settlement, .. } => {
             let index = tree.close("replied", *session, settlement)?;
             let node = &mut tree.nodes[index];
             let arguments: usize = tool_calls
                 .iter()
                 .map(|call| call.arguments.to_string().len() + call.name.len())
                 .sum();
+            let opaque = opaque.as_ref().map_or(0, |opaque| opaque.to_string().len());
             node.attempts = 0;
             node.settled_input = Some(settlement.usage.input_total());
-            node.appended_bytes = (text.len() + arguments) as u64;
+            node.appended_bytes = (text.len() + arguments + opaque) as u64;
             node.has_findings |= !text.trim().is_empty();
             node.final_text = is_final(*stop, tool_calls, node.last_call.is_some());
             if uses_tools(*stop, tool_calls, node.last_call.is_some()) {

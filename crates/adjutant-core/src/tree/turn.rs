@@ -174,6 +174,7 @@ impl Tree {
             text: reply.text,
             tool_calls: reply.tool_calls,
             stop: reply.stop,
+            opaque: reply.opaque,
             settlement,
         }];
         if !over.is_zero() {
@@ -405,7 +406,8 @@ impl Tree {
             ErrorKind::RateLimited
             | ErrorKind::Overloaded
             | ErrorKind::Network
-            | ErrorKind::Truncated => "Try again later, or use another model.",
+            | ErrorKind::Truncated
+            | ErrorKind::Idle => "Try again later, or use another model.",
             ErrorKind::Authentication => "Check the key of this provider.",
             ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
                 "Use another model, or change the task."

@@ -148,6 +148,7 @@ fn replies() -> impl Strategy<Value = Reply> {
             })
             .collect(),
         stop,
+        opaque: None,
         usage: usage.map(|(input, output, cache_read, cache_write)| Usage {
             input,
             output,

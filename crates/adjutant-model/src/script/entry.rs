@@ -47,7 +47,7 @@ const STOPS: [(&str, StopReason); 4] = [
     ("max_output", StopReason::MaxOutput),
     ("refused", StopReason::Refused),
 ];
-const ERRORS: [(&str, ErrorKind); 8] = [
+const ERRORS: [(&str, ErrorKind); 9] = [
     ("context_exhausted", ErrorKind::ContextExhausted),
     ("rate_limited", ErrorKind::RateLimited),
     ("overloaded", ErrorKind::Overloaded),
@@ -56,6 +56,7 @@ const ERRORS: [(&str, ErrorKind); 8] = [
     ("refused", ErrorKind::Refused),
     ("network", ErrorKind::Network),
     ("truncated", ErrorKind::Truncated),
+    ("idle", ErrorKind::Idle),
 ];
 
 /// One scripted turn.

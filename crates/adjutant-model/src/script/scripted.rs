@@ -139,7 +139,8 @@ impl ScriptedModel {
                 let natural =
                     if tool_calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
                 let usage = settled(*usage, &request, said);
-                Ok(Reply { text, tool_calls, stop: stop.unwrap_or(natural), usage })
+                let stop = stop.unwrap_or(natural);
+                Ok(Reply { text, tool_calls, stop, opaque: None, usage })
             }
         }
     }

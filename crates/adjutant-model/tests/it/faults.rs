@@ -19,6 +19,7 @@ async fn every_class_of_error_can_be_scripted() {
         ("refused", ErrorKind::Refused),
         ("network", ErrorKind::Network),
         ("truncated", ErrorKind::Truncated),
+        ("idle", ErrorKind::Idle),
     ] {
         let error = failure(&format!("[[turn]]\nerror = '{word}'")).await;
         assert_eq!(error.kind, kind);

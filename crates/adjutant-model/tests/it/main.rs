@@ -2,10 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
+mod catalogue;
 mod examples;
+mod exchange;
 mod faults;
+mod golden;
 mod malformed;
 mod placeholders;
+mod requests;
 mod rig;
 mod selection;
+mod server;
+mod streams;
 mod turns;

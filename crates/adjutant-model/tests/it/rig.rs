@@ -63,8 +63,8 @@ impl Child {
     /// Asks for the current turn, which must succeed, and goes on to the next.
     pub(crate) async fn ask(&mut self, model: &ScriptedModel) -> Reply {
         let reply = self.try_turn(model).await.unwrap_or_else(|error| panic!("{error}"));
-        let Reply { text, tool_calls, .. } = reply.clone();
-        self.messages.push(Message::Assistant { content: text, tool_calls });
+        let Reply { text, tool_calls, opaque, .. } = reply.clone();
+        self.messages.push(Message::Assistant { content: text, tool_calls, opaque });
         self.turn += 1;
         self.attempt = 1;
         reply

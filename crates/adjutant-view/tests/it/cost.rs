@@ -51,6 +51,7 @@ fn cache_reads_missing_prices_and_overruns_are_said() {
         text: "ok".into(),
         tool_calls: vec![],
         stop: adjutant_core::StopReason::EndTurn,
+        opaque: None,
         settlement: adjutant_core::budget::Settlement {
             usage: tokens(500, 5),
             usd: adjutant_core::Usd::ZERO,

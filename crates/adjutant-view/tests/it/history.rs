@@ -212,6 +212,7 @@ impl History {
             text: text.into(),
             tool_calls,
             stop,
+            opaque: None,
             settlement: settled(usage),
         });
     }

@@ -127,7 +127,8 @@ impl Driver {
                 let usage = Usage { cache_read: amount / 3, ..tokens(amount, amount / 9) };
                 let usage = (!pick.is_multiple_of(4)).then_some(usage);
                 let stop = StopReason::EndTurn;
-                let reply = Reply { text: format!("answer {pick}"), tool_calls, stop, usage };
+                let text = format!("answer {pick}");
+                let reply = Reply { text, tool_calls, stop, opaque: None, usage };
                 self.submit(Command::Reply { session, turn, attempt, reply });
             }
             Effect::Tool { session, turn, index, .. } => {

@@ -223,7 +223,7 @@ fn a_conversation_shows_calls_with_their_results_in_order_and_hides_what_was_not
         .iter()
         .map(|message| match message {
             Message::User { content } => format!("user: {content}"),
-            Message::Assistant { content, tool_calls } => {
+            Message::Assistant { content, tool_calls, .. } => {
                 let calls: Vec<&str> = tool_calls.iter().map(|call| call.id.as_str()).collect();
                 format!("assistant: {content} {calls:?}")
             }

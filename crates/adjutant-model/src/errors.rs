@@ -1,0 +1,360 @@
+//! Telling failures apart: what an error body, a status or a broken connection means for a call.
+//!
+//! The provider's own word (`error.code`, `error.type`, `error.status`) decides first, then the
+//! HTTP status, then phrases in the message, because words are stable and prose is not. What a
+//! person reads is cleaned: no key, no header, no body, and never long.
+
+use adjutant_core::{AttemptError, ErrorKind};
+use serde_json::Value;
+
+use crate::secret::Secret;
+
+/// The most characters of a provider's own message that are shown.
+const MAX_MESSAGE_CHARS: usize = 300;
+/// The most characters of a provider's error word that are shown.
+const MAX_WORD_CHARS: usize = 48;
+/// How keys of the known providers begin; a provider may quote part of one in its complaint.
+const KEY_PREFIXES: [&str; 6] = ["sk-", "sk_", "AIza", "AQ.", "Bearer", "key-"];
+
+/// Judges an answer with an error status.
+pub(crate) fn from_status(
+    status: u16,
+    body: &[u8],
+    retry_after_ms: Option<u64>,
+    key: Option<&Secret>,
+) -> AttemptError {
+    let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    judge(Some(status), &body, retry_after_ms, key)
+}
+
+/// Judges an error that arrived inside a stream which had begun well.
+pub(crate) fn from_stream(error: &Value) -> AttemptError {
+    judge(None, error, None, None)
+}
+
+/// Returns the error of a stream that broke off or made no sense.
+pub(crate) fn truncated(what: &str) -> AttemptError {
+    plain(ErrorKind::Truncated, what)
+}
+
+/// Returns an error in our own words.
+pub(crate) fn plain(kind: ErrorKind, what: &str) -> AttemptError {
+    AttemptError { kind, message: what.to_owned(), retry_after_ms: None }
+}
+
+/// Takes the key out of a message, wherever it stands.
+pub(crate) fn without_key(mut error: AttemptError, key: Option<&Secret>) -> AttemptError {
+    if let Some(key) = key {
+        error.message = error.message.replace(key.reveal(), "***");
+    }
+    error
+}
+
+fn judge(
+    status: Option<u16>,
+    body: &Value,
+    retry_after_ms: Option<u64>,
+    key: Option<&Secret>,
+) -> AttemptError {
+    let error = error_object(body);
+    let words = words(error);
+    // OpenRouter puts the status of the provider behind it into `code`.
+    let status = status.or_else(|| u16::try_from(error.get("code")?.as_u64()?).ok());
+    let message = error.get("message").or(body.get("message")).and_then(Value::as_str);
+    let message = message.or_else(|| error.as_str()).unwrap_or_default();
+    let kind = kind_of(&words, status, message);
+    let retry_after_ms = retry_after_ms.or_else(|| retry_delay(error));
+    let message = describe(kind, status, &words, message);
+    without_key(AttemptError { kind, message, retry_after_ms }, key)
+}
+
+/// Finds the error in a body; Gemini may wrap it in a list.
+fn error_object(body: &Value) -> &Value {
+    let body = body.get(0).unwrap_or(body);
+    body.get("error").filter(|error| !error.is_null()).unwrap_or(body)
+}
+
+/// Returns the provider's words for an error, the most telling first.
+fn words(error: &Value) -> Vec<&str> {
+    let details = error.get("details").and_then(Value::as_array);
+    let reasons = details.into_iter().flatten().filter_map(|detail| detail.get("reason"));
+    let named = ["code", "type", "status"].into_iter().filter_map(|name| error.get(name));
+    let all = reasons.chain(named).filter_map(Value::as_str);
+    all.filter(|word| !word.is_empty() && *word != "error").collect()
+}
+
+fn kind_of(words: &[&str], status: Option<u16>, message: &str) -> ErrorKind {
+    if let Some(kind) = words.iter().find_map(|word| by_word(word)) {
+        return kind;
+    }
+    let kind = match status {
+        Some(401..=403) => ErrorKind::Authentication,
+        Some(408) => ErrorKind::Network,
+        Some(413) => ErrorKind::ContextExhausted,
+        Some(429) => ErrorKind::RateLimited,
+        Some(500..) => ErrorKind::Overloaded,
+        Some(_) => ErrorKind::BadRequest,
+        None if words.iter().any(|word| is_request_word(word)) => ErrorKind::BadRequest,
+        None => ErrorKind::Overloaded,
+    };
+    if kind == ErrorKind::BadRequest || kind == ErrorKind::Overloaded {
+        return by_phrase(message).unwrap_or(kind);
+    }
+    kind
+}
+
+/// Words with one meaning; `api_error` and `invalid_request_error` have several and are left out.
+fn by_word(word: &str) -> Option<ErrorKind> {
+    Some(match word {
+        "context_length_exceeded"
+        | "model_context_window_exceeded"
+        | "exceed_context_size_error"
+        | "request_too_large" => ErrorKind::ContextExhausted,
+        "rate_limit_error"
+        | "rate_limit_exceeded"
+        | "RESOURCE_EXHAUSTED"
+        | "too_many_requests"
+        | "tokens"
+        | "requests" => ErrorKind::RateLimited,
+        "overloaded_error"
+        | "server_is_overloaded"
+        | "slow_down"
+        | "server_error"
+        | "timeout_error"
+        | "UNAVAILABLE"
+        | "INTERNAL"
+        | "DEADLINE_EXCEEDED"
+        | "service_unavailable"
+        | "unavailable_error" => ErrorKind::Overloaded,
+        "authentication_error"
+        | "permission_error"
+        | "billing_error"
+        | "invalid_api_key"
+        | "insufficient_quota"
+        | "billing_hard_limit_reached"
+        | "credit_balance_exhausted"
+        | "enforced_spend_limit_reached"
+        | "account_deactivated"
+        | "UNAUTHENTICATED"
+        | "PERMISSION_DENIED"
+        | "API_KEY_INVALID" => ErrorKind::Authentication,
+        "content_filter" | "content_policy_violation" | "invalid_prompt" => ErrorKind::Refused,
+        "model_not_found" | "not_found_error" | "NOT_FOUND" => ErrorKind::BadRequest,
+        _ => return None,
+    })
+}
+
+fn is_request_word(word: &str) -> bool {
+    matches!(word, "invalid_request_error" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION")
+}
+
+fn by_phrase(message: &str) -> Option<ErrorKind> {
+    const FULL: [&str; 7] = [
+        "prompt is too long",
+        "context length",
+        "context window",
+        "context limit",
+        "context size",
+        "input token count",
+        "maximum number of tokens",
+    ];
+    const UNPAID: [&str; 3] = ["credit balance", "spend limit", "api key not valid"];
+    let message = message.to_lowercase();
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    if says(&FULL) {
+        Some(ErrorKind::ContextExhausted)
+    } else if says(&UNPAID) {
+        Some(ErrorKind::Authentication)
+    } else {
+        None
+    }
+}
+
+/// Reads Gemini's `retryDelay`, written `34.5s`.
+fn retry_delay(error: &Value) -> Option<u64> {
+    let details = error.get("details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay"))?.as_str()?;
+    millis(delay.strip_suffix('s')?)
+}
+
+/// Reads seconds with an optional fraction.
+pub(crate) fn millis(seconds: &str) -> Option<u64> {
+    let seconds: f64 = seconds.trim().parse().ok()?;
+    // The cast saturates; a day is the longest that makes sense to anyone.
+    (seconds.is_finite() && seconds >= 0.0).then(|| (seconds.min(86_400.0) * 1_000.0).ceil() as u64)
+}
+
+fn describe(kind: ErrorKind, status: Option<u16>, words: &[&str], message: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(status.map(|status| format!("HTTP {status}")));
+    parts.extend(words.first().map(|word| clean_word(word)));
+    let place = parts.join(", ");
+    // Complaints about a key like to quote it; the class and the word say enough.
+    let said = if kind == ErrorKind::Authentication { String::new() } else { clean(message) };
+    match (place.is_empty(), said.is_empty()) {
+        (false, false) => format!("{place}: {said}"),
+        (false, true) => place,
+        (true, false) => said,
+        (true, true) => "the provider gave no reason".to_owned(),
+    }
+}
+
+fn clean_word(word: &str) -> String {
+    let plain = |letter: &char| letter.is_ascii_alphanumeric() || "_-.".contains(*letter);
+    word.chars().filter(plain).take(MAX_WORD_CHARS).collect()
+}
+
+/// Makes a provider's sentence fit for a line: one line, no keys, not long.
+fn clean(message: &str) -> String {
+    let mut text = String::new();
+    for word in message.split(|letter: char| letter.is_whitespace() || letter.is_control()) {
+        if word.is_empty() {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        let bare = word.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+        let is_key = KEY_PREFIXES.iter().any(|prefix| bare.starts_with(prefix));
+        text.push_str(if is_key { "***" } else { word });
+        if text.len() > 8 * MAX_MESSAGE_CHARS {
+            break;
+        }
+    }
+    if text.chars().count() > MAX_MESSAGE_CHARS {
+        text = text.chars().take(MAX_MESSAGE_CHARS - 1).collect();
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(status: u16, body: &Value) -> (ErrorKind, String) {
+        let key = Secret::new("fake-key-000");
+        let error = from_status(status, body.to_string().as_bytes(), None, key.as_ref());
+        (error.kind, error.message)
+    }
+
+    #[test]
+    fn each_class_is_told_from_the_provider_s_own_words() {
+        let anthropic = |kind: &str, message: &str| json!({"type":"error","error":{"type":kind,"message":message},"request_id":"req_1"});
+        let openai = |code: Value, kind: &str, message: &str| json!({"error":{"message":message,"type":kind,"param":null,"code":code}});
+        let gemini = |code: u16, status: &str, message: &str| json!({"error":{"code":code,"message":message,"status":status}});
+        use ErrorKind as E;
+        for (status, body, expected) in [
+            (401, anthropic("authentication_error", "invalid x-api-key"), E::Authentication),
+            (402, anthropic("billing_error", "pay"), E::Authentication),
+            (403, anthropic("permission_error", "no"), E::Authentication),
+            (404, anthropic("not_found_error", "model: claude-x"), E::BadRequest),
+            (413, anthropic("request_too_large", "too large"), E::ContextExhausted),
+            (429, anthropic("rate_limit_error", "slow"), E::RateLimited),
+            (500, anthropic("api_error", "oops"), E::Overloaded),
+            (504, anthropic("timeout_error", "late"), E::Overloaded),
+            (529, anthropic("overloaded_error", "Overloaded"), E::Overloaded),
+            (400, anthropic("invalid_request_error", "bad field"), E::BadRequest),
+            (
+                400,
+                anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000"),
+                E::ContextExhausted,
+            ),
+            (
+                400,
+                anthropic("invalid_request_error", "Your credit balance is too low"),
+                E::Authentication,
+            ),
+            (
+                401,
+                openai(json!("invalid_api_key"), "invalid_request_error", "x"),
+                E::Authentication,
+            ),
+            (429, openai(json!("rate_limit_exceeded"), "tokens", "x"), E::RateLimited),
+            (
+                429,
+                openai(json!("insufficient_quota"), "insufficient_quota", "x"),
+                E::Authentication,
+            ),
+            (
+                400,
+                openai(json!("context_length_exceeded"), "invalid_request_error", "x"),
+                E::ContextExhausted,
+            ),
+            (404, openai(json!("model_not_found"), "invalid_request_error", "x"), E::BadRequest),
+            (400, openai(json!("content_policy_violation"), "image", "x"), E::Refused),
+            (503, openai(Value::Null, "server_error", "x"), E::Overloaded),
+            // Ollama says `api_error` whatever happened.
+            (404, openai(Value::Null, "api_error", "model not found"), E::BadRequest),
+            // llama.cpp and vLLM.
+            (400, openai(json!(400), "exceed_context_size_error", "x"), E::ContextExhausted),
+            (
+                400,
+                json!({"object":"error","message":"maximum context length is 4096 tokens",
+                       "type":"BadRequestError","code":400}),
+                E::ContextExhausted,
+            ),
+            (400, gemini(400, "INVALID_ARGUMENT", "bad"), E::BadRequest),
+            (
+                400,
+                gemini(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum"),
+                E::ContextExhausted,
+            ),
+            (403, gemini(403, "PERMISSION_DENIED", "no"), E::Authentication),
+            (429, gemini(429, "RESOURCE_EXHAUSTED", "quota"), E::RateLimited),
+            (500, gemini(500, "INTERNAL", "x"), E::Overloaded),
+            (503, gemini(503, "UNAVAILABLE", "overloaded"), E::Overloaded),
+            (502, json!("<html>"), E::Overloaded),
+            (418, json!({}), E::BadRequest),
+            (302, Value::Null, E::BadRequest),
+        ] {
+            assert_eq!(check(status, &body).0, expected, "{status} {body}");
+        }
+        let invalid = json!({"error":{"code":400,"message":"API key not valid.",
+            "status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}});
+        assert_eq!(check(400, &json!([invalid])).0, E::Authentication);
+    }
+
+    #[test]
+    fn an_error_inside_a_stream_is_judged_by_its_words_alone() {
+        for (error, expected) in [
+            (json!({"type":"overloaded_error","message":"Overloaded"}), ErrorKind::Overloaded),
+            (json!({"code":"rate_limit_exceeded","message":"x"}), ErrorKind::RateLimited),
+            (json!({"code":"context_length_exceeded","message":"x"}), ErrorKind::ContextExhausted),
+            (json!({"code":"invalid_prompt","message":"x"}), ErrorKind::Refused),
+            (json!({"code":502,"message":"upstream"}), ErrorKind::Overloaded),
+            (json!({"code":429,"message":"upstream"}), ErrorKind::RateLimited),
+            (json!({"type":"invalid_request_error","message":"x"}), ErrorKind::BadRequest),
+            (json!("broken"), ErrorKind::Overloaded),
+            (Value::Null, ErrorKind::Overloaded),
+        ] {
+            assert_eq!(from_stream(&error).kind, expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn messages_hold_no_key_and_are_short() {
+        let body = json!({"error":{"message":"Incorrect API key provided: sk-fake12***34.",
+            "type":"invalid_request_error","code":"invalid_api_key"}});
+        assert_eq!(check(401, &body).1, "HTTP 401, invalid_api_key");
+        let body =
+            json!({"error":{"message":"bad\r\nheader fake-key-000 (sk-fake1234)\u{1b}[31m"}});
+        assert_eq!(check(400, &body).1, "HTTP 400: bad header *** *** [31m");
+        let long = check(400, &json!({"error":{"message":"word ".repeat(10_000)}})).1;
+        assert!(long.chars().count() < 330 && long.ends_with('…'), "{long}");
+        assert_eq!(check(500, &Value::Null).1, "HTTP 500");
+        assert_eq!(from_stream(&Value::Null).message, "the provider gave no reason");
+    }
+
+    #[test]
+    fn gemini_says_in_its_details_how_long_to_wait() {
+        let body = json!({"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"x",
+            "details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}});
+        let error = from_status(429, body.to_string().as_bytes(), None, None);
+        assert_eq!(error.retry_after_ms, Some(34_500));
+        let error = from_status(429, body.to_string().as_bytes(), Some(7), None);
+        assert_eq!(error.retry_after_ms, Some(7), "a header is more exact");
+    }
+}

@@ -1,0 +1,131 @@
+//! One pause for all who use a provider: after it asked to wait, nobody sends before that time.
+//!
+//! Owns the instant and the wait. It does not retry and it does not count requests; the engine
+//! reserves and repeats. Waiting for it is part of an attempt and ends with the attempt's future.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use adjutant_core::{AttemptError, ErrorKind, SessionId};
+use tokio::time::Instant;
+
+/// How long everyone waits when a provider says "too many" and not for how long.
+const SILENT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause that is kept for others. A provider that asks for more (a daily quota) is
+/// asked again after this, so that each session hears it and can say so.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
+/// The most that is added so that those who waited do not all send at once.
+const MAX_SPREAD: Duration = Duration::from_secs(2);
+
+/// The shared pause of one provider.
+#[derive(Debug, Default)]
+pub(crate) struct Limiter {
+    // A std mutex: held for a copy, never across an await.
+    state: Mutex<Option<Pause>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Instant,
+    spread: Duration,
+}
+
+impl Limiter {
+    /// Waits until this provider may be asked again; `draw` spreads those who wait.
+    pub(crate) async fn pass(&self, draw: u64) {
+        // Someone else may have been told to wait longer while this one waited.
+        while let Some(at) = self.opens(draw) {
+            tokio::time::sleep_until(at).await;
+        }
+    }
+
+    /// Remembers what a failed attempt said about waiting.
+    pub(crate) fn hear(&self, error: &AttemptError) {
+        if !matches!(error.kind, ErrorKind::RateLimited | ErrorKind::Overloaded) {
+            return;
+        }
+        let asked = error.retry_after_ms.map(Duration::from_millis);
+        let pause = match (asked, error.kind) {
+            (Some(asked), _) => asked.min(LONGEST_PAUSE),
+            (None, ErrorKind::RateLimited) => SILENT_PAUSE,
+            (None, _) => return,
+        };
+        let new = Pause { until: Instant::now() + pause, spread: (pause / 4).min(MAX_SPREAD) };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.is_none_or(|old| old.until < new.until) {
+            *state = Some(new);
+        }
+    }
+
+    fn opens(&self, draw: u64) -> Option<Instant> {
+        let pause = (*self.state.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let spread_ms = u64::try_from(pause.spread.as_millis()).unwrap_or(u64::MAX);
+        let at = pause.until + Duration::from_millis(draw % (spread_ms + 1));
+        (at > Instant::now()).then_some(at)
+    }
+}
+
+/// Returns a number that differs between sessions and tries, and is the same in every replay.
+pub(crate) fn draw(session: SessionId, turn: u32, attempt: u32) -> u64 {
+    // FNV-1a over what names the try; chance would make runs impossible to repeat.
+    let name = format!("{session} {turn} {attempt}");
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: ErrorKind, retry_after_ms: Option<u64>) -> AttemptError {
+        AttemptError { kind, message: String::new(), retry_after_ms }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everyone_waits_as_long_as_the_provider_asked_and_not_all_alike() {
+        let limiter = Limiter::default();
+        let start = Instant::now();
+        limiter.pass(3).await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        limiter.hear(&told(ErrorKind::RateLimited, Some(8_000)));
+        let waits = futures(&limiter, [0, 500, 2_000, 2_001]).await;
+        assert_eq!(waits, [8_000, 8_500, 10_000, 10_000]);
+    }
+
+    /// Runs the waits one after the other from the same pause; later ones find it open.
+    async fn futures(limiter: &Limiter, draws: [u64; 4]) -> Vec<u128> {
+        let start = Instant::now();
+        let mut waits = Vec::new();
+        for draw in draws {
+            limiter.pass(draw).await;
+            waits.push(start.elapsed().as_millis());
+        }
+        waits
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_longer_wish_wins_and_an_endless_one_is_cut() {
+        let limiter = Limiter::default();
+        limiter.hear(&told(ErrorKind::Overloaded, Some(86_400_000)));
+        limiter.hear(&told(ErrorKind::RateLimited, Some(10)));
+        let start = Instant::now();
+        limiter.pass(0).await;
+        assert_eq!(start.elapsed(), LONGEST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_errors_about_load_make_others_wait() {
+        let limiter = Limiter::default();
+        limiter.hear(&told(ErrorKind::Network, Some(5_000)));
+        limiter.hear(&told(ErrorKind::Overloaded, None));
+        let start = Instant::now();
+        limiter.pass(9).await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        limiter.hear(&told(ErrorKind::RateLimited, None));
+        limiter.pass(0).await;
+        assert_eq!(start.elapsed(), SILENT_PAUSE);
+    }
+}

@@ -1,0 +1,170 @@
+//! From `provider/model` to a model that answers.
+
+use std::sync::Arc;
+
+use adjutant_core::nearest;
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use super::client::Client;
+use super::sources::{ProviderConfig, Sources};
+use crate::model::Model;
+use crate::settings::Settings;
+use crate::wire::{Codec, Wire};
+
+/// Says why a model cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The name is not of the form `provider/model`.
+    #[error("`{name}` is no model; write provider/model, as in anthropic/claude-sonnet-5-5")]
+    Name {
+        /// What was written.
+        name: String,
+    },
+    /// The model's part of the name has characters no model has.
+    #[error("the model name `{model}` has characters that no model has")]
+    ModelName {
+        /// What was written, escaped.
+        model: String,
+    },
+    /// Nobody of that name serves models.
+    #[error("no provider `{provider}`{}; known are {}", meant(.nearest), .known.join(", "))]
+    UnknownProvider {
+        /// What was written.
+        provider: String,
+        /// What was probably meant.
+        nearest: Option<String>,
+        /// Everyone who is known.
+        known: Vec<String>,
+    },
+    /// The provider wants a key and there is none.
+    #[error("Cannot spawn subagents: no API key for provider {provider}")]
+    NoKey {
+        /// The provider.
+        provider: String,
+    },
+    /// The key cannot be sent.
+    #[error("the key of provider {provider} has characters that no key has")]
+    Key {
+        /// The provider.
+        provider: String,
+    },
+    /// The address is not one of a web server.
+    #[error("the base URL of provider {provider} {problem}")]
+    BaseUrl {
+        /// The provider.
+        provider: String,
+        /// What is wrong with it; the address itself may hold a password and is not shown.
+        problem: &'static str,
+    },
+}
+
+fn meant(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!(", did you mean {name}")).unwrap_or_default()
+}
+
+/// Opens the model of that name.
+///
+/// Nothing is sent and nothing is loaded before its first turn.
+pub fn open_model(name: &str, sources: &Sources) -> Result<Arc<dyn Model>, OpenError> {
+    open_model_with(name, sources, Settings::default())
+}
+
+/// Opens the model of that name, to be asked as `settings` say.
+pub fn open_model_with(
+    name: &str,
+    sources: &Sources,
+    settings: Settings,
+) -> Result<Arc<dyn Model>, OpenError> {
+    let (provider, model) = name
+        .split_once('/')
+        .filter(|(provider, model)| !provider.is_empty() && !model.is_empty())
+        .ok_or_else(|| OpenError::Name { name: name.escape_debug().to_string() })?;
+    let config = sources.provider(provider).ok_or_else(|| unknown(provider, sources))?;
+    check_model(model)?;
+    if config.needs_key && config.key.is_none() {
+        return Err(OpenError::NoKey { provider: config.name.clone() });
+    }
+    let described = sources.describe(&config.name, model);
+    let base = base_url(config)?;
+    let codec = Codec {
+        wire: config.wire,
+        model: model.to_owned(),
+        official: base.host_str().is_some_and(|host| host.ends_with(".openai.com")),
+        reasoning: described.reasoning,
+        settings,
+    };
+    let url = endpoint(base, &codec);
+    let headers = headers(config)?;
+    Ok(Arc::new(Client::new(described.spec, codec, url, headers, config, &sources.shared)))
+}
+
+fn unknown(provider: &str, sources: &Sources) -> OpenError {
+    let known: Vec<String> = sources.providers().map(|known| known.name.clone()).collect();
+    let nearest = nearest(provider, known.iter().map(String::as_str)).map(str::to_owned);
+    OpenError::UnknownProvider { provider: provider.escape_debug().to_string(), nearest, known }
+}
+
+/// A model's name may end up in an address, so it must not be able to lead elsewhere.
+fn check_model(model: &str) -> Result<(), OpenError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@+".contains(&byte);
+    let is_name = model.bytes().all(plain) && !model.contains("..") && model.len() <= 200;
+    if is_name {
+        return Ok(());
+    }
+    let shown: String = model.chars().take(80).collect();
+    Err(OpenError::ModelName { model: shown.escape_debug().to_string() })
+}
+
+fn base_url(config: &ProviderConfig) -> Result<Url, OpenError> {
+    let wrong = |problem| OpenError::BaseUrl { provider: config.name.clone(), problem };
+    let url = Url::parse(config.base_url.trim()).map_err(|_| wrong("is no address"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(wrong("is neither http nor https"));
+    }
+    if !url.has_host() {
+        return Err(wrong("has no host"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("holds a user name or password; keys go elsewhere"));
+    }
+    Ok(url)
+}
+
+/// Completes an address the way people write it: with or without its version.
+fn endpoint(mut base: Url, codec: &Codec) -> Url {
+    let path = base.path().trim_end_matches('/').to_owned();
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let has_version = last.strip_prefix('v').is_some_and(|rest| rest.starts_with(char::is_numeric));
+    let version = match codec.wire {
+        Wire::Anthropic if !has_version => "/v1",
+        Wire::Gemini if !has_version => "/v1beta",
+        Wire::Chat | Wire::Responses if path.is_empty() => "/v1",
+        Wire::Anthropic | Wire::Gemini | Wire::Chat | Wire::Responses => "",
+    };
+    base.set_path(&format!("{path}{version}{}", codec.path()));
+    if codec.wire == Wire::Gemini {
+        base.query_pairs_mut().append_pair("alt", "sse");
+    }
+    base
+}
+
+fn headers(config: &ProviderConfig) -> Result<HeaderMap, OpenError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if config.wire == Wire::Anthropic {
+        let version = HeaderName::from_static("anthropic-version");
+        headers.insert(version, HeaderValue::from_static("2023-06-01"));
+    }
+    let Some(key) = &config.key else { return Ok(headers) };
+    let (name, value) = match config.wire {
+        Wire::Anthropic => (HeaderName::from_static("x-api-key"), key.reveal().to_owned()),
+        Wire::Gemini => (HeaderName::from_static("x-goog-api-key"), key.reveal().to_owned()),
+        Wire::Chat | Wire::Responses => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+    };
+    let mut value = HeaderValue::from_str(&value)
+        .map_err(|_| OpenError::Key { provider: config.name.clone() })?;
+    value.set_sensitive(true);
+    headers.insert(name, value);
+    Ok(headers)
+}

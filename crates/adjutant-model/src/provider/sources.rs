@@ -1,0 +1,188 @@
+//! What a front end knows: providers, keys, addresses, and a person's own figures for models.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::catalogue::{Described, Override, catalogue};
+use crate::http::{Http, Timeouts};
+use crate::limiter::Limiter;
+use crate::secret::Secret;
+use crate::wire::Wire;
+
+/// Someone who serves models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderConfig {
+    /// The word before the slash of a model's name.
+    pub name: String,
+    /// How it speaks.
+    pub wire: Wire,
+    /// Where it is.
+    pub base_url: String,
+    /// The key, when there is one.
+    pub key: Option<Secret>,
+    /// Whether it is of no use without a key; a server at home often needs none.
+    pub needs_key: bool,
+}
+
+/// The providers everyone knows, in the order a default is looked for.
+const BUILT_IN: [BuiltIn; 5] = [
+    BuiltIn {
+        name: "anthropic",
+        wire: Wire::Anthropic,
+        base_url: "https://api.anthropic.com",
+        key_vars: &["ANTHROPIC_API_KEY"],
+        url_vars: &["ANTHROPIC_BASE_URL"],
+    },
+    BuiltIn {
+        name: "openai",
+        wire: Wire::Responses,
+        base_url: "https://api.openai.com/v1",
+        key_vars: &["OPENAI_API_KEY"],
+        url_vars: &["OPENAI_BASE_URL"],
+    },
+    BuiltIn {
+        name: "gemini",
+        wire: Wire::Gemini,
+        base_url: "https://generativelanguage.googleapis.com",
+        key_vars: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        url_vars: &["GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"],
+    },
+    BuiltIn {
+        name: "openrouter",
+        wire: Wire::Chat,
+        base_url: "https://openrouter.ai/api/v1",
+        key_vars: &["OPENROUTER_API_KEY"],
+        url_vars: &["OPENROUTER_BASE_URL"],
+    },
+    BuiltIn {
+        name: "ollama",
+        wire: Wire::Chat,
+        base_url: "http://127.0.0.1:11434/v1",
+        key_vars: &[],
+        url_vars: &["OLLAMA_BASE_URL"],
+    },
+];
+
+struct BuiltIn {
+    name: &'static str,
+    wire: Wire,
+    base_url: &'static str,
+    key_vars: &'static [&'static str],
+    url_vars: &'static [&'static str],
+}
+
+/// Everything needed to open models; clones share their connections and pauses.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    providers: Vec<ProviderConfig>,
+    overrides: BTreeMap<String, Override>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What all models of a process have in common.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) http: Http,
+    // A std mutex: held for a look-up, never across an await.
+    limiters: Mutex<BTreeMap<String, Arc<Limiter>>>,
+}
+
+impl Shared {
+    /// Returns the one pause of a provider.
+    pub(super) fn limiter(&self, provider: &str) -> Arc<Limiter> {
+        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(limiters.entry(provider.to_owned()).or_default())
+    }
+}
+
+impl Default for Sources {
+    /// The well-known providers without any key.
+    fn default() -> Self {
+        Self::from_vars(|_| None)
+    }
+}
+
+impl Sources {
+    /// Reads the usual variables through `get`, which the front end provides.
+    #[must_use]
+    pub fn from_vars(get: impl Fn(&str) -> Option<String>) -> Self {
+        let first = |names: &[&str]| {
+            let mut values = names.iter().filter_map(|name| get(name));
+            values.find(|value| !value.trim().is_empty())
+        };
+        let provider = |known: &BuiltIn| {
+            let url = first(known.url_vars).map(|url| url.trim().to_owned());
+            // Lookalikes of OpenAI speak Chat; only OpenAI itself is sure to speak Responses.
+            let elsewhere = known.wire == Wire::Responses && url.is_some();
+            ProviderConfig {
+                name: known.name.to_owned(),
+                wire: if elsewhere { Wire::Chat } else { known.wire },
+                base_url: url.unwrap_or_else(|| known.base_url.to_owned()),
+                key: first(known.key_vars).and_then(|key| Secret::new(&key)),
+                needs_key: !known.key_vars.is_empty(),
+            }
+        };
+        Self {
+            providers: BUILT_IN.iter().map(provider).collect(),
+            overrides: BTreeMap::new(),
+            shared: Arc::default(),
+        }
+    }
+
+    /// Adds a provider, or replaces the one of that name.
+    #[must_use]
+    pub fn with_provider(mut self, provider: ProviderConfig) -> Self {
+        match self.providers.iter_mut().find(|known| known.name == provider.name) {
+            Some(known) => *known = provider,
+            None => self.providers.push(provider),
+        }
+        self
+    }
+
+    /// Sets a person's own figures for `provider/model`.
+    #[must_use]
+    pub fn with_override(mut self, model: impl Into<String>, figures: Override) -> Self {
+        self.overrides.insert(model.into(), figures);
+        self
+    }
+
+    /// Replaces the waiting times; connections made so far are not shared any more.
+    #[must_use]
+    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.shared = Arc::new(Shared { http: Http::new(timeouts), limiters: Mutex::default() });
+        self
+    }
+
+    /// Lists the providers, the well-known ones first.
+    pub fn providers(&self) -> impl Iterator<Item = &ProviderConfig> {
+        self.providers.iter()
+    }
+
+    /// Finds a provider by name; `google` is Gemini.
+    #[must_use]
+    pub fn provider(&self, name: &str) -> Option<&ProviderConfig> {
+        let exact = self.providers.iter().find(|provider| provider.name == name);
+        exact.or_else(|| (name == "google").then(|| self.provider("gemini")).flatten())
+    }
+
+    /// Returns every key, for filters that must never let one through.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        let keys = self.providers.iter().filter_map(|provider| provider.key.as_ref());
+        keys.map(|key| key.reveal().to_owned()).collect()
+    }
+
+    /// Returns `provider/model` of the first provider with a key that has a default.
+    #[must_use]
+    pub fn default_model(&self) -> Option<String> {
+        let mut usable = self.providers.iter().filter(|provider| provider.key.is_some());
+        usable.find_map(|provider| Some(catalogue().default_of(&provider.name)?.name()))
+    }
+
+    /// Returns what is known of a model, a person's own figures first.
+    #[must_use]
+    pub fn describe(&self, provider: &str, model: &str) -> Described {
+        let own = self.overrides.get(&format!("{provider}/{model}"));
+        Described::new(provider, model, own)
+    }
+}

@@ -1,0 +1,49 @@
+//! A key that cannot be shown by accident.
+
+use std::fmt;
+
+/// A provider's key. It shows itself as `***` wherever it is formatted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a key, without the blanks and line ends that copying brings along.
+    ///
+    /// Returns nothing when no character is left.
+    #[must_use]
+    pub fn new(key: &str) -> Option<Self> {
+        let key = key.trim();
+        (!key.is_empty()).then(|| Self(key.to_owned()))
+    }
+
+    /// Returns the key itself, for the header it belongs in and for filters that look for it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_never_shows_itself() {
+        let secret = Secret::new("  fake-key-123\n").unwrap();
+        assert_eq!(secret.reveal(), "fake-key-123");
+        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "*** *** Some(***)");
+        assert_eq!(Secret::new(" \n"), None);
+    }
+}

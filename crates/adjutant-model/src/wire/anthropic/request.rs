@@ -1,0 +1,160 @@
+//! Writing requests for Anthropic Messages.
+//!
+//! Two cache markers: one after what never changes (tools, then system, in the provider's order),
+//! one on the last part, which moves along. The moving one is part of the tail, so that what is
+//! kept never holds it.
+
+use adjutant_core::{Message, ToolCall};
+
+use super::super::json::{arguments, field, key, raw, separate, text, value};
+use super::super::kept::Group;
+use super::super::{Codec, NOTHING, SILENCE};
+use crate::model::TurnRequest;
+use crate::settings::{Effort, Settings};
+
+const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+pub(in super::super) fn open(codec: &Codec, out: &mut Vec<u8>, request: &TurnRequest<'_>) {
+    out.push(b'{');
+    field(out, "model", &codec.model);
+    raw(out, r#","stream":true"#);
+    if !request.system.is_empty() {
+        raw(out, r#","system":[{"type":"text""#);
+        field(out, "text", request.system);
+        raw(out, MARKER);
+        raw(out, "}]");
+    }
+    if !request.tools.is_empty() {
+        raw(out, r#","tools":["#);
+        for (place, tool) in request.tools.iter().enumerate() {
+            separate(out);
+            out.push(b'{');
+            field(out, "name", &tool.name);
+            field(out, "description", &tool.description);
+            key(out, "input_schema");
+            value(out, &tool.schema);
+            // The system's marker covers the tools before it; without a system they need their own.
+            if request.system.is_empty() && place + 1 == request.tools.len() {
+                raw(out, MARKER);
+            }
+            out.push(b'}');
+        }
+        out.push(b']');
+    }
+    raw(out, r#","messages":["#);
+}
+
+pub(in super::super) fn append(
+    codec: &Codec,
+    out: &mut Vec<u8>,
+    group: &mut Group,
+    message: &Message,
+) {
+    match message {
+        Message::User { content } => {
+            let content = if content.is_empty() { NOTHING } else { content };
+            user(out, group);
+            raw(out, r#"{"type":"text""#);
+            field(out, "text", content);
+        }
+        Message::Tool { tool_call_id, content, is_error } => {
+            user(out, group);
+            raw(out, r#"{"type":"tool_result""#);
+            field(out, "tool_use_id", tool_call_id);
+            field(out, "content", content);
+            if *is_error {
+                raw(out, r#","is_error":true"#);
+            }
+        }
+        Message::Assistant { content, tool_calls, opaque } => {
+            let is_call = |block: &&serde_json::Value| block["type"] == "tool_use";
+            let verbatim = codec.unseal(opaque).filter(|blocks| {
+                // Calls that were not made are not shown as made; then nothing else fits either.
+                blocks.iter().filter(is_call).count() == tool_calls.len()
+            });
+            match verbatim {
+                Some(blocks) => {
+                    for block in blocks {
+                        model(out, group);
+                        value(out, block);
+                        // Left open like every last part.
+                        out.pop();
+                    }
+                }
+                None => plain_answer(out, group, content, tool_calls),
+            }
+        }
+    }
+}
+
+fn plain_answer(out: &mut Vec<u8>, group: &mut Group, content: &str, calls: &[ToolCall]) {
+    let content = if content.is_empty() && calls.is_empty() { SILENCE } else { content };
+    if !content.is_empty() {
+        model(out, group);
+        raw(out, r#"{"type":"text""#);
+        field(out, "text", content);
+    }
+    for call in calls {
+        model(out, group);
+        raw(out, r#"{"type":"tool_use""#);
+        field(out, "id", &call.id);
+        field(out, "name", &call.name);
+        key(out, "input");
+        value(out, &arguments(call));
+    }
+}
+
+fn user(out: &mut Vec<u8>, group: &mut Group) {
+    group.begin(out, Group::User, r#"{"role":"user","content":["#);
+}
+
+fn model(out: &mut Vec<u8>, group: &mut Group) {
+    group.begin(out, Group::Model, r#"{"role":"assistant","content":["#);
+}
+
+pub(in super::super) fn close(
+    codec: &Codec,
+    out: &mut Vec<u8>,
+    group: Group,
+    request: &TurnRequest<'_>,
+    withdrawn: bool,
+) {
+    if group == Group::User {
+        raw(out, MARKER);
+    }
+    group.end(out);
+    raw(out, r#"],"max_tokens":"#);
+    raw(out, &request.max_output.to_string());
+    if withdrawn {
+        raw(out, r#","tool_choice":{"type":"none"}"#);
+    }
+    output_config(out, &codec.settings);
+    out.push(b'}');
+}
+
+fn output_config(out: &mut Vec<u8>, settings: &Settings) {
+    if settings.effort.is_none() && settings.format.is_none() {
+        return;
+    }
+    raw(out, r#","output_config":{"#);
+    if let Some(effort) = settings.effort {
+        key(out, "effort");
+        text(out, word(effort));
+    }
+    if let Some(format) = &settings.format {
+        key(out, "format");
+        raw(out, r#"{"type":"json_schema","schema":"#);
+        value(out, &format.schema);
+        out.push(b'}');
+    }
+    out.push(b'}');
+}
+
+const fn word(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Max => "max",
+    }
+}

@@ -1,0 +1,282 @@
+//! Reading answers of Anthropic Messages.
+//!
+//! Blocks arrive one after the other, each with a start, deltas and a stop; `message_delta` brings
+//! the reason and the bill, `message_stop` is the end. Thinking comes back with a signature that
+//! must be returned unchanged, so a reply that holds any is kept whole.
+
+use std::collections::BTreeMap;
+
+use adjutant_core::{Attempt, AttemptError, Reply, StopReason, ToolCall, Usage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::Codec;
+use super::super::json::{Text, arguments, tool_call};
+use super::super::reader::{Fold, Listener, parse};
+use crate::errors::{from_stream, truncated};
+use crate::model::Progress;
+
+#[derive(Debug)]
+pub(in super::super) struct Stream {
+    codec: Codec,
+    blocks: BTreeMap<u64, Block>,
+    /// Blocks that have begun and not stopped.
+    open: usize,
+    stop: Option<String>,
+    usage: Option<Counts>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum Block {
+    Text(String),
+    Call {
+        id: String,
+        name: String,
+        input: Value,
+        written: String,
+    },
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    /// Whatever else the provider says; returned as it came.
+    Other(Value),
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    #[serde(default)]
+    index: u64,
+    #[serde(default)]
+    content_block: Value,
+    #[serde(default, borrow)]
+    delta: Delta<'a>,
+    message: Option<Start>,
+    usage: Option<Counts>,
+    #[serde(default)]
+    error: Value,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta<'a> {
+    #[serde(rename = "type", default, borrow)]
+    kind: Text<'a>,
+    #[serde(default, borrow)]
+    text: Text<'a>,
+    #[serde(default, borrow)]
+    partial_json: Text<'a>,
+    #[serde(default, borrow)]
+    thinking: Text<'a>,
+    #[serde(default, borrow)]
+    signature: Text<'a>,
+    #[serde(default, borrow)]
+    stop_reason: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    usage: Option<Counts>,
+}
+
+/// The bill; later records are cumulative and may leave fields out.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct Counts {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+}
+
+impl Counts {
+    fn updated(self, newer: Self) -> Self {
+        Self {
+            input_tokens: newer.input_tokens.or(self.input_tokens),
+            output_tokens: newer.output_tokens.or(self.output_tokens),
+            cache_creation_input_tokens: newer
+                .cache_creation_input_tokens
+                .or(self.cache_creation_input_tokens),
+            cache_read_input_tokens: newer.cache_read_input_tokens.or(self.cache_read_input_tokens),
+        }
+    }
+
+    /// Here cached tokens are never part of the input.
+    fn usage(self) -> Usage {
+        Usage {
+            input: self.input_tokens.unwrap_or(0),
+            output: self.output_tokens.unwrap_or(0),
+            cache_read: self.cache_read_input_tokens.unwrap_or(0),
+            cache_write: self.cache_creation_input_tokens.unwrap_or(0),
+        }
+    }
+}
+
+impl Stream {
+    pub(in super::super) fn new(codec: &Codec) -> Self {
+        Self {
+            codec: codec.clone(),
+            blocks: BTreeMap::new(),
+            open: 0,
+            stop: None,
+            usage: None,
+            ended: false,
+        }
+    }
+
+    fn bill(&mut self, counts: Option<Counts>) {
+        if let Some(counts) = counts {
+            self.usage = Some(self.usage.unwrap_or_default().updated(counts));
+        }
+    }
+
+    fn grow(
+        &mut self,
+        index: u64,
+        delta: &Delta<'_>,
+        progress: &mut Listener<'_>,
+    ) -> Result<(), AttemptError> {
+        let block =
+            self.blocks.get_mut(&index).ok_or_else(|| truncated("a piece came without a start"))?;
+        let hidden = match (&*delta.kind, block) {
+            ("text_delta", Block::Text(text)) => {
+                text.push_str(&delta.text);
+                if !delta.text.is_empty() {
+                    progress(Progress::Text(&delta.text));
+                }
+                0
+            }
+            ("input_json_delta", Block::Call { written, .. }) => {
+                written.push_str(&delta.partial_json);
+                delta.partial_json.len()
+            }
+            ("thinking_delta", Block::Thinking { text, .. }) => {
+                text.push_str(&delta.thinking);
+                delta.thinking.len()
+            }
+            ("signature_delta", Block::Thinking { signature, .. }) => {
+                signature.push_str(&delta.signature);
+                delta.signature.len()
+            }
+            // Citations and kinds to come; they change nothing we keep.
+            (_, _) => 0,
+        };
+        if hidden > 0 {
+            progress(Progress::Bytes(hidden as u64));
+        }
+        Ok(())
+    }
+
+    fn stop_reason(&self) -> Result<StopReason, AttemptError> {
+        match self.stop.as_deref() {
+            Some("end_turn" | "stop_sequence") => Ok(StopReason::EndTurn),
+            Some("tool_use") => Ok(StopReason::ToolUse),
+            Some("max_tokens" | "model_context_window_exceeded") => Ok(StopReason::MaxOutput),
+            Some("refusal") => Ok(StopReason::Refused),
+            // `pause_turn` belongs to the provider's own tools, which are never asked for.
+            Some(_) => Err(truncated("the answer stopped for a reason that is not known")),
+            None => Err(truncated("the answer ended without a reason")),
+        }
+    }
+}
+
+impl Fold for Stream {
+    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError> {
+        let event: Event<'_> = parse(data)?;
+        match &*event.kind {
+            "message_start" => self.bill(event.message.and_then(|message| message.usage)),
+            "content_block_start" => {
+                self.blocks.insert(event.index, begin(event.content_block));
+                self.open += 1;
+            }
+            "content_block_delta" => self.grow(event.index, &event.delta, progress)?,
+            "content_block_stop" => self.open = self.open.saturating_sub(1),
+            "message_delta" => {
+                if !event.delta.stop_reason.is_empty() {
+                    self.stop = Some(event.delta.stop_reason.0.into_owned());
+                }
+                self.bill(event.usage);
+            }
+            "message_stop" => {
+                if self.open > 0 {
+                    return Err(truncated("the answer ended inside a block"));
+                }
+                self.ended = true;
+            }
+            "error" => return Err(from_stream(&event.error)),
+            // `ping`, and kinds to come.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
+    }
+
+    fn finish(&mut self) -> Attempt {
+        let stop = self.stop_reason()?;
+        let cut = stop == StopReason::MaxOutput;
+        let (mut text, mut tool_calls, mut content) = (String::new(), Vec::new(), Vec::new());
+        let mut signed = false;
+        for block in std::mem::take(&mut self.blocks).into_values() {
+            signed |= matches!(block, Block::Thinking { .. } | Block::Other(_));
+            if let Some(verbatim) = settle(block, &mut text, &mut tool_calls) {
+                content.push(verbatim);
+            }
+        }
+        if cut {
+            tool_calls.clear();
+        }
+        let opaque = (signed && !cut).then(|| self.codec.seal(content));
+        Ok(Reply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+    }
+}
+
+fn begin(block: Value) -> Block {
+    let word = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
+    match block["type"].as_str() {
+        Some("text") => Block::Text(word("text")),
+        Some("tool_use") => Block::Call {
+            id: word("id"),
+            name: word("name"),
+            input: block["input"].clone(),
+            written: String::new(),
+        },
+        Some("thinking") => {
+            Block::Thinking { text: word("thinking"), signature: word("signature") }
+        }
+        Some(_) | None => Block::Other(block),
+    }
+}
+
+/// Adds a block to the reply and returns it as it must go back.
+fn settle(block: Block, text: &mut String, calls: &mut Vec<ToolCall>) -> Option<Value> {
+    match block {
+        // An empty text is refused when it comes back.
+        Block::Text(said) if said.is_empty() => None,
+        Block::Text(said) => {
+            text.push_str(&said);
+            Some(json!({ "type": "text", "text": said }))
+        }
+        Block::Call { id, name, input, written } => {
+            // Servers that do not stream arguments put them into the start.
+            let whole = written.is_empty() && input.as_object().is_some_and(|map| !map.is_empty());
+            let call = if whole {
+                ToolCall { id, name, arguments: input, malformed: false }
+            } else {
+                tool_call(id, name, &written)
+            };
+            let verbatim = json!({
+                "type": "tool_use", "id": call.id, "name": call.name, "input": arguments(&call),
+            });
+            calls.push(call);
+            Some(verbatim)
+        }
+        Block::Thinking { text, signature } => {
+            Some(json!({ "type": "thinking", "thinking": text, "signature": signature }))
+        }
+        Block::Other(value) => value.is_object().then_some(value),
+    }
+}

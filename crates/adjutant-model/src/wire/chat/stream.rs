@@ -1,0 +1,260 @@
+//! Reading answers of Chat Completions.
+//!
+//! Calls arrive in fragments under an index; the reason comes in a chunk of its own, the bill in
+//! another, and `[DONE]` is the end. Servers differ: ids, indexes and the bill may be missing.
+
+use std::collections::BTreeMap;
+
+use adjutant_core::{Attempt, AttemptError, ErrorKind, Reply, StopReason, ToolCall, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::json::{Text, tool_call};
+use super::super::reader::{Fold, Listener, parse};
+use super::super::{Codec, own_id};
+use super::reasoning::Reasoning;
+use crate::errors::{from_stream, plain, truncated};
+use crate::model::Progress;
+
+#[derive(Debug)]
+pub(in super::super) struct Stream {
+    codec: Codec,
+    turn: u32,
+    text: String,
+    refusal: String,
+    reasoning: Reasoning,
+    calls: BTreeMap<u64, Call>,
+    latest: Option<u64>,
+    stop: Option<String>,
+    usage: Option<Counts>,
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    id: String,
+    name: String,
+    written: String,
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(default, borrow)]
+    choices: Vec<Choice<'a>>,
+    usage: Option<Counts>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: u64,
+    #[serde(default, borrow)]
+    delta: Option<Delta<'a>>,
+    #[serde(default, borrow)]
+    finish_reason: Text<'a>,
+    error: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta<'a> {
+    #[serde(default, borrow)]
+    content: Text<'a>,
+    #[serde(default, borrow)]
+    refusal: Text<'a>,
+    #[serde(default, borrow)]
+    reasoning_content: Text<'a>,
+    #[serde(default, borrow)]
+    reasoning: Text<'a>,
+    reasoning_details: Option<Vec<Value>>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<Fragment<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Fragment<'a> {
+    index: Option<u64>,
+    #[serde(default, borrow)]
+    id: Text<'a>,
+    #[serde(default, borrow)]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(default, borrow)]
+    name: Text<'a>,
+    /// A string that is a piece of the arguments; a few servers send the whole object instead.
+    #[serde(default, borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Counts {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<Details>,
+    /// DeepSeek's name for what others put into the details.
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+impl Counts {
+    /// Here cached tokens are part of the prompt.
+    fn usage(self) -> Usage {
+        let details = self.prompt_tokens_details;
+        let read = details.and_then(|details| details.cached_tokens);
+        let read = read.or(self.prompt_cache_hit_tokens).unwrap_or(0);
+        let written = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
+        let prompt = self.prompt_tokens.unwrap_or(0);
+        Usage {
+            input: prompt.saturating_sub(read).saturating_sub(written),
+            output: self.completion_tokens.unwrap_or(0),
+            cache_read: read,
+            cache_write: written,
+        }
+    }
+}
+
+impl Stream {
+    pub(in super::super) fn new(codec: &Codec, turn: u32) -> Self {
+        Self {
+            codec: codec.clone(),
+            turn,
+            text: String::new(),
+            refusal: String::new(),
+            reasoning: Reasoning::default(),
+            calls: BTreeMap::new(),
+            latest: None,
+            stop: None,
+            usage: None,
+            ended: false,
+        }
+    }
+
+    fn grow(&mut self, delta: Delta<'_>, progress: &mut Listener<'_>) {
+        if !delta.content.is_empty() {
+            self.text.push_str(&delta.content);
+            progress(Progress::Text(&delta.content));
+        }
+        self.refusal.push_str(&delta.refusal);
+        self.reasoning.text(&delta.reasoning_content);
+        let mut hidden =
+            delta.refusal.len() + delta.reasoning_content.len() + delta.reasoning.len();
+        if let Some(details) = delta.reasoning_details {
+            self.reasoning.details(details);
+            hidden = hidden.max(1);
+        }
+        for fragment in delta.tool_calls.into_iter().flatten() {
+            hidden += self.fragment(fragment);
+        }
+        if hidden > 0 {
+            progress(Progress::Bytes(hidden as u64));
+        }
+    }
+
+    /// Adds a piece of a call and returns its bytes.
+    fn fragment(&mut self, fragment: Fragment<'_>) -> usize {
+        let index = fragment.index.unwrap_or_else(|| self.place(&fragment.id));
+        self.latest = Some(index);
+        let call = self.calls.entry(index).or_default();
+        if call.id.is_empty() {
+            call.id = fragment.id.0.into_owned();
+        }
+        let Some(function) = fragment.function else { return 0 };
+        if call.name.is_empty() {
+            call.name = function.name.0.into_owned();
+        }
+        let before = call.written.len();
+        let json = function.arguments.map_or("null", RawValue::get);
+        match serde_json::from_str::<Text<'_>>(json) {
+            Ok(piece) => call.written.push_str(&piece),
+            Err(_) => json.clone_into(&mut call.written),
+        }
+        call.name.len() + call.written.len().saturating_sub(before)
+    }
+
+    /// Finds the place of a piece without an index: a new id begins a new call.
+    fn place(&self, id: &str) -> u64 {
+        match self.latest {
+            None => 0,
+            Some(latest) => {
+                let known = self.calls.get(&latest).is_some_and(|call| call.id == id);
+                if id.is_empty() || known { latest } else { latest.saturating_add(1) }
+            }
+        }
+    }
+
+    fn stop_reason(&self) -> Result<StopReason, AttemptError> {
+        match self.stop.as_deref() {
+            None => Err(truncated("the answer ended without a reason")),
+            Some("length") => Ok(StopReason::MaxOutput),
+            Some("content_filter") => Ok(StopReason::Refused),
+            Some("error") => {
+                Err(plain(ErrorKind::Overloaded, "the model behind this server failed"))
+            }
+            Some(_) if !self.calls.is_empty() => Ok(StopReason::ToolUse),
+            Some(_) if self.text.is_empty() && !self.refusal.is_empty() => Ok(StopReason::Refused),
+            // `stop`, and the words lookalikes have for it.
+            Some(_) => Ok(StopReason::EndTurn),
+        }
+    }
+}
+
+impl Fold for Stream {
+    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError> {
+        if data == b"[DONE]" {
+            if self.stop.is_none() {
+                return Err(truncated("the answer ended without a reason"));
+            }
+            self.ended = true;
+            return Ok(());
+        }
+        let chunk: Chunk<'_> = parse(data)?;
+        if let Some(error) = chunk.error {
+            return Err(from_stream(&error));
+        }
+        self.usage = chunk.usage.or(self.usage);
+        // Only one answer is asked for.
+        for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
+            if let Some(error) = choice.error {
+                return Err(from_stream(&error));
+            }
+            self.grow(choice.delta.unwrap_or_default(), progress);
+            if !choice.finish_reason.is_empty() {
+                self.stop = Some(choice.finish_reason.0.into_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
+    }
+
+    fn finish(&mut self) -> Attempt {
+        let stop = self.stop_reason()?;
+        let cut = stop == StopReason::MaxOutput;
+        let turn = self.turn;
+        let finished = |(place, call): (usize, Call)| {
+            let id = if call.id.is_empty() { own_id(turn, place) } else { call.id };
+            tool_call(id, call.name, &call.written)
+        };
+        let calls = std::mem::take(&mut self.calls).into_values().enumerate();
+        let tool_calls: Vec<ToolCall> =
+            if cut { Vec::new() } else { calls.map(finished).collect() };
+        let mut text = std::mem::take(&mut self.text);
+        if text.is_empty() {
+            text = std::mem::take(&mut self.refusal);
+        }
+        let fields = std::mem::take(&mut self.reasoning).into_fields().filter(|_| !cut);
+        let opaque = fields.map(|fields| self.codec.seal(vec![fields]));
+        Ok(Reply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+    }
+}

@@ -1,0 +1,7 @@
+//! Gemini `generateContent`.
+
+mod request;
+mod stream;
+
+pub(super) use request::{append, close, open};
+pub(super) use stream::Stream;

@@ -1,0 +1,170 @@
+//! Writing requests for Gemini.
+//!
+//! Everything one side says is one content of many parts. Caching is the provider's own affair:
+//! it finds a repeated beginning by itself.
+
+use adjutant_core::{Message, ToolCall};
+use serde_json::Value;
+
+use super::super::json::{arguments, field, key, raw, separate, value};
+use super::super::kept::Group;
+use super::super::{Codec, NOTHING, OUR_ID, SILENCE};
+use crate::model::TurnRequest;
+use crate::settings::Effort;
+
+pub(in super::super) fn open(out: &mut Vec<u8>, request: &TurnRequest<'_>) {
+    out.push(b'{');
+    if !request.system.is_empty() {
+        raw(out, r#""systemInstruction":{"parts":[{"#);
+        field(out, "text", request.system);
+        raw(out, "}]}");
+    }
+    if !request.tools.is_empty() {
+        key(out, "tools");
+        raw(out, r#"[{"functionDeclarations":["#);
+        for tool in request.tools {
+            separate(out);
+            out.push(b'{');
+            field(out, "name", &tool.name);
+            field(out, "description", &tool.description);
+            key(out, "parametersJsonSchema");
+            value(out, &tool.schema);
+            out.push(b'}');
+        }
+        raw(out, "]}]");
+    }
+    key(out, "contents");
+    out.push(b'[');
+}
+
+pub(in super::super) fn append(
+    codec: &Codec,
+    out: &mut Vec<u8>,
+    group: &mut Group,
+    messages: &[Message],
+    place: usize,
+) {
+    match &messages[place] {
+        Message::User { content } => {
+            let content = if content.is_empty() { NOTHING } else { content };
+            user(out, group);
+            out.push(b'{');
+            field(out, "text", content);
+        }
+        Message::Tool { tool_call_id, content, is_error } => {
+            user(out, group);
+            raw(out, r#"{"functionResponse":{"#);
+            if !tool_call_id.starts_with(OUR_ID) {
+                field(out, "id", tool_call_id);
+            }
+            field(out, "name", called(messages, place, tool_call_id));
+            key(out, "response");
+            out.push(b'{');
+            field(out, if *is_error { "error" } else { "output" }, content);
+            raw(out, "}}");
+        }
+        Message::Assistant { content, tool_calls, opaque } => {
+            let is_call = |part: &&Value| part.get("functionCall").is_some();
+            let verbatim = codec
+                .unseal(opaque)
+                .filter(|parts| parts.iter().filter(is_call).count() == tool_calls.len());
+            match verbatim {
+                Some(parts) => {
+                    for part in parts {
+                        model(out, group);
+                        value(out, part);
+                        out.pop();
+                    }
+                }
+                None => plain_answer(out, group, content, tool_calls),
+            }
+        }
+    }
+}
+
+/// Finds the name of the function a result belongs to; results carry it here.
+fn called<'m>(messages: &'m [Message], place: usize, id: &str) -> &'m str {
+    let calls = messages[..place].iter().rev().find_map(|message| match message {
+        Message::Assistant { tool_calls, .. } => Some(tool_calls),
+        Message::User { .. } | Message::Tool { .. } => None,
+    });
+    let call = calls.into_iter().flatten().find(|call| call.id == id);
+    call.map_or("unknown", |call| call.name.as_str())
+}
+
+fn plain_answer(out: &mut Vec<u8>, group: &mut Group, content: &str, calls: &[ToolCall]) {
+    let content = if content.is_empty() && calls.is_empty() { SILENCE } else { content };
+    if !content.is_empty() {
+        model(out, group);
+        out.push(b'{');
+        field(out, "text", content);
+    }
+    for call in calls {
+        model(out, group);
+        raw(out, r#"{"functionCall":{"#);
+        if !call.id.starts_with(OUR_ID) {
+            field(out, "id", &call.id);
+        }
+        field(out, "name", &call.name);
+        key(out, "args");
+        value(out, &arguments(call));
+        out.push(b'}');
+    }
+}
+
+fn user(out: &mut Vec<u8>, group: &mut Group) {
+    group.begin(out, Group::User, r#"{"role":"user","parts":["#);
+}
+
+fn model(out: &mut Vec<u8>, group: &mut Group) {
+    group.begin(out, Group::Model, r#"{"role":"model","parts":["#);
+}
+
+pub(in super::super) fn close(
+    codec: &Codec,
+    out: &mut Vec<u8>,
+    group: Group,
+    request: &TurnRequest<'_>,
+    withdrawn: bool,
+) {
+    group.end(out);
+    out.push(b']');
+    if withdrawn {
+        raw(out, r#","toolConfig":{"functionCallingConfig":{"mode":"NONE"}}"#);
+    }
+    raw(out, r#","generationConfig":{"maxOutputTokens":"#);
+    raw(out, &request.max_output.to_string());
+    if let Some(effort) = codec.settings.effort {
+        raw(out, r#","thinkingConfig":{"#);
+        // The generation before levels counts tokens instead.
+        if codec.model.starts_with("gemini-2") {
+            key(out, "thinkingBudget");
+            raw(out, budget(effort));
+        } else {
+            field(out, "thinkingLevel", level(effort));
+        }
+        out.push(b'}');
+    }
+    if let Some(format) = &codec.settings.format {
+        raw(out, r#","responseMimeType":"application/json""#);
+        key(out, "responseJsonSchema");
+        value(out, &format.schema);
+    }
+    raw(out, "}}");
+}
+
+const fn level(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High | Effort::Max => "high",
+    }
+}
+
+const fn budget(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Low => "1024",
+        Effort::Medium => "8192",
+        Effort::High | Effort::Max => "24576",
+    }
+}

@@ -1,0 +1,210 @@
+//! Reading answers of Gemini.
+//!
+//! Each event is a whole response with the parts that are new. There is no end event: the last
+//! chunk has a `finishReason`, and then the connection ends well. Signatures of thoughts sit on
+//! parts and must go back on the same parts.
+
+use adjutant_core::{Attempt, AttemptError, ErrorKind, Reply, StopReason, ToolCall, Usage};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::json::arguments;
+use super::super::reader::{Fold, Listener, parse};
+use super::super::{Codec, own_id};
+use crate::errors::{from_stream, plain, truncated};
+use crate::model::Progress;
+
+#[derive(Debug)]
+pub(in super::super) struct Stream {
+    codec: Codec,
+    turn: u32,
+    text: String,
+    calls: Vec<ToolCall>,
+    /// The parts as they go back.
+    parts: Vec<Value>,
+    signed: bool,
+    stop: Option<String>,
+    usage: Option<Counts>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk {
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    usage_metadata: Option<Counts>,
+    prompt_feedback: Option<Feedback>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    #[serde(default)]
+    index: u64,
+    content: Option<Content>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    #[serde(default)]
+    parts: Vec<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Counts {
+    prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+}
+
+impl Counts {
+    /// Here cached tokens are part of the prompt, and thoughts are not part of the candidates.
+    fn usage(self) -> Usage {
+        let read = self.cached_content_token_count.unwrap_or(0);
+        let prompt = self.prompt_token_count.unwrap_or(0).saturating_sub(read);
+        Usage {
+            input: prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0)),
+            output: self
+                .candidates_token_count
+                .unwrap_or(0)
+                .saturating_add(self.thoughts_token_count.unwrap_or(0)),
+            cache_read: read,
+            cache_write: 0,
+        }
+    }
+}
+
+impl Stream {
+    pub(in super::super) fn new(codec: &Codec, turn: u32) -> Self {
+        Self {
+            codec: codec.clone(),
+            turn,
+            text: String::new(),
+            calls: Vec::new(),
+            parts: Vec::new(),
+            signed: false,
+            stop: None,
+            usage: None,
+        }
+    }
+
+    fn part(&mut self, part: Map<String, Value>, progress: &mut Listener<'_>) {
+        let signed = part.contains_key("thoughtSignature");
+        self.signed |= signed;
+        if let Some(call) = part.get("functionCall") {
+            progress(Progress::Bytes(call.to_string().len() as u64));
+            let call = self.call(call);
+            self.calls.push(call);
+            self.parts.push(Value::Object(part));
+            return;
+        }
+        let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
+        let said = part.get("text").and_then(Value::as_str).unwrap_or_default();
+        if is_thought {
+            progress(Progress::Bytes(said.len().max(1) as u64));
+        } else if !said.is_empty() {
+            self.text.push_str(said);
+            progress(Progress::Text(said));
+        }
+        match self.parts.last_mut() {
+            // A summary of thoughts need not go back without a signature, and nothing never does.
+            _ if !signed && (is_thought || part.len() == 1 && said.is_empty()) => {}
+            // Plain text grows; a part with a signature is never joined with another.
+            Some(last) if !signed && !is_thought && is_plain_text(last) => {
+                if let Some(Value::String(text)) = last.get_mut("text") {
+                    text.push_str(said);
+                }
+            }
+            Some(_) | None => self.parts.push(Value::Object(part)),
+        }
+    }
+
+    fn call(&self, call: &Value) -> ToolCall {
+        let word = |name: &str| call[name].as_str().unwrap_or_default().to_owned();
+        let id = Some(word("id")).filter(|id| !id.is_empty());
+        let mut made = ToolCall {
+            id: id.unwrap_or_else(|| own_id(self.turn, self.calls.len())),
+            name: word("name"),
+            arguments: call["args"].clone(),
+            malformed: false,
+        };
+        if made.arguments.is_null() {
+            made.arguments = json!({});
+        }
+        made.malformed = !made.arguments.is_object();
+        if made.malformed {
+            made.arguments = Value::String(arguments(&made).to_string());
+        }
+        made
+    }
+
+    fn stop_reason(&self) -> Result<StopReason, AttemptError> {
+        match self.stop.as_deref() {
+            Some("STOP") if !self.calls.is_empty() => Ok(StopReason::ToolUse),
+            Some("STOP") => Ok(StopReason::EndTurn),
+            Some("MAX_TOKENS") => Ok(StopReason::MaxOutput),
+            Some(
+                "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+                | "IMAGE_SAFETY",
+            ) => Ok(StopReason::Refused),
+            Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") => {
+                Err(truncated("the model wrote a tool call that the provider could not read"))
+            }
+            Some(_) => Err(truncated("the answer stopped for a reason that is not known")),
+            None => Err(truncated("the answer ended without a reason")),
+        }
+    }
+}
+
+fn is_plain_text(part: &Value) -> bool {
+    part.as_object().is_some_and(|part| part.len() == 1 && part.contains_key("text"))
+}
+
+impl Fold for Stream {
+    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError> {
+        let chunk: Chunk = parse(data)?;
+        if let Some(error) = chunk.error {
+            return Err(from_stream(&error));
+        }
+        if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+            return Err(plain(ErrorKind::Refused, "the provider blocked the prompt"));
+        }
+        self.usage = chunk.usage_metadata.or(self.usage);
+        for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index == 0) {
+            for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
+                self.part(part, progress);
+            }
+            self.stop = candidate.finish_reason.or_else(|| self.stop.take());
+        }
+        Ok(())
+    }
+
+    fn ended(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    fn wants_more(&self) -> bool {
+        true
+    }
+
+    fn finish(&mut self) -> Attempt {
+        let stop = self.stop_reason()?;
+        let cut = stop == StopReason::MaxOutput;
+        let parts = std::mem::take(&mut self.parts);
+        let opaque = (self.signed && !cut).then(|| self.codec.seal(parts));
+        let tool_calls = if cut { Vec::new() } else { std::mem::take(&mut self.calls) };
+        let text = std::mem::take(&mut self.text);
+        Ok(Reply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+    }
+}

@@ -1,0 +1,87 @@
+//! Reading an answer as it arrives, whatever the wire.
+
+use adjutant_core::{Attempt, AttemptError, ErrorKind};
+
+use crate::errors::{plain, truncated};
+use crate::model::Progress;
+use crate::sse::{Decoder, Overlong};
+
+/// The most bytes one answer may have on the wire: 64 MiB.
+const MAX_STREAM_BYTES: usize = 64 << 20;
+
+/// What is told while an answer arrives.
+pub(super) type Listener<'a> = dyn FnMut(Progress<'_>) + Send + 'a;
+
+/// Folds the events of one answer.
+pub(super) trait Fold: Send + std::fmt::Debug {
+    /// Takes the data of one event.
+    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError>;
+
+    /// Says whether the provider's own end event has arrived.
+    fn ended(&self) -> bool;
+
+    /// Says whether anything that still arrives could matter.
+    fn wants_more(&self) -> bool {
+        !self.ended()
+    }
+
+    /// Returns the reply; called once the stream is over.
+    fn finish(&mut self) -> Attempt;
+}
+
+/// Reads one streamed answer.
+#[derive(Debug)]
+pub struct Reader {
+    decoder: Decoder,
+    fold: Box<dyn Fold>,
+    bytes: usize,
+}
+
+impl Reader {
+    pub(super) fn new(fold: Box<dyn Fold>) -> Self {
+        Self { decoder: Decoder::default(), fold, bytes: 0 }
+    }
+
+    /// Takes the next bytes, cut anywhere, and says whether the answer is complete.
+    ///
+    /// An API without an end event of its own is complete only when the connection ends well.
+    pub fn feed(
+        &mut self,
+        chunk: &[u8],
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Result<bool, AttemptError> {
+        self.bytes = self.bytes.saturating_add(chunk.len());
+        if self.bytes > MAX_STREAM_BYTES {
+            return Err(too_large());
+        }
+        let fold = &mut self.fold;
+        self.decoder.feed(chunk, &mut |data| {
+            // What follows the end is not part of the answer.
+            if fold.wants_more() { fold.event(data, progress) } else { Ok(()) }
+        })?;
+        Ok(!self.fold.wants_more())
+    }
+
+    /// Returns what came of the answer, now that nothing more will arrive.
+    pub fn finish(mut self) -> Attempt {
+        if !self.fold.ended() {
+            return Err(truncated("the stream broke off before its end"));
+        }
+        self.fold.finish()
+    }
+}
+
+impl From<Overlong> for AttemptError {
+    fn from(_: Overlong) -> Self {
+        too_large()
+    }
+}
+
+fn too_large() -> AttemptError {
+    plain(ErrorKind::BadRequest, "the answer is larger than 64 MiB")
+}
+
+/// Reads one event; what is not the JSON we know is a broken stream.
+pub(super) fn parse<'a, T: serde::Deserialize<'a>>(data: &'a [u8]) -> Result<T, AttemptError> {
+    serde_json::from_slice(data).map_err(|_| truncated("an event of the stream makes no sense"))
+}

@@ -1,0 +1,7 @@
+//! OpenAI Responses.
+
+mod request;
+mod stream;
+
+pub(super) use request::{append, close, open};
+pub(super) use stream::Stream;

@@ -1,0 +1,208 @@
+//! Reading answers of OpenAI Responses.
+//!
+//! Items are added, grow and are done; only a done item counts. `response.completed` and
+//! `response.incomplete` are ends, `response.failed` is an error. The finished items go back as
+//! they came when they hold thinking.
+
+use std::collections::BTreeMap;
+
+use adjutant_core::{Attempt, AttemptError, Reply, StopReason, ToolCall, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::json::{Text, tool_call};
+use super::super::reader::{Fold, Listener, parse};
+use super::super::{Codec, own_id};
+use crate::errors::{from_stream, truncated};
+use crate::model::Progress;
+
+#[derive(Debug)]
+pub(in super::super) struct Stream {
+    codec: Codec,
+    turn: u32,
+    /// Items by place; `None` while one grows.
+    items: BTreeMap<u64, Option<Value>>,
+    end: Option<End>,
+}
+
+#[derive(Debug)]
+struct End {
+    incomplete: Option<String>,
+    usage: Option<Counts>,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    #[serde(default)]
+    output_index: u64,
+    #[serde(default)]
+    item: Value,
+    #[serde(default, borrow)]
+    delta: Option<Piece<'a>>,
+    response: Option<Response>,
+}
+
+/// A delta; a few kinds have an object there, which says nothing to us.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Piece<'a> {
+    Text(#[serde(borrow)] Text<'a>),
+    Other(serde::de::IgnoredAny),
+}
+
+#[derive(Deserialize)]
+struct Response {
+    usage: Option<Counts>,
+    incomplete_details: Option<Incomplete>,
+    #[serde(default)]
+    error: Value,
+}
+
+#[derive(Deserialize)]
+struct Incomplete {
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Counts {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    input_tokens_details: Option<Details>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+impl Counts {
+    /// Here cached tokens are part of the input.
+    fn usage(self) -> Usage {
+        let details = self.input_tokens_details;
+        let read = details.and_then(|details| details.cached_tokens).unwrap_or(0);
+        let written = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
+        let input = self.input_tokens.unwrap_or(0);
+        Usage {
+            input: input.saturating_sub(read).saturating_sub(written),
+            output: self.output_tokens.unwrap_or(0),
+            cache_read: read,
+            cache_write: written,
+        }
+    }
+}
+
+impl Stream {
+    pub(in super::super) fn new(codec: &Codec, turn: u32) -> Self {
+        Self { codec: codec.clone(), turn, items: BTreeMap::new(), end: None }
+    }
+
+    fn end(&mut self, response: Option<Response>, incomplete: bool) -> Result<(), AttemptError> {
+        let response = response.ok_or_else(|| truncated("the end came without its response"))?;
+        if !incomplete && self.items.values().any(Option::is_none) {
+            return Err(truncated("the answer ended inside an item"));
+        }
+        let reason = response.incomplete_details.and_then(|details| details.reason);
+        let incomplete = incomplete.then(|| reason.unwrap_or_default());
+        self.end = Some(End { incomplete, usage: response.usage });
+        Ok(())
+    }
+}
+
+impl Fold for Stream {
+    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError> {
+        // Some servers close with Chat's word, after the end or instead of it.
+        if data == b"[DONE]" {
+            return Err(truncated("the stream closed without its end event"));
+        }
+        let event: Event<'_> = parse(data)?;
+        match &*event.kind {
+            "response.output_item.added" => {
+                self.items.insert(event.output_index, None);
+            }
+            "response.output_item.done" => {
+                self.items.insert(event.output_index, Some(event.item));
+            }
+            "response.completed" => self.end(event.response, false)?,
+            "response.incomplete" => self.end(event.response, true)?,
+            "response.failed" => {
+                let error = event.response.map(|response| response.error).unwrap_or_default();
+                return Err(from_stream(&error));
+            }
+            "error" => {
+                let error: Value = parse(data)?;
+                return Err(from_stream(&error));
+            }
+            kind => {
+                if let Some(Piece::Text(piece)) = &event.delta
+                    && !piece.is_empty()
+                {
+                    progress(match kind {
+                        "response.output_text.delta" => Progress::Text(piece),
+                        _ => Progress::Bytes(piece.len() as u64),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn finish(&mut self) -> Attempt {
+        let end = self.end.take().ok_or_else(|| truncated("the answer has no end"))?;
+        let items: Vec<Value> = std::mem::take(&mut self.items).into_values().flatten().collect();
+        let said = said(&items, self.turn);
+        let cut = end.incomplete.is_some();
+        let stop = match end.incomplete.as_deref() {
+            Some("content_filter") => StopReason::Refused,
+            Some(_) => StopReason::MaxOutput,
+            None if !said.calls.is_empty() => StopReason::ToolUse,
+            None if said.text.is_empty() && !said.refusal.is_empty() => StopReason::Refused,
+            None => StopReason::EndTurn,
+        };
+        let tool_calls = if cut { Vec::new() } else { said.calls };
+        let text = if said.text.is_empty() { said.refusal } else { said.text };
+        let opaque = (said.verbatim && !cut).then(|| self.codec.seal(items));
+        let usage = end.usage.map(Counts::usage);
+        Ok(Reply { text, tool_calls, stop, opaque, usage })
+    }
+}
+
+/// What the finished items say.
+#[derive(Default)]
+struct Said {
+    text: String,
+    refusal: String,
+    calls: Vec<ToolCall>,
+    /// Whether the items must go back as they came.
+    verbatim: bool,
+}
+
+fn said(items: &[Value], turn: u32) -> Said {
+    let mut said = Said::default();
+    for item in items {
+        let word = |name: &str| item[name].as_str().unwrap_or_default();
+        match word("type") {
+            "message" => {
+                said.verbatim |= !item["phase"].is_null();
+                for part in item["content"].as_array().into_iter().flatten() {
+                    said.text.push_str(part["text"].as_str().unwrap_or_default());
+                    said.refusal.push_str(part["refusal"].as_str().unwrap_or_default());
+                }
+            }
+            "function_call" => {
+                let id = word("call_id");
+                let id = if id.is_empty() { own_id(turn, said.calls.len()) } else { id.to_owned() };
+                said.calls.push(tool_call(id, word("name").to_owned(), word("arguments")));
+            }
+            "reasoning" => said.verbatim = true,
+            _ => {}
+        }
+    }
+    said
+}

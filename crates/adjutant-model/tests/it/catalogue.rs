@@ -1,0 +1,143 @@
+//! What is known of models, and how a name becomes one.
+
+use adjutant_core::Price;
+use adjutant_model::catalogue::{AS_OF, Override, catalogue};
+use adjutant_model::wire::Wire;
+use adjutant_model::{OpenError, ProviderConfig, Secret, Sources, open_model};
+
+const FAKE: &str = "fake-key-for-tests";
+
+fn vars(pairs: &'static [(&'static str, &'static str)]) -> Sources {
+    Sources::from_vars(|name| {
+        pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    })
+}
+
+#[test]
+fn the_table_makes_sense() {
+    assert!(AS_OF.starts_with("20"));
+    let mut names = std::collections::BTreeSet::new();
+    for entry in catalogue().iter() {
+        assert!(names.insert(entry.name()), "{} is listed twice", entry.name());
+        assert!(entry.max_output < entry.window, "{}", entry.name());
+        if let Some(price) = entry.price {
+            assert!(price.cache_read < price.input, "{}", entry.name());
+            assert!(price.input <= price.cache_write, "{}", entry.name());
+            assert!(price.cache_write < price.output, "{}", entry.name());
+        }
+    }
+    for provider in ["anthropic", "openai", "gemini"] {
+        let defaults =
+            catalogue().iter().filter(|entry| entry.provider == provider && entry.is_default);
+        assert_eq!(defaults.count(), 1, "{provider}");
+    }
+}
+
+#[test]
+fn a_dated_name_is_found_and_an_unknown_one_gets_careful_figures() {
+    let find = |model| catalogue().find("anthropic", model).map(|entry| entry.model);
+    assert_eq!(find("claude-haiku-4-5-20251001"), Some("claude-haiku-4-5"));
+    assert_eq!(find("claude-haiku-4-5"), Some("claude-haiku-4-5"));
+    assert_eq!(find("claude-haiku-4-5-turbo"), None);
+    let unknown = Sources::default().describe("ollama", "llama4");
+    assert!(unknown.assumed);
+    assert_eq!((unknown.spec.window, unknown.spec.max_output), (32_000, 4_096));
+    assert_eq!(unknown.spec.price, None);
+}
+
+#[test]
+fn a_person_s_own_figures_win() {
+    let price = Price { input: 1.0, output: 2.0, cache_read: 0.0, cache_write: 0.0 };
+    let sources = Sources::default()
+        .with_override(
+            "ollama/llama4",
+            Override { window: Some(8_000), max_output: Some(1_000), price: Some(price) },
+        )
+        .with_override(
+            "anthropic/claude-haiku-5-5",
+            Override { window: Some(1_000_000), ..Override::default() },
+        );
+    let own = sources.describe("ollama", "llama4");
+    assert!(!own.assumed);
+    assert_eq!((own.spec.window, own.spec.price), (8_000, Some(price)));
+    let wider = sources.describe("anthropic", "claude-haiku-5-5");
+    assert_eq!((wider.spec.window, wider.spec.max_output), (1_000_000, 64_000));
+}
+
+#[test]
+fn keys_and_addresses_come_from_the_usual_variables() {
+    let sources = vars(&[
+        ("GOOGLE_API_KEY", FAKE),
+        ("OPENAI_API_KEY", "  "),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1\n"),
+    ]);
+    let with_keys: Vec<_> =
+        sources.providers().filter(|known| known.key.is_some()).map(|known| &known.name).collect();
+    assert_eq!(with_keys, ["gemini"]);
+    assert_eq!(sources.default_model().as_deref(), Some("gemini/gemini-3.8-flash"));
+    assert_eq!(sources.secrets(), [FAKE]);
+    let openai = sources.provider("openai").unwrap();
+    assert_eq!((openai.wire, openai.base_url.as_str()), (Wire::Chat, "http://127.0.0.1:1/v1"));
+    assert_eq!(vars(&[]).provider("openai").unwrap().wire, Wire::Responses);
+    assert_eq!(Sources::default().default_model(), None);
+    assert!(!format!("{sources:?}").contains(FAKE));
+}
+
+#[test]
+fn a_model_is_opened_by_its_name() {
+    let sources = vars(&[("ANTHROPIC_API_KEY", FAKE), ("GEMINI_API_KEY", FAKE)]);
+    for name in ["anthropic/claude-opus-5-5", "google/gemini-2.5-pro", "ollama/qwen3:8b"] {
+        let model = open_model(name, &sources).unwrap();
+        let shown = model.spec().name.replace("gemini/", "google/");
+        assert_eq!(shown, name);
+        assert!(!format!("{model:?}").contains(FAKE));
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let local = |base_url: &str, key: Option<&str>| ProviderConfig {
+        name: "home".to_owned(),
+        wire: Wire::Chat,
+        base_url: base_url.to_owned(),
+        key: key.and_then(Secret::new),
+        needs_key: false,
+    };
+    let fails = |name: &str, sources: &Sources| open_model(name, sources).unwrap_err().to_string();
+    let bare = Sources::default();
+    let home = |url| bare.clone().with_provider(local(url, None));
+    let complaints = [
+        fails("anthropic/claude-opus-5-5", &bare),
+        fails("claude", &bare),
+        fails("/x", &bare),
+        fails("antropic/claude", &bare),
+        fails("nobody/x", &bare),
+        fails("ollama/../../admin", &bare),
+        fails("ollama/a b", &bare),
+        fails("home/x", &home("ftp://127.0.0.1/")),
+        fails("home/x", &home("127.0.0.1:8080")),
+        fails("home/x", &home("file:///etc/passwd")),
+        fails("home/x", &home("http://me:fake-password@127.0.0.1/")),
+        fails("home/x", &home("")),
+        fails("home/x", &bare.clone().with_provider(local("http://a/", Some("fa\nke")))),
+    ];
+    insta::assert_snapshot!(complaints.join("\n"), @r##"
+    Cannot spawn subagents: no API key for provider anthropic
+    `claude` is no model; write provider/model, as in anthropic/claude-sonnet-5-5
+    `/x` is no model; write provider/model, as in anthropic/claude-sonnet-5-5
+    no provider `antropic`, did you mean anthropic; known are anthropic, openai, gemini, openrouter, ollama
+    no provider `nobody`; known are anthropic, openai, gemini, openrouter, ollama
+    the model name `../../admin` has characters that no model has
+    the model name `a b` has characters that no model has
+    the base URL of provider home is neither http nor https
+    the base URL of provider home is no address
+    the base URL of provider home is neither http nor https
+    the base URL of provider home holds a user name or password; keys go elsewhere
+    the base URL of provider home is no address
+    the key of provider home has characters that no key has
+    "##);
+    assert_eq!(
+        open_model("openai/gpt-5", &bare).unwrap_err(),
+        OpenError::NoKey { provider: "openai".to_owned() }
+    );
+}

@@ -1,0 +1,247 @@
+//! Answers of the four APIs, read from bytes.
+
+use adjutant_core::{ErrorKind, StopReason, Usage};
+use adjutant_model::wire::Wire;
+use serde_json::json;
+
+use crate::golden::{codec, read, read_heard, recorded, reply};
+
+#[test]
+fn every_api_tells_the_same_story() {
+    for (wire, stream) in recorded() {
+        let (reply, heard) = read_heard(wire, [stream.as_bytes()]);
+        let reply = reply.unwrap();
+        assert_eq!(reply.text, "Größe → 🚀 \"now\"", "{wire}");
+        assert_eq!(heard, reply.text, "{wire}");
+        assert_eq!(reply.stop, StopReason::ToolUse, "{wire}");
+        let calls: Vec<_> = reply
+            .tool_calls
+            .iter()
+            .map(|call| (call.name.as_str(), call.arguments.clone(), call.malformed))
+            .collect();
+        let expected = [("Read", json!({"path": "src/ä.rs"}), false), ("Glob", json!({}), false)];
+        assert_eq!(calls, expected, "{wire}");
+        // The four kinds never overlap, however a provider counts.
+        let usage = Usage {
+            input: if wire == Wire::Gemini { 65 } else { 25 },
+            output: 89,
+            cache_read: 300,
+            cache_write: if wire == Wire::Gemini { 0 } else { 40 },
+        };
+        assert_eq!(reply.usage, Some(usage), "{wire}");
+    }
+}
+
+#[test]
+fn a_stream_cut_at_any_byte_is_never_an_answer() {
+    for (wire, stream) in recorded() {
+        for cut in 0..stream.len() {
+            let attempt = read_heard(wire, [&stream.as_bytes()[..cut]]).0;
+            let error = attempt.expect_err(&format!("{wire} cut at {cut}"));
+            assert_eq!(error.kind, ErrorKind::Truncated, "{wire} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn where_chunks_are_cut_changes_nothing() {
+    for (wire, stream) in recorded() {
+        let whole = read(wire, stream);
+        let bytes = stream.as_bytes();
+        assert_eq!(read_heard(wire, bytes.chunks(1)).0, whole, "{wire}");
+        for cut in 0..bytes.len() {
+            let (attempt, heard) = read_heard(wire, [&bytes[..cut], &bytes[cut..]]);
+            assert_eq!(attempt, whole, "{wire} cut at {cut}");
+            assert_eq!(heard, "Größe → 🚀 \"now\"", "{wire} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn calls_without_ids_get_the_same_ones_in_every_replay() {
+    let ids: Vec<_> =
+        recorded().map(|(wire, stream)| reply(wire, stream).tool_calls[1].id.clone()).into();
+    assert_eq!(ids, ["toolu_2", "call_2", "call_2", "adjutant_call_3_1"]);
+    let bare = r#"data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"Read","arguments":{"path":"a"}}}]},"finish_reason":"stop"}]}
+
+data: [DONE]
+
+"#;
+    let reply = reply(Wire::Chat, bare);
+    assert_eq!(reply.tool_calls[0].id, "adjutant_call_3_0");
+    assert_eq!(reply.tool_calls[0].arguments, json!({"path": "a"}));
+    assert_eq!((reply.stop, reply.usage), (StopReason::ToolUse, None));
+}
+
+#[test]
+fn what_must_come_back_is_kept_whole_and_marked_with_its_owner() {
+    for (wire, stream) in recorded() {
+        let opaque = reply(wire, stream).opaque;
+        let Some(opaque) = opaque else {
+            assert_eq!(wire, Wire::Chat);
+            continue;
+        };
+        assert_eq!(opaque["wire"], wire.as_str());
+        assert_eq!(opaque["model"], "test-model");
+        assert!(opaque["content"].to_string().contains("c2lnbmVk"), "{wire} {opaque}");
+    }
+}
+
+/// Builds a Chat stream of one choice.
+fn chat(delta: &str, finish: &str) -> String {
+    format!(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\ndata: [DONE]\n\n"
+    )
+}
+
+#[test]
+fn thinking_that_a_chat_server_sends_goes_back_in_one_piece() {
+    let stream = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"a\",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"index\":0,\"text\":\"a\"}]}}]}\n\n".to_owned()
+        + "data: {\"choices\":[{\"delta\":{\"reasoning_details\":[{\"type\":\"reasoning.text\",\"index\":0,\"text\":\"b\",\"signature\":\"s\"}]}}]}\n\n"
+        + &chat(r#"{"content":"hi"}"#, r#""stop""#);
+    let opaque = reply(Wire::Chat, &stream).opaque.unwrap();
+    let details = json!([{"type":"reasoning.text","index":0,"text":"ab","signature":"s"}]);
+    assert_eq!(opaque["content"], json!([{ "reasoning_details": details }]));
+    let stream = chat(r#"{"reasoning_content":"hm","content":"hi"}"#, r#""stop""#);
+    let opaque = reply(Wire::Chat, &stream).opaque.unwrap();
+    assert_eq!(opaque["content"], json!([{"reasoning_content": "hm"}]));
+}
+
+#[test]
+fn broken_arguments_are_marked_and_kept() {
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    for written in [r#"{"path": "#, "nonsense", &deep] {
+        let fragment = json!({"tool_calls":[{"index":0,"id":"c","function":{"name":"Read","arguments":written}}]});
+        let reply = reply(Wire::Chat, &chat(&fragment.to_string(), r#""tool_calls""#));
+        let call = &reply.tool_calls[0];
+        assert!(call.malformed);
+        assert_eq!(call.arguments, json!(written.trim()));
+    }
+}
+
+#[test]
+fn an_answer_cut_off_at_its_limit_runs_no_tool() {
+    let cut = |text: &str| {
+        text.replace("\"tool_use\",\"stop_sequence\"", "\"max_tokens\",\"stop_sequence\"")
+    };
+    for (wire, stream) in [
+        (Wire::Anthropic, cut(crate::golden::ANTHROPIC)),
+        (Wire::Chat, crate::golden::CHAT.replace("\"tool_calls\"}]", "\"length\"}]")),
+        (
+            Wire::Responses,
+            crate::golden::RESPONSES
+                .replace("\"response.completed\"", "\"response.incomplete\"")
+                .replace(
+                    "\"completed\",\"error\":null,\"incomplete_details\":null,\"output\":[],\"usage\":{",
+                    "\"incomplete\",\"error\":null,\"incomplete_details\":{\"reason\":\"max_output_tokens\"},\"output\":[],\"usage\":{",
+                ),
+        ),
+        (Wire::Gemini, crate::golden::GEMINI.replace("STOP", "MAX_TOKENS")),
+    ] {
+        let reply = reply(wire, &stream);
+        assert_eq!(reply.stop, StopReason::MaxOutput, "{wire}");
+        assert_eq!(reply.text, "Größe → 🚀 \"now\"", "{wire}");
+        assert!(reply.tool_calls.is_empty() && reply.opaque.is_none(), "{wire}");
+        assert!(reply.usage.is_some(), "{wire}");
+    }
+}
+
+#[test]
+fn reasons_to_stop_are_understood() {
+    let anthropic = |reason: &str| {
+        format!(
+            "data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}},\"usage\":{{\"output_tokens\":1}}}}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"
+        )
+    };
+    let gemini = |reason: &str| {
+        format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"x\"}}]}},\"finishReason\":\"{reason}\"}}]}}\n\n"
+        )
+    };
+    for (wire, stream, expected) in [
+        (Wire::Anthropic, anthropic("end_turn"), StopReason::EndTurn),
+        (Wire::Anthropic, anthropic("stop_sequence"), StopReason::EndTurn),
+        (Wire::Anthropic, anthropic("refusal"), StopReason::Refused),
+        (Wire::Anthropic, anthropic("model_context_window_exceeded"), StopReason::MaxOutput),
+        (Wire::Chat, chat("{}", "\"stop\""), StopReason::EndTurn),
+        (Wire::Chat, chat("{}", "\"content_filter\""), StopReason::Refused),
+        (Wire::Chat, chat("{\"refusal\":\"no\"}", "\"stop\""), StopReason::Refused),
+        (Wire::Gemini, gemini("STOP"), StopReason::EndTurn),
+        (Wire::Gemini, gemini("SAFETY"), StopReason::Refused),
+        (Wire::Gemini, gemini("PROHIBITED_CONTENT"), StopReason::Refused),
+    ] {
+        assert_eq!(reply(wire, &stream).stop, expected, "{stream}");
+    }
+    for (wire, stream) in [
+        (Wire::Anthropic, anthropic("pause_turn")),
+        (Wire::Anthropic, "data: {\"type\":\"message_stop\"}\n\n".to_owned()),
+        (Wire::Chat, "data: [DONE]\n\n".to_owned()),
+        (Wire::Gemini, gemini("MALFORMED_FUNCTION_CALL")),
+        (Wire::Gemini, gemini("OTHER")),
+        (Wire::Responses, "data: [DONE]\n\n".to_owned()),
+    ] {
+        assert_eq!(read(wire, &stream).unwrap_err().kind, ErrorKind::Truncated, "{stream}");
+    }
+}
+
+#[test]
+fn an_error_or_nonsense_inside_a_stream_ends_it() {
+    for (wire, stream, expected) in [
+        (
+            Wire::Anthropic,
+            r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            ErrorKind::Overloaded,
+        ),
+        (
+            Wire::Chat,
+            r#"data: {"error":{"code":429,"message":"slow down"},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}"#,
+            ErrorKind::RateLimited,
+        ),
+        (
+            Wire::Responses,
+            r#"data: {"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"x"}}}"#,
+            ErrorKind::RateLimited,
+        ),
+        (
+            Wire::Responses,
+            r#"data: {"type":"error","code":"context_length_exceeded","message":"x","param":null}"#,
+            ErrorKind::ContextExhausted,
+        ),
+        (
+            Wire::Gemini,
+            r#"data: {"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}"#,
+            ErrorKind::Overloaded,
+        ),
+        (Wire::Gemini, r#"data: {"promptFeedback":{"blockReason":"SAFETY"}}"#, ErrorKind::Refused),
+        (Wire::Chat, "data: <html>", ErrorKind::Truncated),
+        (Wire::Anthropic, "data: {\"type\":", ErrorKind::Truncated),
+        (
+            Wire::Anthropic,
+            r#"data: {"type":"content_block_delta","index":7,"delta":{"type":"text_delta","text":"x"}}"#,
+            ErrorKind::Truncated,
+        ),
+    ] {
+        let error = read(wire, &format!("{stream}\n\n")).unwrap_err();
+        assert_eq!(error.kind, expected, "{stream}");
+    }
+}
+
+#[test]
+fn a_thousand_calls_in_one_turn_are_read() {
+    let calls: Vec<_> = (0..1_000_u32)
+        .map(|n| json!({"index": u64::from(n) << 32, "function":{"name":"Read","arguments":"{}"}}))
+        .collect();
+    let stream = chat(&json!({ "tool_calls": calls }).to_string(), "\"tool_calls\"");
+    let reply = reply(Wire::Chat, &stream);
+    assert_eq!(reply.tool_calls.len(), 1_000);
+    assert_eq!(reply.tool_calls[999].id, "adjutant_call_3_999");
+}
+
+#[test]
+fn a_reader_is_made_for_its_wire() {
+    for wire in Wire::ALL {
+        assert_eq!(wire.as_str().parse(), Ok(wire));
+        assert!(format!("{:?}", codec(wire).reader(1)).starts_with("Reader"));
+    }
+    insta::assert_snapshot!("chatt".parse::<Wire>().unwrap_err(), @"`chatt` is no wire; known are anthropic, chat, responses, gemini; did you mean chat");
+}
