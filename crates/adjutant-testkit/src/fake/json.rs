@@ -192,6 +192,11 @@ impl<'v, 'p> Node<'v, 'p> {
         Ok(list.map(move |(index, value)| self.at(index, value)))
     }
 
+    /// Returns an item of an array.
+    pub(super) fn item<'s>(&'s self, index: usize) -> Option<Node<'v, 's>> {
+        Some(self.at(index, self.value.get(index)?))
+    }
+
     const fn at<'s>(&'s self, index: usize, value: &'v Value) -> Node<'v, 's> {
         Node { value, step: Place::Index(index), parent: Some(self) }
     }

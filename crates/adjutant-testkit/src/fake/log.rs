@@ -39,7 +39,8 @@ pub struct Recorded {
     pub turn: Option<usize>,
     /// The number of the attempt at that turn, from 0.
     pub attempt: Option<usize>,
-    /// How far the answer got; none while it is under way.
+    /// How far the answer got; none while it is under way, which a client that has just read
+    /// the last byte may still see on a runtime with several threads.
     pub delivered: Option<Delivered>,
 }
 

@@ -77,71 +77,66 @@ pub(super) struct Failure {
 /// Returns how an API tells a class of failure.
 pub(super) fn failure(api: Api, class: Class) -> Failure {
     let responses = api == Api::Responses;
-    let (status, kind, code, message) = match class {
-        Class::ContextLength if responses => (
-            400,
-            INVALID,
-            Some("context_length_exceeded"),
-            "Your input exceeds the context window of this model.",
-        ),
+    let (status, kind, message) = class_of(class, responses);
+    let code = match class {
+        Class::ContextLength => Some("context_length_exceeded"),
+        Class::RateLimited => Some("rate_limit_exceeded"),
+        Class::Quota => Some("insufficient_quota"),
+        Class::Overloaded => Some("server_is_overloaded"),
+        Class::Auth => Some("invalid_api_key"),
+        Class::Permission | Class::NotFound => Some("model_not_found"),
+        Class::BadRequest => None,
+        Class::Refused if responses => Some("invalid_prompt"),
+        Class::Refused => Some("content_policy_violation"),
+        Class::Server => Some("server_error").filter(|_| responses),
+    };
+    let input = if responses { "input" } else { "messages" };
+    let param = (class == Class::ContextLength).then_some(input);
+    Failure { status, kind, param, code, message }
+}
+
+const fn class_of(class: Class, responses: bool) -> (u16, &'static str, &'static str) {
+    match class {
+        Class::ContextLength if responses => {
+            (400, INVALID, "Your input exceeds the context window of this model.")
+        }
         Class::ContextLength => (
             400,
             INVALID,
-            Some("context_length_exceeded"),
             "This model's maximum context length is 128000 tokens. \
              However, your messages resulted in 130221 tokens.",
         ),
         Class::RateLimited => (
             429,
             "tokens",
-            Some("rate_limit_exceeded"),
             "Rate limit reached for this model on tokens per min (TPM): Limit 30000, Used 29000.",
         ),
         Class::Quota => (
             429,
             "insufficient_quota",
-            Some("insufficient_quota"),
             "You exceeded your current quota, please check your plan and billing details.",
         ),
-        Class::Overloaded => (
-            503,
-            "server_error",
-            Some("server_is_overloaded"),
-            "The engine is currently overloaded, please try again later.",
-        ),
-        Class::Auth => (401, INVALID, Some("invalid_api_key"), "Incorrect API key provided: ***."),
-        Class::Permission => {
-            (403, INVALID, Some("model_not_found"), "Project does not have access to this model.")
+        Class::Overloaded => {
+            (503, "server_error", "The engine is currently overloaded, please try again later.")
         }
-        Class::NotFound => {
-            (404, INVALID, Some("model_not_found"), "The model `gpt-none` does not exist.")
-        }
-        Class::BadRequest => (400, INVALID, None, "Invalid request."),
+        Class::Auth => (401, INVALID, "Incorrect API key provided: ***."),
+        Class::Permission => (403, INVALID, "Project does not have access to this model."),
+        Class::NotFound => (404, INVALID, "The model `gpt-none` does not exist."),
+        Class::BadRequest => (400, INVALID, "Invalid request."),
         Class::Refused if responses => (
             400,
             INVALID,
-            Some("invalid_prompt"),
             "Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
         ),
-        Class::Refused => (
-            400,
-            INVALID,
-            Some("content_policy_violation"),
-            "Your request was rejected as a result of our safety system.",
-        ),
+        Class::Refused => {
+            (400, INVALID, "Your request was rejected as a result of our safety system.")
+        }
         Class::Server => (
             500,
             "server_error",
-            Some("server_error").filter(|_| responses),
             "The server had an error while processing your request. Sorry about that!",
         ),
-    };
-    let param = match class {
-        Class::ContextLength if responses => Some("input"),
-        Class::ContextLength => Some("messages"),
-        _ => None,
-    };
-    Failure { status, kind, param, code, message }
+    }
 }
 
 /// Returns the body of an error.

@@ -2,7 +2,29 @@
 //!
 //! A script is a list of conversations. A request belongs to the first one whose `when` is found
 //! in its system prompt or first user message; the number of turns the model has already taken in
-//! it says which turn is next. Start at [`Script::new`] or [`Script::from_toml`].
+//! it says which turn is next. Start at [`Script::new`] or [`Script::from_toml`]:
+//!
+//! ```toml
+//! delay_ms = 20                                  # before every answer
+//! usage = { input = 100, output = 10 }           # of turns that name none
+//!
+//! [[conversation]]
+//! when = "auth-check"                            # absent: everyone else
+//!
+//! [[conversation.turn]]
+//! parts = [
+//!     { thinking = "Let me look." },
+//!     { text = "I will read." },
+//!     { call = { name = "Read", arguments = { path = "a.rs" } } },
+//! ]
+//! fragment = [3, 5]                              # characters of each delta, cycled
+//! delivery = { chunks = [1] }                    # bytes of each write, cycled
+//! first = [{ error = { class = "rate_limited", retry_after_ms = "250" } }]
+//!
+//! [[conversation.turn]]
+//! parts = [{ text = "Done." }]
+//! delivery = { cut_after = 120 }
+//! ```
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;

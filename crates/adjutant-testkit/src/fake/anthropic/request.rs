@@ -277,11 +277,10 @@ fn settle(
     let answered: Vec<&str> = results.filter_map(Block::result_of).collect();
     let open: Vec<&str> = owed.iter().copied().filter(|id| !answered.contains(id)).collect();
     if !open.is_empty() {
-        return messages.say(format!(
-            "messages.{}: `tool_use` ids were found without `tool_result` blocks immediately \
-             after: {}. Each `tool_use` block must have a corresponding `tool_result` block in \
-             the next message.",
-            index - 1,
+        let calling = index.checked_sub(1).and_then(|before| messages.item(before));
+        return calling.unwrap_or(*message).say(format!(
+            "`tool_use` ids were found without `tool_result` blocks immediately after: {}. Each \
+             `tool_use` block must have a corresponding `tool_result` block in the next message.",
             open.join(", ")
         ));
     }

@@ -277,8 +277,8 @@ impl<'v> Talk<'v> {
 /// Reads the content of a message: a text, or parts of one.
 fn content(message: &Node<'_, '_>) -> Checked<String> {
     let content = message.need("content")?;
-    if let Some(text) = content.value.as_str() {
-        return Ok(text.to_owned());
+    if !content.value.is_array() {
+        return content.text().map(str::to_owned);
     }
     let mut whole = String::new();
     for part in content.items()? {

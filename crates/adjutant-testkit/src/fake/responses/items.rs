@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::json::{Checked, Node};
+use super::super::json::{Checked, Node, Why};
 use super::super::sse::is_sealed;
 
 const STATUS: [&str; 3] = ["in_progress", "completed", "incomplete"];
@@ -146,9 +146,12 @@ impl<'v> Talk<'v> {
         }
         self.listen(item)?;
         if !self.calls.contains(&call_id) {
-            return item.say(format!(
-                "No tool call found for function call output with call_id {call_id}."
-            ));
+            let why =
+                format!("No tool call found for function call output with call_id {call_id}.");
+            let mut complaint = item.complain(Why::Said(why));
+            // The API blames the input as a whole.
+            complaint.path.truncate(1);
+            return Err(complaint);
         }
         if !self.outputs.insert(call_id) {
             return item.say(format!("Duplicate function call output for call_id {call_id}."));
