@@ -3,9 +3,12 @@
 //! Ids are seeded, the wall clock stands still, the journal lives in memory and can be told to
 //! fail, the model is a script that remembers what it was sent. Run tests with a paused tokio
 //! clock. Start at [`Rig::new`].
+//!
+//! For clients of real APIs there are strict servers of them on loopback; start at [`fake::Fake`].
 #![expect(clippy::expect_used, reason = "a rig that cannot be built fails the test, loudly")]
 #![expect(clippy::wildcard_enum_match_arm, reason = "tests pick the events they ask about")]
 
+pub mod fake;
 mod model;
 mod rig;
 

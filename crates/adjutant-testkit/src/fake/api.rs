@@ -1,0 +1,221 @@
+//! What the four APIs have in common, seen from the server.
+//!
+//! An API receives a request (or refuses it in its own words), renders a turn as events, and knows
+//! the shape of its errors. Nothing here knows any of those words; see the modules of the APIs.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use super::http::{Head, Reply};
+use super::script::Cue;
+use super::turn::Fault;
+use super::{anthropic, chat, gemini, responses};
+
+/// The API that a fake speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Chat Completions, and what is compatible with it.
+    Chat,
+    /// OpenAI Responses.
+    Responses,
+    /// Gemini.
+    Gemini,
+}
+
+/// Who may come in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Door {
+    /// The key that is asked for; none: all are welcome.
+    pub(super) key: Option<String>,
+    /// The models there are; empty: every name is one.
+    pub(super) models: Vec<String>,
+}
+
+/// A request that was accepted, as far as the answer depends on it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Exchange {
+    pub(super) model: String,
+    /// The system prompt.
+    pub(super) system: String,
+    /// The first user message.
+    pub(super) task: String,
+    /// How many turns the model has taken.
+    pub(super) turns: usize,
+    /// The size of the body.
+    pub(super) bytes: usize,
+    /// Whether the stream carries usage (Chat asks for it).
+    pub(super) usage: bool,
+    /// Whether thinking comes sealed (Responses asks for it) or signed (some Gemini models).
+    pub(super) sealed: bool,
+}
+
+/// Why a request is refused before its body is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    UnknownPath,
+    WrongMethod,
+    NoKey,
+    WrongKey,
+    MissingHeader(&'static str),
+    WrongHeader(&'static str, String),
+    NotJson(String),
+    TooLarge,
+    UnknownModel(String),
+}
+
+impl Door {
+    /// Judges the key that a header carried.
+    pub(super) fn admit(&self, key: Option<&str>) -> Result<(), Trouble> {
+        match (&self.key, key) {
+            (None, _) => Ok(()),
+            (Some(_), None) => Err(Trouble::NoKey),
+            (Some(asked), Some(given)) if asked == given => Ok(()),
+            (Some(_), Some(_)) => Err(Trouble::WrongKey),
+        }
+    }
+
+    /// Judges the model that is asked for.
+    pub(super) fn has(&self, model: &str) -> Result<(), Trouble> {
+        let known = self.models.is_empty() || self.models.iter().any(|name| name == model);
+        if known { Ok(()) } else { Err(Trouble::UnknownModel(model.to_owned())) }
+    }
+}
+
+/// Reads the body, which must say it is JSON and be it.
+pub(super) fn json(head: &Head, body: &[u8]) -> Result<Value, Trouble> {
+    let Some(kind) = head.header("content-type") else {
+        return Err(Trouble::MissingHeader("content-type"));
+    };
+    let media = kind.split(';').next().unwrap_or_default().trim();
+    if !media.eq_ignore_ascii_case("application/json") {
+        return Err(Trouble::WrongHeader("content-type", kind.to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| Trouble::NotJson(error.to_string()))
+}
+
+/// Judges path and method.
+pub(super) fn route(head: &Head, path: &str) -> Result<(), Trouble> {
+    if head.path != path {
+        return Err(Trouble::UnknownPath);
+    }
+    if head.method == "POST" { Ok(()) } else { Err(Trouble::WrongMethod) }
+}
+
+impl Api {
+    /// Accepts a request or refuses it.
+    pub(super) fn receive(self, head: &Head, body: &[u8], door: &Door) -> Result<Exchange, Reply> {
+        let mut exchange = match self {
+            Self::Anthropic => anthropic::receive(head, body, door),
+            Self::Chat => chat::receive(head, body, door),
+            Self::Responses => responses::receive(head, body, door),
+            Self::Gemini => gemini::receive(head, body, door),
+        }?;
+        exchange.bytes = body.len();
+        Ok(exchange)
+    }
+
+    /// Renders a turn, with what the client must ignore and with a failure in the middle if the
+    /// script asks for that.
+    pub(super) fn stream(self, exchange: &Exchange, cue: &Cue<'_>) -> Vec<String> {
+        let mut events = match self {
+            Self::Anthropic => anthropic::stream(exchange, cue),
+            Self::Chat => chat::stream(exchange, cue),
+            Self::Responses => responses::stream(exchange, cue),
+            Self::Gemini => gemini::stream(exchange, cue),
+        };
+        if let Some((fault, after)) = cue.turn.error.as_ref().zip(after_events(cue)) {
+            events.truncate(after);
+            let last = match self {
+                Self::Anthropic => anthropic::fault_event(fault),
+                Self::Chat => chat::fault_event(fault),
+                Self::Responses => responses::fault_event(exchange, cue, fault, events.len()),
+                Self::Gemini => gemini::fault_event(fault),
+            };
+            events.push(last);
+        }
+        if cue.turn.noise {
+            let noise = self.noise();
+            events = events.into_iter().flat_map(|event| [event, noise.to_owned()]).collect();
+        }
+        events
+    }
+
+    /// Renders a failure.
+    pub(super) fn fault(self, fault: &Fault) -> Reply {
+        let mut reply = match self {
+            Self::Anthropic => anthropic::fault(fault),
+            Self::Chat | Self::Responses => super::openai::fault(self, fault),
+            Self::Gemini => gemini::fault(fault),
+        };
+        let headers =
+            [("retry-after", &fault.retry_after), ("retry-after-ms", &fault.retry_after_ms)];
+        for (name, value) in headers {
+            if let Some(value) = value {
+                reply.headers.push((name.to_owned(), value.clone()));
+            }
+        }
+        reply
+    }
+
+    /// Refuses a request before its body is judged.
+    pub(super) fn trouble(self, head: &Head, trouble: &Trouble) -> Reply {
+        match self {
+            Self::Anthropic => anthropic::trouble(trouble),
+            Self::Chat | Self::Responses => super::openai::trouble(head, trouble),
+            Self::Gemini => gemini::trouble(trouble),
+        }
+    }
+
+    /// Returns the header that carries the id of an answer, where there is one.
+    pub(super) const fn id_header(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic => Some("request-id"),
+            Self::Chat | Self::Responses => Some("x-request-id"),
+            Self::Gemini => None,
+        }
+    }
+
+    /// Returns the media type of a stream.
+    pub(super) const fn stream_type(self) -> &'static str {
+        match self {
+            Self::Anthropic | Self::Chat | Self::Responses => "text/event-stream; charset=utf-8",
+            Self::Gemini => "text/event-stream",
+        }
+    }
+
+    /// Returns what a client of this API must ignore.
+    const fn noise(self) -> &'static str {
+        match self {
+            Self::Anthropic => {
+                "event: ping\ndata: {\"type\":\"ping\"}\n\n\
+                 event: weather\ndata: {\"type\":\"weather\",\"sky\":\"blue\"}\n\n"
+            }
+            Self::Chat => ": OPENROUTER PROCESSING\n\n",
+            Self::Responses => {
+                ": keep-alive\n\nevent: response.weather\ndata: {\"type\":\"response.weather\"}\n\n"
+            }
+            Self::Gemini => ": keep-alive\r\n\r\n",
+        }
+    }
+}
+
+fn after_events(cue: &Cue<'_>) -> Option<usize> {
+    cue.turn.error.as_ref().and_then(|fault| fault.after_events)
+}
+
+impl FromStr for Api {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "anthropic" => Ok(Self::Anthropic),
+            "openai" | "chat" => Ok(Self::Chat),
+            "responses" => Ok(Self::Responses),
+            "gemini" => Ok(Self::Gemini),
+            other => Err(format!("`{other}` is none of anthropic, chat, responses, gemini")),
+        }
+    }
+}

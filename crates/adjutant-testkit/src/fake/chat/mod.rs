@@ -1,0 +1,27 @@
+//! OpenAI Chat Completions: `POST /v1/chat/completions`.
+
+mod request;
+mod stream;
+
+pub(super) use stream::stream;
+
+use super::api::{Api, Door, Exchange};
+use super::http::{Head, Reply};
+use super::openai;
+use super::turn::Fault;
+
+/// Accepts a request or refuses it.
+pub(super) fn receive(head: &Head, body: &[u8], door: &Door) -> Result<Exchange, Reply> {
+    let value = openai::admit(head, body, door, "/v1/chat/completions")
+        .map_err(|trouble| openai::trouble(head, &trouble))?;
+    let exchange = request::read(&value).map_err(|complaint| openai::refuse(&complaint))?;
+    door.has(&exchange.model).map_err(|trouble| openai::trouble(head, &trouble))?;
+    Ok(exchange)
+}
+
+/// Renders a failure within a stream.
+pub(super) fn fault_event(fault: &Fault) -> String {
+    let failure = openai::failure(Api::Chat, fault.class);
+    let message = fault.message.as_deref().unwrap_or(failure.message);
+    super::sse::data(&openai::body(failure.kind, message, failure.param, failure.code))
+}

@@ -1,0 +1,223 @@
+//! Looks at JSON strictly, and says where and why it is wrong.
+//!
+//! A [`Node`] is a value that knows its place. Its readers refuse unknown fields and wrong types
+//! with a [`Complaint`], which each API puts into its own words. Paths cost nothing until then.
+
+use serde_json::{Map, Value};
+
+/// Why a request body is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Complaint {
+    /// Where; the field itself comes last.
+    pub(super) path: Vec<Step>,
+    pub(super) why: Why,
+}
+
+/// What is wrong at that place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Why {
+    Unknown,
+    Missing,
+    Type {
+        expected: Kind,
+        got: Value,
+    },
+    Choice {
+        got: String,
+        allowed: Vec<String>,
+    },
+    Range {
+        expected: String,
+        got: Value,
+    },
+    Empty,
+    /// The API has words of its own for it.
+    Said(String),
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// A kind of JSON value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Object,
+    Array,
+    Text,
+    Integer,
+    Number,
+    Boolean,
+}
+
+/// A value that knows its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node<'v, 'p> {
+    pub(super) value: &'v Value,
+    step: Place<'p>,
+    parent: Option<&'p Node<'p, 'p>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place<'p> {
+    Root,
+    Key(&'p str),
+    Index(usize),
+}
+
+pub(super) type Checked<T> = Result<T, Complaint>;
+
+impl<'v, 'p> Node<'v, 'p> {
+    pub(super) const fn root(value: &'v Value) -> Self {
+        Self { value, step: Place::Root, parent: None }
+    }
+
+    /// Complains about this place.
+    pub(super) fn complain(&self, why: Why) -> Complaint {
+        let mut path = Vec::new();
+        let mut node = Some(self);
+        while let Some(here) = node {
+            match here.step {
+                Place::Root => {}
+                Place::Key(key) => path.push(Step::Key(key.to_owned())),
+                Place::Index(index) => path.push(Step::Index(index)),
+            }
+            node = here.parent;
+        }
+        path.reverse();
+        Complaint { path, why }
+    }
+
+    pub(super) fn say<T>(&self, text: impl Into<String>) -> Checked<T> {
+        Err(self.complain(Why::Said(text.into())))
+    }
+
+    fn is_not<T>(&self, expected: Kind) -> Checked<T> {
+        Err(self.complain(Why::Type { expected, got: self.value.clone() }))
+    }
+
+    /// Reads an object that has no other fields than these.
+    pub(super) fn object(&self, known: &[&str]) -> Checked<&'v Map<String, Value>> {
+        let map = self.map()?;
+        for key in map.keys() {
+            if !known.contains(&key.as_str()) {
+                let mut complaint = self.complain(Why::Unknown);
+                complaint.path.push(Step::Key(key.clone()));
+                return Err(complaint);
+            }
+        }
+        Ok(map)
+    }
+
+    /// Reads an object whose fields are not ours to judge.
+    pub(super) fn map(&self) -> Checked<&'v Map<String, Value>> {
+        self.value.as_object().map_or_else(|| self.is_not(Kind::Object), Ok)
+    }
+
+    pub(super) fn array(&self) -> Checked<&'v [Value]> {
+        self.value.as_array().map_or_else(|| self.is_not(Kind::Array), |list| Ok(list.as_slice()))
+    }
+
+    pub(super) fn text(&self) -> Checked<&'v str> {
+        self.value.as_str().map_or_else(|| self.is_not(Kind::Text), Ok)
+    }
+
+    /// Reads a text that is not empty.
+    pub(super) fn filled(&self) -> Checked<&'v str> {
+        let text = self.text()?;
+        if text.is_empty() { Err(self.complain(Why::Empty)) } else { Ok(text) }
+    }
+
+    pub(super) fn boolean(&self) -> Checked<bool> {
+        self.value.as_bool().map_or_else(|| self.is_not(Kind::Boolean), Ok)
+    }
+
+    /// Reads a whole number of at least `least`.
+    pub(super) fn integer(&self, least: u64) -> Checked<u64> {
+        let Some(number) = self.value.as_u64() else { return self.is_not(Kind::Integer) };
+        if number < least {
+            let expected = format!("greater than or equal to {least}");
+            return Err(self.complain(Why::Range { expected, got: self.value.clone() }));
+        }
+        Ok(number)
+    }
+
+    /// Reads a number between the two, both included.
+    pub(super) fn number(&self, least: f64, most: f64) -> Checked<f64> {
+        let Some(number) = self.value.as_f64() else { return self.is_not(Kind::Number) };
+        if number < least || number > most {
+            let expected = format!("between {least} and {most}");
+            return Err(self.complain(Why::Range { expected, got: self.value.clone() }));
+        }
+        Ok(number)
+    }
+
+    /// Reads one of these words.
+    pub(super) fn choice(&self, allowed: &[&str]) -> Checked<&'v str> {
+        let text = self.text()?;
+        if allowed.contains(&text) {
+            return Ok(text);
+        }
+        let allowed = allowed.iter().map(|word| (*word).to_owned()).collect();
+        Err(self.complain(Why::Choice { got: text.to_owned(), allowed }))
+    }
+
+    /// Returns the field, which must be there.
+    pub(super) fn need<'s>(&'s self, key: &'s str) -> Checked<Node<'v, 's>> {
+        if let Some(node) = self.get(key) {
+            return Ok(node);
+        }
+        let mut complaint = self.complain(Why::Missing);
+        complaint.path.push(Step::Key(key.to_owned()));
+        Err(complaint)
+    }
+
+    /// Returns the field if it is there.
+    pub(super) fn get<'s>(&'s self, key: &'s str) -> Option<Node<'v, 's>> {
+        let value = self.value.get(key)?;
+        Some(Node { value, step: Place::Key(key), parent: Some(self) })
+    }
+
+    /// Returns the field if it is there and not null, for APIs where null means absent.
+    pub(super) fn some<'s>(&'s self, key: &'s str) -> Option<Node<'v, 's>> {
+        self.get(key).filter(|node| !node.value.is_null())
+    }
+
+    /// Returns the items of an array.
+    pub(super) fn items<'s>(&'s self) -> Checked<impl Iterator<Item = Node<'v, 's>>> {
+        let list = self.array()?.iter().enumerate();
+        Ok(list.map(move |(index, value)| self.at(index, value)))
+    }
+
+    /// Returns an item of an array.
+    pub(super) fn item<'s>(&'s self, index: usize) -> Option<Node<'v, 's>> {
+        Some(self.at(index, self.value.get(index)?))
+    }
+
+    const fn at<'s>(&'s self, index: usize, value: &'v Value) -> Node<'v, 's> {
+        Node { value, step: Place::Index(index), parent: Some(self) }
+    }
+}
+
+impl Kind {
+    /// Returns what a value is.
+    pub(super) const fn word(value: &Value) -> &'static str {
+        match value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "an array",
+            Value::Object(_) => "an object",
+        }
+    }
+}
+
+/// Says whether a text is made of these characters only and is of a length that is allowed.
+pub(super) fn is_name(text: &str, longest: usize, extra: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || extra.contains(c);
+    !text.is_empty() && text.len() <= longest && text.chars().all(fine)
+}

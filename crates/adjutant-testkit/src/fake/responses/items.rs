@@ -1,0 +1,250 @@
+//! The input items of a Responses request: each alone, then as a conversation.
+//!
+//! Ids that `stream` invents end in `t` and two digits where the turn had thoughts; such an item
+//! must come back behind its reasoning item. A run of items of the model is one turn.
+
+use std::collections::BTreeSet;
+
+use super::super::json::{Checked, Node, Why};
+use super::super::sse::is_sealed;
+
+const STATUS: [&str; 3] = ["in_progress", "completed", "incomplete"];
+
+/// The conversation so far.
+#[derive(Debug)]
+pub(super) struct Talk<'v> {
+    pub(super) system: String,
+    pub(super) task: Option<String>,
+    pub(super) turns: usize,
+    /// Whether the server keeps what it said, so that an id alone may stand for it.
+    stored: bool,
+    /// Whether the item before was the model's.
+    speaking: bool,
+    /// What the ids of the latest turn begin with.
+    key: Option<&'v str>,
+    calls: Vec<&'v str>,
+    outputs: BTreeSet<&'v str>,
+    thoughts: BTreeSet<&'v str>,
+    /// A thought that nothing followed yet.
+    pending: Option<&'v str>,
+    any: bool,
+}
+
+impl<'v> Talk<'v> {
+    pub(super) const fn new(stored: bool) -> Self {
+        Self {
+            system: String::new(),
+            task: None,
+            turns: 0,
+            stored,
+            speaking: false,
+            key: None,
+            calls: Vec::new(),
+            outputs: BTreeSet::new(),
+            thoughts: BTreeSet::new(),
+            pending: None,
+            any: false,
+        }
+    }
+
+    pub(super) fn hear(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+        self.any = true;
+        item.map()?;
+        let kind = match item.get("type") {
+            None => "message",
+            Some(kind) => {
+                kind.choice(&["message", "reasoning", "function_call", "function_call_output"])?
+            }
+        };
+        match kind {
+            "message" => self.message(item),
+            "reasoning" => self.reasoning(item),
+            "function_call" => self.call(item),
+            _ => self.output(item),
+        }
+    }
+
+    fn message(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+        item.object(&["type", "role", "content", "id", "status", "phase"])?;
+        let role = item.need("role")?.choice(&["user", "assistant", "system", "developer"])?;
+        item.some("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
+        let text = content(item, role == "assistant")?;
+        if role == "assistant" {
+            if let Some(id) = item.some("id") {
+                self.identify(&id, "msg")?;
+            }
+            self.speak(None);
+            return Ok(());
+        }
+        self.listen(item)?;
+        if role == "user" {
+            self.task.get_or_insert(text);
+        } else {
+            self.system += &text;
+            self.system.push('\n');
+        }
+        Ok(())
+    }
+
+    fn reasoning(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+        item.object(&["type", "id", "summary", "content", "encrypted_content", "status"])?;
+        let id = item.need("id")?;
+        let text = prefixed(&id, "rs")?;
+        for part in item.need("summary")?.items()? {
+            part.object(&["type", "text"])?;
+            part.need("type")?.choice(&["summary_text"])?;
+            part.need("text")?.text()?;
+        }
+        match item.some("encrypted_content") {
+            Some(seal) if !is_sealed(seal.text()?) => {
+                return seal
+                    .say(format!("The encrypted content for item {text} could not be verified."));
+            }
+            None if !self.stored => {
+                return item.say(format!(
+                    "Item with id '{text}' not found. Items are not persisted when `store` is set \
+                     to false. Try again with `store` set to true, or remove this item from your \
+                     input."
+                ));
+            }
+            Some(_) | None => {}
+        }
+        self.speak(None);
+        self.thoughts.insert(text);
+        self.pending = Some(text);
+        Ok(())
+    }
+
+    fn call(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+        item.object(&["type", "id", "call_id", "name", "arguments", "status"])?;
+        item.some("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
+        if let Some(id) = item.some("id") {
+            self.identify(&id, "fc")?;
+        }
+        let call_id = item.need("call_id")?.filled()?;
+        item.need("name")?.filled()?;
+        item.need("arguments")?.text()?;
+        if self.calls.contains(&call_id) {
+            return item.say(format!("Duplicate function call with call_id {call_id}."));
+        }
+        self.calls.push(call_id);
+        self.speak(call_id.len().checked_sub(2).and_then(|end| call_id.get(..end)));
+        Ok(())
+    }
+
+    fn output(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+        item.object(&["type", "id", "call_id", "output", "status"])?;
+        item.some("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
+        let call_id = item.need("call_id")?.text()?;
+        let output = item.need("output")?;
+        if !output.value.is_string() {
+            for part in output.items()? {
+                part.object(&["type", "text"])?;
+                part.need("type")?.choice(&["input_text"])?;
+                part.need("text")?.text()?;
+            }
+        }
+        self.listen(item)?;
+        if !self.calls.contains(&call_id) {
+            let why =
+                format!("No tool call found for function call output with call_id {call_id}.");
+            let mut complaint = item.complain(Why::Said(why));
+            // The API blames the input as a whole.
+            complaint.path.truncate(1);
+            return Err(complaint);
+        }
+        if !self.outputs.insert(call_id) {
+            return item.say(format!("Duplicate function call output for call_id {call_id}."));
+        }
+        Ok(())
+    }
+
+    /// Checks the id of an item of ours: its thoughts must have come before.
+    fn identify(&self, id: &Node<'v, '_>, prefix: &str) -> Checked<()> {
+        let text = prefixed(id, prefix)?;
+        let bare = &text[prefix.len() + 1..];
+        let Some((key, _)) = bare.split_once('t').filter(|(key, _)| key.len() == 16) else {
+            return Ok(());
+        };
+        let needed = format!("rs_{key}");
+        if self.thoughts.contains(needed.as_str()) {
+            return Ok(());
+        }
+        id.say(format!(
+            "Item '{text}' was provided without its required 'reasoning' item: '{needed}'."
+        ))
+    }
+
+    /// The model says something: a new turn, unless it goes on with the one before.
+    fn speak(&mut self, key: Option<&'v str>) {
+        let goes_on = self.speaking || (key.is_some() && key == self.key);
+        self.turns += usize::from(!goes_on);
+        self.speaking = true;
+        self.pending = None;
+        if key.is_some() {
+            self.key = key;
+        }
+    }
+
+    /// Someone else says something: no thought may be left hanging.
+    fn listen(&mut self, item: &Node<'_, '_>) -> Checked<()> {
+        self.speaking = false;
+        self.hanging(item)
+    }
+
+    fn hanging(&self, node: &Node<'_, '_>) -> Checked<()> {
+        let Some(id) = self.pending else { return Ok(()) };
+        node.say(format!(
+            "Item '{id}' of type 'reasoning' was provided without its required following item."
+        ))
+    }
+
+    pub(super) fn end(&self, input: &Node<'_, '_>) -> Checked<()> {
+        if !self.any && input.value.as_str().is_none_or(str::is_empty) {
+            return input.say("Missing required parameter: 'input'.");
+        }
+        self.hanging(input)?;
+        if let Some(open) = self.calls.iter().find(|call| !self.outputs.contains(**call)) {
+            return input.say(format!("No tool output found for function call {open}."));
+        }
+        Ok(())
+    }
+}
+
+/// Reads an id that begins as the ids of its kind do.
+fn prefixed<'v>(id: &Node<'v, '_>, prefix: &str) -> Checked<&'v str> {
+    let text = id.text()?;
+    if text.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('_')) {
+        return Ok(text);
+    }
+    id.say(format!("Invalid 'id': '{text}'. Expected an ID that begins with '{prefix}'."))
+}
+
+/// Reads the content of a message: a text, or parts that fit who speaks.
+fn content(item: &Node<'_, '_>, model: bool) -> Checked<String> {
+    let content = item.need("content")?;
+    if let Some(text) = content.value.as_str() {
+        return Ok(text.to_owned());
+    }
+    let kinds: &[&str] =
+        if model { &["output_text", "refusal"] } else { &["input_text", "input_image"] };
+    let mut whole = String::new();
+    for part in content.items()? {
+        part.map()?;
+        match part.need("type")?.choice(kinds)? {
+            "refusal" => {
+                part.object(&["type", "refusal"])?;
+                part.need("refusal")?.text()?;
+            }
+            "input_image" => {
+                part.object(&["type", "image_url", "file_id", "detail"])?;
+            }
+            _ => {
+                part.object(&["type", "text", "annotations", "logprobs"])?;
+                whole += part.need("text")?.text()?;
+                whole.push('\n');
+            }
+        }
+    }
+    Ok(whole)
+}

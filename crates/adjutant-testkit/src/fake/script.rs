@@ -1,0 +1,173 @@
+//! What a fake says to whom, and when.
+//!
+//! A script is a list of conversations. A request belongs to the first one whose `when` is found
+//! in its system prompt or first user message; the number of turns the model has already taken in
+//! it says which turn is next. Start at [`Script::new`] or [`Script::from_toml`]:
+//!
+//! ```toml
+//! delay_ms = 20                                  # before every answer
+//! usage = { input = 100, output = 10 }           # of turns that name none
+//!
+//! [[conversation]]
+//! when = "auth-check"                            # absent: everyone else
+//!
+//! [[conversation.turn]]
+//! parts = [
+//!     { thinking = "Let me look." },
+//!     { text = "I will read." },
+//!     { call = { name = "Read", arguments = { path = "a.rs" } } },
+//! ]
+//! fragment = [3, 5]                              # characters of each delta, cycled
+//! delivery = { chunks = [1] }                    # bytes of each write, cycled
+//! first = [{ error = { class = "rate_limited", retry_after_ms = "250" } }]
+//!
+//! [[conversation.turn]]
+//! parts = [{ text = "Done." }]
+//! delivery = { cut_after = 120 }
+//! ```
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Deserialize;
+
+use super::api::Exchange;
+use super::turn::{Turn, Usage};
+
+/// What a fake model says.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Script {
+    /// The tokens of a turn that does not name its own.
+    pub usage: Option<Usage>,
+    /// Waited before every answer, beside the turn's own delay.
+    pub delay_ms: u64,
+    /// Who is told what.
+    #[serde(rename = "conversation")]
+    pub conversations: Vec<Conversation>,
+}
+
+/// The turns of one conversation.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Conversation {
+    /// Found in the system prompt or the first user message; empty: in every one.
+    pub when: String,
+    /// The replies, in order.
+    #[serde(rename = "turn")]
+    pub turns: Vec<Turn>,
+    /// Gives the last reply again when there are no more.
+    pub repeat_last: bool,
+}
+
+impl Script {
+    /// Starts an empty script.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a script; what it does not know is an error.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not TOML or says what no script can.
+    pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// Says the same to everyone.
+    #[must_use]
+    pub fn always(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self::new().on("", turns)
+    }
+
+    /// Adds a conversation.
+    #[must_use]
+    pub fn on(mut self, when: &str, turns: impl IntoIterator<Item = Turn>) -> Self {
+        self.conversations.push(Conversation {
+            when: when.to_owned(),
+            turns: turns.into_iter().collect(),
+            repeat_last: false,
+        });
+        self
+    }
+
+    /// Reports these tokens for every turn that does not name its own.
+    #[must_use]
+    pub const fn using(mut self, usage: Usage) -> Self {
+        self.usage = Some(usage);
+        self
+    }
+
+    /// Waits before every answer.
+    #[must_use]
+    pub const fn delayed(mut self, delay_ms: u64) -> Self {
+        self.delay_ms = delay_ms;
+        self
+    }
+}
+
+/// Finds the turn that a request is answered with.
+#[derive(Debug)]
+pub(super) struct Prompter {
+    script: Script,
+    // A std mutex: held for a map entry, never across an await.
+    attempts: Mutex<HashMap<u64, usize>>,
+}
+
+/// A turn that was found, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Cue<'s> {
+    pub(super) turn: &'s Turn,
+    pub(super) when: &'s str,
+    pub(super) attempt: usize,
+    /// Names this place in this script; what ids are made of.
+    pub(super) key: u64,
+    pub(super) usage: Usage,
+    pub(super) delay_ms: u64,
+}
+
+impl Prompter {
+    pub(super) fn new(script: Script) -> Self {
+        Self { script, attempts: Mutex::default() }
+    }
+
+    /// Finds the next turn, or says what the script lacks.
+    pub(super) fn cue(&self, exchange: &Exchange) -> Result<Cue<'_>, String> {
+        let belongs = |c: &&Conversation| {
+            exchange.system.contains(&c.when) || exchange.task.contains(&c.when)
+        };
+        let Some(conversation) = self.script.conversations.iter().find(belongs) else {
+            return Err("the script has no conversation for this request".into());
+        };
+        let last = conversation.turns.last().filter(|_| conversation.repeat_last);
+        let Some(turn) = conversation.turns.get(exchange.turns).or(last) else {
+            let (turns, when) = (exchange.turns, &conversation.when);
+            return Err(format!("the script has no turn {turns} for `{when}`"));
+        };
+        let mut hasher = DefaultHasher::new();
+        (&exchange.system, &exchange.task, exchange.turns).hash(&mut hasher);
+        let key = hasher.finish();
+        let attempt = self.attempt(key);
+        let turn = turn.first.get(attempt).unwrap_or(turn);
+        let usage = turn.usage.or(self.script.usage).unwrap_or_else(|| estimate(exchange, turn));
+        let delay_ms = self.script.delay_ms + turn.delivery.delay_ms;
+        Ok(Cue { turn, when: &conversation.when, attempt, key, usage, delay_ms })
+    }
+
+    fn attempt(&self, key: u64) -> usize {
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = attempts.entry(key).or_default();
+        *seen += 1;
+        *seen - 1
+    }
+}
+
+/// Counts four bytes as a token.
+fn estimate(exchange: &Exchange, turn: &Turn) -> Usage {
+    let output = turn.parts.iter().map(|part| super::sse::length(part) / 4 + 1).sum();
+    Usage { input: exchange.bytes as u64 / 4, output, ..Usage::default() }
+}

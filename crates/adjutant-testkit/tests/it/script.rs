@@ -1,0 +1,129 @@
+//! Which turn a request gets.
+
+use adjutant_testkit::fake::{Api, Class, Fake, Part, Script, Stop, Turn, Usage};
+use serde_json::json;
+
+use crate::rig::{Client, Request, changed, hello};
+
+const TOML: &str = r#"
+delay_ms = 20
+
+[usage]
+input = 100
+output = 10
+
+[[conversation]]
+when = "alpha"
+
+[[conversation.turn]]
+parts = [
+    { thinking = "Let me look." },
+    { text = "I will read." },
+    { call = { name = "Read", arguments = { path = "a.txt", deep = { list = [1, 2.5, true] } } } },
+    { call = { name = "", raw = "{\"pa", id = "twice" } },
+]
+stop = "length"
+fragment = [3, 5]
+escape = true
+noise = true
+usage = { input = 1, cache_read = 2, cache_write = 3, output = 4, thinking = 1 }
+delivery = { chunks = [1], cut_after = 10, garbage = { at = 3, bytes = [255] } }
+first = [{ error = { class = "rate_limited", retry_after_ms = "250" } }, { delivery = { hang_up = true } }]
+
+[[conversation]]
+repeat_last = true
+turn = [{ parts = [{ text = "Anything." }] }]
+"#;
+
+#[test]
+fn a_script_is_toml() {
+    let script = Script::from_toml(TOML).unwrap();
+    let turn = &script.conversations[0].turns[0];
+    assert_eq!(turn.parts.len(), 4);
+    assert_eq!(turn.parts[0], Part::Thinking("Let me look.".into()));
+    assert_eq!(turn.stop(), Stop::Length);
+    assert_eq!(turn.usage.unwrap().all_input(), 6);
+    assert_eq!(turn.first[0].error.as_ref().unwrap().class, Class::RateLimited);
+    assert_eq!(turn.delivery.garbage.as_ref().unwrap().bytes, [255]);
+    assert!(script.conversations[1].repeat_last);
+    assert_eq!(script.usage, Some(Usage { input: 100, output: 10, ..Usage::default() }));
+}
+
+#[test]
+fn what_a_script_cannot_say_is_an_error() {
+    for text in [
+        "colour = 1",
+        "[[conversation]]\nwhom = 'a'",
+        "[[conversation]]\nturn = [{ part = [] }]",
+        "[[conversation]]\nturn = [{ parts = [{ song = 'a' }] }]",
+        "[[conversation]]\nturn = [{ stop = 'never' }]",
+        "[[conversation]]\nturn = [{ error = { class = 'bad luck' } }]",
+        "[[conversation]]\nturn = [{ delivery = { cut = 1 } }]",
+        "[[conversation]]\nturn = [{ usage = { tokens = 1 } }]",
+    ] {
+        assert!(Script::from_toml(text).is_err(), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_system_prompt_and_the_first_message_choose_the_conversation() {
+    let script = Script::new()
+        .on("You are beta", [Turn::says("b")])
+        .on("Hello", [Turn::says("h")])
+        .on("", [Turn::says("else")]);
+    let fake = Fake::chat(script).start().await;
+    let mut client = Client::connect(&fake).await;
+    let beta = changed(Api::Chat, |body| body["messages"][0]["content"] = json!("You are beta."));
+    let other = changed(Api::Chat, |body| body["messages"][1]["content"] = json!("Bye"));
+    for body in [hello(Api::Chat), beta, other] {
+        client.send(&Request::new(Api::Chat, &body)).await;
+    }
+    let whens: Vec<_> = fake.requests().into_iter().map(|request| request.when.unwrap()).collect();
+    assert_eq!(whens, ["Hello", "You are beta", ""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_attempts_may_fare_differently() {
+    let flaky = Turn::says("At last.")
+        .first(Turn::fails(Class::Overloaded))
+        .first(Turn::fails(Class::RateLimited));
+    let fake = Fake::anthropic(Script::always([flaky])).start().await;
+    let mut client = Client::connect(&fake).await;
+    let request = Request::new(Api::Anthropic, &hello(Api::Anthropic));
+    let other = changed(Api::Anthropic, |body| body["messages"][0]["content"] = json!("Bye"));
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(client.send(&request).await.status);
+    }
+    statuses.push(client.send(&Request::new(Api::Anthropic, &other)).await.status);
+    assert_eq!(statuses, [529, 429, 200, 200, 529], "another task has attempts of its own");
+    assert_eq!(fake.requests()[3].attempt, Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_that_has_nothing_to_say_complains() {
+    for (script, why) in [
+        (Script::new(), "the script has no conversation for this request"),
+        (Script::new().on("alpha", []), "the script has no turn 0 for `alpha`"),
+    ] {
+        let fake = Fake::responses(script).start().await;
+        let request = Request::new(Api::Responses, &hello(Api::Responses));
+        let answer = Client::connect(&fake).await.send(&request).await;
+        assert_eq!((answer.status, &answer.json()["error"]["message"]), (400, &json!(why)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_turn_may_repeat() {
+    let mut script = Script::always([Turn::says("Again.")]);
+    script.conversations[0].repeat_last = true;
+    let fake = Fake::chat(script).start().await;
+    let later = changed(Api::Chat, |body| {
+        let messages = body["messages"].as_array_mut().unwrap();
+        messages.push(json!({ "role": "assistant", "content": "Again." }));
+        messages.push(json!({ "role": "user", "content": "And?" }));
+    });
+    let answer = Client::connect(&fake).await.send(&Request::new(Api::Chat, &later)).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(fake.single_request().turn, Some(1));
+}
