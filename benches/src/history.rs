@@ -190,7 +190,13 @@ fn reply(turn: u32, turns: u32) -> Reply {
     let usage = Some(Usage { input: 2_000, output: 60, ..Usage::default() });
     if turn > turns {
         let text = "Every function checks its input; nothing is missing.".into();
-        return Reply { text, tool_calls: Vec::new(), stop: StopReason::EndTurn, usage, opaque: None };
+        return Reply {
+            text,
+            tool_calls: Vec::new(),
+            stop: StopReason::EndTurn,
+            usage,
+            opaque: None,
+        };
     }
     let call = ToolCall {
         id: format!("call_{turn}"),

@@ -415,11 +415,23 @@ pub(crate) const fn used(input: u64, output: u64) -> Option<Usage> {
 
 pub(crate) fn says(text: &str) -> Reply {
     let usage = used(100, 10);
-    Reply { text: text.into(), tool_calls: Vec::new(), stop: StopReason::EndTurn, usage, opaque: None }
+    Reply {
+        text: text.into(),
+        tool_calls: Vec::new(),
+        stop: StopReason::EndTurn,
+        usage,
+        opaque: None,
+    }
 }
 
 pub(crate) fn asks(tool_calls: Vec<ToolCall>) -> Reply {
-    Reply { text: String::new(), tool_calls, stop: StopReason::ToolUse, usage: used(100, 10), opaque: None }
+    Reply {
+        text: String::new(),
+        tool_calls,
+        stop: StopReason::ToolUse,
+        usage: used(100, 10),
+        opaque: None,
+    }
 }
 
 pub(crate) fn tool(id: &str, name: &str, arguments: Value) -> ToolCall {

@@ -10,6 +10,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 
@@ -32,6 +33,10 @@ impl Clock {
     }
 }
 
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe; we own the timer for as long as it is registered"
+)]
 async fn exact(duration: Duration) -> io::Result<()> {
     let timer =
         timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
@@ -41,5 +46,5 @@ async fn exact(duration: Duration) -> io::Result<()> {
         it_value: Timespec { tv_sec: seconds, tv_nsec: duration.subsec_nanos().into() },
     };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
-    AsyncFd::register(timer)?.readable().await.map(drop)
+    AsyncFd::with_interest(timer, Interest::READABLE)?.readable().await.map(drop)
 }
