@@ -51,6 +51,12 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Show the limits in force and where each comes from.
     Policy(PolicyArgs),
+    /// List the well-known models, what they charge, and which can be used.
+    Models,
+    /// Look at everything a run needs and say what is missing.
+    Doctor,
+    /// Write a commented configuration file.
+    Init,
     /// List runs, or show one.
     Status(RunArg),
     /// Show a run's delegations as a tree.

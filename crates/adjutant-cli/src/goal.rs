@@ -13,10 +13,11 @@ use crate::args::{GoalArgs, WorkFlags};
 use crate::ask::{Terminal, ask};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
 use crate::exit::{Exit, Failure};
+use crate::output::say;
 use crate::pure::read_stdin;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::{Settings, open_archive};
-use crate::wiring;
+use crate::wiring::Wiring;
 
 /// Files in which a project speaks to agents, the first that exists.
 const PROJECT_TEXTS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -36,17 +37,19 @@ pub(crate) fn run_goal(
     apply_flags(&mut settings, flags)?;
     let policy = settings.policy.policy().clone();
     let goal = goal_text(args.goal.as_deref())?;
-    let model = wiring::model(flags.model.as_deref().or(settings.model.as_deref()))?;
+    let wiring = Wiring::new(&settings)?;
+    let chosen = wiring.choose(flags.model.as_deref().or(settings.model.as_deref()))?;
+    chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
     let text = format!("{}{goal}", project_text(&workdir));
     let setup = Setup {
         policy: policy.clone(),
-        model,
-        opener: Some(wiring::opener()),
+        model: chosen.model,
+        opener: Some(wiring.opener()),
         web: settings.web(),
         workdir,
         system: None,
-        secrets: settings.secrets.clone(),
+        secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;

@@ -1,10 +1,11 @@
 //! From preset, files, environment and flags to one policy, each value with its origin.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Key, PolicyError, parse_assignment};
-use adjutant_core::{Layered, Preset, Source};
+use adjutant_core::{Layered, Preset, Price, Source};
 use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
 use serde_json::{Map, Value};
 
@@ -31,9 +32,55 @@ struct ConfigFile {
     model: Option<String>,
     /// Who answers WebSearch; for the user's own file only.
     search: Option<SearchConfig>,
+    /// Who serves models, by name; for the user's own file only.
+    #[serde(default)]
+    providers: BTreeMap<String, ProviderEntry>,
+    /// A person's own figures for models, by `provider/model`; for the user's own file only.
+    #[serde(default)]
+    models: BTreeMap<String, ModelEntry>,
     /// Keys of the policy.
     #[serde(default)]
     policy: Map<String, Value>,
+}
+
+impl ConfigFile {
+    /// Says whether the file does more than set limits.
+    fn chooses(&self) -> bool {
+        self.preset.is_some()
+            || self.model.is_some()
+            || self.search.is_some()
+            || !self.providers.is_empty()
+            || !self.models.is_empty()
+    }
+}
+
+/// Someone who serves models.
+#[derive(Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderEntry {
+    /// Where it is.
+    pub(crate) base_url: String,
+    /// How it speaks: `chat`, `responses`, `anthropic` or `gemini`.
+    #[serde(default)]
+    pub(crate) wire: Option<String>,
+    /// The variable its key is in.
+    #[serde(default)]
+    pub(crate) key_env: Option<String>,
+    /// The key itself.
+    #[serde(default)]
+    pub(crate) key: Option<String>,
+}
+
+/// A person's own figures for a model.
+#[derive(Clone, Copy, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModelEntry {
+    /// Tokens the window holds.
+    pub(crate) window: Option<u64>,
+    /// The most output tokens of one call.
+    pub(crate) max_output: Option<u64>,
+    /// Dollars per million tokens.
+    pub(crate) price: Option<Price>,
 }
 
 /// Who answers WebSearch.
@@ -75,7 +122,6 @@ enum Engine {
 }
 
 /// The choices of a person, before any run.
-#[derive(Debug)]
 pub(crate) struct Settings {
     /// The limits, each with its origin.
     pub(crate) policy: Layered,
@@ -83,6 +129,10 @@ pub(crate) struct Settings {
     pub(crate) model: Option<String>,
     /// Keys that are masked wherever a tool shows them.
     pub(crate) secrets: Vec<String>,
+    /// Who serves models, beside the well-known.
+    pub(crate) providers: BTreeMap<String, ProviderEntry>,
+    /// The person's own figures for models.
+    pub(crate) models: BTreeMap<String, ModelEntry>,
     search: Option<SearchEndpoint>,
 }
 
@@ -93,9 +143,9 @@ impl Settings {
             user_config_path().map_or_else(|| Ok(ConfigFile::default()), |path| read(&path))?;
         let project_path = root.join(".adjutant/config.toml");
         let project = read(&project_path)?;
-        if project.preset.is_some() || project.model.is_some() || project.search.is_some() {
+        if project.chooses() {
             return Err(Failure::usage(format!(
-                "{}: a project file may only tighten [policy], not choose a preset, a model or a search engine",
+                "{}: a project file may only tighten [policy], not choose a preset, a model or a server",
                 project_path.display()
             )));
         }
@@ -113,7 +163,14 @@ impl Settings {
         from_flags(&mut policy, flags)?;
         let secrets = user.search.iter().filter_map(|search| search.key.clone()).collect();
         let search = user.search.map(SearchConfig::endpoint).transpose()?;
-        Ok(Self { policy, model: user.model, secrets, search })
+        Ok(Self {
+            policy,
+            model: user.model,
+            secrets,
+            providers: user.providers,
+            models: user.models,
+            search,
+        })
     }
 
     /// Returns what reaches the network, where the policy lets anyone.
@@ -189,12 +246,12 @@ fn read(path: &Path) -> Result<ConfigFile, Failure> {
     })
 }
 
-fn user_config_path() -> Option<PathBuf> {
+pub(crate) fn user_config_path() -> Option<PathBuf> {
     directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("adjutant/config.toml"))
 }
 
 /// Returns the state directory: as given, or where the system keeps such things.
-fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+pub(crate) fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     given
         .or_else(|| directory("XDG_STATE_HOME", ".local/state").map(|state| state.join("adjutant")))
         .ok_or_else(|| {
