@@ -39,6 +39,8 @@ Exit codes:
 pub(crate) enum Command {
     /// Show everything at once: three subagents on a real tree, no key, no network.
     Demo(DemoArgs),
+    /// Work towards a goal with a parent agent that may delegate.
+    Run(GoalArgs),
     /// Hand tasks to subagents and wait for their reports.
     Delegate(DelegateArgs),
     /// Judge one delegation, described as JSON on standard input, without running it.
@@ -101,6 +103,23 @@ pub(crate) struct DemoArgs {
     pub(crate) events: bool,
 }
 
+/// `adjutant run`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_HELP)]
+pub(crate) struct GoalArgs {
+    /// What is to be achieved; what is piped in joins it.
+    #[arg(value_name = "GOAL")]
+    pub(crate) goal: Option<String>,
+
+    /// How it is done.
+    #[command(flatten)]
+    pub(crate) work: WorkFlags,
+}
+
+const RUN_HELP: &str = r#"Examples:
+  adjutant run "Why is the build slow?"
+  git diff | adjutant run "Review this change" --yes --budget-usd 1"#;
+
 /// `adjutant delegate`.
 #[derive(Debug, Args)]
 #[command(after_help = DELEGATE_HELP)]
@@ -113,6 +132,18 @@ pub(crate) struct DelegateArgs {
     #[arg(short = 't', long = "task", value_name = "LABEL=PROMPT")]
     pub(crate) task: Vec<String>,
 
+    /// Show what would be granted and the worst case in tokens, cost and time; run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// How it is done.
+    #[command(flatten)]
+    pub(crate) work: WorkFlags,
+}
+
+/// How work is done: on what, with which model, within which limits, and how it is shown.
+#[derive(Debug, Args)]
+pub(crate) struct WorkFlags {
     /// The model, as provider/model or script:FILE.
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
@@ -136,10 +167,6 @@ pub(crate) struct DelegateArgs {
     /// Stream one JSON event per line to standard output instead of the result.
     #[arg(long)]
     pub(crate) events: bool,
-
-    /// Show what would be granted and the worst case in tokens, cost and time; run nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
 
     /// The most dollars the run may spend.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]

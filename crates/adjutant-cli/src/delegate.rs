@@ -12,13 +12,13 @@ use adjutant_engine::{Answer, Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
 use serde_json::{Map, Value, json};
 
-use crate::args::{DelegateArgs, Form};
+use crate::args::{DelegateArgs, Form, WorkFlags};
 use crate::ask::{Terminal, ask};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
-use crate::output::{print, print_json, say};
+use crate::output::{print, print_json};
 use crate::pure::{read_capped, read_stdin};
-use crate::run::{Showing, carry_out};
+use crate::run::{Showing, Work, carry_out};
 use crate::settings::{Settings, open_archive};
 use crate::wiring;
 
@@ -28,25 +28,20 @@ pub(crate) fn run_delegate(
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
-    let root = absolute(&args.root)?;
-    let mut settings = Settings::load(&args.policy, &root)?;
-    apply_flags(&mut settings, args)?;
+    let root = absolute(&args.work.root)?;
+    let mut settings = Settings::load(&args.work.policy, &root)?;
+    apply_flags(&mut settings, &args.work)?;
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
-    for task in call.tasks.iter().filter(|task| task.model.is_some()) {
-        say(&format!(
-            "adjutant: [{}] `model` is not read yet; the run's model is used",
-            shown(task.label.as_str())
-        ));
-    }
-    let named = args.model.as_deref().or(settings.model.as_deref());
+    let named = args.work.model.as_deref().or(settings.model.as_deref());
     let model = wiring::model(named)?;
-    let system = args.system.as_deref().map(read_text).transpose()?;
+    let system = args.work.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
         policy: policy.clone(),
         model,
         workdir: root,
         system,
+        opener: None,
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -60,21 +55,23 @@ pub(crate) fn run_delegate(
     let approver = approver(args, &policy, &preview.events)?;
     let archive = open_archive(given_home)?;
     let showing = Showing {
-        form: form(args.return_form, call.return_form, as_json),
-        events: args.events,
+        form: form(args.work.return_form, call.return_form, as_json),
+        events: args.work.events,
         result_tokens: policy.result_tokens,
+        retention_days: policy.retention_days,
     };
-    carry_out(engine, archive, briefs, call.concurrency, approver, &showing)
+    let work = Work::Tasks { briefs, concurrency: call.concurrency };
+    carry_out(engine, &archive, work, approver, &showing)
 }
 
-fn apply_flags(settings: &mut Settings, args: &DelegateArgs) -> Result<(), Failure> {
-    if let Some(concurrency) = args.concurrency {
+pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<(), Failure> {
+    if let Some(concurrency) = flags.concurrency {
         settings.set(Key::Concurrency, concurrency, "--concurrency")?;
     }
-    if let Some(usd) = args.budget_usd {
+    if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
     }
-    if let Some(tokens) = args.budget_tokens {
+    if let Some(tokens) = flags.budget_tokens {
         settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
         let policy = settings.policy.policy();
         let run = policy.budget_tokens_run;
@@ -120,7 +117,7 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
     let mut call = DelegateCall::parse(&Value::Object(call), &limits).map_err(|error| {
         Failure::usage(error.to_string()).hint("`adjutant delegate --help` shows the form.")
     })?;
-    if args.concurrency.is_some() {
+    if args.work.concurrency.is_some() {
         // A person's flag outweighs the file, and is in the policy already.
         call.concurrency = None;
     }
@@ -151,7 +148,7 @@ fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Fai
 
 /// Finds out who answers before anything starts: nobody to ask is a no.
 fn approver(args: &DelegateArgs, policy: &Policy, events: &[Event]) -> Result<Approver, Failure> {
-    if args.yes || policy.approval == Approval::None {
+    if args.work.yes || policy.approval == Approval::None {
         return Ok(Arc::new(|_| Answer::Yes));
     }
     match Terminal::open() {
@@ -205,7 +202,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", path.display())))
 }
 
-fn read_text(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     let bytes = File::open(path)
         .and_then(read_capped)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
@@ -213,8 +210,4 @@ fn read_text(path: &Path) -> Result<String, Failure> {
         let at = error.utf8_error().valid_up_to();
         Failure::usage(format!("{} is not UTF-8: invalid at byte {at}", path.display()))
     })
-}
-
-fn shown(label: &str) -> String {
-    adjutant_view::sanitize::label(label)
 }

@@ -15,7 +15,7 @@ use crate::delegate::{absolute, failed, form};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::say;
-use crate::run::{Showing, carry_out};
+use crate::run::{Showing, Work, carry_out};
 use crate::wiring;
 
 const SCRIPT: &str = include_str!("demo.toml");
@@ -51,14 +51,15 @@ const SAMPLE: [(&str, &str); 8] = [
 ];
 
 /// Runs the demo.
-pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: Archive) -> Result<Exit, Failure> {
+pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Result<Exit, Failure> {
     let policy = Preset::Scout.policy();
-    let tree = tree(args.dir.as_deref(), &archive)?;
+    let tree = tree(args.dir.as_deref(), archive)?;
     let setup = Setup {
         policy: policy.clone(),
         model: wiring::script(SCRIPT, "script:demo")?,
         workdir: tree.clone(),
         system: None,
+        opener: None,
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -79,8 +80,10 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: Archive) -> Resu
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
+        retention_days: policy.retention_days,
     };
-    let exit = carry_out(engine, archive, briefs, None, Arc::new(|_| Answer::Yes), &showing)?;
+    let work = Work::Tasks { briefs, concurrency: None };
+    let exit = carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
     if exit != AS_SCRIPTED {
         say("adjutant: the demo did not go as scripted; `adjutant log` shows every step");
         return Ok(exit);

@@ -83,7 +83,11 @@ impl Live {
             && self.view.delegations().any(|delegation| delegation.started.is_some())
     }
 
-    fn draw(&mut self) {
+    /// Draws the picture over the one before, once there is one worth drawing.
+    pub(crate) fn draw(&mut self) {
+        if !self.is_drawn() {
+            return;
+        }
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (width, height) = (columns(io::stderr()), rows(io::stderr()));
         let frame =
@@ -105,16 +109,9 @@ impl Live {
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    /// Draws the picture, where there is one, over the one before.
-    pub(crate) fn redraw(&mut self) {
-        if self.is_drawn() {
-            self.draw();
-        }
-    }
-
     /// Draws the last picture and leaves it standing.
     pub(crate) fn finish(&mut self) {
-        self.redraw();
+        self.draw();
         self.drawn_lines = 0;
     }
 }

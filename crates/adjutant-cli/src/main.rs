@@ -9,6 +9,7 @@ mod ask;
 mod delegate;
 mod demo;
 mod exit;
+mod goal;
 mod live;
 mod output;
 mod policy;
@@ -41,7 +42,8 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
     let (json, home) = (cli.json, cli.home);
     let archive = || settings::open_archive(home.clone());
     match cli.command {
-        Command::Demo(args) => demo::run_demo(&args, json, archive()?),
+        Command::Demo(args) => demo::run_demo(&args, json, &archive()?),
+        Command::Run(args) => goal::run_goal(&args, json, home),
         Command::Delegate(args) => delegate::run_delegate(&args, json, home),
         Command::Check(args) => pure::run_check(&args),
         Command::Parse(args) => pure::run_parse(&args),

@@ -11,20 +11,26 @@ use crate::exit::{Exit, Failure};
 
 /// Writes every transcript and scratchpad of a run in one pass over its journal.
 ///
-/// What a session said is held only until it ends, so memory follows the live ones.
-pub(crate) fn write(files: &RunFiles) -> Result<(), Failure> {
+/// What a session said is held only until it ends, so memory follows the live ones. What has not
+/// ended in a run that is dead never will, and is written as it stands.
+pub(crate) fn write(files: &RunFiles, liveness: Liveness) -> Result<(), Failure> {
     let failed = |error| Failure::caused(Exit::Failed, &error);
     let mut view = RunView::default();
     let mut talks: BTreeMap<SessionId, Conversation> = BTreeMap::new();
     for record in files.records().map_err(failed)? {
         let record = record.map_err(failed)?;
         view.apply(Entry::new(record.at, record.wall_ms, &record.event));
-        let Some(session) = record.event.session() else { continue };
+        let Some(session) = record.event.conversation() else { continue };
         talks.entry(session).or_default().apply(&record.event);
         if matches!(record.event, Event::Ended { .. } | Event::Refused { .. })
             && let Some(talk) = talks.remove(&session)
         {
-            write_one(files, &view, session, &talk)?;
+            write_one(files, &view, session, &talk, liveness)?;
+        }
+    }
+    if liveness == Liveness::Dead {
+        for (session, talk) in &talks {
+            write_one(files, &view, *session, talk, liveness)?;
         }
     }
     Ok(())
@@ -35,8 +41,9 @@ fn write_one(
     view: &RunView,
     session: SessionId,
     talk: &Conversation,
+    liveness: Liveness,
 ) -> Result<(), Failure> {
-    let Some(transcript) = Transcript::of_parts(view, session, talk, Liveness::Alive) else {
+    let Some(transcript) = Transcript::of_parts(view, session, talk, liveness) else {
         return Ok(());
     };
     if transcript.messages.is_empty() {

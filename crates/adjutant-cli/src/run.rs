@@ -1,23 +1,29 @@
 //! Carrying a run out: the runtime, the signals, what is shown meanwhile, and the result.
 
 use std::cell::RefCell;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use adjutant_core::{Brief, Event, Timestamp};
+use adjutant_core::schema::ReturnForm;
+use adjutant_core::{Brief, Event, SessionId, Timestamp};
 use adjutant_engine::{
-    Approver, Archive, Control, Engine, EngineError, Finished, Reporter, RunFiles,
+    Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, RunFiles,
+    Staff,
 };
+use adjutant_view::progress::total;
 use adjutant_view::results::{Options, Results};
-use adjutant_view::{Entry, RunView, sanitize};
+use adjutant_view::{Entry, Liveness, RunView, cost, sanitize, tree};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::args::Form;
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
-use crate::live::Live;
-use crate::output::{print, print_json, say};
+use crate::live::{self, Live};
+use crate::output::{print, print_json, say, say_view};
 use crate::projections;
 
 /// How a run and its result are shown.
@@ -28,6 +34,8 @@ pub(crate) struct Showing {
     pub(crate) events: bool,
     /// Tokens of one result; `None` for all of it.
     pub(crate) result_tokens: Option<u64>,
+    /// Days for which the content of runs is kept.
+    pub(crate) retention_days: u64,
 }
 
 /// Threads for tools: a disk is busy long before this many read from it, and a thousand children
@@ -40,12 +48,19 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// Room for orders to a run: nobody presses ctrl+c faster.
 const ORDERS: usize = 8;
 
-/// Runs `briefs` to their ends and prints the result.
+/// What is to be carried out.
+pub(crate) enum Work {
+    /// Tasks without a parent agent.
+    Tasks { briefs: Vec<Brief>, concurrency: Option<u64> },
+    /// A goal for a parent agent.
+    Goal(Goal),
+}
+
+/// Carries `work` out and prints what came of it.
 pub(crate) fn carry_out(
     engine: Engine,
-    archive: Archive,
-    briefs: Vec<Brief>,
-    concurrency: Option<u64>,
+    archive: &Archive,
+    work: Work,
     approver: Approver,
     showing: &Showing,
 ) -> Result<Exit, Failure> {
@@ -57,11 +72,24 @@ pub(crate) fn carry_out(
             Failure::new(Exit::Failed, format!("cannot start the runtime: {error}"))
         })?;
     let live = Rc::new(RefCell::new(Live::new(showing.events)));
-    let reporters: Vec<Box<dyn Reporter>> = vec![Box::new(Shared(Rc::clone(&live)))];
     let (orders, control) = mpsc::channel(ORDERS);
-    let storage = archive.storage();
-    let run = engine.delegate(storage, briefs, concurrency, approver, reporters, control);
-    let finished = runtime.block_on(attend(run, &orders, &live));
+    let telling = Telling { live: Rc::clone(&live), result_tokens: showing.result_tokens };
+    let staff = Staff {
+        storage: archive.storage(),
+        approver,
+        reporters: vec![Box::new(Shared(Rc::clone(&live)))],
+        narrator: Rc::new(telling),
+        control,
+    };
+    let pursues = matches!(work, Work::Goal(_));
+    let finished = runtime.block_on(async {
+        match work {
+            Work::Tasks { briefs, concurrency } => {
+                attend(engine.delegate(briefs, concurrency, staff), &orders, &live).await
+            }
+            Work::Goal(goal) => attend(engine.run(goal, staff), &orders, &live).await,
+        }
+    });
     // A person may still be sitting before a question nobody needs answered any more.
     runtime.shutdown_background();
     live.borrow_mut().finish();
@@ -69,7 +97,17 @@ pub(crate) fn carry_out(
     let (files, _) = archive
         .find(&finished.run.to_string())
         .map_err(|error| Failure::caused(Exit::Failed, &error))?;
-    conclude(&live.borrow().view, &files, &finished, showing)
+    if let Err(failure) = projections::write(&files, Liveness::Alive) {
+        say(&format!("adjutant: {failure}"));
+    }
+    let view = &live.borrow().view;
+    if pursues {
+        show_synthesis(view, &files, showing)?;
+    } else if !showing.events {
+        show_results(view, &Results::of_run(view), &files, showing.form, showing.result_tokens)?;
+    }
+    archive.prune_daily(u32::try_from(showing.retention_days).unwrap_or(u32::MAX));
+    Ok(Exit::of(finished.outcome))
 }
 
 /// Waits for the run, drawing meanwhile and passing on the person's ctrl+c.
@@ -88,8 +126,7 @@ async fn attend(
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
             _ = terminate.recv() => cancel(&mut asked, orders, live),
-            // Not a guard of this arm: guards are asked once, before anything has started.
-            _ = redraw.tick() => live.borrow_mut().redraw(),
+            _ = redraw.tick() => live.borrow_mut().draw(),
         }
     }
 }
@@ -106,20 +143,27 @@ fn cancel(asked: &mut bool, orders: &mpsc::Sender<Control>, live: &Rc<RefCell<Li
     let _ = orders.try_send(Control::CancelRun);
 }
 
-/// Prints the result and leaves transcripts and scratchpads beside the journal.
-fn conclude(
-    view: &RunView,
-    files: &RunFiles,
-    finished: &Finished,
-    showing: &Showing,
-) -> Result<Exit, Failure> {
-    if let Err(failure) = projections::write(files) {
-        say(&format!("adjutant: {failure}"));
+/// Prints what a parent agent concluded, then shows the tree and the bill.
+fn show_synthesis(view: &RunView, files: &RunFiles, showing: &Showing) -> Result<(), Failure> {
+    let (now, palette) = (view.latest().at, live::palette(io::stderr().is_terminal()));
+    if showing.events {
+        return Ok(());
     }
-    if !showing.events {
-        show_results(view, &Results::of_run(view), files, showing.form, showing.result_tokens)?;
+    let text = view.root().map(|root| root.last_text.as_str()).unwrap_or_default();
+    if showing.form == Form::Json {
+        let tree = tree::json(view, now, Liveness::Alive);
+        return print_json(
+            &json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost::json(view) }),
+        );
     }
-    Ok(Exit::of(finished.outcome))
+    print(&format!("{}\n", sanitize::block(text.trim_end())))?;
+    say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
+    say(&format!(
+        "{}\nTranscripts in {}",
+        total(view, now, Liveness::Alive),
+        transcripts(files).display()
+    ));
+    Ok(())
 }
 
 /// Prints results in the form that was asked for.
@@ -130,17 +174,50 @@ pub(crate) fn show_results(
     form: Form,
     result_tokens: Option<u64>,
 ) -> Result<(), Failure> {
-    let folder = files.path().join("transcripts").display().to_string();
-    let kept = files.expiry() == adjutant_engine::Expiry::Kept;
+    let folder = transcripts(files);
+    // A run that goes on, or refused everything, has none to name.
+    let kept = files.expiry() == adjutant_engine::Expiry::Kept && folder.is_dir();
+    let folder = folder.display().to_string();
     let options = Options { result_tokens, transcripts: kept.then_some(folder.as_str()) };
     match form {
-        Form::Json => print_json(&results.json(&options)),
+        Form::Json => {
+            let mut json = results.json(&options);
+            for result in &mut json.results {
+                // A task that was refused has said nothing that could be kept.
+                result.transcript.take_if(|path| !Path::new(path).is_file());
+            }
+            print_json(&json)
+        }
         Form::Markdown => {
             let mut text = results.markdown(&options);
-            if let (Some(run), true) = (view.run(), kept) {
-                text += &format!("\nRun {run}, transcripts in {}\n", sanitize::line(&folder));
+            if let Some(run) = view.run() {
+                let place = format!(", transcripts in {}", sanitize::line(&folder));
+                text += &format!("\nRun {run}{}\n", if kept { place.as_str() } else { "" });
             }
             print(&text)
+        }
+    }
+}
+
+/// Returns where a run's transcripts lie, once there are any.
+pub(crate) fn transcripts(files: &RunFiles) -> PathBuf {
+    files.path().join("transcripts")
+}
+
+/// Words for a parent agent, from the same fold that people see.
+struct Telling {
+    live: Rc<RefCell<Live>>,
+    result_tokens: Option<u64>,
+}
+
+impl Narrator for Telling {
+    fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String {
+        let live = self.live.borrow();
+        let results = Results::of(&live.view, parent, Some(call));
+        let options = Options { result_tokens: self.result_tokens, transcripts: None };
+        match form {
+            ReturnForm::Markdown => results.markdown(&options),
+            ReturnForm::Json => adjutant_view::wire::pretty(&results.json(&options)),
         }
     }
 }

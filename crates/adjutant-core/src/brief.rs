@@ -43,6 +43,9 @@ pub struct Brief {
     /// The model that runs it; absent for a node that only delegates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelSpec>,
+    /// Why the model it asks for cannot be had; refuses the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_problem: Option<String>,
 }
 
 impl Brief {
@@ -62,6 +65,7 @@ impl Brief {
             max_output_tokens: None,
             rights_wish: None,
             model: None,
+            model_problem: None,
         }
     }
 

@@ -173,9 +173,7 @@ pub fn check(mut layered: Layered, input: &CheckInput) -> Result<CheckAnswer, Ch
         input.request.operation.as_deref().map_or(Operation::Unknown, Operation::parse);
     brief.timeout_wish = input.request.timeout;
     brief.estimate_tokens = input.request.estimate_tokens;
-    let answer = builder
-        .parent(input)
-        .and_then(|parent| builder.tree.judge_one(Timestamp::ZERO, parent, &brief));
+    let answer = builder.judge(input, &brief);
     Ok(match answer {
         Ok(admission) => granted(admission, &brief),
         Err(refusal) => refused(&refusal),
@@ -234,6 +232,7 @@ impl Builder {
             workdir: String::new(),
             policy: Box::new(policy),
             version: String::new(),
+            model: None,
         };
         self.tree.evolve(Timestamp::ZERO, &event)?;
         self.tree.give_context(run.root_session(), root.context_tokens.unwrap_or_default());
@@ -281,7 +280,7 @@ impl Builder {
         );
         brief.story = (self.preset == Preset::Story).then(|| node.id.clone());
         let policy = self.tree.policy();
-        let rights = Rights { tools: policy.tools.clone(), network: policy.network };
+        let rights = Rights::of(policy);
         let grant = Grant {
             session,
             parent: above,
@@ -314,8 +313,10 @@ impl Builder {
 
     fn define(&mut self, agents: Option<&[String]>) -> Result<(), CheckError> {
         let policy = self.tree.policy();
-        let rights = Rights { tools: policy.tools.clone(), network: policy.network };
-        for name in agents.unwrap_or_default() {
+        let rights = Rights::of(policy);
+        let Some(agents) = agents else { return Ok(()) };
+        self.tree.know_no_agent();
+        for name in agents {
             let event = Event::AgentDefined {
                 agent: AgentName::new(name),
                 system: String::new(),
@@ -325,6 +326,19 @@ impl Builder {
             self.tree.evolve(Timestamp::ZERO, &event)?;
         }
         Ok(())
+    }
+
+    /// Asks the tree about the parent that is named. A name that stands for no node is asked about
+    /// as well: whether delegation is switched off is judged before who delegates.
+    fn judge(&self, input: &CheckInput, brief: &Brief) -> Result<Admission, Refusal> {
+        let judge = |parent| self.tree.judge_one(Timestamp::ZERO, parent, brief);
+        match self.parent(input) {
+            Ok(parent) => judge(parent),
+            Err(unknown) => match judge(SessionId::new(0, [0; 6])) {
+                Err(Refusal::UnknownParent { .. }) | Ok(_) => Err(unknown),
+                Err(earlier) => Err(earlier),
+            },
+        }
     }
 
     fn parent(&self, input: &CheckInput) -> Result<SessionId, Refusal> {

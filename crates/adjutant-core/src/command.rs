@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::brief::Task;
 use crate::contract::ArtifactFact;
-use crate::event::ToolOutput;
+use crate::event::{Origin, ToolOutput};
 use crate::ids::{AgentName, RunId, SessionId};
-use crate::message::{AttemptError, Reply, ToolCall, ToolSpec};
+use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
 
@@ -25,11 +25,17 @@ pub enum Command {
         workdir: String,
         policy: Box<Policy>,
         version: String,
+        model: Option<ModelSpec>,
     },
     /// Make an agent known.
     Define { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
     /// Hand tasks down.
-    Delegate { parent: SessionId, tasks: Vec<Task>, concurrency: Option<u64> },
+    Delegate {
+        parent: SessionId,
+        tasks: Vec<Task>,
+        concurrency: Option<u64>,
+        origin: Option<Origin>,
+    },
     /// Say yes to a call.
     Approve { hash: String },
     /// Say no to a call.
@@ -83,6 +89,10 @@ pub enum Effect {
     },
     /// Run a tool.
     Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
+    /// Read a call of the `Delegate` tool and hand its tasks down.
+    Delegate { session: SessionId, turn: u32, index: u32, call: ToolCall },
+    /// Give an agent the results of the tasks it handed down.
+    HandUp { session: SessionId, call: u32, origin: Origin },
     /// Look at the artifacts a final answer names, then conclude.
     Verify { session: SessionId },
     /// Stop whatever runs for a delegation.

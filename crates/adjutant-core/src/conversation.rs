@@ -57,7 +57,12 @@ impl Conversation {
                 self.answer(*call, &output.content, output.is_error);
             }
             Event::ToolRefused { call, text, .. } => self.answer(*call, text, true),
+            // A root that only delegates has no goal and speaks with nobody.
+            Event::RunStarted { goal, .. } if !goal.is_empty() => {
+                self.messages.push(Message::User { content: goal.clone() });
+            }
             Event::RunStarted { .. }
+            | Event::Delegated { .. }
             | Event::AgentDefined { .. }
             | Event::Refused { .. }
             | Event::ApprovalAsked { .. }

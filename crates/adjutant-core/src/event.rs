@@ -9,11 +9,12 @@ use crate::brief::Brief;
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
 use crate::ids::{AgentName, Label, RunId, SessionId};
-use crate::message::{AttemptError, StopReason, ToolCall, ToolSpec};
+use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
 use crate::outcome::{Outcome, Reason};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
+use crate::schema::ReturnForm;
 use crate::time::Timestamp;
 
 /// A fact in the life of a run.
@@ -32,9 +33,13 @@ pub enum Event {
         workdir: String,
         policy: Box<Policy>,
         version: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<ModelSpec>,
     },
     /// An agent became known, with what it is told and what it may hold.
     AgentDefined { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
+    /// An agent handed tasks down by a tool call; its result is due when all of them have ended.
+    Delegated { session: SessionId, call: u32, origin: Origin },
     /// A task was admitted.
     Granted(Box<Grant>),
     /// A task was not admitted; this is also its end.
@@ -144,6 +149,17 @@ pub struct Grant {
     pub awaiting_approval: bool,
 }
 
+/// The tool call a delegation was asked for by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The parent's turn.
+    pub turn: u32,
+    /// The place of the call in that turn, from 0.
+    pub index: u32,
+    /// How the parent wants its results.
+    pub form: ReturnForm,
+}
+
 /// Why the engine spoke to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -186,7 +202,8 @@ impl Event {
     pub const fn session(&self) -> Option<SessionId> {
         match self {
             Self::Granted(grant) => Some(grant.session),
-            Self::Refused { session, .. }
+            Self::Delegated { session, .. }
+            | Self::Refused { session, .. }
             | Self::Started { session, .. }
             | Self::Reserved { session, .. }
             | Self::Replied { session, .. }
@@ -208,6 +225,15 @@ impl Event {
             | Self::Denied { .. }
             | Self::RunEnded { .. } => None,
         }
+    }
+
+    /// Returns the session in whose conversation the event has a place: a run's goal opens its root's.
+    #[must_use]
+    pub const fn conversation(&self) -> Option<SessionId> {
+        if let Self::RunStarted { run, .. } = self {
+            return Some(run.root_session());
+        }
+        self.session()
     }
 
     /// Says whether the event must be on disk before anything follows from it.
@@ -241,7 +267,8 @@ impl Event {
                 output.note = None;
             }
             Self::Told { text, .. } | Self::Late { text, .. } => text.clear(),
-            Self::Refused { .. }
+            Self::Delegated { .. }
+            | Self::Refused { .. }
             | Self::ApprovalAsked { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }

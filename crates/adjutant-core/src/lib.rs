@@ -35,7 +35,7 @@ pub use brief::{Brief, ContextFile, Found, Task};
 pub use code::Code;
 pub use command::{Command, Effect, Reaction};
 pub use conversation::Conversation;
-pub use event::{Event, Grant, IllegalEvent, Nudge, ToolOutput};
+pub use event::{Event, Grant, IllegalEvent, Nudge, Origin, ToolOutput};
 pub use ids::{AgentName, Label, RunId, SessionId};
 pub use message::{
     Attempt, AttemptError, ErrorKind, Message, ModelSpec, Reply, StopReason, ToolCall, ToolSpec,

@@ -66,7 +66,7 @@ pub enum Refusal {
         max: u64,
     },
     /// The child would hold a right its parent lacks.
-    #[error("rights beyond the parent's: {beyond}")]
+    #[error("rights beyond the parent's: {}", wishes(beyond, *network))]
     Rights {
         /// The tools that are too many.
         beyond: ToolSet,
@@ -81,6 +81,12 @@ pub enum Refusal {
         /// What is wrong with it.
         problem: String,
     },
+    /// The model that was asked for cannot be had.
+    #[error("model unavailable: {problem}")]
+    Model {
+        /// Why.
+        problem: String,
+    },
     /// The child's estimate does not fit the context budget.
     #[error("context {current} + estimate {estimate} tokens, limit {max}")]
     ContextBudget {
@@ -90,6 +96,8 @@ pub enum Refusal {
         estimate: u64,
         /// The limit.
         max: u64,
+        /// Whether the policy alone stands in the way; a model's window cannot be raised.
+        settable: bool,
     },
     /// Too few tokens are left.
     #[error("{needed} tokens needed, {left} left of the {} budget", scope.noun())]
@@ -232,6 +240,7 @@ impl Refusal {
             Self::TooMany { .. } => Code::MaxDelegationsExceeded,
             Self::Rights { .. } => Code::RightsExceeded,
             Self::ContextFile { .. } => Code::ValidationFailed,
+            Self::Model { .. } => Code::ProviderError,
             Self::ContextBudget { .. } => Code::ContextBudgetExceeded,
             Self::Tokens { .. } | Self::Money { .. } => Code::BudgetExceeded,
             Self::Time { .. } => Code::TimeExceeded,
@@ -248,6 +257,7 @@ impl Refusal {
             | Self::UnknownAgent { .. }
             | Self::TooMany { .. }
             | Self::ContextFile { .. }
+            | Self::Model { .. }
             | Self::ContextBudget { .. }
             | Self::Tokens { .. }
             | Self::Money { .. }
@@ -272,6 +282,7 @@ impl Refusal {
                 format!("Unknown parent: {parent} is not a live delegation.")
             }
             Self::UnknownAgent { agent, known } => {
+                let known = if known.is_empty() { "none" } else { known };
                 format!("Unknown agent: {agent}. Known agents: {known}.")
             }
             Self::Cycle { path, stories: true, .. } => format!(
@@ -287,7 +298,6 @@ impl Refusal {
                 "ERROR: Delegation depth limit ({max_depth}) reached. Cannot delegate further.\n\n\
                  Current depth: {depth}\n\
                  Attempted delegation: {target}\n\
-                 Maximum depth: {max_depth}\n\
                  Suggestion: Complete this task at current level or simplify."
             ),
             Self::TooMany { count, max, scope } => format!(
@@ -298,10 +308,11 @@ impl Refusal {
                     FanOut::Run => " per run",
                 }
             ),
-            Self::Rights { .. } | Self::ContextFile { .. } | Self::QueueFull { .. } => {
-                sentence(self)
-            }
-            Self::ContextBudget { current, estimate, max } => format!(
+            Self::Rights { .. }
+            | Self::ContextFile { .. }
+            | Self::Model { .. }
+            | Self::QueueFull { .. } => sentence(self),
+            Self::ContextBudget { current, estimate, max, .. } => format!(
                 "ERROR: Agent context budget ({} tokens) exceeded. Simplify subtask.\n\n\
                  Current context: {} tokens\n\
                  Subtask estimate: {} tokens\n\
@@ -354,8 +365,15 @@ impl Refusal {
             Self::TooMany { scope, count, .. } => {
                 format!("Delegate fewer, larger tasks, or raise the limit with --set {}={count}.", scope.key())
             }
+            Self::Rights { network: true, .. } => {
+                "Ask only for tools and a network that the parent holds.".into()
+            }
             Self::Rights { .. } => "Ask only for tools the parent holds.".into(),
+            Self::Model { .. } => "Leave `model` out, or name one that `adjutant models` lists.".into(),
             Self::ContextFile { .. } => "Name regular files inside the working tree, below the size cap.".into(),
+            Self::ContextBudget { settable: false, .. } => {
+                "Break the task into smaller pieces, or use a model with a larger window.".into()
+            }
             Self::ContextBudget { current, estimate, .. } => format!(
                 "Break the task into smaller pieces, or raise the limit with --set context_tokens={}.",
                 current.saturating_add(*estimate)
@@ -385,6 +403,12 @@ impl Refusal {
             recoverable: self.recoverable(),
         }
     }
+}
+
+/// Returns the rights that are too many, as a list for people.
+fn wishes(beyond: &ToolSet, network: bool) -> String {
+    let network = network.then_some("the network");
+    beyond.iter().chain(network).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the fragment as a sentence.

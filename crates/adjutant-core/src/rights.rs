@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::Policy;
+
 const READ_ONLY: [&str; 6] = ["Read", "Grep", "Glob", "WebFetch", "WebSearch", "Note"];
 const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
 const DELEGATING: [&str; 2] = ["Delegate", "Task"];
@@ -91,6 +93,13 @@ pub struct Rights {
 }
 
 impl Rights {
+    /// Returns what a policy permits: its tools, and delegating, which only depth takes away.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Self {
+        let tools = policy.tools.iter().chain(DELEGATING);
+        Self { tools: ToolSet::new(tools), network: policy.network }
+    }
+
     /// Returns what both sides permit.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {

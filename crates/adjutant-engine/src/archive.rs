@@ -1,6 +1,7 @@
 //! Reading what ran: by any process, at any time, from the files alone.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_store::{
@@ -123,6 +124,19 @@ impl Archive {
             }
         }
         Err(ArchiveError::NoSession(session))
+    }
+
+    /// Removes the content of old runs if nobody has done so for a day; quiet about what it finds.
+    pub fn prune_daily(&self, days: u32) {
+        let marker = self.path.join("pruned");
+        let age =
+            std::fs::metadata(&marker).and_then(|marker| marker.modified()).map(|at| at.elapsed());
+        // A time in the future is no age: a clock that jumped back must not stop the cleaning.
+        if matches!(age, Ok(Ok(age)) if age < PRUNE_EVERY) {
+            return;
+        }
+        // What cannot be cleaned today is cleaned another day; the run itself went well.
+        let _ = std::fs::write(&marker, b"").map(|()| self.prune(days));
     }
 
     /// Removes the content of runs older than `days`; never that of a live or fresh one.
@@ -272,6 +286,9 @@ fn torn(reader: &JournalReader<Event>) -> u64 {
         Tail::Torn { bytes, .. } => bytes,
     }
 }
+
+/// How often old runs are looked for.
+const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Records worth a checkpoint: below this, folding again costs less than writing.
 const CHECKPOINT_AFTER: u64 = 2_000;

@@ -1,30 +1,28 @@
 //! Setting up a run: from tasks to briefs, from briefs to a preview or to the real thing.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use adjutant_core::numbers::grouped;
-use adjutant_core::schema::TaskSpec;
+use adjutant_core::schema::{CallLimits, TaskSpec, delegate_spec};
 use adjutant_core::{
-    Brief, Command, ContextFile, Event, Found, IllegalEvent, Outcome, Policy, Refusal, Rights,
-    RunId, SessionId, Task, Timestamp, Tree,
+    AgentName, Brief, Command, Event, IllegalEvent, ModelSpec, Outcome, Policy, Refusal, Rights,
+    RunId, Timestamp, ToolSet, ToolSpec, Tree,
 };
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
-use adjutant_tools::{
-    CONTEXT_CAP_BYTES, Caps, ContextError, ContextState, Masker, Toolbox, load_context,
-    render_context,
-};
+use adjutant_tools::{Caps, Masker, Toolbox};
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Wall, wall_now};
+use crate::desk::{Desk, ModelOpener, Models};
 use crate::execute::Approver;
-use crate::ids::{Chance, system};
+use crate::ids::{Chance, IdSource, system};
 use crate::opening::{Opened, Storage};
 use crate::prompt::{agent_name, system_prompt};
-use crate::runner::{Control, Reporter, Runner, Shop};
+use crate::runner::{Control, Narrator, Reporter, Runner, Shop};
 
 /// What a run is made of.
 pub struct Setup {
@@ -32,6 +30,8 @@ pub struct Setup {
     pub policy: Policy,
     /// What answers the agents.
     pub model: Arc<dyn Model>,
+    /// What opens another model that a task asks for.
+    pub opener: Option<ModelOpener>,
     /// The tree the agents may look at.
     pub workdir: PathBuf,
     /// What replaces the built-in base prompt.
@@ -102,77 +102,75 @@ pub struct Finished {
     pub folder: Option<PathBuf>,
 }
 
+/// Who and what a run deals with outside the engine.
+pub struct Staff {
+    /// Where it is written.
+    pub storage: Storage,
+    /// Who is asked before a batch.
+    pub approver: Approver,
+    /// Who hears of every event.
+    pub reporters: Vec<Box<dyn Reporter>>,
+    /// Who puts results into words for a parent agent.
+    pub narrator: Rc<dyn Narrator>,
+    /// Where orders come from.
+    pub control: mpsc::Receiver<Control>,
+}
+
+/// What a parent agent is to achieve.
+pub struct Goal {
+    /// The name it goes by.
+    pub agent: AgentName,
+    /// What it is told first.
+    pub system: String,
+    /// The goal, with whatever is quoted before it.
+    pub text: String,
+}
+
 /// Everything needed to run, before anything is run.
 pub struct Engine {
     policy: Policy,
-    model: Arc<dyn Model>,
-    toolbox: Arc<Toolbox>,
-    masker: Masker,
+    desk: Desk,
     workdir: PathBuf,
     system: Option<String>,
     version: String,
-    wall: Wall,
-    chance: Chance,
+    ids: IdSource,
 }
 
 impl Engine {
     /// Opens the working tree and keeps the parts.
     pub fn new(setup: Setup) -> Result<Self, EngineError> {
-        let open = |path: &Path| {
-            Root::open(path)
-                .map_err(|source| EngineError::Workdir { path: path.to_owned(), source })
-        };
+        let path = &setup.workdir;
+        let root = Root::open(path)
+            .map_err(|source| EngineError::Workdir { path: path.clone(), source })?;
         let masker = Masker::new(setup.secrets);
-        let toolbox =
-            Toolbox::new(open(&setup.workdir)?, Caps::default()).with_masker(masker.clone());
-        Ok(Self {
-            policy: setup.policy,
-            model: setup.model,
+        let toolbox = Toolbox::new(root, Caps::default()).with_masker(masker.clone());
+        let desk = Desk {
             toolbox: Arc::new(toolbox),
             masker,
+            models: Models::new(setup.model, setup.opener),
+            agent: agent_name(setup.policy.preset),
+        };
+        Ok(Self {
+            policy: setup.policy,
+            desk,
             workdir: setup.workdir,
             system: setup.system,
             version: setup.version,
-            wall: wall_now,
-            chance: system,
+            ids: IdSource { wall: wall_now, chance: system },
         })
     }
 
     /// Replaces the wall clock and the source of ids; for tests.
     #[must_use]
     pub fn with_sources(self, wall: Wall, chance: Chance) -> Self {
-        Self { wall, chance, ..self }
+        Self { ids: IdSource { wall, chance }, ..self }
     }
 
     /// Turns tasks into briefs, reading their context files.
     #[must_use]
     pub fn briefs(&self, tasks: &[TaskSpec]) -> Vec<Brief> {
-        tasks.iter().map(|task| self.brief(task)).collect()
-    }
-
-    fn brief(&self, task: &TaskSpec) -> Brief {
-        let mut brief =
-            Brief::new(task.label.clone(), agent_name(self.policy.preset), &task.prompt);
-        brief.max_output_tokens = task.max_output_tokens;
-        brief.model = Some(self.model.spec().clone());
-        let mut loaded = Vec::new();
-        for path in &task.context {
-            // One at a time, so that an unusable file is named and the others are still known.
-            let found =
-                match load_context(self.toolbox.root(), &[path], CONTEXT_CAP_BYTES, &self.masker) {
-                    Ok(files) => {
-                        let found = files.first().map_or(Found::Missing, found);
-                        loaded.extend(files);
-                        found
-                    }
-                    Err(error) => Found::Unusable(problem(&error)),
-                };
-            brief.context.push(ContextFile { path: path.clone(), found });
-        }
-        if !loaded.is_empty() {
-            brief.opening = Some(format!("{}\n{}", render_context(&loaded), task.prompt));
-        }
-        brief
+        let model = self.desk.models.default_spec();
+        tasks.iter().map(|task| self.desk.brief(task, model)).collect()
     }
 
     /// Returns what the core would answer, without doing any of it.
@@ -181,10 +179,10 @@ impl Engine {
         briefs: Vec<Brief>,
         concurrency: Option<u64>,
     ) -> Result<Preview, EngineError> {
-        let run = RunId::new((self.wall)() / 1000, (self.chance)()?);
+        let run = self.ids.run()?;
         let mut tree = Tree::default();
         let mut events = Vec::new();
-        for command in self.opening(run, briefs, concurrency)? {
+        for command in self.delegation(run, briefs, concurrency)? {
             events = tree.decide(Timestamp::ZERO, command)?;
             for event in &events {
                 tree.evolve(Timestamp::ZERO, event)?;
@@ -198,92 +196,107 @@ impl Engine {
     /// A call that is refused as a whole leaves no trace; everything else is recorded.
     pub async fn delegate(
         self,
-        storage: Storage,
         briefs: Vec<Brief>,
         concurrency: Option<u64>,
-        approver: Approver,
-        reporters: Vec<Box<dyn Reporter>>,
-        control: mpsc::Receiver<Control>,
+        staff: Staff,
     ) -> Result<Finished, EngineError> {
         self.preview(briefs.clone(), concurrency)?;
-        let Opened { id, folder, journal, durable, lock } =
-            storage.open((self.wall)() / 1000, self.chance)?;
-        let opening = self.opening(id, briefs, concurrency)?;
-        let shop = Shop { model: self.model, toolbox: self.toolbox, approver };
-        let runner =
-            Runner::new(Clock::start(self.wall), journal, durable, control, shop, reporters);
+        let opened = staff.storage.open(self.ids)?;
+        let opening = self.delegation(opened.id, briefs, concurrency)?;
+        self.drive(opened, opening, staff.approver, staff.reporters, staff.narrator, staff.control)
+            .await
+    }
+
+    /// Runs a parent agent that works towards `goal` and may delegate.
+    pub async fn run(self, goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
+        let opened = staff.storage.open(self.ids)?;
+        let opening = self.pursuit(opened.id, goal);
+        self.drive(opened, opening, staff.approver, staff.reporters, staff.narrator, staff.control)
+            .await
+    }
+
+    async fn drive(
+        self,
+        opened: Opened,
+        opening: Vec<Command>,
+        approver: Approver,
+        reporters: Vec<Box<dyn Reporter>>,
+        narrator: Rc<dyn Narrator>,
+        control: mpsc::Receiver<Control>,
+    ) -> Result<Finished, EngineError> {
+        let Opened { id, folder, journal, durable, lock } = opened;
+        let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
+        let clock = Clock::start(self.ids.wall);
+        let runner = Runner::new(clock, journal, durable, control, shop, reporters);
         let outcome = runner.run(opening).await?;
         drop(lock);
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
 
-    /// Returns the commands every run of this engine begins with.
-    fn opening(
+    /// Returns the commands of a run without a parent agent.
+    fn delegation(
         &self,
         run: RunId,
         briefs: Vec<Brief>,
         concurrency: Option<u64>,
     ) -> Result<Vec<Command>, EngineError> {
-        let policy = &self.policy;
-        let rights = Rights { tools: policy.tools.clone(), network: policy.network };
-        let usable = rights.usable_tools();
-        let tools: Vec<_> = adjutant_tools::specs()
-            .iter()
-            .filter(|spec| usable.contains(&spec.name))
-            .cloned()
-            .collect();
-        let offered = adjutant_core::ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
-        let begin = Command::Begin {
+        let begin = self.begin(run, AgentName::new("delegate"), String::new(), None);
+        let root = run.root_session();
+        let tasks = self.ids.tasks(briefs, |session| session == root)?;
+        let delegate = Command::Delegate { parent: root, tasks, concurrency, origin: None };
+        Ok(vec![begin, self.define_child(), delegate])
+    }
+
+    /// Returns the commands of a run with a parent agent.
+    fn pursuit(&self, run: RunId, goal: Goal) -> Vec<Command> {
+        let model = Some(self.desk.models.default_spec().clone());
+        let tools = self.tools();
+        let rights = Rights::of(&self.policy);
+        let Goal { agent, system, text } = goal;
+        let define = Command::Define { agent: agent.clone(), system, tools, rights };
+        let begin = self.begin(run, agent, text, model);
+        vec![begin, define, self.define_child(), Command::TakeTurn { session: run.root_session() }]
+    }
+
+    fn begin(
+        &self,
+        run: RunId,
+        agent: AgentName,
+        goal: String,
+        model: Option<ModelSpec>,
+    ) -> Command {
+        Command::Begin {
             run,
-            agent: adjutant_core::AgentName::new("delegate"),
-            goal: String::new(),
+            agent,
+            goal,
             workdir: self.workdir.display().to_string(),
-            policy: Box::new(policy.clone()),
+            policy: Box::new(self.policy.clone()),
             version: self.version.clone(),
-        };
-        let define = Command::Define {
-            agent: agent_name(policy.preset),
-            system: system_prompt(self.system.as_deref(), policy, &offered),
+            model,
+        }
+    }
+
+    fn define_child(&self) -> Command {
+        let tools = self.tools();
+        let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
+        Command::Define {
+            agent: self.desk.agent.clone(),
+            system: system_prompt(self.system.as_deref(), &self.policy, &offered),
             tools,
-            rights,
+            rights: Rights::of(&self.policy),
+        }
+    }
+
+    /// Returns the tools an agent may be shown; where the deepest level is, delegating is left out.
+    fn tools(&self) -> Vec<ToolSpec> {
+        let usable = Rights::of(&self.policy).usable_tools();
+        let limits = CallLimits {
+            max_tasks: usize::try_from(self.policy.tasks_per_call).unwrap_or(usize::MAX),
+            max_concurrency: self.policy.concurrency_max,
+            default_concurrency: self.policy.concurrency,
+            ..CallLimits::default()
         };
-        let tasks = briefs
-            .into_iter()
-            .map(|brief| Ok(Task { session: self.new_session(run)?, brief }))
-            .collect::<Result<Vec<_>, getrandom::Error>>()?;
-        Ok(vec![
-            begin,
-            define,
-            Command::Delegate { parent: run.root_session(), tasks, concurrency },
-        ])
-    }
-
-    /// Draws a session id; the chance that two of a run collide is one in two thousand million.
-    fn new_session(&self, run: RunId) -> Result<SessionId, getrandom::Error> {
-        loop {
-            let session = SessionId::new((self.wall)() / 1000, (self.chance)()?);
-            if session != run.root_session() {
-                return Ok(session);
-            }
-        }
-    }
-}
-
-fn found(file: &adjutant_tools::ContextFile) -> Found {
-    match file.state {
-        ContextState::Missing => Found::Missing,
-        ContextState::Loaded { lossy: true, .. } => Found::Lossy,
-        ContextState::Loaded { lossy: false, .. } => Found::Loaded,
-    }
-}
-
-/// Returns an error and its cause as one fragment; the path is said by the one who shows it.
-fn problem(error: &ContextError) -> String {
-    match error {
-        ContextError::Path { source, .. } => source.to_string(),
-        ContextError::TooLarge { cap_bytes, .. } => {
-            format!("larger than {} bytes", grouped(*cap_bytes))
-        }
-        ContextError::Io { source, .. } => format!("cannot be read: {source}"),
+        let known = adjutant_tools::specs().iter().cloned().chain([delegate_spec(&limits)]);
+        known.filter(|spec| usable.contains(&spec.name)).collect()
     }
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
 use adjutant_core::{
-    AgentName, Attempt, AttemptError, Conversation, ErrorKind, Event, Label, Policy, SessionId,
-    ToolCall, ToolOutput, ToolSpec,
+    AgentName, Attempt, AttemptError, Brief, Conversation, ErrorKind, Event, Label, ModelSpec,
+    Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::Toolbox;
@@ -16,6 +17,7 @@ use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
 use crate::crash::{Crash, Guarded, guard};
+use crate::desk::Desk;
 
 /// How long one tool call may run.
 const TOOL_TIME: Duration = Duration::from_secs(30);
@@ -52,7 +54,29 @@ pub(crate) enum Done {
     Model { session: SessionId, turn: u32, attempt: u32, result: Result<Attempt, Crash> },
     Tool { session: SessionId, turn: u32, call: u32, result: Result<ToolOutput, Crash> },
     Verified { session: SessionId, text: String, artifacts: Vec<(String, ArtifactFact)> },
+    Briefed { session: SessionId, turn: u32, index: u32, result: Result<Briefs, String> },
     Answered { hash: String, answer: Answer },
+}
+
+/// A call of the `Delegate` tool, read and ready to be judged.
+#[derive(Debug)]
+pub(crate) struct Briefs {
+    pub(crate) briefs: Vec<Brief>,
+    pub(crate) concurrency: Option<u64>,
+    pub(crate) form: ReturnForm,
+}
+
+/// Reads a call of the `Delegate` tool; blocks, for it reads context files.
+pub(crate) fn read_call(
+    desk: &Desk,
+    limits: &CallLimits,
+    caller: &ModelSpec,
+    request: &ToolCall,
+) -> Result<Briefs, String> {
+    let call =
+        DelegateCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
+    let briefs = call.tasks.iter().map(|task| desk.brief(task, caller)).collect();
+    Ok(Briefs { briefs, concurrency: call.concurrency, form: call.return_form })
 }
 
 /// A model call to be made: everything it needs, shared instead of copied.

@@ -1,6 +1,11 @@
 //! Making ids from a secure source.
 
+use std::collections::BTreeSet;
+
 use adjutant_core::ids::SUFFIX_LEN;
+use adjutant_core::{Brief, RunId, SessionId, Task};
+
+use crate::clock::Wall;
 
 /// Where the random part of ids comes from.
 pub type Chance = fn() -> Result<[u8; SUFFIX_LEN], getrandom::Error>;
@@ -10,4 +15,40 @@ pub(crate) fn system() -> Result<[u8; SUFFIX_LEN], getrandom::Error> {
     let mut bytes = [0; SUFFIX_LEN];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Makes ids.
+#[derive(Clone, Copy)]
+pub(crate) struct IdSource {
+    pub(crate) wall: Wall,
+    pub(crate) chance: Chance,
+}
+
+impl IdSource {
+    pub(crate) fn run(&self) -> Result<RunId, getrandom::Error> {
+        Ok(RunId::new((self.wall)() / 1000, (self.chance)()?))
+    }
+
+    /// Gives each brief an id that is not taken.
+    ///
+    /// A thousand children made in one second would share an id once in five thousand runs.
+    pub(crate) fn tasks(
+        &self,
+        briefs: Vec<Brief>,
+        is_taken: impl Fn(SessionId) -> bool,
+    ) -> Result<Vec<Task>, getrandom::Error> {
+        let seconds = (self.wall)() / 1000;
+        let mut made = BTreeSet::new();
+        let mut tasks = Vec::with_capacity(briefs.len());
+        for brief in briefs {
+            let session = loop {
+                let session = SessionId::new(seconds, (self.chance)()?);
+                if !is_taken(session) && made.insert(session) {
+                    break session;
+                }
+            };
+            tasks.push(Task { session, brief });
+        }
+        Ok(tasks)
+    }
 }

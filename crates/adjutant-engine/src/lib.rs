@@ -10,6 +10,7 @@
 mod archive;
 mod clock;
 mod crash;
+mod desk;
 mod engine;
 mod execute;
 mod ids;
@@ -19,9 +20,10 @@ mod runner;
 
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use clock::{Wall, wall_now};
-pub use engine::{Engine, EngineError, Finished, Preview, Setup};
+pub use desk::ModelOpener;
+pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};
 pub use execute::{Answer, Approver, Question, artifact_facts};
 pub use ids::Chance;
 pub use opening::{Opened, Storage};
-pub use prompt::{agent_name, base_prompt};
-pub use runner::{Control, Reporter};
+pub use prompt::{agent_name, base_prompt, lead_prompt};
+pub use runner::{Control, Narrator, Reporter};

@@ -7,7 +7,7 @@ use adjutant_store::{
 use tokio::sync::watch;
 
 use crate::engine::EngineError;
-use crate::ids::Chance;
+use crate::ids::IdSource;
 
 /// How far the journal is safe, or why it no longer is.
 #[derive(Clone, Debug)]
@@ -39,11 +39,11 @@ pub enum Storage {
 
 impl Storage {
     /// Opens a new run under a fresh id.
-    pub(crate) fn open(self, unix_seconds: u64, chance: Chance) -> Result<Opened, EngineError> {
+    pub(crate) fn open(self, ids: IdSource) -> Result<Opened, EngineError> {
         match self {
-            Self::Home(home) => open_in(&home, unix_seconds, chance),
+            Self::Home(home) => open_in(&home, ids),
             Self::Memory(disk) => {
-                let id = RunId::new(unix_seconds, chance()?);
+                let id = ids.run()?;
                 let (report, durable) = reports();
                 let journal = Journal::start_inline(disk, Position::start(id), report);
                 Ok(Opened { id, folder: None, journal, durable, lock: None })
@@ -52,11 +52,11 @@ impl Storage {
     }
 }
 
-fn open_in(home: &Home, unix_seconds: u64, chance: Chance) -> Result<Opened, EngineError> {
+fn open_in(home: &Home, ids: IdSource) -> Result<Opened, EngineError> {
     let mut attempts = 0;
     let (id, folder) = loop {
         attempts += 1;
-        let id = RunId::new(unix_seconds, chance()?);
+        let id = ids.run()?;
         match home.create_run(id) {
             Ok(folder) => break (id, folder),
             Err(HomeError::RunExists(_)) if attempts < ID_ATTEMPTS => {}

@@ -1,28 +1,39 @@
 //! The loop: one input at a time, decide, record, evolve, react; effects and reports once durable.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use adjutant_core::policy::Approval;
+use adjutant_core::schema::{CallLimits, DELEGATE, ReturnForm};
 use adjutant_core::{
-    AgentName, Command, Conversation, Effect, Event, Outcome, SessionId, Timestamp, ToolSpec, Tree,
+    AgentName, Command, Conversation, Effect, Event, Origin, Outcome, Refusal, SessionId,
+    Timestamp, ToolCall, ToolOutput, ToolSpec, Tree,
 };
-use adjutant_model::Model;
 use adjutant_store::{Durability, Journal, Seq};
-use adjutant_tools::Toolbox;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::clock::Clock;
+use crate::desk::Desk;
 use crate::engine::EngineError;
-use crate::execute::{Answer, Approver, Done, Heard, Question, Thought, think, use_tool, verify};
+use crate::execute::{
+    Answer, Approver, Briefs, Done, Heard, Question, Thought, read_call, think, use_tool, verify,
+};
+use crate::ids::IdSource;
 use crate::opening::Durable;
 
 /// Hears of every event, in order, once it is on disk.
 pub trait Reporter {
     /// Takes one event: when in the run's life, when by the wall clock in Unix milliseconds, what.
     fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event);
+}
+
+/// Puts into words what came back, for the agent that handed tasks down.
+pub trait Narrator {
+    /// Returns the results of one call of `parent`; every event of it has been reported before.
+    fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String;
 }
 
 /// What a person or another process may ask of a live run.
@@ -43,9 +54,10 @@ pub(crate) const HEARD_QUEUE: usize = 256;
 
 /// What the effects need.
 pub(crate) struct Shop {
-    pub(crate) model: Arc<dyn Model>,
-    pub(crate) toolbox: Arc<Toolbox>,
+    pub(crate) desk: Desk,
     pub(crate) approver: Approver,
+    pub(crate) narrator: Rc<dyn Narrator>,
+    pub(crate) ids: IdSource,
 }
 
 /// An event on its way to the disk, and what waits for it.
@@ -68,6 +80,8 @@ struct Work {
 struct Preamble {
     system: Arc<str>,
     tools: Arc<[ToolSpec]>,
+    /// What is offered at the deepest level.
+    tools_to_work: Arc<[ToolSpec]>,
 }
 
 /// Drives one run to its end.
@@ -187,10 +201,44 @@ impl Runner {
             Done::Verified { session, text, artifacts } => {
                 Command::Conclude { session, text, artifacts }
             }
+            Done::Briefed { session, turn, index, result } => {
+                return self.delegate(session, turn, index, result);
+            }
             Done::Answered { hash, answer: Answer::Yes } => Command::Approve { hash },
             Done::Answered { hash, answer: Answer::No(reason) } => Command::Deny { hash, reason },
         };
         self.submit(command)
+    }
+
+    /// Hands down the tasks of a tool call, or tells the agent why not.
+    fn delegate(
+        &mut self,
+        parent: SessionId,
+        turn: u32,
+        index: u32,
+        read: Result<Briefs, String>,
+    ) -> Result<(), EngineError> {
+        let refused = match read {
+            Err(complaint) => complaint,
+            Ok(call) => {
+                let origin = Some(Origin { turn, index, form: call.form });
+                let taken = |session| self.tree.node(session).is_some();
+                let tasks = self.shop.ids.tasks(call.briefs, taken)?;
+                let command =
+                    Command::Delegate { parent, tasks, concurrency: call.concurrency, origin };
+                match self.try_submit(command)? {
+                    Ok(()) => return Ok(()),
+                    Err(refusal) => format!(
+                        "{}: {}\n{}",
+                        refusal.code(),
+                        refusal.message(),
+                        refusal.recommendation()
+                    ),
+                }
+            }
+        };
+        let output = ToolOutput::error(refused);
+        self.submit(Command::TakeOutput { session: parent, turn, call: index, output })
     }
 
     fn obey(&mut self, control: Control) -> Result<(), EngineError> {
@@ -203,15 +251,26 @@ impl Runner {
 
     /// Decides a command and everything that follows from it.
     fn submit(&mut self, command: Command) -> Result<(), EngineError> {
-        let mut queue = VecDeque::from([command]);
+        // What is refused here changed nothing: a call as a whole was judged before the run began,
+        // and a stale approval or cancel has nobody left to tell.
+        let _refusal = self.try_submit(command)?;
+        Ok(())
+    }
+
+    /// Does the same, and says when the command itself was refused.
+    fn try_submit(&mut self, command: Command) -> Result<Result<(), Refusal>, EngineError> {
+        let now = self.clock.now();
+        let mut queue = VecDeque::new();
+        match self.tree.decide(now, command) {
+            Err(refusal) => return Ok(Err(refusal)),
+            Ok(events) => self.record(now, events, &mut queue)?,
+        }
         while let Some(command) = queue.pop_front() {
             let now = self.clock.now();
-            // What was refused changed nothing: a call as a whole was judged before the run began,
-            // and a stale approval or cancel has nobody left to tell.
             let Ok(events) = self.tree.decide(now, command) else { continue };
             self.record(now, events, &mut queue)?;
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn record(
@@ -245,8 +304,12 @@ impl Runner {
     /// Keeps what effects will need: conversations, preambles, open questions.
     fn fold(&mut self, event: &Event) {
         if let Event::AgentDefined { agent, system, tools, .. } = event {
-            let preamble =
-                Preamble { system: system.as_str().into(), tools: tools.as_slice().into() };
+            let works = |tool: &&ToolSpec| tool.name != DELEGATE;
+            let preamble = Preamble {
+                system: system.as_str().into(),
+                tools: tools.as_slice().into(),
+                tools_to_work: tools.iter().filter(works).cloned().collect(),
+            };
             self.preambles.insert(agent.clone(), preamble);
         }
         if self.tree.policy().approval == Approval::Batch
@@ -254,7 +317,7 @@ impl Runner {
         {
             self.asked.entry(call).or_default().push(event.clone());
         }
-        let Some(session) = event.session() else { return };
+        let Some(session) = event.conversation() else { return };
         if matches!(event, Event::Ended { .. } | Event::Refused { .. } | Event::Late { .. }) {
             // Nobody will speak with it again; a thousand ended children must not keep their words.
             self.conversations.remove(&session);
@@ -270,15 +333,15 @@ impl Runner {
             Durable::Through(seq) => seq,
             Durable::Failed(error) => return Err(error.into()),
         };
+        // Everything is told before anything is done: what is done may quote what was told.
+        let mut effects = Vec::new();
         while self.held.front().is_some_and(|held| held.seq <= through) {
             let Some(held) = self.held.pop_front() else { break };
             self.tell(&held);
-            for effect in held.effects {
-                self.perform(effect);
-            }
+            effects.extend(held.effects);
         }
         self.report_lazy();
-        Ok(())
+        effects.into_iter().try_for_each(|effect| self.perform(effect))
     }
 
     /// Signs of life are never waited for: they are reported when nothing before them is open.
@@ -295,21 +358,25 @@ impl Runner {
         }
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn perform(&mut self, effect: Effect) -> Result<(), EngineError> {
         match effect {
             Effect::Model { session, turn, attempt, max_output, context_tokens, with_tools } => {
                 self.start_thinking(session, turn, attempt, max_output, context_tokens, with_tools);
             }
             Effect::Tool { session, turn, index, call } => {
                 let stop = Arc::clone(&self.works.entry(session).or_default().stop);
-                let toolbox = Arc::clone(&self.shop.toolbox);
+                let toolbox = Arc::clone(&self.shop.desk.toolbox);
                 self.tasks
                     .spawn_blocking(move || use_tool(&toolbox, session, turn, index, &call, &stop));
             }
+            Effect::Delegate { session, turn, index, call } => {
+                self.read_call(session, turn, index, call)
+            }
+            Effect::HandUp { session, call, origin } => self.hand_up(session, call, origin)?,
             Effect::Verify { session } => {
                 let text = self.conversations.get(&session).and_then(|talk| talk.last_text());
                 let text = text.unwrap_or_default().to_owned();
-                let toolbox = Arc::clone(&self.shop.toolbox);
+                let toolbox = Arc::clone(&self.shop.desk.toolbox);
                 self.tasks.spawn_blocking(move || verify(&toolbox, session, text));
             }
             Effect::AskApproval { parent, call, hash } => {
@@ -320,6 +387,7 @@ impl Runner {
                     .spawn_blocking(move || Done::Answered { hash, answer: approver(&question) });
             }
             Effect::Stop { session } => {
+                self.shop.desk.models.forget(session);
                 if let Some(work) = self.works.remove(&session) {
                     work.stop.store(true, Ordering::Relaxed);
                     if let Some(model) = work.model {
@@ -329,6 +397,41 @@ impl Runner {
             }
             Effect::Close => self.closed = true,
         }
+        Ok(())
+    }
+
+    fn read_call(&mut self, session: SessionId, turn: u32, index: u32, call: ToolCall) {
+        let Some(caller) = self.tree.node(session).and_then(|node| node.model.clone()) else {
+            return;
+        };
+        let policy = self.tree.policy();
+        let limits = CallLimits {
+            // How many tasks one call may bring is judged with the other limits.
+            max_tasks: usize::MAX,
+            max_concurrency: policy.concurrency_max,
+            default_concurrency: policy.concurrency,
+            ..CallLimits::default()
+        };
+        let desk = self.shop.desk.clone();
+        self.tasks.spawn_blocking(move || {
+            let result = read_call(&desk, &limits, &caller, &call);
+            Done::Briefed { session, turn, index, result }
+        });
+    }
+
+    fn hand_up(
+        &mut self,
+        session: SessionId,
+        call: u32,
+        origin: Origin,
+    ) -> Result<(), EngineError> {
+        // Two tasks that end together each ask for this; the agent is told once.
+        if !self.tree.awaits_output(session, origin.turn, origin.index) {
+            return Ok(());
+        }
+        let content = self.shop.narrator.results(session, call, origin.form);
+        let output = ToolOutput { content, ..ToolOutput::default() };
+        self.submit(Command::TakeOutput { session, turn: origin.turn, call: origin.index, output })
     }
 
     fn start_thinking(
@@ -345,6 +448,7 @@ impl Runner {
             return;
         };
         let Some(preamble) = self.preambles.get(&node.agent) else { return };
+        let Some(spec) = &node.model else { return };
         let thought = Thought {
             session,
             turn,
@@ -354,9 +458,9 @@ impl Runner {
             agent: node.agent.clone(),
             label: node.label.clone(),
             system: Arc::clone(&preamble.system),
-            tools: if with_tools { Arc::clone(&preamble.tools) } else { Arc::default() },
+            tools: preamble.offer(with_tools, node.rights.tools.contains(DELEGATE)),
             conversation: self.conversations.get(&session).cloned().unwrap_or_default(),
-            model: Arc::clone(&self.shop.model),
+            model: self.shop.desk.models.get(&spec.name),
         };
         let handle = self.tasks.spawn(think(thought, self.heard.0.clone()));
         self.works.entry(session).or_default().model = Some(handle);
@@ -372,4 +476,15 @@ fn call_of(event: &Event) -> Option<(SessionId, u32)> {
         return Some((*parent, *call));
     }
     None
+}
+
+impl Preamble {
+    /// Returns the tools an agent is offered: none in its last turn, and delegating while it may.
+    fn offer(&self, with_tools: bool, delegates: bool) -> Arc<[ToolSpec]> {
+        match (with_tools, delegates) {
+            (false, _) => Arc::default(),
+            (true, true) => Arc::clone(&self.tools),
+            (true, false) => Arc::clone(&self.tools_to_work),
+        }
+    }
 }

@@ -41,6 +41,11 @@ pub trait Model: Send + Sync + Debug {
         request: TurnRequest<'a>,
         progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
     ) -> BoxFuture<'a, Attempt>;
+
+    /// Drops what was kept for a session that will not ask again.
+    fn forget(&self, session: SessionId) {
+        let _ = session;
+    }
 }
 
 /// What a model is asked in one turn; everything is borrowed from the engine.

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adjutant_core::schema::TaskSpec;
-use adjutant_core::{Event, Label, Outcome, Policy, Preset, SessionId, Timestamp};
+use adjutant_core::schema::{ReturnForm, TaskSpec};
+use adjutant_core::{AgentName, Event, Label, Outcome, Policy, Preset, SessionId, Timestamp};
 use adjutant_engine::{
-    Answer, Approver, Control, Engine, EngineError, Finished, Reporter, Setup, Storage,
+    Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Setup,
+    Staff, Storage,
 };
 use adjutant_model::ScriptedModel;
 use adjutant_store::MemoryDisk;
@@ -36,6 +37,7 @@ pub struct Rig {
     disk: MemoryDisk,
     control: (mpsc::Sender<Control>, mpsc::Receiver<Control>),
     watch: Option<Watch>,
+    goal: Option<String>,
 }
 
 /// What happened.
@@ -71,6 +73,7 @@ impl Rig {
             disk: MemoryDisk::default(),
             control: mpsc::channel(8),
             watch: None,
+            goal: None,
         }
     }
 
@@ -124,6 +127,13 @@ impl Rig {
         self
     }
 
+    /// Runs a parent agent towards a goal instead of delegating tasks directly.
+    #[must_use]
+    pub fn goal(mut self, text: &str) -> Self {
+        self.goal = Some(text.to_owned());
+        self
+    }
+
     /// Gives the latest task a context file.
     #[must_use]
     pub fn context(mut self, path: &str) -> Self {
@@ -174,6 +184,7 @@ impl Rig {
             model: Arc::new(model.clone()),
             workdir: self.tree.path().to_owned(),
             system: self.system,
+            opener: None,
             secrets: Vec::new(),
             version: "test".into(),
         };
@@ -184,19 +195,48 @@ impl Rig {
         let (sender, receiver) = self.control;
         let events = Rc::new(RefCell::new(Vec::new()));
         let listener = Listener { events: Rc::clone(&events), watch: self.watch, control: sender };
-        let storage = Storage::Memory(self.disk);
-        let result = engine
-            .delegate(
-                storage,
-                briefs,
-                self.concurrency,
-                approver,
-                vec![Box::new(listener)],
-                receiver,
-            )
-            .await;
+        let staff = Staff {
+            storage: Storage::Memory(self.disk),
+            approver,
+            reporters: vec![Box::new(listener)],
+            narrator: Rc::new(Ends(Rc::clone(&events))),
+            control: receiver,
+        };
+        let result = match self.goal {
+            Some(text) => {
+                let (agent, system) = (AgentName::new("lead"), "You lead.".to_owned());
+                engine.run(Goal { agent, system, text }, staff).await
+            }
+            None => engine.delegate(briefs, self.concurrency, staff).await,
+        };
         let events = events.take();
         Story { events, result, requests: model.requests() }
+    }
+}
+
+/// Tells a parent agent how its tasks ended, a line each.
+struct Ends(Rc<RefCell<Vec<(Timestamp, Event)>>>);
+
+impl Narrator for Ends {
+    fn results(&self, parent: SessionId, call: u32, _form: ReturnForm) -> String {
+        let events = self.0.borrow();
+        let of_call = |event: &Event| match event {
+            Event::Granted(grant) if grant.parent == parent && grant.call == call => {
+                Some((grant.session, grant.brief.label.to_string()))
+            }
+            _ => None,
+        };
+        let tasks: Vec<_> = events.iter().filter_map(|(_, event)| of_call(event)).collect();
+        let end = |session: SessionId| {
+            events.iter().find_map(|(_, event)| match event {
+                Event::Ended { session: of, outcome, .. } if *of == session => Some(outcome.word()),
+                _ => None,
+            })
+        };
+        let line = |(session, label): &(SessionId, String)| {
+            format!("{label}: {}", end(*session).unwrap_or("not ended"))
+        };
+        tasks.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 

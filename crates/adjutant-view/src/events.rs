@@ -164,6 +164,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
             spent: view.total().into(),
         }),
         Event::AgentDefined { .. }
+        | Event::Delegated { .. }
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::Started { .. }
@@ -220,6 +221,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         Event::Ended { outcome, reason, .. } => end(delegation, *outcome, reason.as_ref()),
         Event::RunStarted { .. }
         | Event::AgentDefined { .. }
+        | Event::Delegated { .. }
         | Event::ApprovalAsked { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }

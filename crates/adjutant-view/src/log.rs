@@ -56,6 +56,9 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         Event::AgentDefined { agent, tools, .. } => {
             format!("agent {} defined, {}", fit(agent.as_str(), 32), counted(tools.len(), "tool"))
         }
+        Event::Delegated { session, call, .. } => {
+            format!("{} delegates, call {call}", name(view, *session))
+        }
         Event::ApprovalAsked { parent, call, hash, .. } => {
             format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
         }
@@ -141,6 +144,7 @@ fn model_words(entry: &Entry<'_>) -> String {
         }
         Event::RunStarted { .. }
         | Event::AgentDefined { .. }
+        | Event::Delegated { .. }
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::ApprovalAsked { .. }

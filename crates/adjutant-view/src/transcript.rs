@@ -128,7 +128,7 @@ impl Transcript {
         let mut conversation = Conversation::default();
         for entry in entries {
             view.apply(entry);
-            if entry.event.session() == Some(session) {
+            if entry.event.conversation() == Some(session) {
                 conversation.apply(entry.event);
             }
         }

@@ -226,7 +226,7 @@ fn budgets_bound_the_run_and_the_advice_works_when_pasted() {
 
         **To go on**: Raise the budget with --set budget_tokens_run=5100, or delegate less.
 
-        Run run_0000000000_bbbbbb, transcripts in $PLACE/state/runs/run_0000000000_bbbbbb/transcripts
+        Run run_0000000000_bbbbbb
     ");
     assert_eq!(out.code, 4);
     let advice = out.stdout.split("--set ").nth(1).unwrap().split(',').next().unwrap();

@@ -2,8 +2,9 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "demo",
+    "run",
     "delegate",
     "check",
     "parse",
@@ -41,6 +42,7 @@ fn help_names_every_command_and_every_exit_code() {
 
         Commands:
           demo         Show everything at once: three subagents on a real tree, no key, no network
+          run          Work towards a goal with a parent agent that may delegate
           delegate     Hand tasks to subagents and wait for their reports
           check        Judge one delegation, described as JSON on standard input, without running it
           parse        Read [delegate:description:hours] markers from standard input
@@ -109,6 +111,9 @@ fn the_help_of_delegate_teaches_by_example() {
           -t, --task <LABEL=PROMPT>
                   One task; may be repeated
 
+              --dry-run
+                  Show what would be granted and the worst case in tokens, cost and time; run nothing
+
               --model <MODEL>
                   The model, as provider/model or script:FILE
                   
@@ -134,9 +139,6 @@ fn the_help_of_delegate_teaches_by_example() {
 
               --events
                   Stream one JSON event per line to standard output instead of the result
-
-              --dry-run
-                  Show what would be granted and the worst case in tokens, cost and time; run nothing
 
               --budget-usd <USD>
                   The most dollars the run may spend

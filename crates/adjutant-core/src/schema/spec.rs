@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::ids::Label;
@@ -115,7 +116,8 @@ fn task_schema(limits: &CallLimits) -> Value {
 }
 
 /// The form in which results come back to the caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReturnForm {
     /// Headed sections for a model to read.
     #[default]

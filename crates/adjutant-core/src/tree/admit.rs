@@ -5,10 +5,11 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{PendingApproval, Tree};
+use super::{Node, PendingApproval, Tree};
 use crate::brief::{Brief, Found, Task};
 use crate::budget::Amount;
-use crate::event::{Event, Grant};
+use crate::code::Code;
+use crate::event::{Event, Grant, Origin};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, SessionId, number_twins};
 use crate::outcome::{Outcome, State};
@@ -65,11 +66,12 @@ impl Tree {
         parent: SessionId,
         mut tasks: Vec<Task>,
         concurrency: Option<u64>,
+        origin: Option<Origin>,
     ) -> Result<Vec<Event>, Refusal> {
         if !self.policy.enabled {
             return Err(Refusal::Disabled { preset: self.policy.preset });
         }
-        let Some((parent_index, parent_node)) = self.live(parent) else {
+        let Some((parent_index, parent_node)) = self.at_work(parent) else {
             return Err(Refusal::UnknownParent { parent: parent.to_string() });
         };
         let count = tasks.len() as u64;
@@ -84,7 +86,8 @@ impl Tree {
         let call = parent_node.calls_made + 1;
         let asks = self.policy.approval == Approval::Batch;
         let mut batch = Batch { granted: 0, places: self.places(concurrency) };
-        let mut events = Vec::with_capacity(tasks.len() + 1);
+        let mut events = Vec::with_capacity(tasks.len() + 2);
+        events.extend(origin.map(|origin| Event::Delegated { session: parent, call, origin }));
         for (index, task) in (0..).zip(tasks) {
             match self.judge(now, parent_index, &task.brief, batch) {
                 Ok(admission) => {
@@ -121,7 +124,7 @@ impl Tree {
         if !self.policy.enabled {
             return Err(Refusal::Disabled { preset: self.policy.preset });
         }
-        let Some((parent, _)) = self.live(parent) else {
+        let Some((parent, _)) = self.at_work(parent) else {
             return Err(Refusal::UnknownParent { parent: parent.to_string() });
         };
         self.judge(now, parent, brief, Batch { granted: 0, places: self.places(None) })
@@ -146,7 +149,8 @@ impl Tree {
         self.check_fan_out(parent, batch)?;
         let rights = self.check_rights(parent, brief, ceiling.as_ref(), depth)?;
         check_context_files(brief)?;
-        self.check_context(parent, brief)?;
+        check_model(brief)?;
+        self.check_context(parent, brief, batch)?;
         self.check_budget(parent, brief)?;
         let (timeout_s, clamped) = self.check_time(now, parent, brief)?;
         self.check_queue(parent, batch)?;
@@ -251,7 +255,7 @@ impl Tree {
         definition: Option<&Rights>,
         depth: u64,
     ) -> Result<Rights, Refusal> {
-        let policy = Rights { tools: self.policy.tools.clone(), network: self.policy.network };
+        let policy = Rights::of(&self.policy);
         let mut ceiling = self.nodes[parent].rights.intersection(&policy);
         if let Some(definition) = definition {
             ceiling = ceiling.intersection(definition);
@@ -269,25 +273,24 @@ impl Tree {
 
     /// In `story` the child's estimate comes on top of its parent's context. Elsewhere the child
     /// must fit its own window, and the parent must be able to take in what comes back.
-    fn check_context(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
+    fn check_context(&self, parent: usize, brief: &Brief, batch: Batch) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
         let estimate = brief.estimate();
-        let exceeded = |current: u64, estimate: u64, max: Option<u64>| {
-            let max = max.filter(|max| current.saturating_add(estimate) > *max)?;
-            Some(Refusal::ContextBudget { current, estimate, max })
+        let exceeded = |current: u64, estimate: u64, policy: Option<u64>, window: Option<u64>| {
+            let total = current.saturating_add(estimate);
+            let max = policy.into_iter().chain(window).min().filter(|max| total > *max)?;
+            let settable = window.is_none_or(|window| total <= window);
+            Some(Refusal::ContextBudget { current, estimate, max, settable })
         };
         let refusal = if self.policy.cycle_key == CycleKey::Story {
-            exceeded(node.context_estimate(), estimate, self.policy.context_tokens)
+            exceeded(node.context_estimate(), estimate, self.policy.context_tokens, None)
         } else {
             let window = brief.model.as_ref().map(|model| model.window);
-            let own = window.into_iter().chain(self.policy.context_tokens).min();
-            exceeded(0, estimate, own).or_else(|| {
-                let expected = self.policy.result_tokens?.saturating_mul(node.live_children + 1);
-                exceeded(
-                    node.context_estimate(),
-                    expected,
-                    node.model.as_ref().map(|model| model.window),
-                )
+            exceeded(0, estimate, self.policy.context_tokens, window).or_else(|| {
+                let results = node.live_children + batch.granted + 1;
+                let expected = self.policy.result_tokens?.saturating_mul(results);
+                let window = node.model.as_ref().map(|model| model.window);
+                exceeded(node.context_estimate(), expected, None, window)
             })
         };
         refusal.map_or(Ok(()), Err)
@@ -348,10 +351,11 @@ impl Tree {
         Ok((allotted.seconds, allotted.clamped))
     }
 
-    /// Only those who find no free place wait.
+    /// Only those who find no free place wait; whoever needs a person's yes waits in any case.
     fn check_queue(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
-        let free = batch.places.saturating_sub(node.live_children);
+        let asks = self.policy.approval == Approval::Batch;
+        let free = if asks { 0 } else { batch.places.saturating_sub(node.live_children) };
         let waiting = (self.waiting + batch.granted + 1).saturating_sub(free);
         if waiting > QUEUE_LIMIT {
             return Err(Refusal::QueueFull { waiting: waiting - 1, max: QUEUE_LIMIT });
@@ -406,36 +410,28 @@ impl Tree {
         events
     }
 
-    /// Gives free places of a parent to its waiting children, first come, first served.
+    /// Gives free places of a parent to its waiting children, first come, first served. Whoever has
+    /// no time left is not started: a model call would be paid for and cut off at once.
     pub(super) fn start_queued(&self, now: Timestamp, parent: SessionId) -> Vec<Event> {
         let Some((_, node)) = self.live(parent) else { return Vec::new() };
-        let free = node.places.saturating_sub(node.running_children);
-        let free = usize::try_from(free).unwrap_or(usize::MAX);
-        let waits = |child: &&usize| self.nodes[**child].state == State::Queued;
-        node.queue
-            .iter()
-            .filter(waits)
-            .take(free)
-            .map(|&child| self.start(now, node, child))
-            .collect()
-    }
-
-    fn start(&self, now: Timestamp, parent: &super::Node, child: usize) -> Event {
-        let child = &self.nodes[child];
-        let own = child.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
-        let above = [
-            parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
-            parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
-        ];
-        let first = own
-            .into_iter()
-            .chain(above.into_iter().flatten())
-            .min_by_key(|(deadline, _)| *deadline);
-        Event::Started {
-            session: child.session,
-            deadline: first.map(|(deadline, _)| deadline),
-            bound: first.map_or(TimeBound::Own, |(_, bound)| bound),
+        let mut free = node.places.saturating_sub(node.running_children);
+        let mut events = Vec::new();
+        for &child in &node.queue {
+            if self.nodes[child].state != State::Queued {
+                continue;
+            }
+            let (deadline, bound) = deadline(now, node, &self.nodes[child]);
+            let session = self.nodes[child].session;
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                self.end_one(child, waited_too_long(bound), &mut events);
+            } else if free > 0 {
+                free -= 1;
+                events.push(Event::Started { session, deadline, bound });
+            } else {
+                break;
+            }
         }
+        events
     }
 
     pub(super) fn expire_approvals(&self, now: Timestamp) -> Vec<Event> {
@@ -446,6 +442,27 @@ impl Tree {
             .flat_map(|(hash, _)| self.deny(hash, "nobody answered within 15 minutes"))
             .collect()
     }
+}
+
+/// Returns the instant by which a child that starts now must have ended, and whose time that is.
+fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, TimeBound) {
+    let own = child.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
+    let above = [
+        parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
+        parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
+    ];
+    let first =
+        own.into_iter().chain(above.into_iter().flatten()).min_by_key(|(deadline, _)| *deadline);
+    let bound = first.map_or(TimeBound::Own, |(_, bound)| bound);
+    (first.map(|(deadline, _)| deadline), bound)
+}
+
+fn waited_too_long(bound: TimeBound) -> End {
+    End::partial(
+        Code::Timeout,
+        format!("Timed out before it found a place, {}.", bound.noun()),
+        "Delegate it again, with more time or fewer tasks beside it.",
+    )
 }
 
 /// Returns the identity of a task, where it has a text to be known by.
@@ -462,6 +479,14 @@ fn check_context_files(brief: &Brief) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// A model nobody can open refuses the task that asks for it.
+fn check_model(brief: &Brief) -> Result<(), Refusal> {
+    match &brief.model_problem {
+        Some(problem) => Err(Refusal::Model { problem: problem.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Returns what the smallest useful call of a task takes: its estimate and a short answer.
@@ -486,7 +511,8 @@ pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
     let usd = dearest
         .map(|usd| usd.min(policy.budget_usd.unwrap_or(crate::Usd::MAX)))
         .unwrap_or_default();
-    let places = policy.concurrency.max(1);
+    // A call may have asked for fewer places than the policy gives, and then takes longer.
+    let places = grants.iter().map(|grant| grant.places).min().unwrap_or(1).max(1);
     let rounds = (grants.len() as u64).div_ceil(places);
     let longest = grants.iter().map(|grant| grant.timeout_s).max().flatten();
     let unbounded = grants.iter().any(|grant| grant.timeout_s.is_none());

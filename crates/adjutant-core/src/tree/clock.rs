@@ -1,11 +1,15 @@
 //! What time alone changes: deadlines, stalls, retries and open questions.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::node::End;
+use super::turn::Held;
 use super::{Node, Tree};
 use crate::code::Code;
 use crate::event::Event;
+use crate::ids::SessionId;
 use crate::numbers::grouped;
 use crate::time::Timestamp;
 
@@ -32,28 +36,52 @@ impl Tree {
 
     pub(super) fn expire(&self, now: Timestamp) -> Vec<Event> {
         let mut events = self.expire_approvals(now);
-        let mut ended = std::collections::BTreeSet::new();
-        let due = self.timers.iter().take_while(|(at, _, _)| *at <= now);
-        for (_, index, why) in due {
+        // A question and its parent, or a parent and its child, may be due at once; whoever is
+        // ended first stays so.
+        let mut ended: BTreeSet<SessionId> = ends(&events).collect();
+        let mut retries = BTreeSet::new();
+        for (_, index, why) in self.timers.iter().take_while(|(at, _, _)| *at <= now) {
             let node = &self.nodes[*index];
-            if !node.state.is_live() || ended.contains(&node.session) {
-                continue;
-            }
-            let new = match why {
-                Deadline::Timeout => self.end_subtree(*index, &timed_out(node)),
-                Deadline::Stall => self.end_subtree(*index, &self.stalled()),
-                Deadline::Retry => self.take_turn(node.session),
+            let end = match why {
+                Deadline::Timeout => timed_out(node),
+                Deadline::Stall => self.stalled(),
+                Deadline::Retry => {
+                    retries.insert(*index);
+                    continue;
+                }
                 Deadline::Approval => continue,
             };
-            // A parent and its child may be due at once; whoever is ended first stays so.
-            let fresh =
-                |event: &Event| event.session().is_none_or(|session| !ended.contains(&session));
-            let new: Vec<Event> = new.into_iter().filter(fresh).collect();
-            let ends = new.iter().filter(|event| matches!(event, Event::Ended { .. }));
-            ended.extend(ends.filter_map(Event::session));
-            events.extend(new);
+            if node.state.is_live() {
+                join(&mut events, self.end_subtree(*index, &end), &mut ended);
+            }
         }
+        self.retry(&retries, &mut events, &mut ended);
         events
+    }
+
+    /// Tries again what is due, once it is clear who is still there. All of it is decided before
+    /// any of it is folded in, so each reservation must see those before it. Parents come before
+    /// their children: whoever ends takes everyone below along.
+    fn retry(
+        &self,
+        due: &BTreeSet<usize>,
+        events: &mut Vec<Event>,
+        ended: &mut BTreeSet<SessionId>,
+    ) {
+        let mut held = Held::default();
+        for &index in due {
+            let session = self.nodes[index].session;
+            if ended.contains(&session) {
+                continue;
+            }
+            let new = self.take_turn_beside(session, &held);
+            for event in &new {
+                if let Event::Reserved { reservation, .. } = event {
+                    held.add(self, index, reservation.amount);
+                }
+            }
+            join(events, new, ended);
+        }
     }
 
     fn stalled(&self) -> End {
@@ -64,6 +92,18 @@ impl Tree {
             "Try again, or use another model.",
         )
     }
+}
+
+/// Adds what is news: nothing more is said of those who have ended.
+fn join(events: &mut Vec<Event>, new: Vec<Event>, ended: &mut BTreeSet<SessionId>) {
+    let fresh = |event: &Event| event.session().is_none_or(|session| !ended.contains(&session));
+    let new: Vec<Event> = new.into_iter().filter(fresh).collect();
+    ended.extend(ends(&new));
+    events.extend(new);
+}
+
+fn ends(events: &[Event]) -> impl Iterator<Item = SessionId> {
+    events.iter().filter(|event| matches!(event, Event::Ended { .. })).filter_map(Event::session)
 }
 
 fn timed_out(node: &Node) -> End {

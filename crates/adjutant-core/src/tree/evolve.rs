@@ -1,16 +1,17 @@
 //! Folding recorded facts into the tree. Nothing here judges; what does not fit is a damaged or
 //! foreign journal, and is said.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::admit::fingerprint;
-use super::node::Node;
+use super::node::{Node, OpenDelegation};
 use super::turn::{LOOP_WINDOW, is_final, uses_tools};
 use super::{Agent, Deadline, PendingApproval, Tree};
 use crate::budget::{Cap, Ledger, Settlement};
 use crate::event::{Event, Grant, IllegalEvent, Nudge};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
+use crate::message::ModelSpec;
 use crate::outcome::{Outcome, State};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
@@ -19,7 +20,9 @@ use crate::time::Timestamp;
 
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     match event {
-        Event::RunStarted { run, agent, goal, policy, .. } => tree.begin(*run, agent, goal, policy),
+        Event::RunStarted { run, agent, goal, policy, model, .. } => {
+            tree.begin(*run, agent, goal, policy, model.as_ref())
+        }
         Event::AgentDefined { agent, system, tools, rights } => {
             let tool_bytes: usize = tools
                 .iter()
@@ -29,7 +32,19 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
                 .sum();
             let preamble_bytes = (system.len() + tool_bytes) as u64;
             let known = Agent { rights: rights.clone(), preamble_bytes };
+            if let Some(root) = tree.nodes.first_mut()
+                && root.agent == *agent
+            {
+                root.appended_bytes += preamble_bytes;
+                root.rights = root.rights.intersection(rights);
+            }
             tree.agents.get_or_insert_default().insert(agent.clone(), known);
+            Ok(())
+        }
+        Event::Delegated { session, call, origin } => {
+            let index = tree.running("delegated", *session)?;
+            let open = OpenDelegation { origin: *origin, live: 0 };
+            tree.nodes[index].open_delegations.insert(*call, open);
             Ok(())
         }
         Event::Granted(grant) => tree.granted(at, grant),
@@ -39,8 +54,8 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.nodes[parent].ends.push(Outcome::Refused);
             Ok(())
         }
-        Event::ApprovalAsked { parent, call: _, hash, expires } => {
-            tree.asked(*parent, hash, *expires)
+        Event::ApprovalAsked { parent, call, hash, expires } => {
+            tree.asked(*parent, *call, hash, *expires)
         }
         Event::Approved { hash, .. } => tree.answered("approved", hash, true),
         Event::Denied { hash, .. } => tree.answered("denied", hash, false),
@@ -103,7 +118,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         }
         Event::ToolReturned { session, call, output } => {
             let index = tree.running("tool_returned", *session)?;
-            tree.nodes[index].has_findings |= output.note.is_some();
+            let node = &mut tree.nodes[index];
+            node.has_findings |= output.note.is_some();
+            node.open_delegations.retain(|_, open| open.origin.index != *call || open.live > 0);
             tree.answer_call(index, *call, output.content.len())
         }
         Event::Ended { session, outcome, .. } => tree.ended(*session, *outcome),
@@ -126,6 +143,7 @@ impl Tree {
         agent: &AgentName,
         goal: &str,
         policy: &Policy,
+        model: Option<&ModelSpec>,
     ) -> Result<(), IllegalEvent> {
         if self.run.is_some() {
             return Err(unfit("run_started", "the run had begun already"));
@@ -134,12 +152,14 @@ impl Tree {
         self.policy = policy.clone();
         let session = run.root_session();
         let label = Label::new("root").map_err(|error| unfit("run_started", error.to_string()))?;
-        let rights = Rights { tools: policy.tools.clone(), network: policy.network };
+        let rights = Rights::of(policy);
         let cap = Cap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
         let mut root = blank(session, agent.clone(), label, rights, cap);
         root.state = State::Running;
         root.started = Some(Timestamp::ZERO);
         root.places = policy.concurrency;
+        root.model = model.cloned();
+        root.appended_bytes = goal.len() as u64;
         root.fingerprint = (!goal.trim().is_empty()).then(|| Fingerprint::of(agent, goal, &[]));
         self.by_session.insert(session, 0);
         self.nodes.push(root);
@@ -163,6 +183,7 @@ impl Tree {
         );
         node.depth = grant.depth;
         node.parent = Some(parent);
+        node.call = grant.call;
         node.model.clone_from(&brief.model);
         node.fingerprint = fingerprint(brief);
         node.story.clone_from(&brief.story);
@@ -186,6 +207,9 @@ impl Tree {
         above.granted_children += 1;
         above.live_children += 1;
         above.calls_made = grant.call;
+        if let Some(open) = above.open_delegations.get_mut(&grant.call) {
+            open.live += 1;
+        }
         above.places = grant.places;
         above.total_deadline = above.total_deadline.or(total);
         self.waiting += 1;
@@ -200,11 +224,16 @@ impl Tree {
     fn asked(
         &mut self,
         parent: SessionId,
+        call: u32,
         hash: &str,
         expires: Timestamp,
     ) -> Result<(), IllegalEvent> {
         let parent = self.known("approval_asked", parent)?;
-        let waiting = |child: &&usize| self.nodes[**child].state == State::AwaitingApproval;
+        // An earlier call may still wait for its own answer.
+        let waiting = |child: &&usize| {
+            let child = &self.nodes[**child];
+            child.call == call && child.state == State::AwaitingApproval
+        };
         let nodes: Vec<usize> =
             self.nodes[parent].children.iter().filter(waiting).copied().collect();
         self.timers.insert((expires, parent, Deadline::Approval));
@@ -215,9 +244,9 @@ impl Tree {
     fn answered(&mut self, event: &'static str, hash: &str, yes: bool) -> Result<(), IllegalEvent> {
         let pending =
             self.approvals.remove(hash).ok_or_else(|| unfit(event, "no such question is open"))?;
-        self.timers.remove(&(pending.expires, pending.parent, Deadline::Approval));
-        let live = |node: &usize| self.nodes[*node].state.is_live();
-        let nodes: Vec<usize> = pending.nodes.into_iter().filter(live).collect();
+        self.forget_question(&pending);
+        let waiting = |node: &usize| self.nodes[*node].state == State::AwaitingApproval;
+        let nodes: Vec<usize> = pending.nodes.into_iter().filter(waiting).collect();
         if yes {
             for node in nodes {
                 self.set_state(node, State::Queued);
@@ -225,6 +254,26 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Drops the timer of a question, unless another one of the same parent goes stale then too.
+    fn forget_question(&mut self, gone: &PendingApproval) {
+        let same =
+            |open: &PendingApproval| open.parent == gone.parent && open.expires == gone.expires;
+        if !self.approvals.values().any(same) {
+            self.timers.remove(&(gone.expires, gone.parent, Deadline::Approval));
+        }
+    }
+
+    /// Drops the questions that are about nobody any more.
+    fn forget_idle_questions(&mut self) {
+        let nodes = &self.nodes;
+        let idle: Vec<PendingApproval> = self
+            .approvals
+            .extract_if(.., |_, open| !open.nodes.iter().any(|node| nodes[*node].state.is_live()))
+            .map(|(_, open)| open)
+            .collect();
+        idle.iter().for_each(|open| self.forget_question(open));
     }
 
     fn started(
@@ -278,6 +327,7 @@ impl Tree {
             return Err(unfit("ended", format!("{session} had ended already")));
         }
         let was_running = self.nodes[index].state == State::Running;
+        let was_asked_about = self.nodes[index].state == State::AwaitingApproval;
         self.set_state(index, State::Ended(outcome));
         let node = &mut self.nodes[index];
         node.pending = Vec::new();
@@ -288,9 +338,16 @@ impl Tree {
         }
         self.set_retry(index, None);
         self.set_stall(index, None);
+        if was_asked_about {
+            self.forget_idle_questions();
+        }
+        let call = self.nodes[index].call;
         if let Some(parent) = self.nodes[index].parent {
             let above = &mut self.nodes[parent];
             above.live_children -= 1;
+            if let Some(open) = above.open_delegations.get_mut(&call) {
+                open.live -= 1;
+            }
             above.ends.push(outcome);
             if was_running {
                 above.running_children -= 1;
@@ -420,6 +477,8 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         places: 1,
         queue: VecDeque::new(),
         calls_made: 0,
+        open_delegations: BTreeMap::new(),
+        call: 0,
         total_deadline: None,
         fingerprint: None,
         story: None,

@@ -90,14 +90,14 @@ impl Tree {
     /// Judges `command` against the limits; the only place that can say no.
     pub fn decide(&self, now: Timestamp, command: Command) -> Result<Vec<Event>, Refusal> {
         match command {
-            Command::Begin { run, agent, goal, workdir, policy, version } => {
-                Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version }])
+            Command::Begin { run, agent, goal, workdir, policy, version, model } => {
+                Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version, model }])
             }
             Command::Define { agent, system, tools, rights } => {
                 Ok(vec![Event::AgentDefined { agent, system, tools, rights }])
             }
-            Command::Delegate { parent, tasks, concurrency } => {
-                self.admit(now, parent, tasks, concurrency)
+            Command::Delegate { parent, tasks, concurrency, origin } => {
+                self.admit(now, parent, tasks, concurrency, origin)
             }
             Command::Approve { hash } => self.approve(now, hash),
             Command::Deny { hash, reason } => Ok(self.deny(&hash, &reason)),
@@ -166,11 +166,28 @@ impl Tree {
         self.nodes.first().is_some_and(|root| root.live_children > 0)
     }
 
+    /// Says whether a tool call of that turn still lacks its result.
+    #[must_use]
+    pub fn awaits_output(&self, session: SessionId, turn: u32, index: u32) -> bool {
+        self.live(session).is_some_and(|(_, node)| node.awaits(turn, index))
+    }
+
+    /// Returns how many delegations wait for a place or for a person.
+    #[must_use]
+    pub const fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
     /// Sets the context a node holds that no model call has measured; for `check` alone.
     pub(crate) fn give_context(&mut self, session: SessionId, tokens: u64) {
         if let Some(&index) = self.by_session.get(&session) {
             self.nodes[index].given_context = tokens;
         }
+    }
+
+    /// Knows no agent until one is defined; for `check` alone.
+    pub(crate) fn know_no_agent(&mut self) {
+        self.agents.get_or_insert_default();
     }
 
     /// Records an edge between stories that did not arise by a grant; for `check` alone.
@@ -185,11 +202,20 @@ impl Tree {
         node.state.is_live().then_some((index, node))
     }
 
+    /// Returns a delegation that has begun and not ended, with its place. Only such a one delegates:
+    /// whoever still waits may yet be denied.
+    fn at_work(&self, session: SessionId) -> Option<(usize, &Node)> {
+        self.live(session).filter(|(_, node)| node.state == State::Running)
+    }
+
     /// Returns the node and its ancestors, the root last.
     fn chain(&self, index: usize) -> impl Iterator<Item = &Node> {
-        std::iter::successors(Some(&self.nodes[index]), |node| {
-            node.parent.map(|parent| &self.nodes[parent])
-        })
+        self.scopes(index).map(|scope| &self.nodes[scope])
+    }
+
+    /// Returns the places of the node and its ancestors, the root last.
+    fn scopes(&self, index: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(index), |scope| self.nodes[*scope].parent)
     }
 
     /// Returns the names from the root to the node at `index`.
@@ -210,6 +236,10 @@ impl Tree {
             return Vec::new();
         }
         let Some(root) = self.nodes.first() else { return Vec::new() };
+        // A root without a model only waits for its children; one with a model ends by its own word.
+        if root.model.is_some() && root.state.is_live() {
+            return Vec::new();
+        }
         let outcome = match &root.state {
             State::Ended(outcome) => *outcome,
             State::AwaitingApproval | State::Queued | State::Running => {
@@ -272,6 +302,9 @@ impl Tree {
         events
     }
 }
+
+/// The place of the root.
+const ROOT: usize = 0;
 
 /// The name written before the command in a path of preset `command`.
 const ORCHESTRATOR: &str = "orchestrator";

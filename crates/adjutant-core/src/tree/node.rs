@@ -1,9 +1,10 @@
 //! One node of the tree, and the ways it can end.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::budget::{Ledger, Reservation};
 use crate::code::Code;
+use crate::event::Origin;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, SessionId};
 use crate::message::{ModelSpec, ToolCall};
@@ -56,6 +57,11 @@ pub struct Node {
     pub(super) places: u64,
     pub(super) queue: VecDeque<usize>,
     pub(super) calls_made: u32,
+    /// Calls of the `Delegate` tool whose tasks have not all ended.
+    pub(super) open_delegations: BTreeMap<u32, OpenDelegation>,
+
+    /// The call of its parent that it belongs to.
+    pub(super) call: u32,
     pub(super) total_deadline: Option<Timestamp>,
 
     pub(super) fingerprint: Option<Fingerprint>,
@@ -105,6 +111,11 @@ impl Node {
         )
     }
 
+    /// Says whether a tool call of that turn still lacks its result.
+    pub(super) fn awaits(&self, turn: u32, index: u32) -> bool {
+        self.turn == turn && self.pending.get(index as usize).is_some_and(Option::is_some)
+    }
+
     pub(super) const fn is_waiting(&self) -> bool {
         matches!(self.state, State::Queued | State::AwaitingApproval)
     }
@@ -121,6 +132,14 @@ impl Node {
 
 /// Tokens a provider adds around a request for roles and tool framing.
 const FRAMING_TOKENS: u64 = 64;
+
+/// A call of the `Delegate` tool under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenDelegation {
+    pub(super) origin: Origin,
+    /// Tasks of it that have not ended.
+    pub(super) live: u64,
+}
 
 /// How a delegation is to end.
 #[derive(Clone, Debug)]
@@ -167,7 +186,12 @@ impl End {
     /// Returns the end of what works below a delegation that ends so.
     pub(super) fn below(end: &Self) -> Self {
         match &end.reason {
-            Some(reason) if reason.code == Code::Timeout => end.clone(),
+            // Its own clock may have had time left; whose time ran out is what helps.
+            Some(reason) if reason.code == Code::Timeout => Self::partial(
+                Code::Timeout,
+                "Timed out with the one it worked for.".into(),
+                &reason.recommendation,
+            ),
             Some(_) | None => Self::cancelled(),
         }
     }

@@ -7,6 +7,7 @@ use crate::event::{Event, Nudge};
 use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
+use crate::schema::DELEGATE;
 
 impl Tree {
     /// Returns what follows from `event`, which has been folded in already.
@@ -16,6 +17,7 @@ impl Tree {
             Event::Granted(grant) if !grant.awaiting_approval => {
                 command(Command::StartQueued { parent: grant.parent })
             }
+            Event::Delegated { session, call, .. } => self.hand_up(*session, *call),
             Event::Refused { .. } => command(Command::EndRun),
             Event::ApprovalAsked { parent, call, hash, .. } => {
                 effect(Effect::AskApproval { parent: *parent, call: *call, hash: hash.clone() })
@@ -79,9 +81,10 @@ impl Tree {
             return command(Command::UseTools { session });
         }
         if is_final(stop, calls, last_call) {
+            let is_root = self.nodes.first().is_some_and(|root| root.session == session);
             return match self.policy.contract {
-                ContractKind::Standard => effect(Effect::Verify { session }),
-                ContractKind::Report => command(Command::Conclude {
+                ContractKind::Standard if !is_root => effect(Effect::Verify { session }),
+                ContractKind::Standard | ContractKind::Report => command(Command::Conclude {
                     session,
                     text: text.to_owned(),
                     artifacts: Vec::new(),
@@ -98,7 +101,20 @@ impl Tree {
     fn run_tool(&self, session: SessionId, index: u32) -> Reaction {
         let Some(node) = self.node(session) else { return Reaction::default() };
         let Some(Some(call)) = node.pending.get(index as usize) else { return Reaction::default() };
-        effect(Effect::Tool { session, turn: node.turn, index, call: call.clone() })
+        let (turn, call) = (node.turn, call.clone());
+        effect(if call.name == DELEGATE {
+            Effect::Delegate { session, turn, index, call }
+        } else {
+            Effect::Tool { session, turn, index, call }
+        })
+    }
+
+    /// Hands results up once every task of a tool call has ended.
+    fn hand_up(&self, session: SessionId, call: u32) -> Reaction {
+        let open = self.node(session).and_then(|node| node.open_delegations.get(&call));
+        open.filter(|open| open.live == 0).map_or_else(Reaction::default, |open| {
+            effect(Effect::HandUp { session, call, origin: open.origin })
+        })
     }
 
     fn after_end(&self, session: SessionId) -> Reaction {
@@ -108,12 +124,12 @@ impl Tree {
             .map(|parent| self.nodes[parent].session);
         let mut commands: Vec<Command> =
             above.map(|parent| Command::StartQueued { parent }).into_iter().collect();
-        // A root without a model only waits for its children; one with a model ends by its own word.
-        let root_waits = self.nodes.first().is_some_and(|root| root.model.is_none());
-        if root_waits || above.is_none() {
-            commands.push(Command::EndRun);
+        commands.push(Command::EndRun);
+        let mut effects = vec![Effect::Stop { session }];
+        if let (Some(parent), Some(node)) = (above, self.node(session)) {
+            effects.extend(self.hand_up(parent, node.call).effects);
         }
-        Reaction { commands, effects: vec![Effect::Stop { session }] }
+        Reaction { commands, effects }
     }
 }
 

@@ -3,8 +3,10 @@
 //! Every limit on a running agent is judged here: budgets, the window, loops, repairs, the
 //! allow-list of tools.
 
-use super::Tree;
+use std::collections::BTreeMap;
+
 use super::node::{End, Node};
+use super::{ROOT, Tree};
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
 use crate::contract::{
@@ -48,23 +50,49 @@ struct Room {
     is_last: bool,
 }
 
+/// What reservations of the same batch hold open in each scope, before they are folded in.
+#[derive(Default)]
+pub(super) struct Held(BTreeMap<usize, Amount>);
+
+impl Held {
+    pub(super) fn add(&mut self, tree: &Tree, index: usize, amount: Amount) {
+        for scope in tree.scopes(index) {
+            let held = self.0.entry(scope).or_default();
+            *held = held.plus(amount);
+        }
+    }
+
+    fn by(&self, scope: usize) -> Amount {
+        self.0.get(&scope).copied().unwrap_or_default()
+    }
+}
+
 impl Tree {
     /// Reserves the next model call, tells an agent near its end, or ends it.
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
-        let Some((index, node)) = self.live(session) else { return Vec::new() };
+        let is_waiting = self.live(session).is_some_and(|(_, node)| node.retry_at.is_some());
+        // A provider asked for a pause; the clock takes the turn when it is over.
+        if is_waiting { Vec::new() } else { self.take_turn_beside(session, &Held::default()) }
+    }
+
+    /// Does the same while reservations are held that the tree does not know of yet.
+    pub(super) fn take_turn_beside(&self, session: SessionId, held: &Held) -> Vec<Event> {
+        let Some((index, node)) = self.at_work(session) else { return Vec::new() };
         if node.reservation.is_some() || node.open_calls > 0 || node.model.is_none() {
             return Vec::new();
         }
-        let room = self.room(index, node);
-        let wish = self.output_wish(node);
-        if room.max_output < MIN_OUTPUT.min(wish) {
-            return self.end_subtree(index, &exhausted(room.code, node));
+        let mut room = self.room(index, node, 0, held);
+        let tells = room.is_last && node.last_call.is_none();
+        let told_bytes = if tells { LAST_CALL.len() as u64 } else { 0 };
+        if tells {
+            // Telling costs input as well, so the room is measured again with the words in it.
+            room = self.room(index, node, told_bytes, held);
+        }
+        if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
+            return self.end_subtree(index, &self.exhausted(room.code, node));
         }
         let mut events = Vec::new();
-        let mut told_bytes = 0;
-        let last_call = room.is_last || node.last_call.is_some();
-        if last_call && node.last_call.is_none() {
-            told_bytes = LAST_CALL.len() as u64;
+        if tells {
             events.push(Event::Told {
                 session,
                 nudge: Nudge::LastCall(room.code),
@@ -73,7 +101,7 @@ impl Tree {
         }
         let retried = node.attempts > 0;
         let input = node.input_bound().saturating_add(told_bytes);
-        let max_output = room.max_output.saturating_sub(told_bytes).max(1);
+        let max_output = room.max_output;
         events.push(Event::Reserved {
             session,
             reservation: Reservation {
@@ -84,7 +112,7 @@ impl Tree {
                     tokens: input.saturating_add(max_output),
                     usd: ceiling(node, input, max_output),
                 },
-                last_call,
+                last_call: tells || node.last_call.is_some(),
             },
         });
         events
@@ -96,16 +124,19 @@ impl Tree {
     }
 
     /// Finds the tightest of window, tokens and money, and whether it leaves room for one more turn.
-    fn room(&self, index: usize, node: &Node) -> Room {
+    ///
+    /// `told_bytes` are about to join the conversation.
+    fn room(&self, index: usize, node: &Node, told_bytes: u64, held: &Held) -> Room {
         let wish = self.output_wish(node);
-        let input = node.input_bound();
+        let input = node.input_bound().saturating_add(told_bytes);
         let window = node.window(self.policy.context_tokens).unwrap_or(u64::MAX);
-        let in_window = window.saturating_sub(node.context_estimate());
+        let in_window =
+            window.saturating_sub(node.context_estimate()).saturating_sub(told_bytes.div_ceil(4));
         let (mut tokens, mut money) = (u64::MAX, u64::MAX);
         let mut next_fits = in_window >= wish.saturating_add(grace(wish));
         let mut code = if next_fits { Code::BudgetExceeded } else { Code::ContextExhausted };
-        for scope in self.chain(index) {
-            let left = scope.ledger.left();
+        for scope in self.scopes(index) {
+            let left = self.nodes[scope].ledger.left().minus(held.by(scope));
             tokens = tokens.min(left.tokens.saturating_sub(input));
             money = money.min(affordable_output(node, input, left));
             // Every turn pays for the whole conversation again, so the next one needs it twice.
@@ -165,7 +196,7 @@ impl Tree {
             let backoff = FIRST_RETRY_MS << (attempt - 1).min(16);
             now.plus_millis(error.retry_after_ms.unwrap_or(backoff))
         });
-        let end = provider_failed(&error, node);
+        let end = self.provider_failed(&error, node);
         let settlement = Settlement::estimated(open);
         let mut events =
             vec![Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at }];
@@ -216,11 +247,10 @@ impl Tree {
         call: u32,
         output: ToolOutput,
     ) -> Vec<Event> {
-        let waits = |node: &Node| {
-            node.turn == turn && node.pending.get(call as usize).is_some_and(Option::is_some)
-        };
         match self.live(session) {
-            Some((_, node)) if waits(node) => vec![Event::ToolReturned { session, call, output }],
+            Some((_, node)) if node.awaits(turn, call) => {
+                vec![Event::ToolReturned { session, call, output }]
+            }
             Some(_) | None => {
                 vec![Event::Late { session, what: "tool result".into(), text: output.content }]
             }
@@ -240,9 +270,11 @@ impl Tree {
             return Vec::new();
         }
         if let Some(code) = node.last_call {
-            return self.end_subtree(index, &exhausted(code, node));
+            return self.end_subtree(index, &self.exhausted(code, node));
         }
-        let (end, complaint) = match self.policy.contract {
+        // The root answers a person, in free text; the contract is for what is handed up.
+        let contract = if index == ROOT { ContractKind::Report } else { self.policy.contract };
+        let (end, complaint) = match contract {
             ContractKind::Report if text.trim().is_empty() => (None, EMPTY.to_owned()),
             ContractKind::Report => (Some(End::completed()), String::new()),
             ContractKind::Standard => judge_return(text, self.metadata(now, index), artifacts),
@@ -284,15 +316,22 @@ impl Tree {
         if node.last_call.is_none() && !node.shortened {
             return vec![Event::Told { session, nudge: Nudge::Shorten, text: SHORTEN.into() }];
         }
-        let limit = grouped(self.output_wish(node));
-        self.end_subtree(
-            index,
-            &End::partial(
-                node.last_call.unwrap_or(Code::BudgetExceeded),
-                format!("The answer was cut off at {limit} output tokens."),
-                "Ask for a shorter answer, or raise --set max_output_tokens.",
-            ),
-        )
+        if let Some(code) = node.last_call {
+            return self.end_subtree(index, &self.exhausted(code, node));
+        }
+        let limit = self.output_wish(node);
+        let message = format!("The answer was cut off at {} output tokens.", grouped(limit));
+        let most = node.model.as_ref().map_or(u64::MAX, |model| model.max_output);
+        // Where the task or the model sets the limit, no setting moves it.
+        let recommendation = if node.max_output_wish.is_none() && limit < most {
+            let more = limit.saturating_mul(2).min(most);
+            format!(
+                "Ask for a shorter answer, or raise the limit with --set max_output_tokens={more}."
+            )
+        } else {
+            "Ask for a shorter answer.".to_owned()
+        };
+        self.end_subtree(index, &End::partial(Code::BudgetExceeded, message, &recommendation))
     }
 
     pub(super) fn declined(&self, session: SessionId) -> Vec<Event> {
@@ -302,7 +341,75 @@ impl Tree {
             message: "the model declined to answer".into(),
             retry_after_ms: None,
         };
-        self.end_subtree(index, &provider_failed(&error, node))
+        self.end_subtree(index, &self.provider_failed(&error, node))
+    }
+
+    fn exhausted(&self, code: Code, node: &Node) -> End {
+        let message = if code == Code::ContextExhausted {
+            let window = node.window(self.policy.context_tokens).unwrap_or_default();
+            format!(
+                "The context was exhausted: {} of {} tokens.",
+                grouped(node.context_estimate()),
+                grouped(window)
+            )
+        } else {
+            format!(
+                "The budget was exhausted after {} tokens.",
+                grouped(node.ledger.settled.tokens)
+            )
+        };
+        let recommendation = if code == Code::ContextExhausted {
+            "Split the task, or use a model with a larger window.".to_owned()
+        } else {
+            self.raise_tightest(node).map_or_else(
+                || "Split the task.".to_owned(),
+                |flag| format!("Split the task, or raise the budget with {flag}."),
+            )
+        };
+        End::partial(code, message, &recommendation)
+    }
+
+    /// Returns the flag that doubles the budget which leaves the least room for an answer.
+    fn raise_tightest(&self, node: &Node) -> Option<String> {
+        let input = node.input_bound();
+        let room = |scope: usize| {
+            let left = self.nodes[scope].ledger.left();
+            (left.tokens.saturating_sub(input), affordable_output(node, input, left))
+        };
+        let own = *self.by_session.get(&node.session)?;
+        let scope = self.scopes(own).min_by_key(|scope| {
+            let (tokens, money) = room(*scope);
+            tokens.min(money)
+        })?;
+        let (tokens, money) = room(scope);
+        let cap = self.nodes[scope].ledger.cap;
+        if money < tokens {
+            let cents = (cap.usd?.as_dollars() * 2.0 * 100.0).ceil();
+            return Some(format!("--budget-usd {:.2}", cents / 100.0));
+        }
+        let key =
+            if self.nodes[scope].parent.is_none() { "budget_tokens_run" } else { "budget_tokens" };
+        Some(format!("--set {key}={}", cap.tokens?.saturating_mul(2)))
+    }
+
+    fn provider_failed(&self, error: &AttemptError, node: &Node) -> End {
+        if error.kind == ErrorKind::ContextExhausted {
+            return self.exhausted(Code::ContextExhausted, node);
+        }
+        let recommendation = match error.kind {
+            ErrorKind::RateLimited
+            | ErrorKind::Overloaded
+            | ErrorKind::Network
+            | ErrorKind::Truncated => "Try again later, or use another model.",
+            ErrorKind::Authentication => "Check the key of this provider.",
+            ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
+                "Use another model, or change the task."
+            }
+            ErrorKind::Refused => "Change the task, or use another model.",
+            ErrorKind::ScriptEnded => "Add the missing turn to the script.",
+        };
+        let outcome = if node.has_findings { Outcome::Partial } else { Outcome::Failed };
+        End::new(outcome, Code::ProviderError, error.to_string(), recommendation)
     }
 }
 
@@ -378,45 +485,6 @@ fn looped(name: &str, times: usize) -> End {
         format!("The agent made the same {name} call {times} times."),
         "Delegate the task again with a clearer prompt.",
     )
-}
-
-fn exhausted(code: Code, node: &Node) -> End {
-    let message = if code == Code::ContextExhausted {
-        let window = node.model.as_ref().map_or(0, |model| model.window);
-        format!(
-            "The context was exhausted: {} of {} tokens.",
-            grouped(node.context_estimate()),
-            grouped(window)
-        )
-    } else {
-        format!("The budget was exhausted after {} tokens.", grouped(node.ledger.settled.tokens))
-    };
-    let recommendation = if code == Code::ContextExhausted {
-        "Split the task, or use a model with a larger window."
-    } else {
-        "Raise --budget-tokens or --budget-usd, or split the task."
-    };
-    End::partial(code, message, recommendation)
-}
-
-fn provider_failed(error: &AttemptError, node: &Node) -> End {
-    if error.kind == ErrorKind::ContextExhausted {
-        return exhausted(Code::ContextExhausted, node);
-    }
-    let recommendation = match error.kind {
-        ErrorKind::RateLimited
-        | ErrorKind::Overloaded
-        | ErrorKind::Network
-        | ErrorKind::Truncated => "Try again later, or use another model.",
-        ErrorKind::Authentication => "Check the key of this provider.",
-        ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
-            "Use another model, or change the task."
-        }
-        ErrorKind::Refused => "Change the task, or use another model.",
-        ErrorKind::ScriptEnded => "Add the missing turn to the script.",
-    };
-    let outcome = if node.has_findings { Outcome::Partial } else { Outcome::Failed };
-    End::new(outcome, Code::ProviderError, error.to_string(), recommendation)
 }
 
 /// Judges a standard return; `None` with the complaint when it must be repaired.

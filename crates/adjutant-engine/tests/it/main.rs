@@ -4,5 +4,6 @@
 mod bad_input;
 mod crashes;
 mod flow;
+mod lead;
 mod limits;
 mod time;

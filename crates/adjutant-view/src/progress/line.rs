@@ -53,6 +53,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
             told(view, session, &within(view.delegation(session)?, view, entry)?)
         }
         Event::AgentDefined { .. }
+        | Event::Delegated { .. }
         | Event::Approved { .. }
         | Event::Reserved { .. }
         | Event::Settled { .. }
@@ -97,6 +98,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::Late { what, .. } => Some(format!("late {}, kept and not counted", safe(what))),
         Event::RunStarted { .. }
         | Event::AgentDefined { .. }
+        | Event::Delegated { .. }
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::ApprovalAsked { .. }

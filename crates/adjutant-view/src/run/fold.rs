@@ -20,11 +20,11 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
     view.events += 1;
     view.latest = entry.moment();
     match entry.event {
-        Event::RunStarted { run, agent, goal, workdir, policy, version } => {
+        Event::RunStarted { run, agent, goal, workdir, policy, version, model } => {
             view.goal.clone_from(goal);
             view.workdir.clone_from(workdir);
             view.version.clone_from(version);
-            view.begin(entry.moment(), *run, agent, policy);
+            view.begin(entry.moment(), *run, agent, policy, model.as_ref());
         }
         Event::Granted(grant) => view.granted(entry.moment(), grant),
         Event::Refused { .. } => view.refused(entry),
@@ -46,7 +46,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.outcome = Some(*outcome);
             view.ended = Some(entry.moment());
         }
-        Event::AgentDefined { .. } => {}
+        Event::AgentDefined { .. } | Event::Delegated { .. } => {}
         Event::Started { session, .. }
         | Event::Reserved { session, .. }
         | Event::Replied { session, .. }
@@ -64,7 +64,14 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
 }
 
 impl RunView {
-    fn begin(&mut self, moment: Moment, run: RunId, agent: &AgentName, policy: &Policy) {
+    fn begin(
+        &mut self,
+        moment: Moment,
+        run: RunId,
+        agent: &AgentName,
+        policy: &Policy,
+        model: Option<&ModelSpec>,
+    ) {
         // A run begins once; a second beginning would orphan everything below the first.
         if self.run.is_some() {
             return;
@@ -77,6 +84,8 @@ impl RunView {
         root.state = State::Running;
         root.started = Some(moment);
         root.task = excerpt(&self.goal, TEXT_KEPT);
+        root.model = model.map(|model| model.name.clone());
+        root.is_priced = model.is_some_and(|model| model.price.is_some());
         self.by_session.insert(root.session, self.delegations.len());
         self.delegations.push(root);
     }
@@ -228,6 +237,7 @@ impl Delegation {
             }
             Event::RunStarted { .. }
             | Event::AgentDefined { .. }
+            | Event::Delegated { .. }
             | Event::Granted(_)
             | Event::Refused { .. }
             | Event::ApprovalAsked { .. }

@@ -82,6 +82,7 @@ impl History {
             workdir: "work/tree".into(),
             policy: Box::new(Preset::Scout.policy()),
             version: "0.1.0".into(),
+            model: None,
         });
         history
     }

@@ -47,6 +47,7 @@ impl Driver {
             workdir: "work".into(),
             policy: Box::new(policy),
             version: "0".into(),
+            model: None,
         });
         driver
     }
@@ -76,7 +77,7 @@ impl Driver {
                 Task { session: SessionId::new(1_738_326_896, chance), brief }
             })
             .collect();
-        self.submit(Command::Delegate { parent, tasks, concurrency: None });
+        self.submit(Command::Delegate { parent, tasks, concurrency: None, origin: None });
     }
 
     /// Does one thing; `pick` chooses what and to whom.
@@ -135,7 +136,11 @@ impl Driver {
                 self.submit(Command::TakeOutput { session, turn, call: index, output });
             }
             Effect::AskApproval { hash, .. } => self.submit(Command::Approve { hash }),
-            Effect::Verify { .. } | Effect::Stop { .. } | Effect::Close => {}
+            Effect::Delegate { .. }
+            | Effect::HandUp { .. }
+            | Effect::Verify { .. }
+            | Effect::Stop { .. }
+            | Effect::Close => {}
         }
     }
 

@@ -66,7 +66,6 @@ fn requirement_51_markdown_has_a_section_for_each_task_in_input_order() {
     >
     > Current depth: 1
     > Attempted delegation: look deeper
-    > Maximum depth: 1
     > Suggestion: Complete this task at current level or simplify.
 
     **To go on**: Complete this task at the current level, or allow one level more with --set max_depth=2.
@@ -176,10 +175,10 @@ fn requirement_51_json_has_an_entry_for_each_task() {
           "cost_usd": 0.0,
           "estimated": false,
           "duration_s": null,
-          "error": "ERROR: Delegation depth limit (1) reached. Cannot delegate further.\n\nCurrent depth: 1\nAttempted delegation: look deeper\nMaximum depth: 1\nSuggestion: Complete this task at current level or simplify.",
+          "error": "ERROR: Delegation depth limit (1) reached. Cannot delegate further.\n\nCurrent depth: 1\nAttempted delegation: look deeper\nSuggestion: Complete this task at current level or simplify.",
           "reason": {
             "code": "MAX_DEPTH_EXCEEDED",
-            "message": "ERROR: Delegation depth limit (1) reached. Cannot delegate further.\n\nCurrent depth: 1\nAttempted delegation: look deeper\nMaximum depth: 1\nSuggestion: Complete this task at current level or simplify.",
+            "message": "ERROR: Delegation depth limit (1) reached. Cannot delegate further.\n\nCurrent depth: 1\nAttempted delegation: look deeper\nSuggestion: Complete this task at current level or simplify.",
             "recommendation": "Complete this task at the current level, or allow one level more with --set max_depth=2.",
             "recoverable": true
           },

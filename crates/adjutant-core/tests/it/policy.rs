@@ -1,0 +1,500 @@
+//! All limits as data: who may set what, how a mistake is named, and what the presets are.
+
+use adjutant_core::policy::{Key, Operation, PolicyError, Tighter, Trust, parse_assignment};
+use adjutant_core::{Layered, Preset, Source};
+use serde_json::{Value, json};
+
+fn flag() -> Source {
+    Source::Flag("--set".into())
+}
+
+fn content() -> Source {
+    Source::Content("the model's call".into())
+}
+
+/// What each key takes, and what is tighter and looser than `from`.
+struct Row {
+    key: Key,
+    from: Value,
+    tighter: Vec<Value>,
+    looser: Vec<Value>,
+    /// Values that are no value of this key.
+    wrong: Vec<Value>,
+}
+
+fn limit(key: Key) -> Row {
+    Row {
+        key,
+        from: json!(500),
+        tighter: vec![json!(499), json!(1)],
+        looser: vec![json!(501), json!(u64::MAX), Value::Null, json!("none")],
+        wrong: vec![json!("many"), json!(true), json!(1.5), json!([1]), json!({})],
+    }
+}
+
+/// A limit that must be a number: there is no `none`.
+fn count(key: Key) -> Row {
+    let mut row = limit(key);
+    row.looser.truncate(2);
+    row.wrong.extend([Value::Null, json!("none")]);
+    row
+}
+
+fn switch(key: Key) -> Row {
+    Row {
+        key,
+        from: json!(true),
+        tighter: vec![json!(false)],
+        looser: vec![],
+        wrong: vec![Value::Null, json!("yes"), json!(1)],
+    }
+}
+
+fn unordered(key: Key, values: [&str; 2]) -> Row {
+    Row {
+        key,
+        from: json!(values[0]),
+        tighter: vec![],
+        looser: vec![json!(values[1])],
+        wrong: vec![Value::Null, json!("other"), json!(1)],
+    }
+}
+
+fn timeout(key: Key) -> Row {
+    let mut row = limit(key);
+    row.looser.push(json!("by_operation"));
+    row
+}
+
+fn table() -> Vec<Row> {
+    vec![
+        switch(Key::Enabled),
+        Row {
+            from: json!(2),
+            tighter: vec![json!(1)],
+            looser: vec![json!(3)],
+            ..count(Key::MaxDepth)
+        },
+        count(Key::TasksPerCall),
+        limit(Key::ChildrenPerParent),
+        limit(Key::ChildrenPerRun),
+        count(Key::Concurrency),
+        count(Key::ConcurrencyMax),
+        unordered(Key::CycleKey, ["task", "agent"]),
+        timeout(Key::TimeoutS),
+        timeout(Key::TimeoutMaxS),
+        limit(Key::TotalS),
+        limit(Key::StallS),
+        limit(Key::ContextTokens),
+        limit(Key::BudgetTokens),
+        limit(Key::BudgetTokensRun),
+        Row {
+            from: json!(2.5),
+            tighter: vec![json!(2.49), json!(0.000_001), json!(2)],
+            looser: vec![json!(2.51), Value::Null, json!("none")],
+            wrong: vec![json!("$5"), json!(true), json!(1e30)],
+            key: Key::BudgetUsd,
+        },
+        count(Key::MaxOutputTokens),
+        limit(Key::ResultTokens),
+        unordered(Key::Workspace, ["shared", "own"]),
+        Row {
+            key: Key::Tools,
+            from: json!(["Read", "Grep"]),
+            tighter: vec![json!(["Read"]), json!("Grep"), json!([])],
+            looser: vec![json!(["Read", "Grep", "Glob"]), json!("Run")],
+            wrong: vec![Value::Null, json!([1]), json!("Dance"), json!(["Read", "read"]), json!(3)],
+        },
+        switch(Key::Network),
+        Row {
+            key: Key::Approval,
+            from: json!("none"),
+            tighter: vec![json!("batch")],
+            looser: vec![],
+            wrong: vec![Value::Null, json!("sometimes"), json!(true)],
+        },
+        unordered(Key::Contract, ["report", "standard"]),
+        Row { tighter: vec![], ..count(Key::RetentionDays) },
+    ]
+}
+
+fn holding(row: &Row) -> Layered {
+    let mut layered = Layered::new(Preset::Scout);
+    layered.set(row.key.name(), &row.from, &flag()).unwrap();
+    layered
+}
+
+#[test]
+fn every_key_has_a_row_in_this_table() {
+    let rows: Vec<Key> = table().iter().map(|row| row.key).collect();
+    assert_eq!(rows, Key::ALL);
+}
+
+#[test]
+fn a_person_may_set_every_key_to_every_value() {
+    for row in table() {
+        for value in row.tighter.iter().chain(&row.looser) {
+            for source in [flag(), Source::UserConfig, Source::Environment("ADJUTANT_X".into())] {
+                let mut layered = holding(&row);
+                let set = layered.set(row.key.name(), value, &source);
+                assert_eq!(set, Ok(()), "{} = {value}", row.key.name());
+                assert_eq!(layered.source(row.key), source);
+                assert_ne!(row.key.get(layered.policy()), row.from, "{}", row.key.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn content_may_tighten_every_key_that_has_an_order() {
+    for row in table() {
+        assert_eq!(row.tighter.is_empty(), row.key.tighter() == Tighter::Unordered);
+        for value in row.tighter.iter().chain([&row.from]) {
+            for source in [content(), Source::ProjectConfig] {
+                let mut layered = holding(&row);
+                let set = layered.set(row.key.name(), value, &source);
+                assert_eq!(set, Ok(()), "{} = {value}", row.key.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn content_may_loosen_no_key() {
+    for row in table() {
+        for value in &row.looser {
+            for source in [content(), Source::ProjectConfig] {
+                let mut layered = holding(&row);
+                let before = layered.policy().clone();
+                let error = layered.set(row.key.name(), value, &source).unwrap_err();
+                assert!(
+                    matches!(&error, PolicyError::Loosens { key, .. } if *key == row.key),
+                    "{} = {value}: {error}",
+                    row.key.name()
+                );
+                assert_eq!(*layered.policy(), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_switch_that_is_off_and_a_question_that_is_asked_stay_so() {
+    for (key, strict, loose) in [
+        (Key::Enabled, json!(false), json!(true)),
+        (Key::Network, json!(false), json!(true)),
+        (Key::Approval, json!("batch"), json!("none")),
+    ] {
+        let mut layered = Layered::new(Preset::Scout);
+        layered.set(key.name(), &strict, &flag()).unwrap();
+        assert!(layered.set(key.name(), &loose, &content()).is_err(), "{}", key.name());
+        layered.set(key.name(), &loose, &flag()).unwrap();
+    }
+}
+
+#[test]
+fn content_may_bound_what_has_no_bound() {
+    for row in table().iter().filter(|row| row.looser.contains(&Value::Null)) {
+        let mut layered = Layered::new(Preset::Scout);
+        layered.set(row.key.name(), &Value::Null, &flag()).unwrap();
+        assert_eq!(layered.set(row.key.name(), &row.from, &content()), Ok(()));
+        assert_eq!(row.key.get(layered.policy()), row.from, "{}", row.key.name());
+    }
+}
+
+#[test]
+fn a_number_replaces_the_time_table_where_it_is_tighter_for_certain() {
+    for key in [Key::TimeoutS, Key::TimeoutMaxS] {
+        let mut layered = Layered::new(Preset::Command);
+        assert_eq!(layered.set(key.name(), &json!(300), &content()), Ok(()));
+        let mut layered = Layered::new(Preset::Command);
+        assert!(layered.set(key.name(), &json!(7_201), &content()).is_err());
+        assert_eq!(layered.set(key.name(), &json!("by_operation"), &content()), Ok(()));
+    }
+}
+
+#[test]
+fn a_value_that_is_none_is_named_with_its_key() {
+    for row in table() {
+        for value in &row.wrong {
+            let error = holding(&row).set(row.key.name(), value, &flag()).unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("{}: ", row.key.name())), "{text}");
+        }
+    }
+}
+
+#[test]
+fn zero_and_less_are_named_for_every_number() {
+    for row in table() {
+        let name = row.key.name();
+        let set = |value: Value| holding(&row).set(name, &value, &flag());
+        match row.from {
+            Value::Number(_) => {
+                assert_eq!(set(json!(0)), Err(PolicyError::Zero { key: row.key }));
+                for negative in [json!(-1), json!(-0.5)] {
+                    let value = negative.to_string();
+                    assert_eq!(set(negative), Err(PolicyError::Negative { key: row.key, value }));
+                }
+            }
+            _ => assert!(set(json!(0)).is_err() && set(json!(-1)).is_err(), "{name}"),
+        }
+    }
+}
+
+#[test]
+fn every_mistake_is_said_in_a_sentence_that_names_it() {
+    let mistakes = [
+        "max_dept=2",
+        "preset=story",
+        "zzz=1",
+        "max_depth=4",
+        "max_depth=0",
+        "max_depth=-1",
+        "max_depth=two",
+        "max_depth=none",
+        "tasks_per_call=0",
+        "stall_s=-5",
+        "budget_usd=0",
+        "budget_usd=-1",
+        "budget_usd=lots",
+        "budget_tokens=1.5",
+        "tools=Dance",
+        "tools=7",
+        "cycle_key=wheel",
+        "approval=maybe",
+        "enabled=yes",
+        "=3",
+        "enabled",
+    ];
+    let lines: Vec<String> = mistakes
+        .iter()
+        .map(|text| {
+            let error = parse_assignment(text)
+                .and_then(|(key, value)| Layered::new(Preset::Scout).set(key, &value, &flag()))
+                .unwrap_err();
+            format!("{text:<20} {error}")
+        })
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    max_dept=2           unknown policy key `max_dept`; did you mean `max_depth`?
+    preset=story         unknown policy key `preset`
+    zzz=1                unknown policy key `zzz`
+    max_depth=4          max_depth: 4 is too deep, the hard maximum is 3
+    max_depth=0          max_depth: 0 is not allowed, the least is 1 (to switch delegation off, set enabled=false)
+    max_depth=-1         max_depth: -1 is negative
+    max_depth=two        max_depth: "two" is not a whole number
+    max_depth=none       max_depth: "none" is not a whole number
+    tasks_per_call=0     tasks_per_call: 0 is not allowed, the least is 1
+    stall_s=-5           stall_s: -5 is negative
+    budget_usd=0         budget_usd: 0 is not allowed, the least is any amount above it, or none
+    budget_usd=-1        budget_usd: -1 is negative
+    budget_usd=lots      budget_usd: "lots" is not an amount of dollars
+    budget_tokens=1.5    budget_tokens: 1.5 is not a whole number
+    tools=Dance          tools: unknown tool `Dance`
+    tools=7              tools: 7 is not a list of tool names
+    cycle_key=wheel      cycle_key: "wheel" is not task, agent or story
+    approval=maybe       approval: "maybe" is not none or batch
+    enabled=yes          enabled: "yes" is not true or false
+    =3                   `=3` is not of the form key=value
+    enabled              `enabled` is not of the form key=value
+    "#);
+}
+
+#[test]
+fn what_content_may_not_do_is_said_with_both_values_and_the_rule() {
+    let lines: Vec<String> = [
+        ("max_depth", json!(3), Source::ProjectConfig),
+        ("enabled", json!(true), Source::ProjectConfig),
+        ("network", json!(true), content()),
+        ("tools", json!(["Read", "Run"]), content()),
+        ("cycle_key", json!("agent"), content()),
+        ("budget_usd", Value::Null, content()),
+        ("timeout_s", json!("by_operation"), content()),
+        ("approval", json!("none"), Source::Content("PRD stories.json".into())),
+    ]
+    .into_iter()
+    .map(|(key, value, source)| {
+        let mut layered = Layered::new(Preset::Scout);
+        layered.set("enabled", &json!(false), &flag()).unwrap();
+        layered.set(key, &value, &source).unwrap_err().to_string()
+    })
+    .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    max_depth: project config may not change 1 to 3, it may only be lowered
+    enabled: project config may not change false to true, it may only be switched off
+    network: the model's call may not change false to true, it may only be switched off
+    tools: the model's call may not change ["Glob","Grep","Note","Read","WebFetch","WebSearch"] to ["Read","Run"], it may only lose members
+    cycle_key: the model's call may not change task to agent, it has no tighter value
+    budget_usd: the model's call may not change 5.0 to none, it may only be lowered
+    timeout_s: the model's call may not change none to by_operation, it may only be lowered
+    approval: PRD stories.json may not change batch to none, it may only be made to ask
+    "#);
+}
+
+#[test]
+fn a_layer_is_applied_as_a_whole_or_not_at_all() {
+    let layer = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text).unwrap();
+    let mut layered = Layered::new(Preset::Story);
+    let before = layered.policy().clone();
+    let error = layered.apply(&layer(r#"{"concurrency": 1, "max_depth": 9}"#), &flag());
+    assert_eq!(error, Err(PolicyError::TooDeep { depth: 9 }));
+    let error = layered.apply(&layer(r#"{"concurrency": 1, "total_s": 9000}"#), &content());
+    assert!(matches!(error, Err(PolicyError::Loosens { key: Key::TotalS, .. })), "{error:?}");
+    assert_eq!(*layered.policy(), before);
+    assert_eq!(layered.source(Key::Concurrency), Source::Preset(Preset::Story));
+    layered.apply(&layer(r#"{"concurrency": 1, "total_s": 60}"#), &content()).unwrap();
+    assert_eq!((layered.policy().concurrency, layered.policy().total_s), (1, Some(60)));
+    assert_eq!(layered.source(Key::TotalS), content());
+    assert_eq!(layered.source(Key::StallS), Source::Preset(Preset::Story));
+}
+
+#[test]
+fn a_person_is_trusted_and_content_is_not() {
+    for (source, trust, shown) in [
+        (Source::Preset(Preset::Scout), Trust::Person, "preset scout"),
+        (Source::UserConfig, Trust::Person, "user config"),
+        (
+            Source::Environment("MAX_DELEGATION_DEPTH".into()),
+            Trust::Person,
+            "environment MAX_DELEGATION_DEPTH",
+        ),
+        (Source::Flag("--budget-usd".into()), Trust::Person, "flag --budget-usd"),
+        (Source::ProjectConfig, Trust::Content, "project config"),
+        (Source::Content("PRD".into()), Trust::Content, "PRD"),
+    ] {
+        assert_eq!(source.trust(), trust, "{shown}");
+        assert_eq!(source.to_string(), shown);
+    }
+}
+
+#[test]
+fn an_assignment_is_json_where_it_parses_and_text_otherwise() {
+    for (text, key, value) in [
+        ("max_depth=2", "max_depth", json!(2)),
+        (" max_depth = 2 ", "max_depth", json!(2)),
+        ("total_s=none", "total_s", json!("none")),
+        ("total_s=null", "total_s", Value::Null),
+        ("tools=Read,Grep", "tools", json!("Read,Grep")),
+        (r#"tools=["Read"]"#, "tools", json!(["Read"])),
+        ("enabled=true", "enabled", json!(true)),
+        ("a=b=c", "a", json!("b=c")),
+    ] {
+        assert_eq!(parse_assignment(text), Ok((key, value)), "{text}");
+    }
+}
+
+#[test]
+fn a_value_is_written_as_it_is_read() {
+    for preset in Preset::ALL {
+        for key in Key::ALL {
+            let value = key.get(&preset.policy());
+            let mut layered = Layered::new(preset);
+            assert_eq!(layered.set(key.name(), &value, &flag()), Ok(()), "{}", key.name());
+            assert_eq!(*layered.policy(), preset.policy());
+            assert_eq!(Key::parse(key.name()), Some(*key));
+        }
+    }
+}
+
+#[test]
+fn the_presets_are_the_table_of_the_design() {
+    // DESIGN §3, row by row: scout, command, story.
+    let readers = json!(["Glob", "Grep", "Note", "Read", "WebFetch", "WebSearch"]);
+    let rows = [
+        ("enabled", [json!(true), json!(true), json!(false)]),
+        ("max_depth", [json!(1), json!(3), json!(2)]),
+        ("tasks_per_call", [json!(8), json!(1), json!(10)]),
+        ("children_per_parent", [json!(null), json!(null), json!(10)]),
+        ("children_per_run", [json!(50), json!(50), json!(50)]),
+        ("concurrency", [json!(2), json!(1), json!(3)]),
+        ("concurrency_max", [json!(4), json!(4), json!(8)]),
+        ("cycle_key", [json!("task"), json!("agent"), json!("story")]),
+        ("timeout_s", [json!(null), json!("by_operation"), json!(1800)]),
+        ("timeout_max_s", [json!(null), json!("by_operation"), json!(1800)]),
+        ("total_s", [json!(null), json!(null), json!(7200)]),
+        ("stall_s", [json!(600), json!(600), json!(600)]),
+        ("context_tokens", [json!(null), json!(null), json!(100_000)]),
+        ("budget_tokens", [json!(5_000_000), json!(5_000_000), json!(5_000_000)]),
+        ("budget_tokens_run", [json!(20_000_000), json!(20_000_000), json!(20_000_000)]),
+        ("budget_usd", [json!(5.0), json!(5.0), json!(5.0)]),
+        ("max_output_tokens", [json!(4096), json!(4096), json!(8192)]),
+        ("result_tokens", [json!(4096), json!(null), json!(2000)]),
+        ("workspace", [json!("shared"), json!("shared"), json!("own")]),
+        (
+            "tools",
+            [
+                readers,
+                json!([
+                    "Delegate",
+                    "Glob",
+                    "Grep",
+                    "Note",
+                    "Read",
+                    "Return",
+                    "Task",
+                    "WebFetch",
+                    "WebSearch",
+                    "Write"
+                ]),
+                json!([
+                    "Delegate",
+                    "Edit",
+                    "Glob",
+                    "Grep",
+                    "Note",
+                    "Read",
+                    "Return",
+                    "Run",
+                    "Task",
+                    "WebFetch",
+                    "WebSearch",
+                    "Write"
+                ]),
+            ],
+        ),
+        ("network", [json!(false), json!(false), json!(false)]),
+        ("approval", [json!("batch"), json!("none"), json!("none")]),
+        ("contract", [json!("report"), json!("standard"), json!("standard")]),
+        ("retention_days", [json!(7), json!(7), json!(7)]),
+    ];
+    let names: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, Key::ALL.iter().map(|key| key.name()).collect::<Vec<_>>());
+    for (name, expected) in rows {
+        let key = Key::parse(name).unwrap();
+        let found = Preset::ALL.map(|preset| key.get(&preset.policy()));
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_preset_answers_to_its_name_and_its_alias() {
+    for (name, alias, preset) in [
+        ("scout", "forge", Preset::Scout),
+        ("command", "opencode", Preset::Command),
+        ("story", "claude-loop", Preset::Story),
+    ] {
+        assert_eq!(Preset::parse(name), Some(preset));
+        assert_eq!(Preset::parse(alias), Some(preset));
+        assert_eq!(preset.to_string(), name);
+    }
+    assert_eq!(Preset::parse("Scout"), None);
+}
+
+#[test]
+fn requirement_18_an_operation_is_known_by_the_names_of_both_guides() {
+    for (name, operation) in [
+        ("research", Operation::Research),
+        ("/research", Operation::Research),
+        ("plan", Operation::Plan),
+        ("planning", Operation::Plan),
+        ("implement", Operation::Implement),
+        ("implementation", Operation::Implement),
+        ("revise", Operation::Revise),
+        ("review", Operation::Review),
+        ("simple", Operation::Simple),
+        ("errors", Operation::Unknown),
+    ] {
+        assert_eq!(Operation::parse(name), operation, "{name}");
+    }
+}

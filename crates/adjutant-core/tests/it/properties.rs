@@ -1,0 +1,567 @@
+//! What holds in every history: random policies, tasks, answers, failures and clocks.
+//!
+//! A history is a list of steps that name their targets by number, so that it shrinks well. The
+//! simulator checks the books and the shape of the tree after every batch; here is the rest.
+
+use std::collections::BTreeSet;
+
+use adjutant_core::budget::Amount;
+use adjutant_core::policy::{Approval, ContractKind, CycleKey, Timeout};
+use adjutant_core::{
+    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Policy,
+    Preset, Price, Reply, SessionId, State, StopReason, Timestamp, ToolOutput, Tree, Usage, Usd,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::json;
+
+use crate::sim::{Sim, read, tool};
+
+/// A policy with every limit so small that histories of a few steps meet it.
+fn policies() -> impl Strategy<Value = Policy> {
+    let fan_out = (1..=3_u64, 2..=4_u64, option::of(2..=6_u64), option::of(4..=20_u64));
+    let cycle_key = prop_oneof![Just(CycleKey::Task), Just(CycleKey::Agent), Just(CycleKey::Story)];
+    let time = (option::of(5..=60_u64), option::of(5..=90_u64), option::of(5..=30_u64));
+    let tokens = (
+        option::of(300..=40_000_u64),
+        option::of(1_000..=80_000_u64),
+        option::of(10..=2_000_u64),
+        100..=1_000_u64,
+        option::of(900..=20_000_u64),
+    );
+    let kinds = (any::<bool>(), any::<bool>(), 1..=3_u64);
+    (fan_out, cycle_key, time, tokens, kinds)
+        .prop_map(|(fan_out, cycle_key, time, tokens, (asks, standard, concurrency))| Policy {
+            max_depth: fan_out.0,
+            tasks_per_call: fan_out.1,
+            children_per_parent: fan_out.2,
+            children_per_run: fan_out.3,
+            concurrency,
+            cycle_key,
+            timeout_s: time.0.map_or(Timeout::None, Timeout::Seconds),
+            total_s: time.1,
+            stall_s: time.2,
+            budget_tokens: tokens.0,
+            budget_tokens_run: tokens.1,
+            budget_usd: tokens.2.and_then(|cents| Usd::from_dollars(cents as f64 / 1_000.0)),
+            max_output_tokens: tokens.3,
+            context_tokens: tokens.4,
+            approval: if asks { Approval::Batch } else { Approval::None },
+            contract: if standard { ContractKind::Standard } else { ContractKind::Report },
+            ..Preset::Story.policy()
+        })
+        .prop_map(|policy| Policy { enabled: true, ..policy })
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Delegate {
+        parent: Index,
+        briefs: Vec<Brief>,
+        concurrency: Option<u64>,
+    },
+    Answer {
+        who: Index,
+        reply: Reply,
+    },
+    Fail {
+        who: Index,
+        error: AttemptError,
+    },
+    Output {
+        who: Index,
+        call: u32,
+        output: ToolOutput,
+    },
+    Conclude {
+        who: Index,
+        good: bool,
+    },
+    Progress {
+        who: Index,
+    },
+    Decide {
+        which: Index,
+        yes: bool,
+    },
+    Cancel {
+        who: Index,
+    },
+    Crash {
+        who: Index,
+    },
+    /// An answer to a call that is not open.
+    Stray {
+        who: Index,
+        turn: u32,
+        attempt: u32,
+    },
+    Wait {
+        millis: u64,
+    },
+    /// Waits for exactly the next deadline.
+    Next,
+}
+
+fn briefs() -> impl Strategy<Value = Brief> {
+    let model = (prop_oneof![Just(3_000_u64), Just(50_000)], any::<bool>()).prop_map(
+        |(window, is_priced)| {
+            // Input dearer than output is no published price, but no rule forbids it.
+            let price = Price { input: 30.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+            let price = is_priced.then_some(price);
+            ModelSpec { name: "script:random".into(), window, max_output: 800, price }
+        },
+    );
+    (0..4_usize, 0..4_usize, option::of(0..5_usize), option::of(1..80_u64), 0..300_u64, model)
+        .prop_map(|(agent, prompt, story, timeout_wish, estimate, model)| Brief {
+            story: story.map(|story| ["US-1", "US-2", "US-3", "US-4", "lead"][story].to_owned()),
+            timeout_wish,
+            estimate_tokens: Some(estimate),
+            model: Some(model),
+            ..Brief::new(
+                Label::new(["a", "b", "c", "d"][prompt]).unwrap(),
+                AgentName::new(["lead", "planner", "worker", "helper"][agent]),
+                ["one", "two", "three", ""][prompt],
+            )
+        })
+}
+
+fn replies() -> impl Strategy<Value = Reply> {
+    let usage = option::weighted(0.9, (0..1_000_u64, 0..600_u64, 0..200_u64, 0..200_u64));
+    let kind = prop_oneof![
+        4 => Just((StopReason::EndTurn, 0)),
+        6 => (1..4_u32).prop_map(|calls| (StopReason::ToolUse, calls)),
+        1 => Just((StopReason::MaxOutput, 0)),
+        1 => Just((StopReason::Refused, 0)),
+    ];
+    (kind, "[a-z ]{0,12}", usage).prop_map(|((stop, calls), text, usage)| Reply {
+        text,
+        tool_calls: (0..calls)
+            .map(|call| match call {
+                0 => read("same", "a"),
+                1 => tool("b", "Grep", json!({"pattern": "x"})),
+                _ => tool("same", "Dance", json!({})),
+            })
+            .collect(),
+        stop,
+        usage: usage.map(|(input, output, cache_read, cache_write)| Usage {
+            input,
+            output,
+            cache_read,
+            cache_write,
+        }),
+    })
+}
+
+fn errors() -> impl Strategy<Value = AttemptError> {
+    let kind = prop_oneof![
+        3 => Just(ErrorKind::Overloaded),
+        1 => Just(ErrorKind::BadRequest),
+        1 => Just(ErrorKind::ContextExhausted),
+    ];
+    (kind, option::of(0..20_000_u64)).prop_map(|(kind, retry_after_ms)| AttemptError {
+        kind,
+        message: "no".into(),
+        retry_after_ms,
+    })
+}
+
+fn outputs() -> impl Strategy<Value = ToolOutput> {
+    ("[a-z]{0,400}", option::of(Just("noted".to_owned())), any::<bool>()).prop_map(
+        |(content, note, is_error)| ToolOutput { content, is_error, note, touched: Vec::new() },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let who = any::<Index>;
+    prop_oneof![
+        6 => (who(), vec(briefs(), 1..4), option::of(1..5_u64))
+            .prop_map(|(parent, briefs, concurrency)| Step::Delegate { parent, briefs, concurrency }),
+        8 => (who(), replies()).prop_map(|(who, reply)| Step::Answer { who, reply }),
+        3 => (who(), errors()).prop_map(|(who, error)| Step::Fail { who, error }),
+        6 => (who(), 0..2_u32, outputs())
+            .prop_map(|(who, call, output)| Step::Output { who, call, output }),
+        3 => (who(), any::<bool>()).prop_map(|(who, good)| Step::Conclude { who, good }),
+        1 => who().prop_map(|who| Step::Progress { who }),
+        4 => (who(), prop::bool::weighted(0.9)).prop_map(|(which, yes)| Step::Decide { which, yes }),
+        1 => who().prop_map(|who| Step::Cancel { who }),
+        1 => who().prop_map(|who| Step::Crash { who }),
+        1 => (who(), 0..4_u32, 0..3_u32)
+            .prop_map(|(who, turn, attempt)| Step::Stray { who, turn, attempt }),
+        2 => (0..8_000_u64).prop_map(|millis| Step::Wait { millis }),
+        2 => Just(Step::Next),
+    ]
+}
+
+/// The first step gives the run something to live on.
+fn histories() -> impl Strategy<Value = Vec<Step>> {
+    let first = (any::<Index>(), vec(briefs(), 2..4)).prop_map(|(parent, briefs)| Step::Delegate {
+        parent,
+        briefs,
+        concurrency: Some(4),
+    });
+    (first, vec(steps(), 0..80))
+        .prop_map(|(first, rest)| std::iter::once(first).chain(rest).collect())
+}
+
+const GOOD: &str =
+    r#"{"status":"completed","summary":"It is done. All of it.","artifacts":[],"errors":[]}"#;
+
+fn pick(sessions: Vec<SessionId>, which: Index) -> Option<SessionId> {
+    (!sessions.is_empty()).then(|| *which.get(&sessions))
+}
+
+fn sessions(sim: &Sim, wanted: impl Fn(&adjutant_core::Node) -> bool) -> Vec<SessionId> {
+    sim.tree.nodes().filter(|node| wanted(node)).map(|node| node.session).collect()
+}
+
+/// Returns the questions that were asked, answered or not.
+fn questions(sim: &Sim) -> Vec<String> {
+    sim.effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::AskApproval { hash, .. } => Some(hash.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn perform(sim: &mut Sim, step: Step) {
+    let all = |_: &adjutant_core::Node| true;
+    let open = |node: &adjutant_core::Node| node.reservation.is_some();
+    // Bad luck in choosing is no failure: a step without a target does nothing.
+    match step {
+        Step::Delegate { parent, briefs, concurrency } => {
+            // Mostly someone at work, or hardly any history gets deep.
+            let at_work = |node: &adjutant_core::Node| node.state == State::Running;
+            let anyone = parent.index(16) == 0;
+            let parents = sessions(sim, |node| anyone || at_work(node));
+            if let Some(parent) = pick(parents, parent) {
+                let _ = sim.ask(parent, briefs, concurrency);
+            }
+        }
+        Step::Answer { who, reply } => {
+            if let Some(session) = pick(sessions(sim, open), who) {
+                sim.reply(session, reply);
+            }
+        }
+        Step::Fail { who, error } => {
+            if let Some(session) = pick(sessions(sim, open), who) {
+                sim.fail(session, error);
+            }
+        }
+        Step::Output { who, call, output } => {
+            if let Some(session) = pick(sessions(sim, all), who) {
+                let turn = sim.node(session).turn;
+                sim.submit(Command::TakeOutput { session, turn, call, output }).unwrap();
+            }
+        }
+        Step::Conclude { who, good } => {
+            if let Some(session) = pick(sessions(sim, all), who) {
+                conclude(sim, session, good);
+            }
+        }
+        Step::Progress { who } => {
+            if let Some(session) = pick(sessions(sim, all), who) {
+                sim.submit(Command::Progress { session, bytes: 1 }).unwrap();
+            }
+        }
+        Step::Decide { which, yes } => {
+            let is_open = |hash: &String| {
+                sim.tree.decide(sim.now, Command::Approve { hash: hash.clone() }).is_ok()
+            };
+            let anything = which.index(16) == 0;
+            let asked: Vec<String> =
+                questions(sim).into_iter().filter(|hash| anything || is_open(hash)).collect();
+            if !asked.is_empty() {
+                let hash = which.get(&asked).clone();
+                let _ = sim.submit(if yes {
+                    Command::Approve { hash }
+                } else {
+                    Command::Deny { hash, reason: "no".into() }
+                });
+            }
+        }
+        Step::Cancel { who } => {
+            if let Some(session) = pick(sessions(sim, |node| node.depth > 0), who) {
+                let _ = sim.submit(Command::Cancel { session });
+            }
+        }
+        Step::Crash { who } => {
+            if let Some(session) = pick(sessions(sim, |node| node.depth > 0), who) {
+                let (message, backtrace) = ("boom".into(), String::new());
+                sim.submit(Command::Crash { session, message, backtrace }).unwrap();
+            }
+        }
+        Step::Stray { who, turn, attempt } => {
+            if let Some(session) = pick(sessions(sim, all), who) {
+                let is_open = |node: &adjutant_core::Node| {
+                    node.reservation.is_some_and(|it| (it.turn, it.attempt) == (turn, attempt))
+                };
+                if !is_open(sim.node(session)) {
+                    let reply = crate::sim::says("late");
+                    let before = format!("{:?}", sim.tree);
+                    sim.submit(Command::Reply { session, turn, attempt, reply }).unwrap();
+                    assert_eq!(format!("{:?}", sim.tree), before, "a late reply changed something");
+                }
+            }
+        }
+        Step::Wait { millis } => tick(sim, sim.now.plus_millis(millis)),
+        Step::Next => {
+            if let Some((at, _)) = sim.tree.next_deadline() {
+                tick(sim, at);
+            }
+        }
+    }
+}
+
+fn conclude(sim: &mut Sim, session: SessionId, good: bool) {
+    let text = if good { GOOD } else { "It is done." };
+    sim.submit(Command::Conclude { session, text: text.into(), artifacts: Vec::new() }).unwrap();
+}
+
+/// (h) After a tick nothing is due any more: a runtime that sleeps until the next deadline sleeps.
+fn tick(sim: &mut Sim, at: Timestamp) {
+    sim.tick_at_ms(at.as_millis());
+    if let Some((next, why)) = sim.tree.next_deadline() {
+        assert!(next > sim.now, "{why:?} at {next:?} is still due at {:?}", sim.now);
+    }
+}
+
+/// Answers everything that is open until the run is over, as a patient world would.
+fn complete(sim: &mut Sim) {
+    for _ in 0..2_000 {
+        if sim.tree.outcome().is_some() {
+            return;
+        }
+        if let Some(hash) = questions(sim)
+            .into_iter()
+            .find(|hash| sim.tree.decide(sim.now, Command::Approve { hash: hash.clone() }).is_ok())
+        {
+            sim.submit(Command::Approve { hash }).unwrap();
+            continue;
+        }
+        let running = sessions(sim, |node| node.state == State::Running && node.depth > 0);
+        if running.is_empty() && !sim.tree.has_live_delegations() {
+            // Nothing was ever delegated, or all of it ended while the root was still asked about.
+            sim.cancel(sim.root());
+            continue;
+        }
+        let before = sim.log.len();
+        for session in running {
+            if !sim.node(session).state.is_live() {
+                continue;
+            }
+            if sim.node(session).reservation.is_some() {
+                sim.say(session, "the report");
+            }
+            for call in 0..4 {
+                if sim.node(session).state.is_live() {
+                    let turn = sim.node(session).turn;
+                    let output = ToolOutput::default();
+                    let command = Command::TakeOutput { session, turn, call, output };
+                    let events = sim.tree.decide(sim.now, command.clone()).unwrap();
+                    if events.iter().any(|event| !matches!(event, Event::Late { .. })) {
+                        sim.submit(command).unwrap();
+                    }
+                }
+            }
+            conclude(sim, session, true);
+        }
+        if sim.log.len() == before {
+            let (at, _) = sim.tree.next_deadline().expect("nobody works and nothing is due");
+            tick(sim, at);
+        }
+    }
+    panic!("the run does not end: {:?}", sim.tree);
+}
+
+fn play(policy: Policy, history: Vec<Step>) -> Sim {
+    let mut sim = Sim::new(policy);
+    for step in history {
+        // A run is over when nobody is left in it; what follows would be refused.
+        if sim.tree.outcome().is_some() {
+            break;
+        }
+        perform(&mut sim, step);
+        check_paths(&sim);
+    }
+    sim
+}
+
+/// (b) Under `cycle_key` agent no name is on a path twice; under the others no task is.
+fn check_paths(sim: &Sim) {
+    if sim.tree.policy().cycle_key != CycleKey::Agent {
+        return;
+    }
+    for node in sim.tree.nodes() {
+        let names: Vec<String> =
+            sim.chain(node.session).map(|above| sim.node(above).agent.to_string()).collect();
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+}
+
+/// Everything a tree knows, private parts included.
+fn observed(tree: &Tree) -> String {
+    format!("{tree:?}")
+}
+
+fn settled(log: &[(Timestamp, Event)]) -> Amount {
+    log.iter()
+        .filter_map(|(_, event)| match event {
+            Event::Replied { settlement, .. }
+            | Event::AttemptFailed { settlement, .. }
+            | Event::Settled { settlement, .. } => Some(settlement.amount()),
+            _ => None,
+        })
+        .fold(Amount::default(), Amount::plus)
+}
+
+proptest! {
+    // `PROPTEST_CASES` can only ask for more.
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases.max(256),
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    })]
+
+    /// (a), (b), (c), (d), (g), (h): the simulator looks at every step, this at the end.
+    #[test]
+    fn every_history_keeps_the_limits_and_every_delegation_ends_once(
+        policy in policies(),
+        history in histories(),
+    ) {
+        let mut sim = play(policy, history);
+        complete(&mut sim);
+        sim.check_over();
+        let root = sim.node(sim.root());
+        prop_assert_eq!(root.ledger.settled, settled(&sim.log));
+    }
+
+    /// (d) Cancelling the root ends everything at once, wherever the run stands.
+    #[test]
+    fn cancelling_the_root_ends_everything(
+        policy in policies(),
+        history in histories(),
+    ) {
+        let mut sim = play(policy, history);
+        if sim.tree.outcome().is_none() {
+            sim.cancel(sim.root());
+        }
+        sim.check_over();
+    }
+
+    /// (e) Folding the journal gives the very same tree, also through its bytes.
+    #[test]
+    fn replaying_the_events_gives_the_same_tree(
+        policy in policies(),
+        history in histories(),
+    ) {
+        let sim = play(policy, history);
+        prop_assert_eq!(observed(&Sim::replay(&sim.log).tree), observed(&sim.tree));
+        let bytes: Vec<String> =
+            sim.log.iter().map(|(_, event)| serde_json::to_string(event).unwrap()).collect();
+        let read: Vec<(Timestamp, Event)> = sim
+            .log
+            .iter()
+            .zip(&bytes)
+            .map(|((at, _), text)| (*at, serde_json::from_str(text).unwrap()))
+            .collect();
+        prop_assert_eq!(&read, &sim.log);
+        prop_assert_eq!(observed(&Sim::replay(&read).tree), observed(&sim.tree));
+    }
+
+    /// (f) Whatever was written last, the rest can be ended.
+    #[test]
+    fn any_prefix_of_the_events_recovers(
+        policy in policies(),
+        history in histories(),
+        cut in any::<Index>(),
+    ) {
+        let sim = play(policy, history);
+        let cut = 1 + cut.index(sim.log.len());
+        let mut sim = Sim::replay(&sim.log[..cut]);
+        if sim.node(sim.root()).state.is_live() {
+            sim.cancel(sim.root());
+        } else if sim.tree.outcome().is_none() {
+            sim.submit(Command::EndRun).unwrap();
+        }
+        sim.check_over();
+    }
+
+    /// (i) A foreign or damaged journal is refused, event by event, and breaks nothing.
+    #[test]
+    fn no_list_of_events_makes_the_fold_panic(
+        policy in policies(),
+        history in histories(),
+        order in vec(any::<Index>(), 0..200),
+    ) {
+        let sim = play(policy, history);
+        let mut tree = Tree::default();
+        // The beginning first, or hardly anything fits.
+        let shuffled = order.iter().map(|index| index.get(&sim.log));
+        for (at, event) in sim.log.iter().take(1).chain(shuffled) {
+            if tree.evolve(*at, event).is_ok() {
+                let _ = tree.react(event);
+            }
+            let _ = tree.next_deadline();
+        }
+        let _ = tree.decide(Timestamp::from_millis(u64::MAX), Command::Tick);
+    }
+
+    /// What is kept after its content expired folds as well, into the same shape and cost.
+    #[test]
+    fn events_without_content_keep_who_when_how_and_how_much(
+        policy in policies(),
+        history in histories(),
+    ) {
+        let sim = play(policy, history);
+        for (_, event) in &sim.log {
+            let bare = event.without_content();
+            prop_assert_eq!(bare.session(), event.session());
+            prop_assert_eq!(bare.without_content(), bare);
+        }
+        let bare: Vec<(Timestamp, Event)> =
+            sim.log.iter().map(|(at, event)| (*at, event.without_content())).collect();
+        let again = Sim::replay(&bare);
+        let shape = |sim: &Sim| -> Vec<String> {
+            sim.tree
+                .nodes()
+                .map(|node| {
+                    format!("{} {} {:?} {:?}", node.session, node.depth, node.state, node.ledger)
+                })
+                .collect()
+        };
+        prop_assert_eq!(shape(&again), shape(&sim));
+    }
+}
+
+/// A property that meets nothing proves nothing.
+#[test]
+fn random_histories_meet_every_kind_of_event() {
+    let mut runner = TestRunner::deterministic();
+    let mut met: BTreeSet<String> = BTreeSet::new();
+    for _ in 0..150 {
+        let policy = policies().new_tree(&mut runner).unwrap().current();
+        let history = histories().new_tree(&mut runner).unwrap().current();
+        let mut sim = play(policy, history);
+        complete(&mut sim);
+        for (_, event) in &sim.log {
+            met.insert(serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned());
+            if let Event::Granted(grant) = event {
+                met.insert(format!("depth {}", grant.depth));
+            }
+            if let Event::Ended { reason: Some(reason), .. } = event {
+                met.insert(reason.code.to_string());
+            }
+        }
+    }
+    // Agents are defined by front ends; a loop needs more patience than chance has.
+    let met: Vec<&str> = met.iter().map(String::as_str).collect();
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed crashed denied depth 1 depth 2 depth 3 ended granted late overran progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
+}

@@ -1,0 +1,435 @@
+//! A run without an engine: the loop that every runtime of the tree has, and nothing else.
+//!
+//! A command is decided, its events are folded in as one batch, and what follows from each event is
+//! decided at once and in order. Effects are only collected; the test answers them as it likes.
+//! After every batch the books and the shape of the tree are checked, whatever the test is about.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use adjutant_core::budget::Amount;
+use adjutant_core::policy::{Approval, parse_assignment};
+use adjutant_core::tree::Deadline;
+use adjutant_core::{
+    AgentName, AttemptError, Brief, Code, Command, Effect, ErrorKind, Event, Label, Layered,
+    ModelSpec, Node, Outcome, Policy, Preset, Price, Reason, Refusal, Reply, RunId, SessionId,
+    Source, State, StopReason, Task, Timestamp, ToolCall, ToolOutput, Tree, Usage,
+};
+use serde_json::{Value, json};
+
+/// Trees above this size are only checked at the end of a test: every check walks all of it.
+const CHECKED_AT_EACH_STEP: usize = 64;
+
+pub(crate) struct Sim {
+    pub(crate) tree: Tree,
+    pub(crate) now: Timestamp,
+    /// Everything that happened, in order.
+    pub(crate) log: Vec<(Timestamp, Event)>,
+    /// Every effect that was asked for, answered or not.
+    pub(crate) effects: Vec<Effect>,
+    parents: BTreeMap<SessionId, SessionId>,
+    made: u64,
+}
+
+impl Sim {
+    /// Begins a run of `lead` that has no goal of its own.
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self::of(policy, "lead", "")
+    }
+
+    pub(crate) fn of(policy: Policy, agent: &str, goal: &str) -> Self {
+        let mut sim = Self {
+            tree: Tree::default(),
+            now: Timestamp::ZERO,
+            log: Vec::new(),
+            effects: Vec::new(),
+            parents: BTreeMap::new(),
+            made: 0,
+        };
+        sim.submit(Command::Begin {
+            run: RunId::new(1_700_000_000, [0; 6]),
+            agent: AgentName::new(agent),
+            goal: goal.into(),
+            workdir: "/work".into(),
+            policy: Box::new(policy),
+            version: "test".into(),
+            model: None,
+        })
+        .unwrap();
+        sim
+    }
+
+    /// Folds recorded events into a fresh tree, as recovery does.
+    pub(crate) fn replay(log: &[(Timestamp, Event)]) -> Self {
+        let mut sim = Self {
+            tree: Tree::default(),
+            now: log.last().map_or(Timestamp::ZERO, |(at, _)| *at),
+            log: Vec::new(),
+            effects: Vec::new(),
+            parents: BTreeMap::new(),
+            made: 1_000_000,
+        };
+        for (at, event) in log {
+            sim.fold(*at, event);
+        }
+        sim
+    }
+
+    pub(crate) fn root(&self) -> SessionId {
+        self.tree.run().unwrap().root_session()
+    }
+
+    /// Decides a command and everything that follows from it; returns all events in order.
+    pub(crate) fn submit(&mut self, command: Command) -> Result<Vec<Event>, Refusal> {
+        let mut events = self.tree.decide(self.now, command)?;
+        let mut all = Vec::new();
+        let mut commands = VecDeque::new();
+        loop {
+            for event in &events {
+                self.fold(self.now, event);
+            }
+            if self.tree.nodes().count() <= CHECKED_AT_EACH_STEP {
+                self.check_invariants();
+            }
+            for event in &events {
+                let reaction = self.tree.react(event);
+                commands.extend(reaction.commands);
+                self.effects.extend(reaction.effects);
+            }
+            all.append(&mut events);
+            let Some(next) = commands.pop_front() else { return Ok(all) };
+            // What follows from a fact is never refused: there is nobody to tell.
+            events = self.tree.decide(self.now, next).unwrap();
+        }
+    }
+
+    fn fold(&mut self, at: Timestamp, event: &Event) {
+        if let Event::Granted(grant) = event {
+            self.parents.insert(grant.session, grant.parent);
+        }
+        let folded = self.tree.evolve(at, event);
+        assert_eq!(folded, Ok(()), "its own event: {event:?}");
+        self.log.push((at, event.clone()));
+    }
+
+    /// Moves the clock and lets time do its work.
+    pub(crate) fn tick_at(&mut self, seconds: u64) -> Vec<Event> {
+        self.tick_at_ms(seconds * 1_000)
+    }
+
+    pub(crate) fn tick_at_ms(&mut self, millis: u64) -> Vec<Event> {
+        self.now = self.now.max(Timestamp::from_millis(millis));
+        self.submit(Command::Tick).unwrap()
+    }
+
+    /// Jumps to the next instant at which time alone changes something.
+    pub(crate) fn tick_next(&mut self) -> Option<Deadline> {
+        let (at, why) = self.tree.next_deadline()?;
+        self.tick_at_ms(at.as_millis());
+        Some(why)
+    }
+
+    /// Makes an id for a brief.
+    pub(crate) fn task(&mut self, brief: Brief) -> Task {
+        self.made += 1;
+        Task { session: SessionId::new(1_700_000_000 + self.made, [1; 6]), brief }
+    }
+
+    pub(crate) fn ask(
+        &mut self,
+        parent: SessionId,
+        briefs: Vec<Brief>,
+        concurrency: Option<u64>,
+    ) -> Result<Vec<Event>, Refusal> {
+        let tasks = briefs.into_iter().map(|brief| self.task(brief)).collect();
+        self.submit(Command::Delegate { parent, tasks, concurrency, origin: None })
+    }
+
+    /// Delegates one task from the root and returns the child, which must have been granted.
+    pub(crate) fn child(&mut self, brief: Brief) -> SessionId {
+        let root = self.root();
+        self.child_of(root, brief)
+    }
+
+    pub(crate) fn child_of(&mut self, parent: SessionId, brief: Brief) -> SessionId {
+        let events = self.ask(parent, vec![brief], None).unwrap();
+        granted(&events)[0]
+    }
+
+    /// Delegates tasks from the root in one call and returns those that were granted.
+    pub(crate) fn children(&mut self, briefs: Vec<Brief>) -> Vec<SessionId> {
+        let root = self.root();
+        granted(&self.ask(root, briefs, None).unwrap())
+    }
+
+    pub(crate) fn node(&self, session: SessionId) -> &Node {
+        self.tree.node(session).unwrap()
+    }
+
+    pub(crate) fn state(&self, session: SessionId) -> &State {
+        &self.node(session).state
+    }
+
+    /// Answers the model call that is open for `session`.
+    pub(crate) fn reply(&mut self, session: SessionId, reply: Reply) -> Vec<Event> {
+        let open = self.node(session).reservation.unwrap();
+        let (turn, attempt) = (open.turn, open.attempt);
+        self.submit(Command::Reply { session, turn, attempt, reply }).unwrap()
+    }
+
+    pub(crate) fn say(&mut self, session: SessionId, text: &str) -> Vec<Event> {
+        self.reply(session, says(text))
+    }
+
+    pub(crate) fn call(&mut self, session: SessionId, calls: Vec<ToolCall>) -> Vec<Event> {
+        self.reply(session, asks(calls))
+    }
+
+    pub(crate) fn fail(&mut self, session: SessionId, error: AttemptError) -> Vec<Event> {
+        let open = self.node(session).reservation.unwrap();
+        let (turn, attempt) = (open.turn, open.attempt);
+        self.submit(Command::FailAttempt { session, turn, attempt, error }).unwrap()
+    }
+
+    /// Gives a result for a call of the current turn.
+    pub(crate) fn output(&mut self, session: SessionId, call: u32, content: &str) -> Vec<Event> {
+        let turn = self.node(session).turn;
+        let output = ToolOutput { content: content.into(), ..ToolOutput::default() };
+        self.submit(Command::TakeOutput { session, turn, call, output }).unwrap()
+    }
+
+    pub(crate) fn cancel(&mut self, session: SessionId) -> Vec<Event> {
+        self.submit(Command::Cancel { session }).unwrap()
+    }
+
+    /// Returns how a delegation ended; it must have.
+    pub(crate) fn end(&self, session: SessionId) -> (Outcome, Option<Reason>) {
+        let ends: Vec<_> = self
+            .log
+            .iter()
+            .filter_map(|(_, event)| match event {
+                Event::Ended { session: of, outcome, reason } if *of == session => {
+                    Some((*outcome, reason.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ends.len(), 1, "ends of {session}: {ends:?}");
+        ends.into_iter().next().unwrap()
+    }
+
+    pub(crate) fn code(&self, session: SessionId) -> Option<Code> {
+        self.end(session).1.map(|reason| reason.code)
+    }
+
+    /// Returns how a delegation ended, as a person reads it.
+    pub(crate) fn ended(&self, session: SessionId) -> String {
+        let (outcome, reason) = self.end(session);
+        reason.map_or_else(
+            || outcome.word().to_owned(),
+            |reason| {
+                format!(
+                    "{} {}: {}\n=> {}",
+                    outcome.word(),
+                    reason.code,
+                    reason.message,
+                    reason.recommendation
+                )
+            },
+        )
+    }
+
+    /// Returns the model calls that were asked for, for `session`.
+    pub(crate) fn model_calls(&self, session: SessionId) -> Vec<&Effect> {
+        let of = |effect: &&Effect| matches!(effect, Effect::Model { session: of, .. } if *of == session);
+        self.effects.iter().filter(of).collect()
+    }
+
+    /// Returns the tools that were run, for `session`.
+    pub(crate) fn tools_run(&self, session: SessionId) -> Vec<&str> {
+        self.effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Tool { session: of, call, .. } if *of == session => {
+                    Some(call.name.as_str())
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Returns what the engine told `session` or answered instead of running a tool.
+    pub(crate) fn told(&self, session: SessionId) -> Vec<&str> {
+        self.log
+            .iter()
+            .filter_map(|(_, event)| match event {
+                Event::Told { session: of, text, .. }
+                | Event::ToolRefused { session: of, text, .. }
+                    if *of == session =>
+                {
+                    Some(text.as_str())
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Says what holds in every history, at every step.
+    pub(crate) fn check_invariants(&self) {
+        let policy = self.tree.policy();
+        let mut open: BTreeMap<SessionId, Amount> = BTreeMap::new();
+        let mut spent: BTreeMap<SessionId, Amount> = BTreeMap::new();
+        for node in self.tree.nodes() {
+            assert!(node.depth <= policy.max_depth, "{} at depth {}", node.session, node.depth);
+            assert!(node.ledger.holds(), "books of {}: {:?}", node.session, node.ledger);
+            assert!(
+                node.reservation.is_none() || node.state == State::Running,
+                "{} is {} with a call open",
+                node.session,
+                node.state.word()
+            );
+            let held = node.reservation.map(|open| open.amount).unwrap_or_default();
+            let own = Amount { tokens: node.usage.total(), usd: node.cost };
+            for above in self.chain(node.session) {
+                let scope = open.entry(above).or_default();
+                *scope = scope.plus(held);
+                let scope = spent.entry(above).or_default();
+                *scope = scope.plus(own);
+            }
+            if let Some(parent) = self.parents.get(&node.session) {
+                let parent = self.node(*parent);
+                assert_eq!(node.depth, parent.depth + 1);
+                assert!(
+                    parent.state.is_live() || !node.state.is_live(),
+                    "{} outlives its parent",
+                    node.session
+                );
+                if let (Some(deadline), State::Running) = (parent.deadline, &node.state) {
+                    assert!(
+                        node.deadline.is_some_and(|own| own <= deadline),
+                        "{} may outlast its parent",
+                        node.session
+                    );
+                }
+            }
+        }
+        for node in self.tree.nodes() {
+            assert_eq!(node.ledger.reserved, open[&node.session], "held by {}", node.session);
+            assert_eq!(node.ledger.settled, spent[&node.session], "spent by {}", node.session);
+        }
+    }
+
+    /// Returns a node's session and those of its ancestors.
+    pub(crate) fn chain(&self, session: SessionId) -> impl Iterator<Item = SessionId> {
+        std::iter::successors(Some(session), |session| self.parents.get(session).copied())
+    }
+
+    /// Says what holds once a run is over.
+    pub(crate) fn check_over(&self) {
+        self.check_invariants();
+        assert!(self.tree.outcome().is_some(), "the run has no end");
+        assert_eq!(self.tree.next_deadline(), None, "a timer is left");
+        assert_eq!(self.tree.waiting(), 0, "someone still waits");
+        let mut ends: BTreeMap<SessionId, usize> = BTreeMap::new();
+        for (_, event) in &self.log {
+            match event {
+                Event::Granted(grant) => drop(ends.entry(grant.session).or_default()),
+                Event::Ended { session, .. } => *ends.entry(*session).or_default() += 1,
+                _ => {}
+            }
+        }
+        for (session, times) in ends {
+            assert_eq!(times, 1, "{session} ended {times} times");
+        }
+        for node in self.tree.nodes() {
+            assert!(!node.state.is_live(), "{} is {}", node.session, node.state.word());
+            assert!(node.ledger.reserved.is_zero(), "{} holds {:?}", node.session, node.ledger);
+        }
+        let closes = self.effects.iter().filter(|effect| **effect == Effect::Close).count();
+        assert!(closes <= 1, "closed {closes} times");
+    }
+}
+
+/// Returns what was granted, in order.
+pub(crate) fn granted(events: &[Event]) -> Vec<SessionId> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Granted(grant) => Some(grant.session),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Returns the codes of what was refused, in order.
+pub(crate) fn refused(events: &[Event]) -> Vec<Code> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Refused { reason, .. } => Some(reason.code),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Returns a preset with settings a person typed.
+pub(crate) fn policy(preset: Preset, settings: &[&str]) -> Policy {
+    let mut layered = Layered::new(preset);
+    for setting in settings {
+        let (key, value) = parse_assignment(setting).unwrap();
+        layered.set(key, &value, &Source::Flag("--set".into())).unwrap();
+    }
+    layered.into_policy()
+}
+
+/// Returns `scout` without the question to a person.
+pub(crate) fn scout(settings: &[&str]) -> Policy {
+    let mut policy = policy(Preset::Scout, settings);
+    policy.approval = Approval::None;
+    policy
+}
+
+pub(crate) fn model() -> ModelSpec {
+    ModelSpec { name: "script:test".into(), window: 200_000, max_output: 8_192, price: None }
+}
+
+pub(crate) fn priced() -> ModelSpec {
+    let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+    ModelSpec { price: Some(price), ..model() }
+}
+
+pub(crate) fn brief(label: &str, agent: &str, prompt: &str) -> Brief {
+    Brief {
+        model: Some(model()),
+        ..Brief::new(Label::new(label).unwrap(), AgentName::new(agent), prompt)
+    }
+}
+
+/// Returns a brief for `scout` whose only feature is its label.
+pub(crate) fn about(label: &str) -> Brief {
+    brief(label, "scout", &format!("look at {label}"))
+}
+
+pub(crate) const fn used(input: u64, output: u64) -> Option<Usage> {
+    Some(Usage { input, output, cache_read: 0, cache_write: 0 })
+}
+
+pub(crate) fn says(text: &str) -> Reply {
+    let usage = used(100, 10);
+    Reply { text: text.into(), tool_calls: Vec::new(), stop: StopReason::EndTurn, usage }
+}
+
+pub(crate) fn asks(tool_calls: Vec<ToolCall>) -> Reply {
+    Reply { text: String::new(), tool_calls, stop: StopReason::ToolUse, usage: used(100, 10) }
+}
+
+pub(crate) fn tool(id: &str, name: &str, arguments: Value) -> ToolCall {
+    ToolCall { id: id.into(), name: name.into(), arguments, malformed: false }
+}
+
+pub(crate) fn read(id: &str, path: &str) -> ToolCall {
+    tool(id, "Read", json!({"path": path}))
+}
+
+pub(crate) fn error(kind: ErrorKind) -> AttemptError {
+    AttemptError { kind, message: "the provider said so".into(), retry_after_ms: None }
+}

@@ -1,0 +1,128 @@
+//! From tasks to briefs: reading context files, and choosing who runs on what.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use adjutant_core::numbers::grouped;
+use adjutant_core::schema::TaskSpec;
+use adjutant_core::{AgentName, Brief, ContextFile, Found, ModelSpec};
+use adjutant_model::Model;
+use adjutant_tools::{
+    CONTEXT_CAP_BYTES, ContextError, ContextState, Masker, Toolbox, load_context, render_context,
+};
+
+/// Opens a model by the name a task asks for, or says why it cannot be had.
+pub type ModelOpener = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync>;
+
+/// The models of a run, each opened once.
+#[derive(Clone)]
+pub(crate) struct Models {
+    default: Arc<dyn Model>,
+    open: Option<ModelOpener>,
+    // A std mutex: held for a map look-up and the opening of a client, never across an await.
+    opened: Arc<Mutex<BTreeMap<String, Arc<dyn Model>>>>,
+}
+
+impl Models {
+    pub(crate) fn new(default: Arc<dyn Model>, open: Option<ModelOpener>) -> Self {
+        Self { default, open, opened: Arc::default() }
+    }
+
+    pub(crate) fn default_spec(&self) -> &ModelSpec {
+        self.default.spec()
+    }
+
+    /// Returns the model of that name, which a brief was given before.
+    pub(crate) fn get(&self, name: &str) -> Arc<dyn Model> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(name).unwrap_or(&self.default).clone()
+    }
+
+    /// Opens the model a task asks for.
+    fn choose(&self, name: &str) -> Result<ModelSpec, String> {
+        if name == self.default.spec().name {
+            return Ok(self.default.spec().clone());
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = opened.get(name) {
+            return Ok(model.spec().clone());
+        }
+        let open = self.open.as_ref().ok_or_else(|| {
+            format!("no other model than {} is configured", self.default.spec().name)
+        })?;
+        let model = open(name)?;
+        let spec = model.spec().clone();
+        opened.insert(spec.name.clone(), model);
+        Ok(spec)
+    }
+
+    /// Tells every model that a session will not speak again.
+    pub(crate) fn forget(&self, session: adjutant_core::SessionId) {
+        self.default.forget(session);
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.values().for_each(|model| model.forget(session));
+    }
+}
+
+/// Turns tasks into briefs.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) toolbox: Arc<Toolbox>,
+    pub(crate) masker: Masker,
+    pub(crate) models: Models,
+    /// Who does what no agent was named for.
+    pub(crate) agent: AgentName,
+}
+
+impl Desk {
+    /// Reads a task's context files and settles its model: its own wish, else the caller's.
+    pub(crate) fn brief(&self, task: &TaskSpec, caller: &ModelSpec) -> Brief {
+        let mut brief = Brief::new(task.label.clone(), self.agent.clone(), &task.prompt);
+        brief.max_output_tokens = task.max_output_tokens;
+        let chosen = task
+            .model
+            .as_deref()
+            .map_or_else(|| Ok(caller.clone()), |name| self.models.choose(name));
+        match chosen {
+            Ok(spec) => brief.model = Some(spec),
+            Err(problem) => brief.model_problem = Some(problem),
+        }
+        let mut loaded = Vec::new();
+        for path in &task.context {
+            // One at a time, so that an unusable file is named and the others are still known.
+            let found =
+                match load_context(self.toolbox.root(), &[path], CONTEXT_CAP_BYTES, &self.masker) {
+                    Ok(files) => {
+                        let found = files.first().map_or(Found::Missing, found);
+                        loaded.extend(files);
+                        found
+                    }
+                    Err(error) => Found::Unusable(problem(&error)),
+                };
+            brief.context.push(ContextFile { path: path.clone(), found });
+        }
+        if !loaded.is_empty() {
+            brief.opening = Some(format!("{}\n{}", render_context(&loaded), task.prompt));
+        }
+        brief
+    }
+}
+
+fn found(file: &adjutant_tools::ContextFile) -> Found {
+    match file.state {
+        ContextState::Missing => Found::Missing,
+        ContextState::Loaded { lossy: true, .. } => Found::Lossy,
+        ContextState::Loaded { lossy: false, .. } => Found::Loaded,
+    }
+}
+
+/// Returns an error and its cause as one fragment; the path is said by the one who shows it.
+fn problem(error: &ContextError) -> String {
+    match error {
+        ContextError::Path { source, .. } => source.to_string(),
+        ContextError::TooLarge { cap_bytes, .. } => {
+            format!("larger than {} bytes", grouped(*cap_bytes))
+        }
+        ContextError::Io { source, .. } => format!("cannot be read: {source}"),
+    }
+}
