@@ -131,6 +131,7 @@ fn every_crate_takes_the_workspace_s_lints() {
     }
 }
 
+/// A file that nobody declares is never compiled, and its tests pass for ever.
 #[test]
 fn every_file_of_an_integration_test_is_declared() {
     for package in packages() {
@@ -138,20 +139,27 @@ fn every_file_of_an_integration_test_is_declared() {
             .parent()
             .unwrap()
             .join("tests/it");
-        let Ok(main) = fs::read_to_string(folder.join("main.rs")) else { continue };
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            let is_source = path.extension().is_some_and(|extension| extension == "rs");
-            if is_source && stem != "main" {
-                assert!(
-                    main.contains(&format!("mod {stem};")),
-                    "{} is not declared",
-                    path.display()
-                );
-            }
+        for file in if folder.exists() { sources(&folder) } else { Vec::new() } {
+            let stem = file.file_stem().unwrap().to_str().unwrap();
+            let (declaring, name) = match stem {
+                "main" => continue,
+                "mod" => (file.parent().unwrap().parent().unwrap(), folder_name(&file)),
+                stem => (file.parent().unwrap(), stem.to_owned()),
+            };
+            let declares =
+                |name: &str| fs::read_to_string(declaring.join(name)).unwrap_or_default();
+            let declared = declares("main.rs") + &declares("mod.rs");
+            assert!(
+                declared.contains(&format!("mod {name};")),
+                "{} is not declared",
+                file.display()
+            );
         }
     }
+}
+
+fn folder_name(file: &Path) -> String {
+    file.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned()
 }
 
 #[test]

@@ -109,6 +109,15 @@ impl Live {
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
+    /// Leaves the last picture standing, apart from what follows.
+    pub(crate) fn close(&mut self) {
+        let drawn = self.drawn_lines > 0;
+        self.finish();
+        if drawn {
+            say("");
+        }
+    }
+
     /// Draws the last picture and leaves it standing.
     pub(crate) fn finish(&mut self) {
         self.draw();

@@ -5,35 +5,29 @@ use std::collections::BTreeMap;
 use adjutant_core::{Conversation, Event, SessionId};
 use adjutant_engine::RunFiles;
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Entry, Liveness, RunView};
+use adjutant_view::{Liveness, RunView};
 
 use crate::exit::{Exit, Failure};
 
-/// Writes every transcript and scratchpad of a run in one pass over its journal.
+/// Writes every transcript and scratchpad of a run in one pass over its journal; `view` has seen
+/// all of it.
 ///
-/// What a session said is held only until it ends, so memory follows the live ones. What has not
-/// ended in a run that is dead never will, and is written as it stands.
-pub(crate) fn write(files: &RunFiles, liveness: Liveness) -> Result<(), Failure> {
+/// Nobody works on the run any more. What a session said is held only until it ends, so memory
+/// follows the live ones; what never ended is written as it stands.
+pub(crate) fn write(files: &RunFiles, view: &RunView) -> Result<(), Failure> {
     let failed = |error| Failure::caused(Exit::Failed, &error);
-    let mut view = RunView::default();
     let mut talks: BTreeMap<SessionId, Conversation> = BTreeMap::new();
     for record in files.records().map_err(failed)? {
         let record = record.map_err(failed)?;
-        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
         let Some(session) = record.event.conversation() else { continue };
         talks.entry(session).or_default().apply(&record.event);
         if matches!(record.event, Event::Ended { .. } | Event::Refused { .. })
             && let Some(talk) = talks.remove(&session)
         {
-            write_one(files, &view, session, &talk, liveness)?;
+            write_one(files, view, session, &talk)?;
         }
     }
-    if liveness == Liveness::Dead {
-        for (session, talk) in &talks {
-            write_one(files, &view, *session, talk, liveness)?;
-        }
-    }
-    Ok(())
+    talks.iter().try_for_each(|(session, talk)| write_one(files, view, *session, talk))
 }
 
 fn write_one(
@@ -41,9 +35,8 @@ fn write_one(
     view: &RunView,
     session: SessionId,
     talk: &Conversation,
-    liveness: Liveness,
 ) -> Result<(), Failure> {
-    let Some(transcript) = Transcript::of_parts(view, session, talk, liveness) else {
+    let Some(transcript) = Transcript::of_parts(view, session, talk, Liveness::Dead) else {
         return Ok(());
     };
     if transcript.messages.is_empty() {

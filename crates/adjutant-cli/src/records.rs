@@ -104,7 +104,7 @@ pub(crate) fn run_result(
     };
     let results = results.seen(found.liveness);
     if found.liveness == Liveness::Dead {
-        render_missing(&found.files);
+        render_missing(&found);
     }
     let form = args.return_form.unwrap_or(if as_json { Form::Json } else { Form::Markdown });
     show_results(&found.view, &results, &found.files, form, None)?;
@@ -112,10 +112,10 @@ pub(crate) fn run_result(
 }
 
 /// Renders the transcripts of a run that died before it could: results name them.
-fn render_missing(files: &RunFiles) {
-    if files.expiry() == Expiry::Kept
-        && !transcripts(files).is_dir()
-        && let Err(failure) = projections::write(files, Liveness::Dead)
+fn render_missing(found: &Found) {
+    if found.files.expiry() == Expiry::Kept
+        && !transcripts(&found.files).is_dir()
+        && let Err(failure) = projections::write(&found.files, &found.view)
     {
         say(&format!("adjutant: {failure}"));
     }

@@ -38,9 +38,9 @@ pub(crate) struct Showing {
     pub(crate) retention_days: u64,
 }
 
-/// Threads for tools: a disk is busy long before this many read from it, and a thousand children
-/// must not mean a thousand stacks.
-const TOOL_THREADS: usize = 8;
+/// Threads for tools: a thousand children must not mean a thousand stacks, and each thread more is
+/// one more to wake for a call that takes microseconds. One may be taken by a question to a person.
+const TOOL_THREADS: usize = 4;
 
 /// How often a live view is drawn anew.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -92,15 +92,15 @@ pub(crate) fn carry_out(
     });
     // A person may still be sitting before a question nobody needs answered any more.
     runtime.shutdown_background();
-    live.borrow_mut().finish();
+    live.borrow_mut().close();
     let finished = finished.map_err(|error| failed(&error))?;
     let (files, _) = archive
         .find(&finished.run.to_string())
         .map_err(|error| Failure::caused(Exit::Failed, &error))?;
-    if let Err(failure) = projections::write(&files, Liveness::Alive) {
+    let view = &live.borrow().view;
+    if let Err(failure) = projections::write(&files, view) {
         say(&format!("adjutant: {failure}"));
     }
-    let view = &live.borrow().view;
     if pursues {
         show_synthesis(view, &files, showing)?;
     } else if !showing.events {

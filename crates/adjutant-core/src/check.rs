@@ -162,6 +162,7 @@ pub fn check(mut layered: Layered, input: &CheckInput) -> Result<CheckAnswer, Ch
         Builder { tree: Tree::default(), ids: BTreeMap::new(), preset: policy.preset };
     builder.plant(policy, input)?;
     builder.connect(&input.edges);
+    builder.enlist(input)?;
     builder.define(input.agents.as_deref())?;
     let mut brief = Brief::new(
         label(target),
@@ -308,6 +309,16 @@ impl Builder {
     fn connect(&mut self, edges: &[(String, String)]) {
         for (parent, child) in edges {
             self.tree.connect_stories(parent, child);
+        }
+    }
+
+    /// Makes the parent live when only the edges name it.
+    fn enlist(&mut self, input: &CheckInput) -> Result<(), CheckError> {
+        match (&input.request.parent, input.tree.first()) {
+            (Some(name), Some(root)) if !self.ids.contains_key(name) && is_story(input, name) => {
+                self.add(&root.id, &CheckNode { id: name.clone(), ..CheckNode::default() })
+            }
+            (Some(_) | None, _) => Ok(()),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::ids::AgentName;
@@ -25,10 +26,10 @@ impl Fingerprint {
 
     /// Computes the fingerprint of a tool call.
     #[must_use]
-    pub fn of_call(tool: &str, arguments: &serde_json::Value) -> Self {
+    pub fn of_call(tool: &str, arguments: &Value) -> Self {
         let mut hash = Sha256::new();
         part(&mut hash, tool);
-        part(&mut hash, &arguments.to_string());
+        part(&mut hash, &canonical(arguments).to_string());
         Self::truncated(hash)
     }
 
@@ -45,6 +46,19 @@ impl Fingerprint {
 fn part(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_be_bytes());
     hash.update(text);
+}
+
+/// Sorts the keys of every object, so that their order does not make another call.
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            entries.into_iter().map(|(key, value)| (key.clone(), canonical(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(canonical).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
 }
 
 fn normalise(prompt: &str) -> String {
@@ -78,6 +92,13 @@ mod tests {
     #[test]
     fn spacing_and_case_do_not_make_a_new_task() {
         assert_eq!(print("a", "Find  the\nbug ", &[]), print("a", "find the bug", &[]));
+    }
+
+    #[test]
+    fn the_order_of_keys_does_not_make_another_call() {
+        let call = |text: &str| Fingerprint::of_call("Read", &serde_json::from_str(text).unwrap());
+        assert_eq!(call(r#"{"a":1,"b":{"c":2,"d":3}}"#), call(r#"{"b":{"d":3,"c":2},"a":1}"#));
+        assert_ne!(call(r#"{"a":[1,2]}"#), call(r#"{"a":[2,1]}"#));
     }
 
     #[test]

@@ -55,6 +55,9 @@ pub enum Refusal {
         /// The limit.
         max_depth: u64,
     },
+    /// The call brings nothing to do.
+    #[error("the call brings no tasks")]
+    NoTasks,
     /// A call, a parent or the run has no more children to give.
     #[error("{} would have {count} delegations, limit {max}", scope.noun())]
     TooMany {
@@ -239,7 +242,7 @@ impl Refusal {
             Self::TooDeep { .. } => Code::MaxDepthExceeded,
             Self::TooMany { .. } => Code::MaxDelegationsExceeded,
             Self::Rights { .. } => Code::RightsExceeded,
-            Self::ContextFile { .. } => Code::ValidationFailed,
+            Self::NoTasks | Self::ContextFile { .. } => Code::ValidationFailed,
             Self::Model { .. } => Code::ProviderError,
             Self::ContextBudget { .. } => Code::ContextBudgetExceeded,
             Self::Tokens { .. } | Self::Money { .. } => Code::BudgetExceeded,
@@ -256,6 +259,7 @@ impl Refusal {
             Self::Disabled { .. }
             | Self::UnknownAgent { .. }
             | Self::TooMany { .. }
+            | Self::NoTasks
             | Self::ContextFile { .. }
             | Self::Model { .. }
             | Self::ContextBudget { .. }
@@ -309,6 +313,7 @@ impl Refusal {
                 }
             ),
             Self::Rights { .. }
+            | Self::NoTasks
             | Self::ContextFile { .. }
             | Self::Model { .. }
             | Self::QueueFull { .. } => sentence(self),
@@ -368,6 +373,7 @@ impl Refusal {
             Self::Rights { network: true, .. } => {
                 "Ask only for tools and a network that the parent holds.".into()
             }
+            Self::NoTasks => "Give at least one task.".into(),
             Self::Rights { .. } => "Ask only for tools the parent holds.".into(),
             Self::Model { .. } => "Leave `model` out, or name one that `adjutant models` lists.".into(),
             Self::ContextFile { .. } => "Name regular files inside the working tree, below the size cap.".into(),

@@ -250,7 +250,7 @@ impl Engine {
     /// Returns the commands of a run with a parent agent.
     fn pursuit(&self, run: RunId, goal: Goal) -> Vec<Command> {
         let model = Some(self.desk.models.default_spec().clone());
-        let tools = self.tools();
+        let tools = self.tools(0);
         let rights = Rights::of(&self.policy);
         let Goal { agent, system, text } = goal;
         let define = Command::Define { agent: agent.clone(), system, tools, rights };
@@ -277,7 +277,7 @@ impl Engine {
     }
 
     fn define_child(&self) -> Command {
-        let tools = self.tools();
+        let tools = self.tools(1);
         let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
         Command::Define {
             agent: self.desk.agent.clone(),
@@ -287,8 +287,8 @@ impl Engine {
         }
     }
 
-    /// Returns the tools an agent may be shown; where the deepest level is, delegating is left out.
-    fn tools(&self) -> Vec<ToolSpec> {
+    /// Returns the tools an agent may be shown when it works no higher than `depth`.
+    fn tools(&self, depth: u64) -> Vec<ToolSpec> {
         let usable = Rights::of(&self.policy).usable_tools();
         let limits = CallLimits {
             max_tasks: usize::try_from(self.policy.tasks_per_call).unwrap_or(usize::MAX),
@@ -296,7 +296,8 @@ impl Engine {
             default_concurrency: self.policy.concurrency,
             ..CallLimits::default()
         };
-        let known = adjutant_tools::specs().iter().cloned().chain([delegate_spec(&limits)]);
+        let delegate = (depth < self.policy.max_depth).then(|| delegate_spec(&limits));
+        let known = adjutant_tools::specs().iter().cloned().chain(delegate);
         known.filter(|spec| usable.contains(&spec.name)).collect()
     }
 }

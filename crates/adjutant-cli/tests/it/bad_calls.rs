@@ -250,4 +250,6 @@ fn a_task_that_wishes_for_a_model_that_cannot_be_had_is_refused() {
         [exit 4]
     ");
     rig.assert_unharmed();
+    let json = rig.run(["result", "--json"]).json();
+    assert_eq!(json["results"][0].get("transcript"), None, "what said nothing has no transcript");
 }

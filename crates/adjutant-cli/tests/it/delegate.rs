@@ -280,6 +280,19 @@ fn a_system_file_replaces_the_base_prompt_and_the_suffix_stays() {
 }
 
 #[test]
+fn req_6_a_subagent_is_told_of_the_tools_it_has_and_no_other() {
+    let rig = rig();
+    assert_eq!(rig.delegate(&["-t", "a=x"]).code, 0);
+    let events = rig.events(&rig.only_run());
+    let defined = events.iter().find(|event| event["type"] == "agent_defined").unwrap();
+    let names: Vec<_> = (defined["tools"].as_array().unwrap().iter())
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Read", "Grep", "Glob", "Note"]);
+    assert!(!defined["system"].as_str().unwrap().contains("Delegate"), "{}", defined["system"]);
+}
+
+#[test]
 fn root_is_the_tree_that_is_read() {
     let rig = rig();
     rig.write("below/notes.txt", "only one\n");

@@ -188,6 +188,8 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
     let transcript = rig.run(["transcript", slow, "--json"]).json();
     assert_fits("transcript", &transcript);
     assert_eq!(transcript["outcome"], "interrupted");
+    let file = std::fs::read(json["results"][0]["transcript"].as_str().unwrap()).unwrap();
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&file).unwrap(), transcript);
     assert_eq!(rig.run(["cost", "--json"]).code, 0);
     // A new run beside it is not disturbed.
     assert_eq!(rig.delegate(&["-t", "quick=again"]).code, 0);

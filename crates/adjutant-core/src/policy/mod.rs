@@ -153,6 +153,8 @@ impl Policy {
             Timeout::Seconds(seconds) => Some(seconds),
             Timeout::ByOperation => Some(operation.max_seconds()),
         };
+        // No time at all is no wish.
+        let wish = wish.filter(|seconds| *seconds > 0);
         let wanted = wish.or(default);
         let seconds = match (wanted, max) {
             (Some(wanted), Some(max)) => Some(wanted.min(max)),

@@ -74,6 +74,9 @@ impl Tree {
         let Some((parent_index, parent_node)) = self.at_work(parent) else {
             return Err(Refusal::UnknownParent { parent: parent.to_string() });
         };
+        if tasks.is_empty() {
+            return Err(Refusal::NoTasks);
+        }
         let count = tasks.len() as u64;
         if count > self.policy.tasks_per_call {
             return Err(Refusal::TooMany {

@@ -27,8 +27,8 @@ pub const MIN_OUTPUT: u64 = 100;
 pub const LOOP_TOLD: usize = 5;
 /// Equal calls among the recent ones after which an agent is ended.
 pub const LOOP_END: usize = 8;
-/// The recent calls that are remembered: two calls made in turn are a loop as much as one.
-pub(super) const LOOP_WINDOW: usize = 16;
+/// The recent calls that are remembered: a few calls made in turn are a loop as much as one.
+pub(super) const LOOP_WINDOW: usize = 32;
 /// Tool calls of one answer that are run; the rest are answered with an error.
 pub const CALLS_PER_TURN: usize = 64;
 /// Attempts at one turn, the first included.
@@ -42,6 +42,8 @@ const SHORTEN: &str =
     "Your answer was cut off at the output limit. Say it again, shorter, in one message.";
 const EMPTY: &str = "Your answer was empty. Write your report as text.";
 const FIRST_RETRY_MS: u64 = 500;
+/// The longest pause of a provider that is waited out; a child must not be parked for days.
+const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
 
 /// How much a call may ask for, and what holds it back the most.
 struct Room {
@@ -139,9 +141,11 @@ impl Tree {
             let left = self.nodes[scope].ledger.left().minus(held.by(scope));
             tokens = tokens.min(left.tokens.saturating_sub(input));
             money = money.min(affordable_output(node, input, left));
-            // Every turn pays for the whole conversation again, so the next one needs it twice.
-            let next = input.saturating_mul(2).saturating_add(wish);
-            next_fits &= left.tokens >= next && ceiling(node, next - wish, wish) <= left.usd;
+            // Every turn pays for the whole conversation again: after this one there must be room
+            // for a last one with a full answer.
+            let (inputs, outputs) = (input.saturating_mul(2), wish.saturating_mul(2));
+            next_fits &= left.tokens >= inputs.saturating_add(outputs)
+                && ceiling(node, inputs, outputs) <= left.usd;
         }
         let max_output = wish.min(in_window).min(tokens).min(money);
         if in_window > max_output && max_output < wish {
@@ -192,10 +196,10 @@ impl Tree {
         };
         let Some((index, node)) = self.live(session) else { return late(&error) };
         let Some(open) = node.open(turn, attempt) else { return late(&error) };
-        let retry_at = (error.kind.is_transient() && attempt < MAX_ATTEMPTS).then(|| {
-            let backoff = FIRST_RETRY_MS << (attempt - 1).min(16);
-            now.plus_millis(error.retry_after_ms.unwrap_or(backoff))
-        });
+        let pause = error.retry_after_ms.unwrap_or(FIRST_RETRY_MS << (attempt - 1).min(16));
+        let tries =
+            error.kind.is_transient() && attempt < MAX_ATTEMPTS && pause <= LONGEST_PAUSE_MS;
+        let retry_at = tries.then(|| now.plus_millis(pause));
         let end = self.provider_failed(&error, node);
         let settlement = Settlement::estimated(open);
         let mut events =
@@ -348,9 +352,10 @@ impl Tree {
         let message = if code == Code::ContextExhausted {
             let window = node.window(self.policy.context_tokens).unwrap_or_default();
             format!(
-                "The context was exhausted: {} of {} tokens.",
+                "The context was exhausted: {} of {} tokens, and an answer may need {} more.",
                 grouped(node.context_estimate()),
-                grouped(window)
+                grouped(window),
+                grouped(self.output_wish(node))
             )
         } else {
             format!(

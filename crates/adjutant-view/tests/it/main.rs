@@ -15,7 +15,6 @@ mod run;
 mod sanitize;
 mod schemas;
 mod status;
-mod tidy;
 mod transcript;
 mod tree;
 mod when;

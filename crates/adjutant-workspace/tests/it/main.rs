@@ -68,14 +68,3 @@ fn word(error: &PathError) -> String {
 fn rel(path: &str) -> RelPath {
     RelPath::new(path).unwrap()
 }
-
-#[test]
-fn every_file_of_this_test_binary_is_declared() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
-    let main = std::fs::read_to_string(here.join("main.rs")).unwrap();
-    for entry in std::fs::read_dir(here).unwrap() {
-        let path = entry.unwrap().path();
-        let stem = path.file_stem().unwrap().to_str().unwrap();
-        assert!(stem == "main" || main.contains(&format!("mod {stem};")), "{stem} is not declared");
-    }
-}

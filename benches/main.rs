@@ -1,2 +1,0 @@
-//! Measures the bars of the design and prints one table.
-fn main() {}

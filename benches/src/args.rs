@@ -1,0 +1,60 @@
+//! The few flags of the bench.
+
+use std::ffi::OsString;
+
+use crate::Failure;
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Measures the bars of the design and prints one table; exits with 1 when one does not hold.
+
+Usage: adjutant-bench [--quick] [--json] [--filter NAME]
+
+  --quick        small sizes and few rounds: a smoke test, its numbers mean little
+  --json         the table as JSON
+  --filter NAME  only the groups whose name contains NAME: core, whole process, wall, store, views
+";
+
+/// The word that makes this program start and measure one other.
+pub(crate) const LAUNCH: &str = "launch";
+
+/// What to measure and how to show it.
+#[derive(Debug, Default)]
+pub(crate) struct Args {
+    /// Small sizes and few rounds.
+    pub(crate) quick: bool,
+    /// JSON instead of a table.
+    pub(crate) json: bool,
+    /// Only groups whose name contains this.
+    pub(crate) filter: Option<String>,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Parsed {
+    /// Measure and print.
+    Measure(Args),
+    /// Start this command, and print what it took.
+    Launch(Vec<OsString>),
+    /// Say how to use it.
+    Help,
+}
+
+/// Reads the command line.
+pub(crate) fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Parsed, Failure> {
+    let mut args = Args::default();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some(LAUNCH) => return Ok(Parsed::Launch(words.collect())),
+            Some("--quick") => args.quick = true,
+            Some("--json") => args.json = true,
+            Some("--filter") => {
+                let name = words.next().and_then(|name| name.into_string().ok());
+                args.filter = Some(name.ok_or("--filter needs a name")?);
+            }
+            Some("-h" | "--help") => return Ok(Parsed::Help),
+            Some(_) | None => return Err(format!("unknown argument {}", word.display()).into()),
+        }
+    }
+    Ok(Parsed::Measure(args))
+}

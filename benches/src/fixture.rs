@@ -1,0 +1,118 @@
+//! A state directory, a tree to read, scripts and task files for the real binary.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::Failure;
+use crate::launch::Taken;
+use crate::spawn::{Binary, target_dir};
+
+/// Files of the tree: one for each turn of the longest run.
+const FILES: usize = 500;
+
+/// Lines of each file; with their length about 2 kB, as much as a record of the journal's bar.
+const LINES: usize = 30;
+
+/// Where the state of a run lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On the disk that holds the target directory.
+    Disk,
+    /// In memory; absent where the system has no `/dev/shm`.
+    Memory,
+}
+
+/// Everything a run of the real binary needs.
+#[derive(Debug)]
+pub(crate) struct Fixture {
+    binary: Binary,
+    dir: TempDir,
+    state: TempDir,
+}
+
+/// A run to be measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// How many children work, all at once.
+    pub(crate) children: usize,
+    /// How many files each reads, one in each turn, before it reports.
+    pub(crate) turns: usize,
+}
+
+impl Fixture {
+    /// Makes the tree, and a state directory at `place`.
+    pub(crate) fn new(binary: &Binary, place: Place) -> Result<Self, Failure> {
+        let state = match place {
+            Place::Disk => TempDir::new_in(target_dir()?)?,
+            Place::Memory => TempDir::new_in(MEMORY)?,
+        };
+        let dir = TempDir::new_in(target_dir()?)?;
+        let tree = dir.path().join("tree");
+        fs::create_dir(&tree)?;
+        for number in 1..=FILES {
+            let line =
+                format!("line of file {number}: some words that a reader may want to see.\n");
+            fs::write(tree.join(format!("part_{number}.txt")), line.repeat(LINES))?;
+        }
+        Ok(Self { binary: binary.clone(), dir, state })
+    }
+
+    /// Runs a load in a fresh state directory and returns what it took.
+    pub(crate) fn run(&self, load: Load, more: &[&str]) -> Result<Taken, Failure> {
+        let Load { children, turns } = load;
+        let script = self.script(turns)?;
+        let tasks = self.tasks(children)?;
+        // Kept until the fixture goes: ext4 makes new files slowly where many were just deleted.
+        let home = TempDir::new_in(self.state.path())?.keep();
+        let mut args: Vec<OsString> = vec!["delegate".into(), tasks.into(), "--yes".into()];
+        args.extend(["--root".into(), "tree".into(), "--home".into(), home.into()]);
+        args.extend(["--model".into(), format!("script:{}", script.display()).into()]);
+        for key in ["tasks_per_call", "children_per_run", "concurrency"] {
+            args.extend(["--set".into(), format!("{key}={children}").into()]);
+        }
+        for key in ["budget_tokens", "budget_tokens_run"] {
+            args.extend(["--set".into(), format!("{key}=1000000000000").into()]);
+        }
+        args.extend(more.iter().map(Into::into));
+        self.binary.run(self.dir.path(), &args)
+    }
+
+    fn script(&self, turns: usize) -> Result<PathBuf, Failure> {
+        let read = json!({ "tool": "Read", "args": { "path": "part_{{turn}}.txt" } });
+        let reading = json!({ "times": turns, "text": "Reading part {{turn}}.", "call": [read] });
+        let report = json!({ "text": "I read all of them and found nothing wrong." });
+        let script = json!({ "window": 1_000_000_000_u64, "turn": [reading, report] });
+        write_new(self.dir.path(), &format!("read_{turns}.json"), &script.to_string())
+    }
+
+    fn tasks(&self, children: usize) -> Result<PathBuf, Failure> {
+        let task = |number: usize| {
+            let prompt =
+                format!("Read the parts and say what is wrong with them, reader {number}.");
+            json!({ "label": format!("reader-{number}"), "prompt": prompt })
+        };
+        let tasks: Vec<_> = (1..=children).map(task).collect();
+        let name = format!("tasks_{children}.json");
+        write_new(self.dir.path(), &name, &json!({ "tasks": tasks }).to_string())
+    }
+}
+
+/// Where files are kept in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// Says whether files can be kept in memory.
+pub(crate) fn has_memory() -> bool {
+    Path::new(MEMORY).is_dir()
+}
+
+fn write_new(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
+    let path = dir.join(name);
+    if !path.exists() {
+        fs::write(&path, text)?;
+    }
+    Ok(path)
+}

@@ -1,0 +1,73 @@
+//! Starting one program and printing what it took; a process of its own for each measurement.
+//!
+//! The kernel counts the peak memory of whoever calls `exec` as the child's, so a program must be
+//! started by something small to be measured honestly: by this, not by a bench that has held
+//! hundreds of megabytes. It has one child, so the usage of its children is that child's.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, print};
+
+/// What one process took.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    /// Its exit code; absent when a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// Processor time of all its threads, in the kernel and outside.
+    pub(crate) cpu_ms: f64,
+    /// The most memory it held.
+    pub(crate) peak_kb: f64,
+    /// From before it was started until it had ended.
+    pub(crate) wall_ms: f64,
+    /// From before it was started until it said that a child had started.
+    pub(crate) started_ms: Option<f64>,
+    /// From before it was started until it said what a model's first answer came to.
+    pub(crate) answered_ms: Option<f64>,
+}
+
+/// Runs `command` with its standard error closed and prints a [`Taken`].
+pub(crate) fn run(command: &[OsString]) -> Result<(), Failure> {
+    let [program, args @ ..] = command else { return Err("launch needs a program".into()) };
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let began = Instant::now();
+    let since = || began.elapsed().as_secs_f64() * 1e3;
+    let mut child = command.spawn()?;
+    let (mut started_ms, mut answered_ms) = (None, None);
+    // Always read: a result nobody reads would block the one who writes it.
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no standard output")?);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        if started_ms.is_none() && contains(&line, br#""event":"started""#) {
+            started_ms = Some(since());
+        }
+        if answered_ms.is_none() && contains(&line, br#""event":"tokens""#) {
+            answered_ms = Some(since());
+        }
+        line.clear();
+    }
+    let code = child.wait()?.code();
+    let wall_ms = since();
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    let taken = Taken {
+        code,
+        cpu_ms: micros as f64 / 1e3,
+        peak_kb: usage.max_rss() as f64,
+        wall_ms,
+        started_ms,
+        answered_ms,
+    };
+    print(&serde_json::to_string(&taken)?)
+}
+
+fn contains(line: &[u8], part: &[u8]) -> bool {
+    line.windows(part.len()).any(|window| window == part)
+}

@@ -1,0 +1,64 @@
+//! The real binary: building it, starting it through `launch`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Failure;
+use crate::args::LAUNCH;
+use crate::launch::Taken;
+use crate::say;
+
+/// The `adjutant` binary of this very source tree, built for release.
+#[derive(Clone, Debug)]
+pub(crate) struct Binary {
+    path: PathBuf,
+    launcher: PathBuf,
+}
+
+impl Binary {
+    /// Builds the binary where it is missing or stale.
+    pub(crate) fn build() -> Result<Self, Failure> {
+        let launcher = std::env::current_exe()?;
+        let target = target_dir()?;
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        say("building adjutant …");
+        let built = Command::new(cargo)
+            .args(["build", "--quiet", "--release", "-p", "adjutant-cli", "--target-dir"])
+            .arg(&target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stdout(Stdio::null())
+            .status()?;
+        if !built.success() {
+            return Err("cargo could not build adjutant".into());
+        }
+        Ok(Self { path: target.join("release/adjutant"), launcher })
+    }
+
+    /// Runs `adjutant` with `args`, in an environment without settings, and returns what it took.
+    pub(crate) fn run(&self, dir: &Path, args: &[OsString]) -> Result<Taken, Failure> {
+        let output = Command::new(&self.launcher)
+            .arg(LAUNCH)
+            .arg(&self.path)
+            .args(args)
+            .current_dir(dir)
+            .env_clear()
+            .stderr(Stdio::inherit())
+            .output()?;
+        if !output.status.success() {
+            return Err(format!("adjutant could not be measured with {args:?}").into());
+        }
+        let taken: Taken = serde_json::from_slice(&output.stdout)?;
+        match taken.code {
+            Some(0) => Ok(taken),
+            code => Err(format!("adjutant ended with {code:?}: {args:?}").into()),
+        }
+    }
+}
+
+/// Returns cargo's target directory, which this program was built into.
+pub(crate) fn target_dir() -> Result<PathBuf, Failure> {
+    let exe = std::env::current_exe()?;
+    let target = exe.ancestors().nth(2).ok_or("this program is not in a target directory")?;
+    Ok(target.to_owned())
+}

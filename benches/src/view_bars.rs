@@ -1,0 +1,70 @@
+//! Looking at a large run through the real binary: rebuilt from its journal, and from a checkpoint.
+
+use std::ffi::OsString;
+use std::fs;
+
+use adjutant_store::Home;
+use tempfile::TempDir;
+
+use crate::Failure;
+use crate::history::run_id;
+use crate::sample::{Plan, Spread};
+use crate::spawn::{Binary, target_dir};
+use crate::store_bars::write_run;
+use crate::table::{MEGABYTES, MILLIS, Row};
+
+/// Rounds of everything here.
+const ROUNDS: usize = 5;
+
+/// What each read of the run returned.
+const READ_BYTES: [usize; 2] = [256, 2_048];
+
+const CACHED: &str = "CPU of the whole process; the journal is in the page cache";
+
+/// Measures the group.
+pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let binary = Binary::build()?;
+    let mut rows = Vec::new();
+    for bytes in READ_BYTES {
+        rows.extend(look(plan, &binary, bytes)?);
+    }
+    Ok(rows)
+}
+
+fn look(plan: &Plan, binary: &Binary, read_bytes: usize) -> Result<Vec<Row>, Failure> {
+    let dir = TempDir::new_in(target_dir()?)?;
+    let path = dir.path().join("home");
+    let home = Home::open(&path)?;
+    let events = write_run(&home, plan.pick(100_000, 5_000), read_bytes)?;
+    let run = home.run(run_id(1));
+    let megabytes = fs::metadata(run.journal_path())?.len() as f64 / 1e6;
+    let mut rows = Vec::new();
+    for command in ["status", "tree"] {
+        let args: Vec<OsString> = vec![
+            command.into(),
+            run_id(1).to_string().into(),
+            "--home".into(),
+            path.clone().into(),
+        ];
+        let (mut rebuilt, mut kept, mut peak) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..plan.pick(ROUNDS, 2) {
+            // A checkpoint may be deleted at any time; then the fold begins at the beginning.
+            let _ = fs::remove_file(run.checkpoint_path());
+            let first = binary.run(dir.path(), &args)?;
+            rebuilt.push(first.cpu_ms);
+            peak.push(first.peak_kb / 1e3);
+            kept.push(binary.run(dir.path(), &args)?.cpu_ms);
+        }
+        let what = format!("{command} of {events} events, {megabytes:.0} MB");
+        rows.push(
+            Row::at_most(format!("{what}, rebuilt"), Spread::of(rebuilt), 500.0, MILLIS)
+                .note(CACHED),
+        );
+        rows.push(
+            Row::at_most(format!("{what}, checkpoint"), Spread::of(kept), 50.0, MILLIS)
+                .note(CACHED),
+        );
+        rows.push(Row::info(format!("{what}, peak memory"), Spread::of(peak), MEGABYTES));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,96 @@
+//! The bars of the whole process: the real binary, journal and syncs on, a model without delay.
+
+use crate::Failure;
+use crate::fixture::{Fixture, Load, Place};
+use crate::launch::Taken;
+use crate::sample::{Plan, Spread};
+use crate::spawn::Binary;
+use crate::table::{FINE_MILLIS, KILOBYTES, MEGABYTES, MILLIS, Row, TIMES};
+
+/// Rounds of everything here.
+const ROUNDS: usize = 11;
+
+/// The load that every number of the design speaks of.
+const USUAL: Load = Load { children: 8, turns: 5 };
+
+const SYNCS: &str =
+    "8 children, the load the design's numbers are taken under; they share their syncs";
+const ALONE: &str = "no bar: a child alone shares its two syncs a turn with nobody and goes over 0.15 ms where they are dear; twice the CPU of a \
+bare write + fdatasync (see store) is the disk's, the rest is ours";
+
+/// Measures the group.
+pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let fixture = Fixture::new(&Binary::build()?, Place::Disk)?;
+    let mut rows = usual(plan, &fixture)?;
+    rows.extend(turns(plan, &fixture)?);
+    rows.extend(thousand(plan, &fixture)?);
+    Ok(rows)
+}
+
+/// Eight children, and what another one adds.
+fn usual(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
+    let many = Load { children: plan.pick(40, 16), ..USUAL };
+    let (mut cpu, mut peak, mut each) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.pick(ROUNDS, 2) {
+        let few = fixture.run(USUAL, &[])?;
+        let more = fixture.run(many, &[])?;
+        cpu.push(few.cpu_ms);
+        peak.push(few.peak_kb / 1e3);
+        each.push(slope(few, USUAL.children, more, many.children));
+    }
+    let what = format!("CPU per extra child, {} to {} children", USUAL.children, many.children);
+    Ok(vec![
+        Row::at_most("CPU, 8 children × 5 read turns", Spread::of(cpu), 15.0, MILLIS),
+        Row::at_most("peak memory, 8 children × 5 read turns", Spread::of(peak), 15.0, MEGABYTES),
+        Row::at_most(what, Spread::of(each), 1.0, FINE_MILLIS),
+    ])
+}
+
+fn slope(few: Taken, fewer: usize, more: Taken, many: usize) -> f64 {
+    (more.cpu_ms - few.cpu_ms) / (many - fewer) as f64
+}
+
+/// What a turn costs, and that the five-hundredth costs no more than the fiftieth.
+fn turns(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
+    let lengths = [5, plan.pick(50, 10), plan.pick(500, 20)];
+    let children = USUAL.children;
+    let (mut early, mut late, mut ratio, mut alone) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.pick(ROUNDS, 2) {
+        let mut taken = Vec::new();
+        for turns in lengths {
+            taken.push(fixture.run(Load { children, turns }, &[])?);
+        }
+        let [short, middle, long] = [taken[0], taken[1], taken[2]];
+        early.push(slope(short, children * lengths[0], middle, children * lengths[1]));
+        late.push(slope(middle, children * lengths[1], long, children * lengths[2]));
+        ratio.push(late[late.len() - 1] / early[early.len() - 1]);
+        let one = |turns| fixture.run(Load { children: 1, turns }, &[]);
+        alone.push(slope(one(lengths[0])?, lengths[0], one(lengths[1])?, lengths[1]));
+    }
+    let what = |from: usize, to: usize| format!("CPU per tool turn, turns {from} to {to}");
+    let [early, late, ratio, alone] = [early, late, ratio, alone].map(Spread::of);
+    Ok(vec![
+        Row::at_most(what(lengths[0], lengths[1]), early, 0.15, FINE_MILLIS).note(SYNCS),
+        Row::at_most(what(lengths[1], lengths[2]), late, 0.15, FINE_MILLIS).note(SYNCS),
+        Row::at_most("CPU per tool turn, late against early", ratio, 2.0, TIMES),
+        Row::info("CPU per tool turn, a child alone", alone, FINE_MILLIS).note(ALONE),
+    ])
+}
+
+/// A thousand children at once, against a run of one.
+fn thousand(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
+    let children = plan.pick(1_000, 50);
+    let (mut cpu, mut each) = (Vec::new(), Vec::new());
+    for _ in 0..plan.pick(5, 2) {
+        let one = fixture.run(Load { children: 1, ..USUAL }, &[])?;
+        let all = fixture.run(Load { children, ..USUAL }, &[])?;
+        cpu.push(all.cpu_ms);
+        each.push((all.peak_kb - one.peak_kb) / children as f64);
+    }
+    let what = format!("{children} children at once × 5 read turns");
+    Ok(vec![
+        Row::at_most(format!("CPU, {what}"), Spread::of(cpu), 1_000.0, MILLIS),
+        Row::at_most(format!("memory of each, {what}"), Spread::of(each), 60.0, KILOBYTES),
+    ])
+}

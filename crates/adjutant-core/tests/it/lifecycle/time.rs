@@ -1,0 +1,124 @@
+//! Part of `lifecycle`: time.
+
+use super::*;
+
+#[test]
+fn requirement_20_a_timeout_is_partial_and_recoverable_and_says_whose_time_it_was() {
+    let mut sim = Sim::new(policy(Preset::Command, &[]));
+    let parent = sim.child(Brief { timeout_wish: Some(100), ..brief("p", "parent", "") });
+    let short = sim.child_of(parent, Brief { timeout_wish: Some(30), ..brief("s", "short", "") });
+    assert_eq!(sim.tick_at_ms(29_999), []);
+    sim.tick_at(30);
+    insta::assert_snapshot!(sim.ended(short), @r"
+    partial TIMEOUT: Timed out after 30 s, its own timeout.
+    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    ");
+    assert!(sim.end(short).1.unwrap().recoverable);
+    let long = sim.child_of(parent, brief("l", "long", ""));
+    let events = sim.tick_at(100);
+    insta::assert_snapshot!(sim.ended(parent), @r"
+    partial TIMEOUT: Timed out after 100 s, its own timeout.
+    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    ");
+    // The child goes first, and both once.
+    let order: Vec<SessionId> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Ended { session, .. } => Some(*session),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, [long, parent, sim.root()]);
+    assert_eq!(sim.code(long), Some(Code::Timeout));
+    sim.check_over();
+}
+
+#[test]
+fn a_child_bound_by_its_parent_says_so() {
+    let mut sim = Sim::new(policy(Preset::Command, &[]));
+    let parent = sim.child(Brief { timeout_wish: Some(100), ..brief("p", "parent", "") });
+    sim.now = Timestamp::from_millis(40_000);
+    let child = sim.child_of(parent, Brief { timeout_wish: Some(80), ..brief("c", "child", "") });
+    assert_eq!(sim.node(child).deadline, sim.node(parent).deadline);
+    sim.tick_at(100);
+    insta::assert_snapshot!(sim.ended(child), @r"
+    partial TIMEOUT: Timed out with the one it worked for.
+    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    ");
+}
+
+#[test]
+fn d6_the_total_ends_those_who_run_and_those_who_wait() {
+    let set = ["enabled=true", "timeout_s=60", "timeout_max_s=60", "total_s=100", "concurrency=1"];
+    let mut sim =
+        Sim::new(Policy { contract: ContractKind::Report, ..policy(Preset::Story, &set) });
+    let children = sim.children(["a", "b", "c", "d"].map(about).into());
+    sim.tick_at(60);
+    assert_eq!(sim.code(children[0]), Some(Code::Timeout));
+    assert_eq!(*sim.state(children[1]), State::Running);
+    let events = sim.tick_at(100);
+    // Nobody is started, and paid for, to be cut off at once.
+    assert!(!kinds(&events).contains("started"), "{}", kinds(&events));
+    insta::assert_snapshot!(sim.ended(children[1]), @r"
+    partial TIMEOUT: Timed out after 40 s, its parent's total for delegating.
+    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    ");
+    insta::assert_snapshot!(sim.ended(children[2]), @r"
+    partial TIMEOUT: Timed out before it found a place, its parent's total for delegating.
+    => Delegate it again, with more time or fewer tasks beside it.
+    ");
+    assert!(sim.model_calls(children[2]).is_empty() && sim.model_calls(children[3]).is_empty());
+    assert_eq!(sim.tree.outcome(), Some(Outcome::Partial));
+    sim.check_over();
+}
+
+#[test]
+fn a_model_that_is_silent_for_too_long_has_stalled() {
+    let (mut sim, child) = one(&["stall_s=600"]);
+    assert_eq!(sim.tree.next_deadline(), Some((Timestamp::from_millis(600_000), Deadline::Stall)));
+    sim.now = Timestamp::from_millis(599_999);
+    sim.submit(Command::Progress { session: child, bytes: 1 }).unwrap();
+    assert_eq!(sim.tick_at(600), []);
+    assert_eq!(sim.tick_at_ms(1_199_998), []);
+    sim.tick_at_ms(1_199_999);
+    insta::assert_snapshot!(sim.ended(child), @r"
+    partial STALLED: No byte came from the model for 600 s.
+    => Try again, or use another model.
+    ");
+    sim.check_over();
+}
+
+#[test]
+fn only_an_open_model_call_can_stall() {
+    let (mut sim, child) = one(&["stall_s=10"]);
+    // A tool has its own clock.
+    sim.call(child, vec![read("1", "a")]);
+    assert_eq!(sim.tree.next_deadline(), None);
+    assert_eq!(sim.tick_at(1_000), []);
+    assert_eq!(sim.submit(Command::Progress { session: child, bytes: 1 }), Ok(vec![]));
+    sim.output(child, 0, "text");
+    assert_eq!(
+        sim.tree.next_deadline(),
+        Some((Timestamp::from_millis(1_010_000), Deadline::Stall))
+    );
+    // So has a provider that asked us to wait.
+    sim.fail(child, AttemptError { retry_after_ms: Some(60_000), ..error(ErrorKind::RateLimited) });
+    assert_eq!(
+        sim.tree.next_deadline(),
+        Some((Timestamp::from_millis(1_060_000), Deadline::Retry))
+    );
+    sim.tick_next();
+    assert_eq!(
+        sim.tree.next_deadline(),
+        Some((Timestamp::from_millis(1_070_000), Deadline::Stall))
+    );
+    sim.cancel(child);
+    assert_eq!(sim.tree.next_deadline(), None);
+}
+
+#[test]
+fn a_policy_without_a_stall_waits_for_ever() {
+    let (mut sim, _) = one(&["stall_s=none"]);
+    assert_eq!(sim.tree.next_deadline(), None);
+    assert_eq!(sim.tick_at(1_000_000), []);
+}
