@@ -12,7 +12,7 @@ fn with_context(rig: &Rig, path: &str) -> Output {
         { "label": "odd", "prompt": "x", "context": [path] },
         { "label": "even", "prompt": "y" },
     ]);
-    rig.delegating(&["-"]).stdin(tasks.to_string()).run()
+    rig.delegating(&["-", "--concurrency", "1"]).stdin(tasks.to_string()).run()
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn a_missing_context_file_is_a_warning() {
         run_0000000000_cccccc started
         [odd] ⚠ context file not found: gone.txt
         [odd] started (1/2)
-        [even] started (2/2)
         [odd] ✓ complete (in=1.0k out=10) 0.0s no price
+        [even] started (2/2)
         [even] ✓ complete (in=1.0k out=10) 0.0s no price
         2 subagents: 2 complete · in=2.0k out=20 · no price · 0.0s
         [exit 0]

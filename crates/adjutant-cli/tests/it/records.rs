@@ -231,7 +231,10 @@ fn transcript_of_a_run_with_several_children_asks_which() {
 
 #[test]
 fn log_shows_every_event_and_as_json_one_per_line() {
-    let rig = delegate::rig();
+    // Tools of one turn run side by side and end in any order, so here there is only one.
+    let one = delegate::SCRIPT.replace("tool = \"Note\"", "tool = \"Run\"");
+    let rig = Rig::with_script(&one);
+    rig.write("notes.txt", "one\ntwo\nthree\n");
     assert_eq!(rig.delegate(&["-t", "reader=Look at the notes"]).code, 0);
     let text = rig.run(["log"]);
     insta::assert_snapshot!(without_reservations(&text.data()), @"
@@ -244,9 +247,8 @@ fn log_shows_every_event_and_as_json_one_per_line() {
         2000-01-01T00:00:00.000Z  [reader] turn 1 attempt 1
         2000-01-01T00:00:00.000Z  [reader] turn 1 replied, 2 tool calls (in=1,000 out=50 $0.0037): I will look first.
         2000-01-01T00:00:00.000Z  [reader] calls Read notes.txt
-        2000-01-01T00:00:00.000Z  [reader] calls Note notes.txt is worth a look
+        2000-01-01T00:00:00.000Z  [reader] Run notes.txt is worth a look not run: Not run: `Run` is not available to you. Available: Glob, Grep, Note, Read.
         2000-01-01T00:00:00.000Z  [reader] Read notes.txt returned 20 bytes
-        2000-01-01T00:00:00.000Z  [reader] note: notes.txt is worth a look
         2000-01-01T00:00:00.000Z  [reader] turn 2 attempt 1
         2000-01-01T00:00:00.000Z  [reader] turn 2 replied, 0 tool calls (in=1,200 out=60 $0.0045): notes.txt has 3 lines.
         2000-01-01T00:00:00.000Z  [reader] ended completed
