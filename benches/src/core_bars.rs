@@ -90,7 +90,7 @@ fn admit(tree: &Tree, live: usize, calls: usize) -> Result<f64, Failure> {
     let commands = (0..calls)
         .map(|number| {
             let tasks = vec![task(tree.policy(), live + number + 1)?];
-            Ok(Command::Delegate { parent, tasks, concurrency: None })
+            Ok(Command::Delegate { parent, tasks, concurrency: None, origin: None })
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     let mut answers = Vec::with_capacity(calls);

@@ -110,6 +110,7 @@ impl<'a> Driver<'a> {
             workdir: "/work".into(),
             policy: Box::new(policy.clone()),
             version: "bench".into(),
+            model: None,
         })?;
         driver.submit(Command::Define {
             agent: agent(policy.preset),
@@ -128,7 +129,7 @@ impl<'a> Driver<'a> {
                 .map(|number| task(&policy, number + 1))
                 .collect::<Result<Vec<_>, _>>()?;
             let parent = self.run.root_session();
-            self.submit(Command::Delegate { parent, tasks, concurrency: None })?;
+            self.submit(Command::Delegate { parent, tasks, concurrency: None, origin: None })?;
         }
         Ok(())
     }
@@ -150,6 +151,8 @@ impl<'a> Driver<'a> {
                     self.submit(Command::TakeOutput { session, turn, call: index, output })?;
                 }
                 Effect::AskApproval { .. }
+                | Effect::Delegate { .. }
+                | Effect::HandUp { .. }
                 | Effect::Verify { .. }
                 | Effect::Stop { .. }
                 | Effect::Close => {}

@@ -176,6 +176,10 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
+    /// Let the agents reach public addresses with WebFetch and WebSearch.
+    #[arg(long)]
+    pub(crate) allow_network: bool,
+
     /// A file that replaces the built-in base prompt of the subagents.
     #[arg(long, value_name = "FILE")]
     pub(crate) system: Option<PathBuf>,

@@ -41,8 +41,9 @@ pub(crate) fn run_delegate(
         model,
         workdir: root,
         system,
-        opener: None,
-        secrets: Vec::new(),
+        opener: Some(wiring::opener()),
+        web: settings.web(),
+        secrets: settings.secrets.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
@@ -67,6 +68,9 @@ pub(crate) fn run_delegate(
 pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<(), Failure> {
     if let Some(concurrency) = flags.concurrency {
         settings.set(Key::Concurrency, concurrency, "--concurrency")?;
+    }
+    if flags.allow_network {
+        settings.set(Key::Network, true, "--allow-network")?;
     }
     if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;

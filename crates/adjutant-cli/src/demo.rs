@@ -60,6 +60,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         workdir: tree.clone(),
         system: None,
         opener: None,
+        web: None,
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -42,10 +42,11 @@ pub(crate) fn run_goal(
     let setup = Setup {
         policy: policy.clone(),
         model,
-        opener: None,
+        opener: Some(wiring::opener()),
+        web: settings.web(),
         workdir,
         system: None,
-        secrets: Vec::new(),
+        secrets: settings.secrets.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;

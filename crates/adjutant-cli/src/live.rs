@@ -83,11 +83,7 @@ impl Live {
             && self.view.delegations().any(|delegation| delegation.started.is_some())
     }
 
-    /// Draws the picture over the one before, once there is one worth drawing.
-    pub(crate) fn draw(&mut self) {
-        if !self.is_drawn() {
-            return;
-        }
+    fn draw(&mut self) {
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (width, height) = (columns(io::stderr()), rows(io::stderr()));
         let frame =
@@ -109,6 +105,13 @@ impl Live {
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
+    /// Draws the picture, where there is one, over the one before.
+    pub(crate) fn redraw(&mut self) {
+        if self.is_drawn() {
+            self.draw();
+        }
+    }
+
     /// Leaves the last picture standing, apart from what follows.
     pub(crate) fn close(&mut self) {
         let drawn = self.drawn_lines > 0;
@@ -120,7 +123,7 @@ impl Live {
 
     /// Draws the last picture and leaves it standing.
     pub(crate) fn finish(&mut self) {
-        self.draw();
+        self.redraw();
         self.drawn_lines = 0;
     }
 }

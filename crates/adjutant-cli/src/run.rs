@@ -126,7 +126,8 @@ async fn attend(
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
             _ = terminate.recv() => cancel(&mut asked, orders, live),
-            _ = redraw.tick() => live.borrow_mut().draw(),
+            // Not a guard of this arm: guards are asked once, before anything has started.
+            _ = redraw.tick() => live.borrow_mut().redraw(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Key, PolicyError, parse_assignment};
 use adjutant_core::{Layered, Preset, Source};
-use adjutant_engine::Archive;
+use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
 use serde_json::{Map, Value};
 
 use crate::args::PolicyFlags;
@@ -22,16 +22,56 @@ const STORY_ENVIRONMENT: [(&str, Key); 6] = [
 ];
 
 /// What a configuration file may hold.
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {
     /// The preset to start from; for the user's own file only.
     preset: Option<String>,
     /// The model to use; for the user's own file only.
     model: Option<String>,
+    /// Who answers WebSearch; for the user's own file only.
+    search: Option<SearchConfig>,
     /// Keys of the policy.
     #[serde(default)]
     policy: Map<String, Value>,
+}
+
+/// Who answers WebSearch.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchConfig {
+    engine: Engine,
+    /// The address; needed for SearXNG, the public one elsewhere.
+    url: Option<String>,
+    /// The key; not for SearXNG.
+    key: Option<String>,
+}
+
+impl SearchConfig {
+    fn endpoint(self) -> Result<SearchEndpoint, Failure> {
+        let missing = |what: &str| Failure::usage(format!("user config: [search] needs `{what}`"));
+        let key = self.key.map(Secret::new);
+        Ok(match self.engine {
+            Engine::Searxng => {
+                SearchEndpoint::Searxng { base_url: self.url.ok_or_else(|| missing("url"))? }
+            }
+            Engine::Brave => {
+                SearchEndpoint::Brave { key: key.ok_or_else(|| missing("key"))?, url: self.url }
+            }
+            Engine::Tavily => {
+                SearchEndpoint::Tavily { key: key.ok_or_else(|| missing("key"))?, url: self.url }
+            }
+        })
+    }
+}
+
+/// The search engines there are.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Engine {
+    Searxng,
+    Brave,
+    Tavily,
 }
 
 /// The choices of a person, before any run.
@@ -41,6 +81,9 @@ pub(crate) struct Settings {
     pub(crate) policy: Layered,
     /// The model named by the user's configuration.
     pub(crate) model: Option<String>,
+    /// Keys that are masked wherever a tool shows them.
+    pub(crate) secrets: Vec<String>,
+    search: Option<SearchEndpoint>,
 }
 
 impl Settings {
@@ -50,9 +93,9 @@ impl Settings {
             user_config_path().map_or_else(|| Ok(ConfigFile::default()), |path| read(&path))?;
         let project_path = root.join(".adjutant/config.toml");
         let project = read(&project_path)?;
-        if project.preset.is_some() || project.model.is_some() {
+        if project.preset.is_some() || project.model.is_some() || project.search.is_some() {
             return Err(Failure::usage(format!(
-                "{}: a project file may only tighten [policy], not choose a preset or a model",
+                "{}: a project file may only tighten [policy], not choose a preset, a model or a search engine",
                 project_path.display()
             )));
         }
@@ -68,7 +111,16 @@ impl Settings {
             .map_err(|error| refused(&error, Some(Source::ProjectConfig)))?;
         from_environment(&mut policy)?;
         from_flags(&mut policy, flags)?;
-        Ok(Self { policy, model: user.model })
+        let secrets = user.search.iter().filter_map(|search| search.key.clone()).collect();
+        let search = user.search.map(SearchConfig::endpoint).transpose()?;
+        Ok(Self { policy, model: user.model, secrets, search })
+    }
+
+    /// Returns what reaches the network, where the policy lets anyone.
+    pub(crate) fn web(&self) -> Option<Web> {
+        let web =
+            || self.search.clone().map_or_else(Web::new, |search| Web::new().with_search(search));
+        self.policy.policy().network.then(web)
     }
 
     /// Sets one key by a flag of its own.

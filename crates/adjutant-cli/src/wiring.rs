@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use adjutant_engine::ModelOpener;
 use adjutant_model::{Model, ScriptedModel};
 
 use crate::exit::{Exit, Failure};
@@ -25,6 +26,11 @@ pub(crate) fn model(name: Option<&str>) -> Result<Arc<dyn Model>, Failure> {
         format!("Cannot spawn subagents: this version has no provider `{provider}`"),
     )
     .hint(WAYS_OUT))
+}
+
+/// Returns what opens the models that tasks ask for by name.
+pub(crate) fn opener() -> ModelOpener {
+    Arc::new(|name| model(Some(name)).map_err(|failure| failure.to_string()))
 }
 
 /// Reads a script that is part of the program.

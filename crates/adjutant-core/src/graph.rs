@@ -7,19 +7,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Edges from stories to the stories they delegate to.
+///
+/// Small numbers in flat lists, because a search of a large graph is bound by the memory it touches.
 #[derive(Clone, Debug, Default)]
 pub struct StoryGraph {
-    index: BTreeMap<Arc<str>, usize>,
+    index: BTreeMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
-    children: Vec<Vec<usize>>,
+    /// The first and the last edge of each story; [`NONE`] where it has none.
+    ends: Vec<(u32, u32)>,
+    /// Each edge's child, and the next edge of the same story.
+    edges: Vec<(u32, u32)>,
 }
+
+/// No edge, or no story.
+const NONE: u32 = u32::MAX;
 
 impl StoryGraph {
     /// Records that `parent` delegates to `child`.
     pub fn connect(&mut self, parent: &str, child: &str) {
         let parent = self.intern(parent);
         let child = self.intern(child);
-        self.children[parent].push(child);
+        let edge = number(self.edges.len());
+        self.edges.push((child, NONE));
+        let (first, last) = &mut self.ends[parent as usize];
+        if *first == NONE {
+            *first = edge;
+        } else {
+            self.edges[*last as usize].1 = edge;
+        }
+        *last = edge;
     }
 
     /// Says whether a story of that name is in the graph.
@@ -41,45 +57,54 @@ impl StoryGraph {
     }
 
     /// Depth first without recursion: a chain of any length costs heap, not stack.
-    fn search(&self, start: usize, goal: usize) -> Option<Vec<Option<usize>>> {
-        let mut came_from = vec![None; self.names.len()];
-        let mut visited = vec![false; self.names.len()];
+    ///
+    /// Returns where each story was reached from; the start is reached from itself.
+    fn search(&self, start: u32, goal: u32) -> Option<Vec<u32>> {
+        let mut came_from = vec![NONE; self.names.len()];
         let mut open = vec![start];
-        visited[start] = true;
+        came_from[start as usize] = start;
         while let Some(story) = open.pop() {
             if story == goal {
                 return Some(came_from);
             }
-            for &child in &self.children[story] {
-                if !visited[child] {
-                    visited[child] = true;
-                    came_from[child] = Some(story);
+            let (mut edge, _) = self.ends[story as usize];
+            while edge != NONE {
+                let (child, next) = self.edges[edge as usize];
+                if came_from[child as usize] == NONE {
+                    came_from[child as usize] = story;
                     open.push(child);
                 }
+                edge = next;
             }
         }
         None
     }
 
-    fn trace(&self, start: usize, goal: usize, came_from: &[Option<usize>]) -> Vec<String> {
-        let back = std::iter::successors(Some(goal), |story| came_from[*story]);
-        let mut path: Vec<String> =
-            std::iter::once(start).chain(back).map(|story| self.names[story].to_string()).collect();
+    fn trace(&self, start: u32, goal: u32, came_from: &[u32]) -> Vec<String> {
+        let before = |story: &u32| (*story != start).then(|| came_from[*story as usize]);
+        let back = std::iter::successors(Some(goal), before);
+        let name = |story: u32| self.names[story as usize].to_string();
+        let mut path: Vec<String> = std::iter::once(start).chain(back).map(name).collect();
         path.reverse();
         path
     }
 
-    fn intern(&mut self, name: &str) -> usize {
+    fn intern(&mut self, name: &str) -> u32 {
         if let Some(&known) = self.index.get(name) {
             return known;
         }
         let name: Arc<str> = name.into();
-        let number = self.names.len();
+        let number = number(self.names.len());
         self.index.insert(Arc::clone(&name), number);
         self.names.push(name);
-        self.children.push(Vec::new());
+        self.ends.push((NONE, NONE));
         number
     }
+}
+
+#[expect(clippy::expect_used, reason = "so many names or edges fit into no memory")]
+fn number(place: usize) -> u32 {
+    u32::try_from(place).expect("a graph has fewer than four thousand million parts")
 }
 
 #[cfg(test)]

@@ -257,6 +257,9 @@ impl RunFiles {
     }
 }
 
+/// How often old runs are looked for.
+const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The records of a run, in order.
 pub struct Records {
     run: RunId,
@@ -286,9 +289,6 @@ fn torn(reader: &JournalReader<Event>) -> u64 {
         Tail::Torn { bytes, .. } => bytes,
     }
 }
-
-/// How often old runs are looked for.
-const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Records worth a checkpoint: below this, folding again costs less than writing.
 const CHECKPOINT_AFTER: u64 = 2_000;

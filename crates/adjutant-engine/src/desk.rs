@@ -116,7 +116,7 @@ fn found(file: &adjutant_tools::ContextFile) -> Found {
     }
 }
 
-/// Returns an error and its cause as one fragment; the path is said by the one who shows it.
+/// Returns what is wrong as a fragment; the path is said by the one who shows it.
 fn problem(error: &ContextError) -> String {
     match error {
         ContextError::Path { source, .. } => source.to_string(),

@@ -12,7 +12,7 @@ use adjutant_core::{
 };
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
-use adjutant_tools::{Caps, Masker, Toolbox};
+use adjutant_tools::{Caps, Masker, Toolbox, Web};
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
@@ -34,6 +34,8 @@ pub struct Setup {
     pub opener: Option<ModelOpener>,
     /// The tree the agents may look at.
     pub workdir: PathBuf,
+    /// What reaches the network for agents that may; absent where nobody may.
+    pub web: Option<Web>,
     /// What replaces the built-in base prompt.
     pub system: Option<String>,
     /// Texts that are masked wherever a tool shows them: the engine's own keys.
@@ -143,7 +145,10 @@ impl Engine {
         let root = Root::open(path)
             .map_err(|source| EngineError::Workdir { path: path.clone(), source })?;
         let masker = Masker::new(setup.secrets);
-        let toolbox = Toolbox::new(root, Caps::default()).with_masker(masker.clone());
+        let mut toolbox = Toolbox::new(root, Caps::default()).with_masker(masker.clone());
+        if let Some(web) = setup.web {
+            toolbox = toolbox.with_web(web);
+        }
         let desk = Desk {
             toolbox: Arc::new(toolbox),
             masker,
@@ -297,7 +302,7 @@ impl Engine {
             ..CallLimits::default()
         };
         let delegate = (depth < self.policy.max_depth).then(|| delegate_spec(&limits));
-        let known = adjutant_tools::specs().iter().cloned().chain(delegate);
+        let known = self.desk.toolbox.specs().into_iter().chain(delegate);
         known.filter(|spec| usable.contains(&spec.name)).collect()
     }
 }

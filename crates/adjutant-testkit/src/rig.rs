@@ -185,6 +185,7 @@ impl Rig {
             workdir: self.tree.path().to_owned(),
             system: self.system,
             opener: None,
+            web: None,
             secrets: Vec::new(),
             version: "test".into(),
         };

@@ -3,7 +3,6 @@
 //! A missing file is a warning the child can live with; a file that lies outside, is not regular
 //! or is over the cap refuses the whole task, before any model call. Start at [`load_context`].
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::{self, Read};
 
@@ -11,6 +10,7 @@ use adjutant_workspace::{PathError, Root};
 
 use crate::Masker;
 use crate::args::brief;
+use crate::quote::{attribute, tag};
 
 /// The usual cap of one context file. Inclusive; what one Read would return at most.
 pub const CONTEXT_CAP_BYTES: u64 = 256 * 1024;
@@ -91,7 +91,7 @@ pub fn render_context(files: &[ContextFile]) -> String {
         let _ = match &file.state {
             ContextState::Missing => writeln!(out, "<file path=\"{path}\" missing=\"true\"/>"),
             ContextState::Loaded { text, lossy } => {
-                let tag = tag(text);
+                let tag = tag("file", text);
                 let note = if *lossy { " note=\"invalid UTF-8 was replaced\"" } else { "" };
                 let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
                 writeln!(out, "<{tag} path=\"{path}\"{note}>\n{text}{end}</{tag}>")
@@ -128,35 +128,4 @@ fn load(
     };
     let text = masker.mask_owned(text);
     Ok(ContextFile { path, state: ContextState::Loaded { text, lossy } })
-}
-
-/// Returns a tag that does not occur as a closing tag in `text`: `file`, `file-2`, `file-3`…
-fn tag(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    let mut taken = BTreeSet::new();
-    for (at, found) in lower.match_indices("</file") {
-        let rest = &lower[at + found.len()..];
-        let digits = rest.strip_prefix('-').unwrap_or_default();
-        let len = digits.bytes().take_while(u8::is_ascii_digit).count();
-        taken.insert(digits[..len].parse::<usize>().unwrap_or(1));
-    }
-    match (1..).find(|number| !taken.contains(number)) {
-        Some(1) | None => "file".to_owned(),
-        Some(number) => format!("file-{number}"),
-    }
-}
-
-fn attribute(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    for c in path.chars() {
-        match c {
-            '"' => out.push_str("&quot;"),
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            c if c.is_control() => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-    }
-    out
 }

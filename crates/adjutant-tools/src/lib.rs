@@ -1,8 +1,8 @@
 //! What an agent may call, acting inside a workspace.
 //!
 //! Owns what the tools do, their limits, and what a model is told about both. It does not decide
-//! which agent may call what (that is `core`'s `decide`), and it owns no clock, thread or network:
-//! the engine runs a call on a thread of its own and says when to stop.
+//! which agent may call what (that is `core`'s `decide`), and it owns no thread: the engine runs a
+//! call on one of its own and says when to stop. The network is in `web`, and only there.
 //!
 //! Start at [`Toolbox::call`]. Invariant: a call never panics, never reads outside the root, and
 //! what it returns is capped, masked, and says where it was cut.
@@ -19,12 +19,14 @@ mod mask;
 mod name;
 mod note;
 mod output;
+mod quote;
 mod read;
 mod rules;
 mod show;
 mod spec;
 mod toolbox;
 mod walk;
+mod web;
 
 pub use caps::Caps;
 pub use context::{
@@ -33,5 +35,7 @@ pub use context::{
 pub use mask::{Masker, mask};
 pub use name::ToolName;
 pub use output::ToolOutput;
-pub use spec::specs;
 pub use toolbox::Toolbox;
+pub use web::{
+    DomainPolicy, Resolver, SearchEndpoint, Secret, SystemResolver, Web, WebCaps, WebError,
+};

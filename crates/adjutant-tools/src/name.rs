@@ -72,30 +72,6 @@ impl ToolName {
             Self::Return => "Return",
         }
     }
-
-    /// Says whether [`Toolbox`](crate::Toolbox) can perform it.
-    #[must_use]
-    pub const fn is_implemented(self) -> bool {
-        self.missing().is_none()
-    }
-
-    /// Says why a call cannot be performed here, if it cannot.
-    pub(crate) const fn missing(self) -> Option<&'static str> {
-        match self {
-            Self::Read | Self::Grep | Self::Glob | Self::Note => None,
-            Self::WebFetch | Self::WebSearch => Some("not available without network"),
-            Self::Edit | Self::Write | Self::Run | Self::Delegate | Self::Task | Self::Return => {
-                Some("not available in this build")
-            }
-        }
-    }
-
-    /// Lists the tools that can be performed, for messages.
-    pub(crate) fn available() -> String {
-        let names: Vec<_> =
-            Self::ALL.into_iter().filter(|tool| tool.is_implemented()).map(Self::as_str).collect();
-        names.join(", ")
-    }
 }
 
 impl fmt::Display for ToolName {

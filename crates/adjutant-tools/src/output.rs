@@ -11,7 +11,7 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// For Note: the one line to append to the scratchpad.
     pub notes: Option<String>,
-    /// The files whose content the text shows, relative to the root.
+    /// The files whose content the text shows, relative to the root; or every URL that was asked.
     pub touched: Vec<String>,
 }
 

@@ -1,18 +1,27 @@
 //! The tools as a model is shown them.
 
-use std::sync::LazyLock;
-
 use adjutant_core::message::ToolSpec;
 use serde_json::{Value, json};
 
 use crate::ToolName;
+use crate::web::{fetch, search};
 
-static SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| vec![read(), grep(), glob(), note()]);
-
-/// Returns the tools this build performs, as models are shown them.
-#[must_use]
-pub fn specs() -> &'static [ToolSpec] {
-    &SPECS
+/// Returns what a model is shown of a tool; none of those that the engine itself performs.
+pub(crate) fn of(name: ToolName) -> Option<ToolSpec> {
+    match name {
+        ToolName::Read => Some(read()),
+        ToolName::Grep => Some(grep()),
+        ToolName::Glob => Some(glob()),
+        ToolName::Note => Some(note()),
+        ToolName::WebFetch => Some(fetch::spec()),
+        ToolName::WebSearch => Some(search::spec()),
+        ToolName::Edit
+        | ToolName::Write
+        | ToolName::Run
+        | ToolName::Delegate
+        | ToolName::Task
+        | ToolName::Return => None,
+    }
 }
 
 fn read() -> ToolSpec {
@@ -78,7 +87,12 @@ fn note() -> ToolSpec {
     )
 }
 
-fn spec(name: ToolName, description: &str, properties: &Value, required: &[&str]) -> ToolSpec {
+pub(crate) fn spec(
+    name: ToolName,
+    description: &str,
+    properties: &Value,
+    required: &[&str],
+) -> ToolSpec {
     ToolSpec {
         name: name.as_str().to_owned(),
         description: description.to_owned(),

@@ -3,12 +3,14 @@
 //! Whether the agent may make the call was judged before (`core`'s `decide`); when it must end is
 //! said from outside (`should_stop`). Start at [`Toolbox::call`].
 
+use adjutant_core::message::ToolSpec;
 use adjutant_workspace::{OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
 
 use crate::args::brief;
 use crate::output::ToolOutput;
-use crate::{Caps, Masker, ToolName, glob, grep, note, read};
+use crate::web::{Web, fetch, search};
+use crate::{Caps, Masker, ToolName, glob, grep, note, read, spec};
 
 /// The tools that act inside one root.
 #[derive(Debug)]
@@ -16,6 +18,7 @@ pub struct Toolbox {
     root: Root,
     caps: Caps,
     masker: Masker,
+    web: Option<Web>,
 }
 
 /// One call as the tools see it.
@@ -40,13 +43,29 @@ impl Toolbox {
     /// Makes the tools of `root`, masking secrets by shape.
     #[must_use]
     pub fn new(root: Root, caps: Caps) -> Self {
-        Self { root, caps, masker: Masker::default() }
+        Self { root, caps, masker: Masker::default(), web: None }
     }
 
     /// Masks with `masker`, which may know literals such as the engine's own keys.
     #[must_use]
     pub fn with_masker(self, masker: Masker) -> Self {
         Self { masker, ..self }
+    }
+
+    /// Adds the tools of the web, which do not exist without a handle to it.
+    #[must_use]
+    pub fn with_web(self, web: Web) -> Self {
+        Self { web: Some(web), ..self }
+    }
+
+    /// Returns the tools that can be performed, as models are shown them.
+    ///
+    /// A search engine that nobody configured is not offered; a call that comes all the same is
+    /// told how to configure one.
+    #[must_use]
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        let offered = ToolName::ALL.into_iter().filter(|tool| self.missing(*tool).is_none());
+        offered.filter_map(spec::of).collect()
     }
 
     /// Returns the root the tools act in.
@@ -57,7 +76,8 @@ impl Toolbox {
 
     /// Performs a call; blocks, and returns soon after `should_stop` says so.
     ///
-    /// Every failure is a result with `is_error` set, in words the model can act on.
+    /// Every failure is a result with `is_error` set, in words the model can act on. The tools of
+    /// the web run a small runtime of their own, so this is not for a thread that drives another.
     #[must_use]
     pub fn call(
         &self,
@@ -65,21 +85,26 @@ impl Toolbox {
         arguments: &Value,
         should_stop: &dyn Fn() -> bool,
     ) -> ToolOutput {
-        let Self { root, caps, masker } = self;
+        let Self { root, caps, masker, web } = self;
         let call = Call { root, caps, masker, arguments, should_stop };
-        let output = match name {
-            ToolName::Read => read::read(&call),
-            ToolName::Grep => grep::grep(&call),
-            ToolName::Glob => glob::glob(&call),
-            ToolName::Note => note::note(&call),
-            ToolName::WebFetch
-            | ToolName::WebSearch
-            | ToolName::Edit
-            | ToolName::Write
-            | ToolName::Run
-            | ToolName::Delegate
-            | ToolName::Task
-            | ToolName::Return => Ok(not_available(name)),
+        let output = match (name, web) {
+            (ToolName::Read, _) => read::read(&call),
+            (ToolName::Grep, _) => grep::grep(&call),
+            (ToolName::Glob, _) => glob::glob(&call),
+            (ToolName::Note, _) => note::note(&call),
+            (ToolName::WebFetch, Some(web)) => fetch::fetch(&call, web),
+            (ToolName::WebSearch, Some(web)) => search::search(&call, web),
+            (
+                ToolName::WebFetch
+                | ToolName::WebSearch
+                | ToolName::Edit
+                | ToolName::Write
+                | ToolName::Run
+                | ToolName::Delegate
+                | ToolName::Task
+                | ToolName::Return,
+                _,
+            ) => Ok(self.not_available(name)),
         };
         self.masked(output.unwrap_or_else(ToolOutput::error))
     }
@@ -95,7 +120,7 @@ impl Toolbox {
         match ToolName::parse(name) {
             Some(name) => self.call(name, arguments, should_stop),
             None => {
-                let (name, available) = (brief(name), ToolName::available());
+                let (name, available) = (brief(name), self.available());
                 let text = format!("unknown tool `{name}`; available: {available}");
                 self.masked(ToolOutput::error(text))
             }
@@ -111,10 +136,41 @@ impl Toolbox {
             touched: touched.into_iter().map(|path| self.masker.mask_owned(path)).collect(),
         }
     }
-}
 
-fn not_available(name: ToolName) -> ToolOutput {
-    let why = name.missing().unwrap_or("not available");
-    let available = ToolName::available();
-    ToolOutput::error(format!("`{name}` is {why}; available: {available}"))
+    fn not_available(&self, name: ToolName) -> ToolOutput {
+        let why = self.missing(name).unwrap_or("not available");
+        let available = self.available();
+        ToolOutput::error(format!("`{name}` is {why}; available: {available}"))
+    }
+
+    /// Says why a tool cannot be performed here, if it cannot.
+    fn missing(&self, name: ToolName) -> Option<&'static str> {
+        match name {
+            ToolName::Read | ToolName::Grep | ToolName::Glob | ToolName::Note => None,
+            ToolName::WebFetch | ToolName::WebSearch if self.web.is_none() => {
+                Some("not available without network")
+            }
+            ToolName::WebFetch => None,
+            ToolName::WebSearch => {
+                let has_engine = self.web.as_ref().is_some_and(|web| web.search().is_some());
+                if has_engine { None } else { Some("not available without a search engine") }
+            }
+            ToolName::Edit
+            | ToolName::Write
+            | ToolName::Run
+            | ToolName::Delegate
+            | ToolName::Task
+            | ToolName::Return => Some("not available in this build"),
+        }
+    }
+
+    /// Lists the tools that can be performed, for messages.
+    fn available(&self) -> String {
+        let names: Vec<_> = ToolName::ALL
+            .into_iter()
+            .filter(|tool| self.missing(*tool).is_none())
+            .map(ToolName::as_str)
+            .collect();
+        names.join(", ")
+    }
 }

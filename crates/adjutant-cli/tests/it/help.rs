@@ -146,6 +146,9 @@ fn the_help_of_delegate_teaches_by_example() {
               --budget-tokens <TOKENS>
                   The most tokens the run may use
 
+              --allow-network
+                  Let the agents reach public addresses with WebFetch and WebSearch
+
               --system <FILE>
                   A file that replaces the built-in base prompt of the subagents
 

@@ -23,16 +23,3 @@ mod running;
 mod schema;
 mod signals;
 mod terminal;
-
-/// A file that no `mod` names would silently not be tested.
-#[test]
-fn every_file_here_is_declared() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
-    let declared = include_str!("main.rs");
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if let Some(name) = name.strip_suffix(".rs").filter(|name| *name != "main") {
-            assert!(declared.contains(&format!("mod {name};")), "{name} is not declared");
-        }
-    }
-}

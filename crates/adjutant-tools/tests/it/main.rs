@@ -10,6 +10,7 @@ mod hostile;
 mod mask;
 mod note;
 mod read;
+mod web;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,160 @@
+//! One request and its answer over one connection, which is closed afterwards.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use crate::web::address::Reach;
+use crate::web::body::{Body, Intake};
+use crate::web::dial::dial;
+use crate::web::target::Target;
+use crate::web::{Web, WebError};
+
+/// Who asks. One fixed text: it tells a server what we are, and nothing about the person.
+const USER_AGENT: &str = concat!("adjutant/", env!("CARGO_PKG_VERSION"));
+
+/// Headers of one answer; a hundred is what the HTTP library takes by itself, said here.
+const MAX_HEADERS: usize = 100;
+
+/// What to ask for, beside the URL.
+pub(crate) struct Ask {
+    /// What kinds of answer are wanted.
+    pub(crate) accept: &'static str,
+    /// A JSON text to send; without one the request is a GET.
+    pub(crate) json: Option<String>,
+    /// What a search engine wants to see: a name and a key.
+    pub(crate) credential: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Ask {
+    /// Asks for a page to read.
+    pub(crate) fn page() -> Self {
+        let accept = "text/html, text/markdown, text/plain, application/json, */*;q=0.5";
+        Self { accept, json: None, credential: None }
+    }
+
+    /// Asks a service for JSON.
+    pub(crate) fn json() -> Self {
+        Self { accept: "application/json", ..Self::page() }
+    }
+}
+
+/// An answer whose head has come.
+pub(crate) struct Answer {
+    response: Response<Incoming>,
+    host: String,
+}
+
+/// Makes one request; returns once the head of the answer is there.
+pub(crate) async fn exchange(
+    web: &Web,
+    target: &Target,
+    reach: Reach<'_>,
+    ask: Ask,
+) -> Result<Answer, WebError> {
+    let host = target.name().into_owned();
+    let request = request(target, ask).map_err(|error| http(&host, &error))?;
+    let stream = dial(web, target, reach).await?;
+    let caps = web.caps();
+    let head = async {
+        let (mut sender, connection) = http1::Builder::new()
+            .max_headers(MAX_HEADERS)
+            .max_header_size(caps.head_bytes)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        // Ends with the runtime of this call at the latest.
+        tokio::spawn(connection);
+        sender.send_request(request).await
+    };
+    match timeout(caps.idle_time, head).await {
+        Ok(Ok(response)) => Ok(Answer { response, host }),
+        Ok(Err(error)) => Err(http(&host, &error)),
+        Err(_) => Err(WebError::Idle { host, time: caps.idle_time }),
+    }
+}
+
+/// Builds the request. What is not set here is not sent: no cookie, no referer, no language.
+fn request(target: &Target, ask: Ask) -> Result<Request<String>, hyper::http::Error> {
+    let mut builder = Request::builder()
+        .uri(target.path())
+        .header(header::HOST, target.authority())
+        .header(header::USER_AGENT, USER_AGENT)
+        .header(header::ACCEPT, ask.accept)
+        .header(header::ACCEPT_ENCODING, "gzip")
+        .header(header::CONNECTION, "close");
+    if let Some((name, value)) = ask.credential {
+        builder = builder.header(name, value);
+    }
+    match ask.json {
+        None => builder.body(String::new()),
+        Some(json) => {
+            builder.method(Method::POST).header(header::CONTENT_TYPE, "application/json").body(json)
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// Returns where a redirect leads, if the answer is one.
+    pub(crate) fn location(&self) -> Option<String> {
+        let leads_on = matches!(self.status(), 301 | 302 | 303 | 307 | 308);
+        let value = self.headers().get(header::LOCATION).filter(|_| leads_on)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    }
+
+    /// Returns a header as text, if it is there and is text.
+    pub(crate) fn header(&self, name: HeaderName) -> Option<&str> {
+        self.headers().get(name).and_then(|value| value.to_str().ok())
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// Reads the body up to the cap.
+    pub(crate) async fn body(self, web: &Web) -> Result<Body, WebError> {
+        let caps = web.caps();
+        let encodings = self.headers().get_all(header::CONTENT_ENCODING);
+        let encodings: Vec<_> =
+            encodings.iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let mut intake = Intake::new(Some(&encodings.join(", ")), caps.body_bytes)?;
+        let Self { response, host } = self;
+        let broken = |reason: String| WebError::Http { host: host.clone(), reason };
+        let mut incoming = response.into_body();
+        loop {
+            let next = poll_fn(|context| Pin::new(&mut incoming).poll_frame(context));
+            let frame = timeout(caps.idle_time, next).await;
+            let frame =
+                frame.map_err(|_| WebError::Idle { host: host.clone(), time: caps.idle_time })?;
+            let is_complete = frame.is_none();
+            let wants_more = match frame {
+                None => false,
+                Some(frame) => match frame.map_err(|error| http(&host, &error))?.into_data() {
+                    Ok(piece) => intake.take(&piece).map_err(|error| broken(error.to_string()))?,
+                    // Trailers say nothing that is wanted here.
+                    Err(_) => true,
+                },
+            };
+            if !wants_more {
+                return intake.finish(is_complete).map_err(|error| broken(error.to_string()));
+            }
+        }
+    }
+}
+
+fn http(host: &str, error: &dyn std::error::Error) -> WebError {
+    let reason = match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    WebError::Http { host: host.to_owned(), reason }
+}

@@ -1,0 +1,337 @@
+//! Words, gaps and containers: where the text of a page ends up.
+//!
+//! Knows nothing of HTML. A gap is only remembered; it is written before the next word, so that
+//! empty elements leave no trace. Invariant: beyond its cap the output does not grow.
+
+/// The most containers that indent a line; what is nested deeper is shown at this depth.
+const MAX_CONTAINERS: usize = 24;
+
+/// The most columns a table's rule shows; a wider table is no table.
+const MAX_COLUMNS: usize = 64;
+
+/// What lies between two words, from nothing to a blank line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Gap {
+    Nothing,
+    Space,
+    Line,
+    Paragraph,
+}
+
+/// What a line is inside of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Container {
+    /// A list, with the number of its next item when they are numbered.
+    List { next: Option<u64> },
+    /// An item: its sign until that is written, then as many spaces.
+    Item { sign: Option<String>, width: usize },
+    /// A quotation.
+    Quote,
+}
+
+/// Builds the text.
+pub(super) struct Writer {
+    out: String,
+    max: usize,
+    gap: Gap,
+    /// The quotations that a blank line before the next word still belongs to.
+    blank_quotes: usize,
+    containers: Vec<Container>,
+    /// What stands before the next word, such as the sign of a heading.
+    lead: Option<&'static str>,
+    /// Where the current link leads, and whether any of its text is written.
+    link: Option<(String, bool)>,
+    is_code: bool,
+    is_preformatted: bool,
+    /// The cells of the current row; none outside of one.
+    cells: Option<usize>,
+    /// Whether the table has had its first row.
+    has_rule: bool,
+}
+
+impl Writer {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            out: String::new(),
+            max,
+            gap: Gap::Nothing,
+            blank_quotes: 0,
+            containers: Vec::new(),
+            lead: None,
+            link: None,
+            is_code: false,
+            is_preformatted: false,
+            cells: None,
+            has_rule: false,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() >= self.max
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.end_preformatted();
+        self.end_link();
+        self.end_row();
+        self.out.truncate(self.out.trim_end().len());
+        self.out
+    }
+
+    /// Demands a gap before the next word; the widest of several counts.
+    pub(super) fn gap(&mut self, gap: Gap) {
+        let is_cell = self.cells.is_some_and(|cells| cells > 0);
+        if is_cell && self.out.ends_with("| ") {
+            return;
+        }
+        let gap = if is_cell { gap.min(Gap::Space) } else { gap };
+        if gap == Gap::Paragraph {
+            let quotes = self.containers.iter().filter(|one| **one == Container::Quote).count();
+            let is_first = self.gap < Gap::Paragraph;
+            self.blank_quotes = if is_first { quotes } else { quotes.min(self.blank_quotes) };
+        }
+        self.gap = self.gap.max(gap);
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        if self.is_preformatted {
+            return self.raw(text);
+        }
+        for (index, word) in text.split(|c: char| c.is_ascii_whitespace()).enumerate() {
+            if index > 0 {
+                self.gap(Gap::Space);
+            }
+            if !word.is_empty() {
+                self.begin();
+                self.put(word);
+            }
+        }
+    }
+
+    /// Writes lines as they are.
+    fn raw(&mut self, text: &str) {
+        for (index, line) in text.split('\n').enumerate() {
+            if index > 0 {
+                self.new_line();
+            }
+            self.put(line);
+        }
+    }
+
+    /// Writes the gap that is due, and what begins the line.
+    fn begin(&mut self) {
+        match std::mem::replace(&mut self.gap, Gap::Nothing) {
+            _ if self.out.is_empty() => self.prefix(),
+            Gap::Nothing => {}
+            Gap::Space => self.put(" "),
+            Gap::Line => self.new_line(),
+            Gap::Paragraph => {
+                self.put("\n");
+                self.put(">".repeat(self.blank_quotes).as_str());
+                self.new_line();
+            }
+        }
+        if let Some(lead) = self.lead.take() {
+            self.put(lead);
+        }
+        if let Some((_, has_text)) = &mut self.link
+            && !std::mem::replace(has_text, true)
+        {
+            self.put("[");
+        }
+    }
+
+    fn new_line(&mut self) {
+        self.put("\n");
+        self.prefix();
+    }
+
+    /// Writes what the containers put before a line.
+    fn prefix(&mut self) {
+        let mut prefix = String::new();
+        for container in &mut self.containers {
+            match container {
+                Container::List { .. } => {}
+                Container::Quote => prefix.push_str("> "),
+                Container::Item { sign, width } => match sign.take() {
+                    Some(sign) => prefix.push_str(&sign),
+                    None => prefix.extend(std::iter::repeat_n(' ', *width)),
+                },
+            }
+        }
+        self.put(&prefix);
+    }
+
+    /// The only place that writes.
+    fn put(&mut self, text: &str) {
+        if !self.is_full() {
+            self.out.push_str(text);
+        }
+    }
+
+    pub(super) fn heading(&mut self, lead: &'static str) {
+        self.gap(Gap::Paragraph);
+        self.lead = self.cells.is_none().then_some(lead);
+    }
+
+    pub(super) fn end_heading(&mut self) {
+        self.lead = None;
+        self.gap(Gap::Paragraph);
+    }
+
+    pub(super) fn open(&mut self, container: Container) {
+        if self.containers.len() < MAX_CONTAINERS {
+            self.containers.push(container);
+        }
+    }
+
+    pub(super) fn item(&mut self) {
+        self.close_item();
+        let list = self.containers.iter_mut().rev().find_map(|one| match one {
+            Container::List { next } => Some(next),
+            Container::Item { .. } | Container::Quote => None,
+        });
+        let sign = match list.and_then(Option::as_mut) {
+            Some(number) => {
+                *number += 1;
+                format!("{}. ", *number - 1)
+            }
+            None => "- ".to_owned(),
+        };
+        self.gap(Gap::Line);
+        self.open(Container::Item { width: sign.len(), sign: Some(sign) });
+    }
+
+    /// Closes the item of the innermost list, if one is open.
+    pub(super) fn close_item(&mut self) {
+        let inner = self.containers.iter().rposition(|one| matches!(one, Container::List { .. }));
+        let item = self.containers.iter().rposition(|one| matches!(one, Container::Item { .. }));
+        if let Some(item) = item.filter(|item| inner.is_none_or(|list| list < *item)) {
+            self.containers.truncate(item);
+            self.gap(Gap::Line);
+        }
+    }
+
+    pub(super) fn close_list(&mut self) {
+        self.close(|one| matches!(one, Container::List { .. }));
+        let is_outermost = self.containers.is_empty();
+        self.gap(if is_outermost { Gap::Paragraph } else { Gap::Line });
+    }
+
+    pub(super) fn close_quote(&mut self) {
+        self.close(|one| *one == Container::Quote);
+        self.gap(Gap::Paragraph);
+    }
+
+    fn close(&mut self, is_meant: impl Fn(&Container) -> bool) {
+        if let Some(at) = self.containers.iter().rposition(is_meant) {
+            self.containers.truncate(at);
+        }
+    }
+
+    pub(super) fn start_preformatted(&mut self) {
+        // Inside a table's row there are no lines to keep.
+        if self.is_preformatted || self.cells.is_some() {
+            return;
+        }
+        self.end_link();
+        self.gap(Gap::Paragraph);
+        self.begin();
+        self.put("```");
+        self.new_line();
+        self.is_preformatted = true;
+    }
+
+    pub(super) fn end_preformatted(&mut self) {
+        if std::mem::take(&mut self.is_preformatted) {
+            if !self.out.ends_with('\n') {
+                self.new_line();
+            }
+            self.put("```");
+            self.gap(Gap::Paragraph);
+        }
+    }
+
+    pub(super) fn start_code(&mut self) {
+        if !self.is_preformatted && !self.is_code {
+            self.begin();
+            self.put("`");
+            self.is_code = true;
+        }
+    }
+
+    pub(super) fn end_code(&mut self) {
+        if std::mem::take(&mut self.is_code) {
+            self.put("`");
+        }
+    }
+
+    pub(super) fn start_link(&mut self, href: String) {
+        if !self.is_preformatted {
+            self.link = Some((href, false));
+        }
+    }
+
+    pub(super) fn end_link(&mut self) {
+        if let Some((href, true)) = self.link.take() {
+            self.put("](");
+            self.put(&href);
+            self.put(")");
+        }
+    }
+
+    pub(super) fn start_table(&mut self) {
+        self.end_row();
+        self.gap(Gap::Paragraph);
+        self.has_rule = false;
+    }
+
+    pub(super) fn end_table(&mut self) {
+        self.end_row();
+        self.gap(Gap::Paragraph);
+    }
+
+    pub(super) fn start_row(&mut self) {
+        self.end_row();
+        self.gap(Gap::Line);
+        self.cells = Some(0);
+    }
+
+    pub(super) fn start_cell(&mut self) {
+        if self.is_preformatted {
+            return;
+        }
+        self.end_link();
+        match self.cells {
+            None => {
+                self.start_row();
+                self.start_cell();
+            }
+            Some(0) => {
+                self.begin();
+                self.put("| ");
+                self.cells = Some(1);
+            }
+            Some(cells) => {
+                self.put(" | ");
+                self.gap = Gap::Nothing;
+                self.cells = Some(cells.saturating_add(1));
+            }
+        }
+    }
+
+    pub(super) fn end_row(&mut self) {
+        let cells = self.cells.take().unwrap_or(0);
+        if cells == 0 {
+            return;
+        }
+        self.end_link();
+        self.put(" |");
+        if !std::mem::replace(&mut self.has_rule, true) {
+            self.new_line();
+            self.put("|");
+            self.put("---|".repeat(cells.min(MAX_COLUMNS)).as_str());
+        }
+        self.gap = Gap::Line;
+    }
+}

@@ -1,0 +1,168 @@
+//! What a page says, as text: its kind, its characters, its markdown.
+
+use encoding_rs::{Encoding, UTF_8};
+use url::Url;
+
+use crate::web::body::Body;
+use crate::web::markdown::markdown;
+
+/// How far into a page its own word about its characters is looked for.
+const META_BYTES: usize = 1024;
+
+/// What a content type means to a reader of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Html,
+    Text,
+    /// Nothing that is read as text.
+    Other,
+}
+
+/// A page as text.
+pub(crate) struct Reading {
+    pub(crate) text: String,
+    /// What was left out or replaced, for remarks.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// Returns the media type of a `Content-Type` header, in lower case and without parameters.
+pub(crate) fn media_type(header: Option<&str>) -> String {
+    let essence = header.unwrap_or_default().split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+/// Says how a media type is shown.
+pub(crate) fn kind(media_type: &str) -> Kind {
+    match media_type {
+        "text/html" | "application/xhtml+xml" => Kind::Html,
+        // Nothing said: the bytes themselves will show whether they are text.
+        "" => Kind::Text,
+        "application/json"
+        | "application/xml"
+        | "application/javascript"
+        | "application/yaml"
+        | "application/x-yaml"
+        | "application/toml"
+        | "application/x-ndjson" => Kind::Text,
+        other if other.starts_with("text/") => Kind::Text,
+        other if other.ends_with("+json") || other.ends_with("+xml") => Kind::Text,
+        _ => Kind::Other,
+    }
+}
+
+/// Reads a body as text; none when its bytes are none, whatever its type claims.
+pub(crate) fn read(
+    body: &Body,
+    content_type: Option<&str>,
+    kind: Kind,
+    base: &Url,
+) -> Option<Reading> {
+    let mut remarks = Vec::new();
+    let encoding = charset(content_type, kind, &body.bytes);
+    let bytes = if body.is_cut && encoding == UTF_8 { whole(&body.bytes) } else { &body.bytes };
+    let (text, encoding, has_errors) = encoding.decode(bytes);
+    if has_errors {
+        remarks.push(format!("bytes that are not valid {} were replaced", encoding.name()));
+    }
+    // Without a type, bytes that are no UTF-8 are no text either.
+    let is_doubtful = has_errors && media_type(content_type).is_empty();
+    if is_doubtful || text.contains('\0') {
+        return None;
+    }
+    if body.is_cut {
+        remarks.push(format!("only the first {} bytes were read", body.bytes.len()));
+    }
+    let text = match kind {
+        Kind::Html => {
+            let page =
+                markdown(&text, Some(base), body.bytes.len().max(META_BYTES).saturating_mul(2));
+            if page.is_cut {
+                remarks.push("the rest of the page is too tangled to be shown".to_owned());
+            }
+            visible(&page.text)
+        }
+        Kind::Text | Kind::Other => visible(&text),
+    };
+    Some(Reading { text, remarks })
+}
+
+/// Returns the encoding: what the header says, else what an HTML page says of itself, else UTF-8.
+fn charset(content_type: Option<&str>, kind: Kind, bytes: &[u8]) -> &'static Encoding {
+    let in_header = || {
+        content_type?.split(';').skip(1).find_map(|parameter| {
+            let (name, value) = parameter.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
+        })
+    };
+    let label = |name: &str| Encoding::for_label(name.as_bytes());
+    in_header()
+        .and_then(label)
+        .or_else(|| if kind == Kind::Html { in_page(bytes) } else { None })
+        .unwrap_or(UTF_8)
+}
+
+/// Finds `<meta charset=…>` or `<meta … content="…; charset=…">` near the start of a page.
+fn in_page(bytes: &[u8]) -> Option<&'static Encoding> {
+    let head = bytes[..bytes.len().min(META_BYTES)].to_ascii_lowercase();
+    let at = memchr::memmem::find(&head, b"charset=")?;
+    let rest = head[at + b"charset=".len()..].trim_ascii_start();
+    let rest = rest.strip_prefix(b"\"").or_else(|| rest.strip_prefix(b"'")).unwrap_or(rest);
+    let is_label = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_:.".contains(byte);
+    let length = rest.iter().position(|byte| !is_label(byte)).unwrap_or(rest.len());
+    Encoding::for_label(&rest[..length])
+}
+
+/// Leaves out a character that the cap cut in two.
+fn whole(bytes: &[u8]) -> &[u8] {
+    let tail = &bytes[bytes.len().saturating_sub(4)..];
+    let begun = (0..tail.len()).rev().find(|at| tail[*at] & 0xc0 != 0x80);
+    let is_cut = |at: usize| {
+        std::str::from_utf8(&tail[at..]).is_err_and(|error| error.error_len().is_none())
+    };
+    match begun {
+        Some(at) if is_cut(at) => &bytes[..bytes.len() - (tail.len() - at)],
+        Some(_) | None => bytes,
+    }
+}
+
+/// Leaves out what cannot be seen and only serves to deceive: control characters, reversals of the
+/// reading direction, and the invisible tags that spell text to a model and to nobody else.
+pub(crate) fn visible(text: &str) -> String {
+    let is_seen = |c: &char| match c {
+        '\n' | '\t' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}' => false,
+        c => !c.is_control(),
+    };
+    text.chars().filter(is_seen).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_is_not_cut_in_two() {
+        assert_eq!(whole("aé".as_bytes()), "aé".as_bytes());
+        assert_eq!(whole(&"aé".as_bytes()[..2]), b"a");
+        assert_eq!(whole(&"a𝄞".as_bytes()[..4]), b"a");
+        assert_eq!(whole(b"a\x80\x80"), b"a\x80\x80");
+        assert_eq!(whole(b""), b"");
+    }
+
+    #[test]
+    fn types_are_text_or_they_are_not() {
+        for (header, expected) in [
+            (Some("text/html; charset=utf-8"), Kind::Html),
+            (Some("Application/XHTML+XML"), Kind::Html),
+            (Some("text/x-rust"), Kind::Text),
+            (Some("application/vnd.api+json"), Kind::Text),
+            (Some("image/svg+xml"), Kind::Text),
+            (None, Kind::Text),
+            (Some("application/pdf"), Kind::Other),
+            (Some("application/octet-stream"), Kind::Other),
+            (Some("image/png"), Kind::Other),
+        ] {
+            assert_eq!(kind(&media_type(header)), expected, "{header:?}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a URL asks for, judged before anything leaves the machine.
+//!
+//! Parsing is the `url` crate's, which reads hosts as browsers do: `0x7f.1`, `2130706433`,
+//! `127。0。0。1` and `%31%32%37.0.0.1` all become the address 127.0.0.1, and the host that is judged
+//! here is the very value that is connected to. A look-alike name is shown in its ASCII form.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use percent_encoding::percent_decode_str;
+use url::{Host, Url};
+
+use crate::Masker;
+use crate::args::brief;
+use crate::web::page::visible;
+use crate::web::{Web, WebError};
+
+/// The ports web servers use. Others are mail, databases and shells, which a crafted request line
+/// could speak to.
+const PORTS: [u16; 4] = [80, 443, 8080, 8443];
+
+/// How often a percent-encoded text is decoded in search of a secret.
+const DECODINGS: usize = 3;
+
+/// Which domains may be asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DomainPolicy {
+    /// Every domain whose addresses are public; what `--allow-network` grants.
+    #[default]
+    AnyPublic,
+    /// These domains, in their ASCII form, and those below them.
+    Only(Vec<String>),
+}
+
+impl DomainPolicy {
+    fn allows(&self, host: &str) -> bool {
+        let covers = |domain: &String| {
+            let domain = domain.trim_matches('.');
+            let head = host.len().checked_sub(domain.len()).map(|at| host.split_at_checked(at));
+            let Some(Some((below, tail))) = head else { return false };
+            !domain.is_empty()
+                && tail.eq_ignore_ascii_case(domain)
+                && (below.is_empty() || below.ends_with('.'))
+        };
+        match self {
+            Self::AnyPublic => true,
+            Self::Only(domains) => domains.iter().any(covers),
+        }
+    }
+}
+
+/// Where a request goes: a URL that passed every check that needs no network.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    url: Url,
+    host: Host<String>,
+    port: u16,
+}
+
+impl Target {
+    /// Judges a URL as a model wrote it.
+    pub(crate) fn written(web: &Web, masker: &Masker, text: &str) -> Result<Self, WebError> {
+        check_length(text, web)?;
+        // The parser would drop line breaks and tabs; what looks different must not be the same.
+        if text.trim().chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err(WebError::NotAUrl("it contains whitespace".to_owned()));
+        }
+        let url = Url::parse(text.trim()).map_err(|error| WebError::NotAUrl(error.to_string()))?;
+        let has_secret = holds_secret(masker, text) || holds_secret(masker, url.as_str());
+        let target = Self::judged(web, url)?;
+        if has_secret { Err(WebError::Secret("URL")) } else { Ok(target) }
+    }
+
+    /// Judges where a page leads, from scratch.
+    ///
+    /// Only the secret filter is left out: the other side cannot know what it was never told, and
+    /// its redirects are full of tokens of its own.
+    pub(crate) fn redirected(&self, web: &Web, location: &str) -> Result<Self, WebError> {
+        let judge = || {
+            check_length(location, web)?;
+            let url = self.url.join(location);
+            let url = url.map_err(|error| WebError::NotAUrl(error.to_string()))?;
+            let target = Self::judged(web, url)?;
+            if self.is_secure() && !target.is_secure() {
+                return Err(WebError::Downgrade);
+            }
+            Ok(target)
+        };
+        judge().map_err(|error| WebError::Redirect {
+            to: visible(&brief(location)),
+            source: Box::new(error),
+        })
+    }
+
+    /// Takes the URL of an endpoint that a person configured.
+    pub(crate) fn configured(url: Url) -> Result<Self, WebError> {
+        let setup = |words: &str| WebError::SearchSetup(words.to_owned());
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(setup("its URL must begin with http:// or https://"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(setup("its URL must not contain a user name or password"));
+        }
+        Self::at(url).ok_or_else(|| setup("its URL has no host"))
+    }
+
+    fn judged(web: &Web, mut url: Url) -> Result<Self, WebError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(WebError::Scheme(brief(url.scheme())));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(WebError::Credentials);
+        }
+        check_length(url.as_str(), web)?;
+        url.set_fragment(None);
+        // `name.` and `name` are one host; without the dot, allow-lists and certificates agree.
+        let rooted = url.host_str().and_then(|host| host.strip_suffix('.')).map(str::to_owned);
+        if let Some(host) = rooted {
+            url.set_host(Some(&host)).map_err(|error| WebError::NotAUrl(error.to_string()))?;
+        }
+        let target = Self::at(url).ok_or_else(|| WebError::NotAUrl("it has no host".to_owned()))?;
+        if !PORTS.contains(&target.port) && !web.is_test_port(target.port) {
+            return Err(WebError::Port(target.port));
+        }
+        if !web.domains().allows(&target.name()) {
+            return Err(WebError::Domain(brief(&target.name())));
+        }
+        Ok(target)
+    }
+
+    fn at(url: Url) -> Option<Self> {
+        let host = url.host()?.to_owned();
+        if matches!(&host, Host::Domain(name) if name.split('.').any(str::is_empty)) {
+            return None;
+        }
+        let port = url.port_or_known_default()?;
+        Some(Self { url, host, port })
+    }
+
+    /// Returns the URL, for people and the journal.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns the host without brackets.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        match &self.host {
+            Host::Domain(name) => Cow::Borrowed(name),
+            Host::Ipv4(address) => Cow::Owned(address.to_string()),
+            Host::Ipv6(address) => Cow::Owned(address.to_string()),
+        }
+    }
+
+    /// Returns the address, when the host is one.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self.host {
+            Host::Domain(_) => None,
+            Host::Ipv4(address) => Some(address.into()),
+            Host::Ipv6(address) => Some(address.into()),
+        }
+    }
+
+    /// Returns what the `Host` header says: the port is there only when it is not the usual one.
+    pub(crate) fn authority(&self) -> String {
+        match self.url.port() {
+            Some(port) => format!("{}:{port}", self.host),
+            None => self.host.to_string(),
+        }
+    }
+
+    /// Returns the path and query, as the request line says them.
+    pub(crate) fn path(&self) -> &str {
+        &self.url[url::Position::BeforePath..url::Position::AfterQuery]
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn is_secure(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+}
+
+fn check_length(text: &str, web: &Web) -> Result<(), WebError> {
+    let (bytes, max) = (text.len(), web.caps().url_bytes);
+    if bytes > max { Err(WebError::UrlTooLong { bytes, max }) } else { Ok(()) }
+}
+
+/// Says whether masking would change the text, or what it says once its percent signs are decoded.
+pub(crate) fn holds_secret(masker: &Masker, text: &str) -> bool {
+    let mut text = Cow::Borrowed(text);
+    for _ in 0..=DECODINGS {
+        if matches!(masker.mask(&text), Cow::Owned(_)) {
+            return true;
+        }
+        let decoded = percent_decode_str(&text).decode_utf8_lossy();
+        if decoded == text {
+            return false;
+        }
+        text = Cow::Owned(decoded.into_owned());
+    }
+    // Whoever wraps a text four times has something to hide.
+    true
+}
