@@ -34,3 +34,8 @@ pub(crate) fn say(text: &str) {
     // A standard error that is gone leaves nobody to tell.
     let _ = writeln!(io::stderr().lock(), "{}", sanitize::block(text));
 }
+
+/// Says what a view has made safe already, colours and all.
+pub(crate) fn say_view(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

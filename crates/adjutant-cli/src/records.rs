@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use adjutant_core::{Conversation, RunId, SessionId, Timestamp};
-use adjutant_engine::{Archive, ArchiveError, Life, RunFiles, Swept, wall_now};
+use adjutant_engine::{Archive, ArchiveError, Expiry, Life, RunFiles, Swept, wall_now};
 use adjutant_view::results::Results;
 use adjutant_view::status::{self, Look};
 use adjutant_view::transcript::Transcript;
@@ -14,7 +14,8 @@ use crate::args::{Form, PruneArgs, ResultArgs, RunArg};
 use crate::exit::{Exit, Failure};
 use crate::live::palette;
 use crate::output::{print, print_json, say};
-use crate::run::show_results;
+use crate::projections;
+use crate::run::{show_results, transcripts};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
 const FOLD: u32 = 1;
@@ -101,9 +102,23 @@ pub(crate) fn run_result(
         Some(delegation) => Results::of_one(delegation),
         None => Results::of_run(&found.view),
     };
+    let results = results.seen(found.liveness);
+    if found.liveness == Liveness::Dead {
+        render_missing(&found);
+    }
     let form = args.return_form.unwrap_or(if as_json { Form::Json } else { Form::Markdown });
     show_results(&found.view, &results, &found.files, form, None)?;
     Ok(found.view.outcome().map_or(Exit::Partial, Exit::of))
+}
+
+/// Renders the transcripts of a run that died before it could: results name them.
+fn render_missing(found: &Found) {
+    if found.files.expiry() == Expiry::Kept
+        && !transcripts(&found.files).is_dir()
+        && let Err(failure) = projections::write(&found.files, &found.view)
+    {
+        say(&format!("adjutant: {failure}"));
+    }
 }
 
 /// Prints what a subagent was told and said.

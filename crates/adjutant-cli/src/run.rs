@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::args::Form;
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
 use crate::live::{self, Live};
-use crate::output::{print, print_json, say};
+use crate::output::{print, print_json, say, say_view};
 use crate::projections;
 
 /// How a run and its result are shown.
@@ -157,11 +158,11 @@ fn show_synthesis(view: &RunView, files: &RunFiles, showing: &Showing) -> Result
         );
     }
     print(&format!("{}\n", sanitize::block(text.trim_end())))?;
-    say(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
+    say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&format!(
         "{}\nTranscripts in {}",
         total(view, now, Liveness::Alive),
-        files.path().join("transcripts").display()
+        transcripts(files).display()
     ));
     Ok(())
 }
@@ -174,19 +175,34 @@ pub(crate) fn show_results(
     form: Form,
     result_tokens: Option<u64>,
 ) -> Result<(), Failure> {
-    let folder = files.path().join("transcripts").display().to_string();
-    let kept = files.expiry() == adjutant_engine::Expiry::Kept;
+    let folder = transcripts(files);
+    // A run that goes on, or refused everything, has none to name.
+    let kept = files.expiry() == adjutant_engine::Expiry::Kept && folder.is_dir();
+    let folder = folder.display().to_string();
     let options = Options { result_tokens, transcripts: kept.then_some(folder.as_str()) };
     match form {
-        Form::Json => print_json(&results.json(&options)),
+        Form::Json => {
+            let mut json = results.json(&options);
+            for result in &mut json.results {
+                // A task that was refused has said nothing that could be kept.
+                result.transcript.take_if(|path| !Path::new(path).is_file());
+            }
+            print_json(&json)
+        }
         Form::Markdown => {
             let mut text = results.markdown(&options);
-            if let (Some(run), true) = (view.run(), kept) {
-                text += &format!("\nRun {run}, transcripts in {}\n", sanitize::line(&folder));
+            if let Some(run) = view.run() {
+                let place = format!(", transcripts in {}", sanitize::line(&folder));
+                text += &format!("\nRun {run}{}\n", if kept { place.as_str() } else { "" });
             }
             print(&text)
         }
     }
+}
+
+/// Returns where a run's transcripts lie, once there are any.
+pub(crate) fn transcripts(files: &RunFiles) -> PathBuf {
+    files.path().join("transcripts")
 }
 
 /// Words for a parent agent, from the same fold that people see.

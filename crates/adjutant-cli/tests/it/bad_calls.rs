@@ -245,4 +245,7 @@ fn a_task_that_names_a_model_nobody_has_is_refused_alone() {
     assert_eq!(out.code, 3);
     assert!(out.stdout.contains("this version has no provider `other`"), "{}", out.stdout);
     assert!(out.stdout.contains("### [b] ✓"), "{}", out.stdout);
+    let json = rig.run(["result", "--json"]).json();
+    assert_eq!(json["results"][0].get("transcript"), None, "what said nothing has no transcript");
+    assert!(json["results"][1].get("transcript").is_some());
 }

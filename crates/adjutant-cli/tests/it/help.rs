@@ -2,8 +2,9 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "demo",
+    "run",
     "delegate",
     "check",
     "parse",
