@@ -68,7 +68,7 @@ async fn serve(wanted: Wanted) -> Result<(), String> {
     let text = std::fs::read_to_string(&path).map_err(|error| named(&error))?;
     let mut script = Script::from_toml(&text).map_err(|error| named(&error))?;
     script.delay_ms += wanted.delay_ms;
-    let mut fake = Fake::new(api, script).port(wanted.port).forgetful();
+    let mut fake = Fake::new(api, script).port(wanted.port).forgetful().exact();
     if let Some(key) = &wanted.key {
         fake = fake.key(key);
     }

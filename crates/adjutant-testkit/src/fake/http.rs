@@ -3,11 +3,13 @@
 //! No chunked requests, no `Expect`, no upgrades. Start at [`Link::request`].
 
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
+
+use super::clock::Clock;
 
 /// The largest head that is read.
 const MAX_HEAD: usize = 64 * 1024;
@@ -48,6 +50,7 @@ pub(super) enum Broken {
 #[derive(Debug)]
 pub(super) struct Link {
     stream: TcpStream,
+    clock: Clock,
     /// What was read and not yet used.
     input: Vec<u8>,
     /// What is to be written at the next flush.
@@ -113,8 +116,8 @@ impl Reply {
 }
 
 impl Link {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, input: Vec::new(), output: Vec::new() }
+    pub(super) const fn new(stream: TcpStream, clock: Clock) -> Self {
+        Self { stream, clock, input: Vec::new(), output: Vec::new() }
     }
 
     /// Reads the next request.
@@ -179,10 +182,11 @@ impl Link {
             }
         };
         // What the client says meanwhile is its next request; it must not prolong the wait.
-        let end = Instant::now() + duration;
+        let clock = self.clock.clone();
+        let mut end = pin!(clock.wait(duration));
         loop {
             tokio::select! {
-                () = sleep_until(end) => return Ok(()),
+                () = &mut end => return Ok(()),
                 filled = self.fill() => filled?,
             }
         }

@@ -11,6 +11,7 @@
 mod anthropic;
 mod api;
 mod chat;
+mod clock;
 mod delivery;
 mod gemini;
 mod http;

@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::api::{Api, Door, Trouble};
+use super::clock::Clock;
 use super::delivery;
 use super::http::{Broken, Head, Link, Reply};
 use super::log::{Delivered, Log, Recorded, masked};
@@ -24,6 +25,7 @@ pub struct Fake {
     door: Door,
     port: u16,
     keeps: bool,
+    clock: Clock,
     file: Option<Box<dyn Write + Send>>,
 }
 
@@ -41,6 +43,7 @@ struct Shared {
     api: Api,
     door: Door,
     prompter: Prompter,
+    clock: Clock,
     log: Log,
 }
 
@@ -49,7 +52,7 @@ impl Fake {
     #[must_use]
     pub fn new(api: Api, script: Script) -> Self {
         let door = Door { key: Some(KEY.to_owned()), models: Vec::new() };
-        Self { api, script, door, port: 0, keeps: true, file: None }
+        Self { api, script, door, port: 0, keeps: true, clock: Clock::Simulated, file: None }
     }
 
     /// Makes an Anthropic Messages server.
@@ -111,6 +114,13 @@ impl Fake {
         self
     }
 
+    /// Waits exactly, by a clock that cannot be paused, for benchmarks.
+    #[must_use]
+    pub fn exact(mut self) -> Self {
+        self.clock = Clock::exact();
+        self
+    }
+
     /// Writes every request as a line of JSON.
     #[must_use]
     pub fn log_to(mut self, file: impl Write + Send + 'static) -> Self {
@@ -140,6 +150,7 @@ impl Fake {
             api: self.api,
             door: self.door,
             prompter: Prompter::new(self.script),
+            clock: self.clock,
             log: Log::new(self.keeps, self.file),
         });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -243,7 +254,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     // Small writes must not wait for each other; a failure here only makes it slower.
     let _slower = stream.set_nodelay(true);
     let open = Open(&shared.log, shared.log.open());
-    let mut link = Link::new(stream);
+    let mut link = Link::new(stream, shared.clock.clone());
     loop {
         match link.request().await {
             Ok((head, body)) => {
