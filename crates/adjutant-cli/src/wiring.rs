@@ -80,10 +80,11 @@ impl Wiring {
             let missing = OpenError::NoKey { provider: "anthropic".into() };
             return Err(Failure::usage(missing.to_string()).hint(WAYS_OUT));
         };
-        let model = open_model(&name, &self.sources).map_err(|error| match error {
-            OpenError::NoKey { .. } => Failure::usage(error.to_string()).hint(WAYS_OUT),
-            error => Failure::caused(Exit::Usage, &error)
-                .hint("`adjutant models` lists what can be used."),
+        let model = open_model(&name, &self.sources).map_err(|error| {
+            let lacks_key = matches!(error, OpenError::NoKey { .. });
+            let hint =
+                if lacks_key { WAYS_OUT } else { "`adjutant models` lists what can be used." };
+            Failure::caused(Exit::Usage, &error).hint(hint)
         })?;
         let remark = self.remark(&name, named.is_some());
         Ok(Chosen { model, remark })

@@ -344,15 +344,15 @@ fn req_49_without_a_model_the_ways_out_are_named() {
     let rig = Rig::new();
     insta::assert_snapshot!(rig.run(["delegate", "--yes", "-t", "a=x"]), @"
         --- stderr ---
-        adjutant: Cannot spawn subagents: no model is chosen
-          This version runs scripted models: --model script:FILE (docs/scripted-model.md). `adjutant demo` shows one at work.
+        adjutant: Cannot spawn subagents: no API key for provider anthropic
+          Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; or name a server at home with --model ollama/MODEL; or prove a policy offline with --model script:FILE (docs/scripted-model.md). `adjutant demo` needs nothing, `adjutant doctor` says what is missing.
         [exit 2]
     ");
     let named = ["delegate", "--yes", "-t", "a=x", "--model", "anthropic/claude"];
     insta::assert_snapshot!(rig.run(named), @"
         --- stderr ---
-        adjutant: Cannot spawn subagents: this version has no provider `anthropic`
-          This version runs scripted models: --model script:FILE (docs/scripted-model.md). `adjutant demo` shows one at work.
+        adjutant: Cannot spawn subagents: no API key for provider anthropic
+          Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; or name a server at home with --model ollama/MODEL; or prove a policy offline with --model script:FILE (docs/scripted-model.md). `adjutant demo` needs nothing, `adjutant doctor` says what is missing.
         [exit 2]
     ");
     assert!(!rig.state().exists());

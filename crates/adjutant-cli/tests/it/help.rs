@@ -48,6 +48,9 @@ fn help_names_every_command_and_every_exit_code() {
           parse        Read [delegate:description:hours] markers from standard input
           validate     Judge a return, given on standard input, against the standard format
           policy       Show the limits in force and where each comes from
+          models       List the well-known models, what they charge, and which can be used
+          doctor       Look at everything a run needs and say what is missing
+          init         Write a commented configuration file
           status       List runs, or show one
           tree         Show a run's delegations as a tree
           result       Print a run's results again
