@@ -34,7 +34,8 @@ pub(crate) fn run_delegate(
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
     let wiring = Wiring::new(&settings)?;
-    let chosen = wiring.choose(args.work.model.as_deref().or(settings.model.as_deref()))?;
+    let named = args.work.model.as_deref().or(settings.model.as_deref());
+    let chosen = if args.dry_run { wiring.choose_or_none(named)? } else { wiring.choose(named)? };
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let system = args.work.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
@@ -60,7 +61,6 @@ pub(crate) fn run_delegate(
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
         result_tokens: policy.result_tokens,
-        retention_days: policy.retention_days,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     carry_out(engine, &archive, work, approver, &showing)
@@ -83,7 +83,7 @@ pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<
         let each = policy.budget_tokens.into_iter().chain(run).min();
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
     }
-    Ok(())
+    settings.set_again(&flags.policy)
 }
 
 /// Reads the tasks from a file, standard input and flags into one call.

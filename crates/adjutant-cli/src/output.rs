@@ -11,7 +11,31 @@ use crate::exit::{Exit, Failure};
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
-    print(&format!("{text}\n"))
+    print(&format!("{}\n", escaped(&text)))
+}
+
+/// Prints a value as one line of JSON.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
+    print(&format!("{}\n", escaped(&text)))
+}
+
+/// Writes what could steer a terminal as `\uXXXX`, which says the same in JSON: such characters
+/// stand only within its strings.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if sanitize::steers(character) {
+            let mut units = [0; 2];
+            for unit in character.encode_utf16(&mut units) {
+                text += &format!("\\u{unit:04x}");
+            }
+        } else {
+            text.push(character);
+        }
+    }
+    text
 }
 
 /// Prints text as it is.

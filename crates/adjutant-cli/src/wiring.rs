@@ -90,6 +90,19 @@ impl Wiring {
         Ok(Chosen { model, remark })
     }
 
+    /// Does the same, and makes do with a model that says nothing where there is none: enough to
+    /// judge limits with.
+    pub(crate) fn choose_or_none(&self, named: Option<&str>) -> Result<Chosen, Failure> {
+        if named.is_some() || self.sources.default_model().is_some() {
+            return self.choose(named);
+        }
+        let remark = "no model is chosen; limits are judged without a price".to_owned();
+        Ok(Chosen {
+            model: script("[[turn]]\ntext = \"\"\n", "none chosen")?,
+            remark: Some(remark),
+        })
+    }
+
     /// Returns what is worth saying: a default nobody chose, figures nobody knows.
     fn remark(&self, name: &str, was_named: bool) -> Option<String> {
         let (provider, model) = name.split_once('/')?;

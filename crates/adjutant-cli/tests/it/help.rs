@@ -79,8 +79,8 @@ fn help_names_every_command_and_every_exit_code() {
         Exit codes:
             0  all completed            4  refused by a limit or a person
             1  all failed               5  blocked, an answer is needed
-            2  usage or bad input     124  a deadline passed
-            3  partial or mixed       130  cancelled
+            2  usage or bad input     130  cancelled
+            3  partial or mixed
         --- stderr ---
         [exit 0]
     ");

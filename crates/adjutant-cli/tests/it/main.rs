@@ -11,6 +11,7 @@ mod delegate;
 mod demo;
 mod exits;
 mod help;
+mod hostile;
 mod injection;
 mod journal;
 mod live;

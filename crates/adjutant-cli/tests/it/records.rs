@@ -312,7 +312,7 @@ fn state_is_private() {
 fn prune_leaves_fresh_runs_alone() {
     let rig = rig();
     insta::assert_snapshot!(rig.run(["prune"]), @"
-        0 runs older than 7 days expired
+        0 runs expired
         --- stderr ---
         [exit 0]
     ");
@@ -329,7 +329,7 @@ fn prune_removes_what_was_said_and_keeps_what_it_cost() {
     let folder = rig.run_folder(&run);
     journal::age(&folder, &run);
     insta::assert_snapshot!(rig.run(["prune"]), @"
-        1 run older than 7 days expired
+        1 run expired
         --- stderr ---
         [exit 0]
     ");
