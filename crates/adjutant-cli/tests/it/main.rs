@@ -21,5 +21,6 @@ mod redact;
 mod rig;
 mod running;
 mod schema;
+mod schema_outputs;
 mod signals;
 mod terminal;
