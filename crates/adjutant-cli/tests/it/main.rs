@@ -22,5 +22,6 @@ mod redact;
 mod rig;
 mod running;
 mod schema;
+mod schema_outputs;
 mod signals;
 mod terminal;
