@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use adjutant_core::Preset;
 use adjutant_core::schema::{ReturnForm, TaskSpec};
-use adjutant_core::{Label, Preset};
 use adjutant_engine::{Answer, Archive, Engine, Setup};
 use adjutant_view::approval::Question;
 
@@ -97,18 +97,9 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
 }
 
 fn tasks() -> Result<Vec<TaskSpec>, Failure> {
-    let task = |(label, prompt): &(&str, &str)| {
-        let label =
-            Label::new(label).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        Ok(TaskSpec {
-            label,
-            prompt: (*prompt).to_owned(),
-            context: Vec::new(),
-            model: None,
-            max_output_tokens: None,
-        })
-    };
-    TASKS.iter().map(task).collect()
+    let task = |(label, prompt): &(&str, &str)| TaskSpec::new(label, prompt);
+    let tasks = TASKS.iter().map(task).collect::<Result<_, _>>();
+    tasks.map_err(|error| Failure::caused(Exit::Failed, &error))
 }
 
 /// Returns the tree to look at: the one named, this one, or the sample where this one is too small.

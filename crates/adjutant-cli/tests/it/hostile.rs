@@ -24,7 +24,7 @@ fn an_absurd_bill_is_read_back_as_it_was_written() {
         "price = { input = 3.0, output = 15.0 }\n[[turn]]\ntext = 'x'\n\
          usage = { input = 1, output = 1300000000000000 }",
     );
-    rig.delegate(&["-t", "a=x"]);
+    assert_eq!(rig.delegate(&["-t", "a=x"]).code, 0);
     assert_eq!(rig.run(["status", "latest"]).code, 0);
     assert_eq!(rig.run(["cost"]).code, 0);
 }
