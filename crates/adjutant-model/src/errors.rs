@@ -4,10 +4,8 @@
 //! HTTP status, then phrases in the message, because words are stable and prose is not. What a
 //! person reads is cleaned: no key, no header, no body, and never long.
 
-use adjutant_core::{AttemptError, ErrorKind};
+use adjutant_core::{AttemptError, ErrorKind, Secret};
 use serde_json::Value;
-
-use crate::secret::Secret;
 
 /// The most characters of a provider's own message that are shown.
 const MAX_MESSAGE_CHARS: usize = 300;
