@@ -116,7 +116,7 @@ impl Rig {
         self
     }
 
-    /// Asks this model instead of a script; what it was sent is then not kept.
+    /// Asks this model instead of a script.
     #[must_use]
     pub fn model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
@@ -186,11 +186,12 @@ impl Rig {
 
     /// Delegates the tasks and tells what happened.
     pub async fn delegate(self) -> Story {
-        let script = ScriptedModel::from_toml(&self.script).expect("a script");
-        let model = Watched::new(script);
+        let script = self.script;
+        let scripted = || Arc::new(ScriptedModel::from_toml(&script).expect("a script")) as _;
+        let model = Watched::new(self.model.unwrap_or_else(scripted));
         let setup = Setup {
             policy: self.policy,
-            model: self.model.unwrap_or_else(|| Arc::new(model.clone())),
+            model: Arc::new(model.clone()),
             workdir: self.tree.path().to_owned(),
             system: self.system,
             opener: None,

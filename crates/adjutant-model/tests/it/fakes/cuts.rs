@@ -1,6 +1,6 @@
-//! One stream per API, cut at every fifth byte and at every one of the last: never an answer.
+//! One stream per API, cut at every ninth byte and at every one of the last: never an answer.
 //!
-//! The readers alone are tried at every byte in `golden`; here the connection is cut as well.
+//! The readers alone are tried at every byte in `streams`; here the connection is cut as well.
 
 use adjutant_core::{ErrorKind, StopReason};
 use adjutant_testkit::fake::{Api, Turn};
@@ -46,7 +46,7 @@ async fn a_stream_that_ends_early_at_any_byte_is_never_an_answer() {
         let mut lengths = Vec::new();
         // Torn connections, and bodies that a proxy ends as if they were whole.
         for cleanly in [false, true] {
-            let about = first_answer(api, cleanly, (0..ENOUGH).step_by(5)).await;
+            let about = first_answer(api, cleanly, (0..ENOUGH).step_by(9)).await;
             lengths.push(first_answer(api, cleanly, about - LAST..=about).await);
         }
         assert_eq!(lengths[0], lengths[1], "{api:?}: only the whole stream is an answer");
