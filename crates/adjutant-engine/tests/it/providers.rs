@@ -214,7 +214,8 @@ async fn calls_that_make_no_sense_are_told_to_the_model_who_goes_on() {
         accepted(&fake);
         assert_eq!(story.ends(), ["look: completed"], "{api:?}");
         let refusals = refusals(&story);
-        let expected = ["names no tool", "used twice", "not valid JSON", "not valid JSON", "rm -rf"];
+        let expected =
+            ["names no tool", "used twice", "not valid JSON", "not valid JSON", "rm -rf"];
         assert_eq!(refusals.len(), expected.len(), "{api:?}: {refusals:?}");
         for (said, part) in refusals.iter().zip(expected) {
             assert!(said.contains(part), "{api:?}: {said}");
@@ -241,7 +242,7 @@ async fn of_a_thousand_calls_in_one_turn_some_are_run_and_all_are_answered() {
 #[tokio::test]
 async fn arguments_without_end_are_an_error_and_do_not_fill_the_memory() {
     // The engine takes 32 MiB of an answer; a stream may have 64, a line of it 48.
-    let huge = format!(r#"{{"path":"{}"}}"#, "a".repeat(50 << 20));
+    let huge = format!(r#"{{"path":"{}"}}"#, "a".repeat(33 << 20));
     for api in Api::ALL {
         let call = Call { name: "Read".into(), raw: Some(huge.clone()), ..Call::default() };
         let start = Instant::now();
@@ -355,7 +356,10 @@ async fn a_cancelled_child_leaves_its_provider_at_once() {
             fake.wait_for_requests(1).await;
             fake.wait_until_closed().await;
             let took = cancelled.get().map(|at: Instant| at.elapsed());
-            assert!(took.is_some_and(|took| took < Duration::from_millis(100)), "{api:?}: {took:?}");
+            assert!(
+                took.is_some_and(|took| took < Duration::from_millis(100)),
+                "{api:?}: {took:?}"
+            );
         });
         assert_eq!(story.ends().len(), 1, "{api:?}: {:?}", story.ends());
     })

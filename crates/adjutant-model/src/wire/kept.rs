@@ -77,7 +77,7 @@ impl Kept {
             Wire::Gemini => {
                 let before = &messages[..place];
                 gemini::append(codec, out, &mut self.group, before, message);
-            },
+            }
         }
     }
 }

@@ -35,7 +35,11 @@ impl Tidy {
                 let tool_calls = tidied(tool_calls);
                 self.ids = tool_calls.iter().map(|call| call.id.clone()).collect();
                 // What must go back verbatim holds the same flaws.
-                Cow::Owned(Message::Assistant { content: content.clone(), tool_calls, opaque: None })
+                Cow::Owned(Message::Assistant {
+                    content: content.clone(),
+                    tool_calls,
+                    opaque: None,
+                })
             }
             Message::Tool { content, is_error, .. } => {
                 // Results are in the order of the calls.
@@ -113,7 +117,8 @@ mod tests {
             tool_calls: flawed.to_vec(),
             opaque: Some(json!(1)),
         };
-        let Message::Assistant { tool_calls, opaque: None, .. } = tidy.next(&said).into_owned() else {
+        let Message::Assistant { tool_calls, opaque: None, .. } = tidy.next(&said).into_owned()
+        else {
             panic!("an answer stays one")
         };
         let made: Vec<(&str, &str)> =

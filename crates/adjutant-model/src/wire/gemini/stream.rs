@@ -125,7 +125,9 @@ impl Stream {
             progress(Progress::Bytes(call.to_string().len() as u64));
             let call = self.call(call);
             let mut part = part;
-            if call.malformed && let Some(made) = part.get_mut("functionCall") {
+            if call.malformed
+                && let Some(made) = part.get_mut("functionCall")
+            {
                 made["args"] = arguments(&call).into_owned();
             }
             self.calls.push(call);

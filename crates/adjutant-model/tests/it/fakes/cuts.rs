@@ -15,8 +15,7 @@ const LAST: usize = 200;
 
 /// Asks again and again, each time with a stream that is cut a little later, until one is whole.
 async fn first_answer(api: Api, cleanly: bool, cuts: impl Iterator<Item = usize>) -> usize {
-    let whole =
-        || Turn::says("Ä 🦀").thinking("Hm.").and_calls("Read", &json!({ "path": "日本" }));
+    let whole = || Turn::says("Ä 🦀").thinking("Hm.").and_calls("Read", &json!({ "path": "日本" }));
     let cut = |at: usize| {
         whole().delivered(|way| {
             way.cut_after = Some(at);

@@ -74,7 +74,8 @@ async fn how_long_to_wait_is_heard() {
             (Some("soon"), None, None),
         ] {
             for class in [Class::RateLimited, Class::Overloaded] {
-                let (retry_after, retry_after_ms) = (seconds.map(str::to_owned), ms.map(str::to_owned));
+                let (retry_after, retry_after_ms) =
+                    (seconds.map(str::to_owned), ms.map(str::to_owned));
                 let fault = Fault { class, retry_after, retry_after_ms, ..Fault::default() };
                 let turn = Turn { error: Some(fault), ..Turn::default() };
                 let fake = serve(api, [turn]).await;
@@ -94,7 +95,8 @@ async fn a_wrong_key_and_an_unknown_model_are_told() {
         assert_eq!(error.kind, ErrorKind::Authentication, "{api:?}: {error}");
         assert!(!error.message.contains(KEY), "{error}");
 
-        let fake = Fake::new(api, Script::always([Turn::says("Hi.")])).model("another").start().await;
+        let fake =
+            Fake::new(api, Script::always([Turn::says("Hi.")])).model("another").start().await;
         let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::BadRequest, "{api:?}: {error}");
     }
@@ -103,7 +105,9 @@ async fn a_wrong_key_and_an_unknown_model_are_told() {
 #[tokio::test]
 async fn a_base_url_that_is_none_is_refused_before_anything_is_sent() {
     for api in Api::ALL {
-        for url in ["", "ftp://127.0.0.1", "file:///etc/passwd", "127.0.0.1:80", "http://", "nonsense"] {
+        for url in
+            ["", "ftp://127.0.0.1", "file:///etc/passwd", "127.0.0.1:80", "http://", "nonsense"]
+        {
             let fake = serve(api, []).await;
             let provider = ProviderConfig { base_url: url.to_owned(), ..fake.provider() };
             let sources = Sources::default().with_provider(provider);
@@ -120,7 +124,8 @@ async fn a_base_url_that_points_at_something_else_is_told() {
         // Another path of the same server, and a server of another API.
         let fake = serve(api, []).await;
         let base_url = format!("{}/elsewhere/v1", fake.url);
-        let sources = Sources::default().with_provider(ProviderConfig { base_url, ..fake.provider() });
+        let sources =
+            Sources::default().with_provider(ProviderConfig { base_url, ..fake.provider() });
         let model = open_model(api.model(), &sources).unwrap();
         let error = Agent::new(model, 1).attempt().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::BadRequest, "{api:?}: {error}");

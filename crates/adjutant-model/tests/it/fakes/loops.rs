@@ -4,6 +4,8 @@ use adjutant_core::{StopReason, Usage};
 use adjutant_testkit::fake::{self, Api, Call, Part, Stop, Turn};
 use serde_json::{Value, json};
 
+use adjutant_model::{Effort, Format, Settings, open_model_with};
+
 use super::{Agent, complaints, serve};
 
 const ODD: &str = "a/ü/日本/🦀/\u{10FFFF} \"quoted\" \\ back\nline";
@@ -69,9 +71,11 @@ async fn a_tool_loop_is_accepted_turn_by_turn_in_any_cut_of_its_bytes() {
 #[tokio::test]
 async fn ids_that_a_provider_gives_come_back_with_the_results() {
     for api in Api::ALL {
-        let first = Turn::default()
-            .then(call("Read", &json!({ "path": "a" }), "id_a"))
-            .then(call("Read", &json!({ "path": "b" }), "id_b"));
+        let first = Turn::default().then(call("Read", &json!({ "path": "a" }), "id_a")).then(call(
+            "Read",
+            &json!({ "path": "b" }),
+            "id_b",
+        ));
         let fake = serve(api, [first, Turn::says("Done.")]).await;
         let mut agent = Agent::new(fake.model(), 1);
         let reply = agent.ask().await;
@@ -230,8 +234,11 @@ async fn calls_without_a_name_or_with_the_same_id_do_not_spoil_the_conversation(
             let fake = serve(api, [first, Turn::says("Done.")]).await;
             let mut agent = Agent::new(fake.model(), 1);
             let reply = agent.ask().await;
-            let calls: Vec<_> =
-                reply.tool_calls.iter().map(|call| (call.id.as_str(), call.name.as_str())).collect();
+            let calls: Vec<_> = reply
+                .tool_calls
+                .iter()
+                .map(|call| (call.id.as_str(), call.name.as_str()))
+                .collect();
             let expected = [("id_a", ""), ("id_a", "Read"), ("id_a", "Read it!")];
             assert_eq!(calls, expected, "{api:?} reports what was said");
             agent.answer(&reply);
@@ -285,11 +292,8 @@ async fn each_reason_to_stop_is_understood() {
 #[tokio::test]
 async fn calls_that_were_cut_off_are_not_made_and_the_conversation_goes_on() {
     for api in Api::ALL {
-        let whole = Call {
-            name: "Read".into(),
-            raw: Some(r#"{"path":"a"}"#.into()),
-            ..Call::default()
-        };
+        let whole =
+            Call { name: "Read".into(), raw: Some(r#"{"path":"a"}"#.into()), ..Call::default() };
         // Where arguments come in pieces, the last one is missing.
         let raw = if api == Api::Gemini { r#"{"path":"b"}"# } else { r#"{"path":"b"# };
         let cut = Call { name: "Read".into(), raw: Some(raw.into()), ..Call::default() };
@@ -322,5 +326,63 @@ async fn one_connection_serves_the_turns_of_many_sessions() {
             agent.ask().await;
         }
         assert_eq!((fake.arrived(), fake.connections()), (10, 1), "{api:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_with_another_api() {
+    for first in Api::ALL {
+        for second in Api::ALL {
+            let turns = turns();
+            let fake = serve(first, turns.clone()).await;
+            let mut agent = Agent::new(fake.model(), 1);
+            for _ in 0..3 {
+                let reply = agent.ask().await;
+                agent.answer(&reply);
+            }
+            let other = serve(second, turns).await;
+            agent.model = other.model();
+            assert_eq!(agent.ask().await.text, "Fertig: 🦀.", "{first:?} then {second:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn tools_that_are_withdrawn_stay_listed_and_are_forbidden() {
+    for api in Api::ALL {
+        let fake = serve(api, turns()).await;
+        let mut agent = Agent::new(fake.model(), 1);
+        let reply = agent.ask().await;
+        agent.answer(&reply);
+        agent.tools.clear();
+        agent.says("Report now.");
+        agent.ask().await;
+        let body = fake.requests()[1].json();
+        assert!(body["tools"].is_array(), "{api:?}");
+        let choice = match api {
+            Api::Anthropic => &body["tool_choice"]["type"],
+            Api::Chat | Api::Responses => &body["tool_choice"],
+            Api::Gemini => &body["toolConfig"]["functionCallingConfig"]["mode"],
+        };
+        assert!(matches!(choice.as_str(), Some("none" | "NONE")), "{api:?}: {choice}");
+    }
+}
+
+#[tokio::test]
+async fn every_setting_is_one_that_the_api_knows() {
+    let schema = json!({
+        "type": "object",
+        "properties": { "found": { "type": "string" } },
+        "required": ["found"],
+        "additionalProperties": false,
+    });
+    for api in Api::ALL {
+        for effort in [Effort::Low, Effort::Medium, Effort::High, Effort::Max] {
+            let format = Some(Format { name: "report".to_owned(), schema: schema.clone() });
+            let settings = Settings { effort: Some(effort), format };
+            let fake = serve(api, [Turn::says("{}")]).await;
+            let model = open_model_with(api.model(), &fake.sources(), settings).unwrap();
+            assert_eq!(Agent::new(model, 1).ask().await.text, "{}", "{api:?} {effort:?}");
+        }
     }
 }

@@ -107,7 +107,8 @@ async fn arguments_that_are_no_json_or_too_deep_are_handed_over_as_malformed() {
         }
         for raw in raws {
             let call = Call { name: "Read".into(), raw: Some(raw), ..Call::default() };
-            let fake = serve(api, [Turn::default().then(Part::Call(call)), Turn::says("Ok.")]).await;
+            let fake =
+                serve(api, [Turn::default().then(Part::Call(call)), Turn::says("Ok.")]).await;
             let mut agent = Agent::new(fake.model(), 1);
             let reply = agent.ask().await;
             assert!(reply.tool_calls[0].malformed, "{api:?}");
