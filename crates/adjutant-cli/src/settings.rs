@@ -102,7 +102,7 @@ struct SearchConfig {
 impl SearchConfig {
     fn endpoint(self) -> Result<SearchEndpoint, Failure> {
         let missing = |what: &str| Failure::usage(format!("user config: [search] needs `{what}`"));
-        let key = self.key.map(Secret::new);
+        let key = self.key.as_deref().and_then(Secret::new);
         Ok(match self.engine {
             Engine::Searxng => {
                 SearchEndpoint::Searxng { base_url: self.url.ok_or_else(|| missing("url"))? }
@@ -166,7 +166,8 @@ impl Settings {
             .map_err(|error| refused(&error, Some(Source::ProjectConfig)))?;
         from_environment(&mut policy)?;
         from_flags(&mut policy, flags)?;
-        let secrets = user.search.iter().filter_map(|search| search.key.clone()).collect();
+        let secrets = user.search.iter().filter_map(|search| search.key.as_deref());
+        let secrets = secrets.filter_map(Secret::new).map(|key| key.reveal().to_owned()).collect();
         let search = user.search.map(SearchConfig::endpoint).transpose()?;
         Ok(Self {
             policy,

@@ -18,7 +18,8 @@ mod opening;
 mod prompt;
 mod runner;
 
-pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Secret, Web, WebCaps};
+pub use adjutant_core::Secret;
+pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Web, WebCaps};
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use clock::{Wall, wall_now};
 pub use desk::ModelOpener;

@@ -4,10 +4,8 @@
 //! HTTP status, then phrases in the message, because words are stable and prose is not. What a
 //! person reads is cleaned: no key, no header, no body, and never long.
 
-use adjutant_core::{AttemptError, ErrorKind};
+use adjutant_core::{AttemptError, ErrorKind, Secret};
 use serde_json::Value;
-
-use crate::secret::Secret;
 
 /// The most characters of a provider's own message that are shown.
 const MAX_MESSAGE_CHARS: usize = 300;
@@ -85,7 +83,9 @@ fn words(error: &Value) -> Vec<&str> {
 
 fn kind_of(words: &[&str], status: Option<u16>, message: &str) -> ErrorKind {
     if let Some(kind) = words.iter().find_map(|word| by_word(word)) {
-        return kind;
+        // OpenAI says `model_not_found` where a key may not use a model that there is.
+        let barred = kind == ErrorKind::BadRequest && matches!(status, Some(401..=403));
+        return if barred { ErrorKind::Authentication } else { kind };
     }
     let kind = match status {
         Some(401..=403) => ErrorKind::Authentication,
@@ -158,11 +158,14 @@ fn by_phrase(message: &str) -> Option<ErrorKind> {
         "input token count",
         "maximum number of tokens",
     ];
+    const FILTERED: [&str; 1] = ["content filtering policy"];
     const UNPAID: [&str; 3] = ["credit balance", "spend limit", "api key not valid"];
     let message = message.to_lowercase();
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
     if says(&FULL) {
         Some(ErrorKind::ContextExhausted)
+    } else if says(&FILTERED) {
+        Some(ErrorKind::Refused)
     } else if says(&UNPAID) {
         Some(ErrorKind::Authentication)
     } else {

@@ -14,15 +14,14 @@ mod model;
 mod provider;
 mod retry_after;
 mod script;
-mod secret;
 mod settings;
 mod sse;
 pub mod wire;
 
+pub use adjutant_core::Secret;
 pub use catalogue::catalogue;
 pub use http::Timeouts;
 pub use model::{BoxFuture, Model, Progress, TurnRequest};
 pub use provider::{OpenError, ProviderConfig, Sources, open_model, open_model_with};
 pub use script::{Place, ScriptError, ScriptSummary, ScriptedModel};
-pub use secret::Secret;
 pub use settings::{Effort, Format, Settings};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::{Attempt, Message, ModelSpec, SessionId};
-use adjutant_model::{BoxFuture, Model, Progress, ScriptedModel, TurnRequest};
+use adjutant_model::{BoxFuture, Model, Progress, TurnRequest};
 
 /// One request, as the model saw it.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,18 +24,18 @@ pub struct Request {
     pub max_output: u64,
 }
 
-/// A scripted model under observation.
+/// A model under observation.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    script: Arc<ScriptedModel>,
+    model: Arc<dyn Model>,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Watched {
-    /// Watches a script.
+    /// Watches a model.
     #[must_use]
-    pub fn new(script: ScriptedModel) -> Self {
-        Self { script: Arc::new(script), requests: Arc::default() }
+    pub fn new(model: Arc<dyn Model>) -> Self {
+        Self { model, requests: Arc::default() }
     }
 
     /// Returns everything the model was sent, in order.
@@ -47,7 +47,7 @@ impl Watched {
 
 impl Model for Watched {
     fn spec(&self) -> &ModelSpec {
-        self.script.spec()
+        self.model.spec()
     }
 
     fn turn<'a>(
@@ -64,10 +64,10 @@ impl Model for Watched {
             tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
             max_output: request.max_output,
         });
-        self.script.turn(request, progress)
+        self.model.turn(request, progress)
     }
 
     fn forget(&self, session: SessionId) {
-        self.script.forget(session);
+        self.model.forget(session);
     }
 }

@@ -36,6 +36,4 @@ pub use mask::{Masker, mask};
 pub use name::ToolName;
 pub use output::ToolOutput;
 pub use toolbox::Toolbox;
-pub use web::{
-    DomainPolicy, Resolver, SearchEndpoint, Secret, SystemResolver, Web, WebCaps, WebError,
-};
+pub use web::{DomainPolicy, Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};

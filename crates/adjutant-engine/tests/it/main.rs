@@ -6,4 +6,5 @@ mod crashes;
 mod flow;
 mod lead;
 mod limits;
+mod providers;
 mod time;

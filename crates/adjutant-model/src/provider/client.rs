@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, SessionId};
+use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, Secret, SessionId};
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, Url};
@@ -15,7 +15,6 @@ use crate::errors::{from_status, plain, truncated, without_key};
 use crate::limiter::{Limiter, draw};
 use crate::model::{BoxFuture, Model, Progress, TurnRequest};
 use crate::retry_after::retry_after_ms;
-use crate::secret::Secret;
 use crate::wire::{Codec, Kept};
 
 /// The most bytes of an error's body that are looked at.

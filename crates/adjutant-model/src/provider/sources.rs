@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use adjutant_core::Secret;
+
 use crate::catalogue::{Described, Override, catalogue};
 use crate::http::{Http, Timeouts};
 use crate::limiter::Limiter;
-use crate::secret::Secret;
 use crate::wire::Wire;
 
 /// Someone who serves models.

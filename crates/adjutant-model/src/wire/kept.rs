@@ -4,6 +4,7 @@ use adjutant_core::Message;
 use bytes::Bytes;
 
 use super::json::raw;
+use super::tidy::Tidy;
 use super::{Codec, Wire, anthropic, chat, gemini, responses};
 use crate::model::TurnRequest;
 
@@ -18,6 +19,7 @@ pub struct Kept {
     /// Lengths of the system prompt and the tool list the body began with.
     preamble: (usize, usize),
     group: Group,
+    tidy: Tidy,
 }
 
 impl Kept {
@@ -66,12 +68,16 @@ impl Kept {
     }
 
     fn append(&mut self, codec: &Codec, out: &mut Vec<u8>, messages: &[Message], place: usize) {
-        let message = &messages[place];
+        let tidied = self.tidy.next(&messages[place]);
+        let message = &*tidied;
         match codec.wire {
             Wire::Anthropic => anthropic::append(codec, out, &mut self.group, message),
             Wire::Chat => chat::append(codec, out, message),
             Wire::Responses => responses::append(codec, out, message),
-            Wire::Gemini => gemini::append(codec, out, &mut self.group, messages, place),
+            Wire::Gemini => {
+                let before = &messages[..place];
+                gemini::append(codec, out, &mut self.group, before, message);
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ mod json;
 mod kept;
 mod reader;
 mod responses;
+mod tidy;
 
 use std::fmt;
 use std::str::FromStr;

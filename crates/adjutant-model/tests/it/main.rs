@@ -5,6 +5,7 @@
 mod catalogue;
 mod examples;
 mod exchange;
+mod fakes;
 mod faults;
 mod golden;
 mod malformed;

@@ -18,6 +18,7 @@ mod http;
 mod json;
 mod log;
 mod openai;
+mod provider;
 mod responses;
 mod script;
 mod server;

@@ -159,6 +159,12 @@ impl Fake {
 }
 
 impl Running {
+    /// Returns the API it speaks.
+    #[must_use]
+    pub fn api(&self) -> Api {
+        self.shared.api
+    }
+
     /// Returns the address that clients connect to.
     #[must_use]
     pub fn address(&self) -> &str {

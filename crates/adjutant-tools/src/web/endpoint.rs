@@ -1,7 +1,6 @@
 //! The search engines: how each is asked, and what its answer means.
 
-use std::fmt;
-
+use adjutant_core::Secret;
 use hyper::header::{self, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use url::Url;
@@ -12,23 +11,6 @@ use crate::web::target::Target;
 
 const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 const TAVILY: &str = "https://api.tavily.com/search";
-
-/// A key that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps a key.
-    pub fn new(key: impl Into<String>) -> Self {
-        Self(key.into())
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
 
 /// A search engine as a person configured it.
 ///
@@ -113,12 +95,12 @@ impl SearchEndpoint {
                 let count = count.to_string();
                 url.query_pairs_mut().append_pair("q", query).append_pair("count", &count);
                 let name = HeaderName::from_static("x-subscription-token");
-                let credential = Some((name, header_value(&key.0)?));
+                let credential = Some((name, header_value(key.reveal())?));
                 Ok((Target::configured(url)?, Ask { credential, ..Ask::json() }))
             }
             Self::Tavily { key, url } => {
                 let url = parsed(url.as_deref().unwrap_or(TAVILY))?;
-                let value = header_value(&format!("Bearer {}", key.0))?;
+                let value = header_value(&format!("Bearer {}", key.reveal()))?;
                 let json = json!({"query": query, "max_results": count}).to_string();
                 let credential = Some((header::AUTHORIZATION, value));
                 let ask = Ask { json: Some(json), credential, ..Ask::json() };

@@ -29,7 +29,7 @@ mod target;
 mod wait;
 
 pub use caps::WebCaps;
-pub use endpoint::{SearchEndpoint, Secret};
+pub use endpoint::SearchEndpoint;
 pub use error::WebError;
 pub use handle::Web;
 pub use resolve::{Resolver, SystemResolver};

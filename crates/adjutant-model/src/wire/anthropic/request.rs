@@ -52,7 +52,8 @@ pub(in super::super) fn append(
 ) {
     match message {
         Message::User { content } => {
-            let content = if content.is_empty() { NOTHING } else { content };
+            // Blanks alone are refused like nothing at all.
+            let content = if content.trim().is_empty() { NOTHING } else { content };
             user(out, group);
             raw(out, r#"{"type":"text""#);
             field(out, "text", content);
@@ -70,7 +71,12 @@ pub(in super::super) fn append(
             let is_call = |block: &&serde_json::Value| block["type"] == "tool_use";
             let verbatim = codec.unseal(opaque).filter(|blocks| {
                 // Calls that were not made are not shown as made; then nothing else fits either.
+                // An answer that is only a thought is refused.
+                let is_thought = |block: &serde_json::Value| {
+                    block["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"))
+                };
                 blocks.iter().filter(is_call).count() == tool_calls.len()
+                    && !blocks.last().is_some_and(is_thought)
             });
             match verbatim {
                 Some(blocks) => {
@@ -88,8 +94,9 @@ pub(in super::super) fn append(
 }
 
 fn plain_answer(out: &mut Vec<u8>, group: &mut Group, content: &str, calls: &[ToolCall]) {
-    let content = if content.is_empty() && calls.is_empty() { SILENCE } else { content };
-    if !content.is_empty() {
+    let blank = content.trim().is_empty();
+    let content = if blank && calls.is_empty() { SILENCE } else { content };
+    if !content.trim().is_empty() {
         model(out, group);
         raw(out, r#"{"type":"text""#);
         field(out, "text", content);

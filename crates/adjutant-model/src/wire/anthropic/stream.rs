@@ -254,8 +254,11 @@ fn begin(block: Value) -> Block {
 /// Adds a block to the reply and returns it as it must go back.
 fn settle(block: Block, text: &mut String, calls: &mut Vec<ToolCall>) -> Option<Value> {
     match block {
-        // An empty text is refused when it comes back.
-        Block::Text(said) if said.is_empty() => None,
+        // A text of blanks is refused when it comes back.
+        Block::Text(said) if said.trim().is_empty() => {
+            text.push_str(&said);
+            None
+        }
         Block::Text(said) => {
             text.push_str(&said);
             Some(json!({ "type": "text", "text": said }))

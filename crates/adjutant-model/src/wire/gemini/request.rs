@@ -3,14 +3,21 @@
 //! Everything one side says is one content of many parts. Caching is the provider's own affair:
 //! it finds a repeated beginning by itself.
 
+use std::borrow::Cow;
+
 use adjutant_core::{Message, ToolCall};
 use serde_json::Value;
 
 use super::super::json::{arguments, field, key, raw, separate, value};
 use super::super::kept::Group;
+use super::super::tidy::name;
 use super::super::{Codec, NOTHING, OUR_ID, SILENCE};
 use crate::model::TurnRequest;
 use crate::settings::Effort;
+
+/// What the documentation has for calls that this model did not sign: those of another model, or
+/// those whose signature is lost. Without any, a request is refused.
+const UNSIGNED: &str = "skip_thought_signature_validator";
 
 pub(in super::super) fn open(out: &mut Vec<u8>, request: &TurnRequest<'_>) {
     out.push(b'{');
@@ -41,10 +48,10 @@ pub(in super::super) fn append(
     codec: &Codec,
     out: &mut Vec<u8>,
     group: &mut Group,
-    messages: &[Message],
-    place: usize,
+    before: &[Message],
+    message: &Message,
 ) {
-    match &messages[place] {
+    match message {
         Message::User { content } => {
             let content = if content.is_empty() { NOTHING } else { content };
             user(out, group);
@@ -57,7 +64,7 @@ pub(in super::super) fn append(
             if !tool_call_id.starts_with(OUR_ID) {
                 field(out, "id", tool_call_id);
             }
-            field(out, "name", called(messages, place, tool_call_id));
+            field(out, "name", &called(before, tool_call_id));
             key(out, "response");
             out.push(b'{');
             field(out, if *is_error { "error" } else { "output" }, content);
@@ -76,30 +83,40 @@ pub(in super::super) fn append(
                         out.pop();
                     }
                 }
-                None => plain_answer(out, group, content, tool_calls),
+                None => plain_answer(codec, out, group, content, tool_calls),
             }
         }
     }
 }
 
 /// Finds the name of the function a result belongs to; results carry it here.
-fn called<'m>(messages: &'m [Message], place: usize, id: &str) -> &'m str {
-    let calls = messages[..place].iter().rev().find_map(|message| match message {
-        Message::Assistant { tool_calls, .. } => Some(tool_calls),
+fn called<'m>(before: &'m [Message], id: &str) -> Cow<'m, str> {
+    let calls = before.iter().enumerate().rev().find_map(|(at, message)| match message {
+        Message::Assistant { tool_calls, .. } => Some((at, tool_calls)),
         Message::User { .. } | Message::Tool { .. } => None,
     });
-    let call = calls.into_iter().flatten().find(|call| call.id == id);
-    call.map_or("unknown", |call| call.name.as_str())
+    let Some((at, calls)) = calls else { return Cow::Borrowed("unknown") };
+    // Results are in the order of the calls; only an id tells where a message came in between.
+    let here = calls.get(before.len() - at - 1);
+    let call = calls.iter().find(|call| call.id == id).or(here);
+    let call = here.filter(|call| call.id == id).or(call);
+    call.map_or(Cow::Borrowed("unknown"), |call| name(&call.name))
 }
 
-fn plain_answer(out: &mut Vec<u8>, group: &mut Group, content: &str, calls: &[ToolCall]) {
+fn plain_answer(
+    codec: &Codec,
+    out: &mut Vec<u8>,
+    group: &mut Group,
+    content: &str,
+    calls: &[ToolCall],
+) {
     let content = if content.is_empty() && calls.is_empty() { SILENCE } else { content };
     if !content.is_empty() {
         model(out, group);
         out.push(b'{');
         field(out, "text", content);
     }
-    for call in calls {
+    for (place, call) in calls.iter().enumerate() {
         model(out, group);
         raw(out, r#"{"functionCall":{"#);
         if !call.id.starts_with(OUR_ID) {
@@ -109,6 +126,9 @@ fn plain_answer(out: &mut Vec<u8>, group: &mut Group, content: &str, calls: &[To
         key(out, "args");
         value(out, &arguments(call));
         out.push(b'}');
+        if place == 0 && codec.signs_calls() {
+            field(out, "thoughtSignature", UNSIGNED);
+        }
     }
 }
 
@@ -137,7 +157,7 @@ pub(in super::super) fn close(
     if let Some(effort) = codec.settings.effort {
         raw(out, r#","thinkingConfig":{"#);
         // The generation before levels counts tokens instead.
-        if codec.model.starts_with("gemini-2") {
+        if !codec.signs_calls() {
             key(out, "thinkingBudget");
             raw(out, budget(effort));
         } else {
@@ -151,6 +171,13 @@ pub(in super::super) fn close(
         value(out, &format.schema);
     }
     raw(out, "}}");
+}
+
+impl Codec {
+    /// Says whether calls in the history must be signed, which came together with levels.
+    fn signs_calls(&self) -> bool {
+        !self.model.starts_with("gemini-1") && !self.model.starts_with("gemini-2")
+    }
 }
 
 const fn level(effort: Effort) -> &'static str {

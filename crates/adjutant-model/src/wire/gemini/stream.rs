@@ -6,6 +6,7 @@
 
 use adjutant_core::{Attempt, AttemptError, ErrorKind, Reply, StopReason, ToolCall, Usage};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::super::json::arguments;
@@ -49,7 +50,25 @@ struct Candidate {
 #[derive(Deserialize)]
 struct Content {
     #[serde(default)]
-    parts: Vec<Map<String, Value>>,
+    parts: Vec<Box<RawValue>>,
+}
+
+/// A call whose arguments are too deep to be read as a value.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DeepPart<'a> {
+    #[serde(borrow)]
+    function_call: DeepCall<'a>,
+    thought_signature: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct DeepCall<'a> {
+    id: Option<String>,
+    #[serde(default)]
+    name: String,
+    #[serde(borrow)]
+    args: &'a RawValue,
 }
 
 #[derive(Deserialize)]
@@ -105,6 +124,12 @@ impl Stream {
         if let Some(call) = part.get("functionCall") {
             progress(Progress::Bytes(call.to_string().len() as u64));
             let call = self.call(call);
+            let mut part = part;
+            if call.malformed
+                && let Some(made) = part.get_mut("functionCall")
+            {
+                made["args"] = arguments(&call).into_owned();
+            }
             self.calls.push(call);
             self.parts.push(Value::Object(part));
             return;
@@ -143,8 +168,8 @@ impl Stream {
             made.arguments = json!({});
         }
         made.malformed = !made.arguments.is_object();
-        if made.malformed {
-            made.arguments = Value::String(arguments(&made).to_string());
+        if made.malformed && !made.arguments.is_string() {
+            made.arguments = Value::String(made.arguments.to_string());
         }
         made
     }
@@ -167,6 +192,19 @@ impl Stream {
     }
 }
 
+/// Keeps arguments that are too deep as the text they came in; they are not an object, and so
+/// the call is answered as malformed.
+fn deep(part: DeepPart<'_>) -> Map<String, Value> {
+    let call = part.function_call;
+    let mut made = json!({ "name": call.name, "args": call.args.get() });
+    if let Some(id) = call.id {
+        made["id"] = Value::String(id);
+    }
+    let signature = part.thought_signature.map(|text| ("thoughtSignature", Value::String(text)));
+    let parts = [("functionCall", made)].into_iter().chain(signature);
+    parts.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 fn is_plain_text(part: &Value) -> bool {
     part.as_object().is_some_and(|part| part.len() == 1 && part.contains_key("text"))
 }
@@ -183,6 +221,10 @@ impl Fold for Stream {
         self.usage = chunk.usage_metadata.or(self.usage);
         for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index == 0) {
             for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
+                let part = match serde_json::from_str(part.get()) {
+                    Ok(part) => part,
+                    Err(_) => deep(parse(part.get().as_bytes())?),
+                };
                 self.part(part, progress);
             }
             self.stop = candidate.finish_reason.or_else(|| self.stop.take());

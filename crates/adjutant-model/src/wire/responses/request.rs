@@ -56,8 +56,15 @@ pub(in super::super) fn append(codec: &Codec, out: &mut Vec<u8>, message: &Messa
         Message::Assistant { content, tool_calls, opaque } => {
             let is_call = |item: &&serde_json::Value| item["type"] == "function_call";
             let verbatim = codec.unseal(opaque).filter(|items| {
-                // Thinking must be followed by the calls it led to; without them it stays away too.
+                // Thinking must be followed by what it led to, and nothing is stored: without its
+                // own content there is nothing to find.
+                let is_thought = |item: &serde_json::Value| item["type"] == "reasoning";
+                let is_lost = |item: &serde_json::Value| {
+                    is_thought(item) && !item["encrypted_content"].is_string()
+                };
                 items.iter().filter(is_call).count() == tool_calls.len()
+                    && !items.iter().any(is_lost)
+                    && !items.last().is_some_and(is_thought)
             });
             match verbatim {
                 Some(items) => {

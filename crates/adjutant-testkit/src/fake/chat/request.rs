@@ -185,7 +185,18 @@ impl<'v> Talk<'v> {
     }
 
     fn reply(&mut self, message: &Node<'v, '_>) -> Checked<()> {
-        message.object(&["role", "content", "name", "refusal", "tool_calls", "audio"])?;
+        // The last is no field of OpenAI's own; servers that send it want it back (DeepSeek's
+        // documentation: a tool loop without it is refused), and this fake sends it.
+        message.object(&[
+            "role",
+            "content",
+            "name",
+            "refusal",
+            "tool_calls",
+            "audio",
+            "reasoning_content",
+        ])?;
+        message.some("reasoning_content").map(|text| text.text().map(drop)).transpose()?;
         self.turns += 1;
         message.some("refusal").map(|text| text.text().map(drop)).transpose()?;
         let silent = message.some("content").is_none() && message.some("refusal").is_none();

@@ -1,6 +1,7 @@
 //! Searches, as each engine is asked and answers.
 
-use adjutant_tools::{SearchEndpoint, Secret, Web};
+use adjutant_core::Secret;
+use adjutant_tools::{SearchEndpoint, Web};
 use serde_json::json;
 
 use super::{Server, Stream, redirect, response, rig_with, steady};
@@ -22,7 +23,7 @@ fn searxng(server: &Server) -> Rig {
 
 fn brave(server: &Server) -> Rig {
     let url = Some(format!("http://127.0.0.1:{}/web", server.port));
-    searching(SearchEndpoint::Brave { key: Secret::new(KEY), url })
+    searching(SearchEndpoint::Brave { key: Secret::new(KEY).unwrap(), url })
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn tavily_gets_a_question_as_json() {
         stream.write_all(&response("200 OK", "", answer))
     });
     let url = Some(format!("http://127.0.0.1:{}/search", server.port));
-    let rig = searching(SearchEndpoint::Tavily { key: Secret::new(KEY), url });
+    let rig = searching(SearchEndpoint::Tavily { key: Secret::new(KEY).unwrap(), url });
     insta::assert_snapshot!(rig.search(json!({"query": "q", "count": 500})), @r#"
     <results query="q" engine="Tavily">
     1. T
@@ -157,7 +158,7 @@ fn questions_are_judged_before_they_leave() {
 fn a_key_is_not_sent_where_others_can_read_it() {
     let at = |url: &str| {
         let url = Some(url.to_owned());
-        let endpoint = SearchEndpoint::Brave { key: Secret::new(KEY), url };
+        let endpoint = SearchEndpoint::Brave { key: Secret::new(KEY).unwrap(), url };
         assert!(!format!("{endpoint:?}").contains(KEY));
         searching(endpoint).search(json!({"query": "q"}))
     };

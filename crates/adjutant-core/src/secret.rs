@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A provider's key. It shows itself as `***` wherever it is formatted.
+/// A key of a provider or a service. It shows itself as `***` and is never serialised.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -1,0 +1,66 @@
+//! A fake as a client's configuration names it. No wire format is known here.
+
+use std::sync::Arc;
+
+use adjutant_core::Secret;
+use adjutant_model::wire::Wire;
+use adjutant_model::{Model, ProviderConfig, Sources, open_model};
+
+use super::api::Api;
+use super::server::{KEY, Running};
+
+impl Api {
+    /// All APIs.
+    pub const ALL: [Self; 4] = [Self::Anthropic, Self::Chat, Self::Responses, Self::Gemini];
+
+    /// Returns a well-known model of this API, as `provider/model`.
+    #[must_use]
+    pub const fn model(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic/claude-sonnet-5-5",
+            Self::Chat | Self::Responses => "openai/gpt-6.1-sol",
+            Self::Gemini => "gemini/gemini-3.8-flash",
+        }
+    }
+
+    const fn wire(self) -> Wire {
+        match self {
+            Self::Anthropic => Wire::Anthropic,
+            Self::Chat => Wire::Chat,
+            Self::Responses => Wire::Responses,
+            Self::Gemini => Wire::Gemini,
+        }
+    }
+}
+
+impl Running {
+    /// Returns this server as a provider, with the key that fakes ask for.
+    #[must_use]
+    pub fn provider(&self) -> ProviderConfig {
+        let api = self.api();
+        let name = api.model().split('/').next().unwrap_or_default();
+        ProviderConfig {
+            name: name.to_owned(),
+            wire: api.wire(),
+            base_url: self.url.clone(),
+            key: Secret::new(KEY),
+            needs_key: true,
+        }
+    }
+
+    /// Returns everything needed to open models that this server answers for.
+    #[must_use]
+    pub fn sources(&self) -> Sources {
+        Sources::default().with_provider(self.provider())
+    }
+
+    /// Opens the API's well-known model at this server.
+    ///
+    /// # Panics
+    ///
+    /// If the client does not know the model.
+    #[must_use]
+    pub fn model(&self) -> Arc<dyn Model> {
+        open_model(self.api().model(), &self.sources()).expect("a model of the fake")
+    }
+}
