@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -17,6 +18,9 @@ const SECRET: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 pub struct Recorded {
     /// Its place in the order of arrival, from 0.
     pub order: usize,
+    /// When its last byte was read, in nanoseconds of the system's monotonic clock, which every
+    /// process of a machine reads alike.
+    pub at_ns: u64,
     /// The connection it came on, from 0.
     pub connection: u64,
     /// The method.
@@ -72,6 +76,7 @@ impl Recorded {
     fn line(&self) -> Value {
         json!({
             "order": self.order,
+            "at_ns": self.at_ns,
             "connection": self.connection,
             "method": self.method,
             "path": self.path,
@@ -86,6 +91,13 @@ impl Recorded {
             "body": self.json(),
         })
     }
+}
+
+/// Reads the clock of [`Recorded::at_ns`].
+pub(super) fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let [seconds, nanos] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds * 1_000_000_000 + nanos
 }
 
 /// Replaces secrets by stars, keeping the scheme of an authorization.

@@ -11,7 +11,7 @@ use super::api::{Api, Door, Trouble};
 use super::clock::Clock;
 use super::delivery;
 use super::http::{Broken, Head, Link, Reply};
-use super::log::{Delivered, Log, Recorded, masked};
+use super::log::{Delivered, Log, Recorded, masked, now_ns};
 use super::script::{Cue, Prompter, Script};
 use super::turn::{Class, Delivery, Fault};
 
@@ -289,6 +289,7 @@ async fn answer(
     head: Head,
     body: Vec<u8>,
 ) -> Delivered {
+    let at_ns = now_ns();
     let received = shared.api.receive(&head, &body, &shared.door);
     let turn = received.as_ref().ok().map(|exchange| exchange.turns);
     let cued = received.and_then(|exchange| match shared.prompter.cue(&exchange) {
@@ -303,6 +304,7 @@ async fn answer(
     let ready = cued.map(|(exchange, cue)| prepare(shared, &exchange, &cue));
     let order = shared.log.arrive(Recorded {
         order: 0,
+        at_ns,
         connection,
         headers: masked(&head),
         method: head.method,
