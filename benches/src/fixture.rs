@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::Failure;
 use crate::launch::Taken;
-use crate::server::{GOAL, Server};
+use crate::server::{Arrivals, GOAL, Server};
 use crate::spawn::{Binary, target_dir};
 
 /// Files of the tree: one for each turn of the longest run.
@@ -74,11 +74,10 @@ impl Fixture {
     }
 
     /// Has a parent agent work towards its goal on a server, and returns what that took.
-    pub(crate) fn run_goal(&self, server: &Server, more: &[&str]) -> Result<Taken, Failure> {
+    pub(crate) fn run_goal(&self, server: &Server) -> Result<(Taken, Arrivals), Failure> {
         let mut args: Vec<OsString> = vec!["run".into(), GOAL.into()];
         args.extend(["--model".into(), MODEL.into()]);
         args.extend(self.flags(server.load.children)?);
-        args.extend(more.iter().map(Into::into));
         let config = self.dir.path().join("config");
         if !config.exists() {
             fs::create_dir_all(config.join("adjutant"))?;
@@ -90,7 +89,8 @@ impl Fixture {
             ("ANTHROPIC_BASE_URL", OsStr::new(&server.url)),
             ("XDG_CONFIG_HOME", config.as_os_str()),
         ];
-        self.binary.run_in(self.dir.path(), &args, &vars)
+        let taken = self.binary.run_in(self.dir.path(), &args, &vars)?;
+        Ok((taken, server.since(taken.began_ns)?))
     }
 
     /// Returns the flags of every load: a fresh state directory, and limits it does not meet.
@@ -105,6 +105,7 @@ impl Fixture {
         for key in ["budget_tokens", "budget_tokens_run"] {
             args.extend(["--set".into(), format!("{key}=1000000000000").into()]);
         }
+        args.extend(["--set".into(), "budget_usd=1000000".into()]);
         Ok(args)
     }
 

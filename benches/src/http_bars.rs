@@ -47,7 +47,7 @@ impl Bench {
     }
 
     fn server(&self, fixture: &Fixture, load: Load, delay_ms: u64) -> Result<Server, Failure> {
-        Server::start(&self.program, fixture.path(), load, delay_ms, false)
+        Server::start(&self.program, fixture.path(), load, delay_ms)
     }
 
     /// A parent and eight children.
@@ -56,34 +56,26 @@ impl Bench {
             return Ok(vec![Row::skipped("wall time", "there is no /dev/shm for the state")]);
         }
         let (memory, disk) = (self.fixture(Place::Memory)?, self.fixture(Place::Disk)?);
-        let logged = Server::start(&self.program, memory.path(), USUAL, 0, true)?;
         let prompt = self.server(&memory, USUAL, 0)?;
         let slow = self.server(&memory, USUAL, 20)?;
-        let (mut first, mut first_on_disk, mut connections) = (Vec::new(), Vec::new(), 0);
-        let (mut cpu, mut peak) = (Vec::new(), Vec::new());
-        let (mut wall, mut wall_slow, mut wall_on_disk) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut first, mut wall, mut wall_slow) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut first_on_disk, mut wall_on_disk) = (Vec::new(), Vec::new());
+        let (mut cpu, mut peak, mut used) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..plan.pick(ROUNDS, 2) {
-            for (fixture, first) in [(&memory, &mut first), (&disk, &mut first_on_disk)] {
-                let began_ns = fixture.run_goal(&logged, &[])?.began_ns;
-                let arrivals = logged.since(began_ns)?;
-                let earliest = arrivals.iter().map(|arrival| arrival.at_ns).min();
-                first.push((earliest.unwrap_or_default() - began_ns) as f64 / 1e6);
-                let mut used: Vec<_> = arrivals.iter().map(|arrival| arrival.connection).collect();
-                used.sort_unstable();
-                used.dedup();
-                connections = connections.max(used.len());
-            }
-            wall.push(memory.run_goal(&prompt, &[])?.wall_ms);
-            wall_slow.push(memory.run_goal(&slow, &[])?.wall_ms);
-            let synced = disk.run_goal(&prompt, &[])?;
-            cpu.push(synced.cpu_ms);
-            peak.push(synced.peak_kb / 1e3);
-            wall_on_disk.push(synced.wall_ms);
+            let (taken, arrivals) = memory.run_goal(&prompt)?;
+            first.push(arrivals.first_ms);
+            wall.push(taken.wall_ms);
+            wall_slow.push(memory.run_goal(&slow)?.0.wall_ms);
+            let (taken, arrivals) = disk.run_goal(&prompt)?;
+            cpu.push(taken.cpu_ms);
+            peak.push(taken.peak_kb / 1e3);
+            wall_on_disk.push(taken.wall_ms);
+            first_on_disk.push(arrivals.first_ms);
+            used.push(arrivals.connections);
         }
         let what = |what: &str| format!("{what}, parent + 8 children × 5 read turns");
         let [first, first_on_disk] = [first, first_on_disk].map(Spread::of);
         let [wall, wall_slow, wall_on_disk] = [wall, wall_slow, wall_on_disk].map(Spread::of);
-        let used = Spread::exact(connections as f64);
         Ok(vec![
             Row::at_most("start to first request", first, 10.0, MILLIS).note(FIRST),
             Row::info("start to first request, state on disk", first_on_disk, MILLIS),
@@ -93,7 +85,7 @@ impl Bench {
                 .note("eight answers one after the other take 160 ms; state in memory"),
             Row::info(what("wall at 0 ms, state on disk"), wall_on_disk, MILLIS),
             Row::at_most(what("peak memory"), Spread::of(peak), 15.0, MEGABYTES),
-            Row::at_most(what("most connections"), used, USUAL.children as f64, COUNT),
+            Row::at_most(what("connections"), Spread::of(used), USUAL.children as f64, COUNT),
         ])
     }
 
@@ -107,8 +99,8 @@ impl Bench {
             let many = self.server(&fixture, Load { children, turns }, 20)?;
             let (mut wall, mut cpu, mut each) = (Vec::new(), Vec::new(), Vec::new());
             for _ in 0..plan.pick(FEW_ROUNDS, 2) {
-                let one = fixture.run_goal(&few, &[])?;
-                let all = fixture.run_goal(&many, &[])?;
+                let one = fixture.run_goal(&few)?.0;
+                let all = fixture.run_goal(&many)?.0;
                 wall.push(all.wall_ms);
                 cpu.push(all.cpu_ms);
                 each.push((all.peak_kb - one.peak_kb) / children as f64);
@@ -143,7 +135,7 @@ impl Bench {
         for _ in 0..plan.pick(3, 2) {
             let mut taken = Vec::new();
             for server in &servers {
-                taken.push(fixture.run_goal(server, &[])?);
+                taken.push(fixture.run_goal(server)?.0);
             }
             let per_turn = |cost: fn(&Taken) -> f64, from: usize| {
                 let turns = children * (lengths[from + 1] - lengths[from]);

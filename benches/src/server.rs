@@ -3,6 +3,7 @@
 //! Its processor time and memory are its own, so whatever it costs is not counted as ours. It does
 //! share the machine, and wall time shows that.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -30,19 +31,25 @@ pub(crate) struct Server {
     pub(crate) url: String,
     /// What it plays.
     pub(crate) load: Load,
-    log: Option<PathBuf>,
+    log: PathBuf,
     process: Child,
 }
 
 /// What the log says of one request.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Arrival {
-    /// When it had arrived.
-    pub(crate) at_ns: u64,
-    /// What it was answered with.
-    pub(crate) status: u16,
-    /// The connection it came on.
-    pub(crate) connection: u64,
+struct Arrival {
+    at_ns: u64,
+    status: u16,
+    connection: u64,
+}
+
+/// What a run sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrivals {
+    /// From before the process was started until the server had its first request.
+    pub(crate) first_ms: f64,
+    /// How many connections were used.
+    pub(crate) connections: f64,
 }
 
 impl Program {
@@ -59,18 +66,14 @@ impl Server {
         dir: &Path,
         load: Load,
         delay_ms: u64,
-        logs: bool,
     ) -> Result<Self, Failure> {
         let Load { children, turns } = load;
-        let script = dir.join(format!("server_{children}_{turns}.toml"));
+        let name = format!("server_{children}_{turns}_{delay_ms}");
+        let (script, log) = (dir.join(format!("{name}.toml")), dir.join(format!("{name}.log")));
         fs::write(&script, play(load)?)?;
         let mut command = Command::new(&program.0);
-        command.args(["--api", "anthropic", "--delay-ms", &delay_ms.to_string(), "--script"]);
-        command.arg(&script);
-        let log = logs.then(|| dir.join(format!("server_{children}_{turns}.log")));
-        if let Some(log) = &log {
-            command.arg("--log").arg(log);
-        }
+        command.args(["--api", "anthropic", "--delay-ms", &delay_ms.to_string(), "--no-bodies"]);
+        command.arg("--script").arg(&script).arg("--log").arg(&log);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut url = String::new();
         BufReader::new(process.stdout.take().ok_or("no standard output")?).read_line(&mut url)?;
@@ -81,9 +84,11 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns what arrived since `began_ns`, in order; every request was answered well.
-    pub(crate) fn since(&self, began_ns: u64) -> Result<Vec<Arrival>, Failure> {
-        let log = fs::read_to_string(self.log.as_ref().ok_or("this server keeps no log")?)?;
+    /// Returns what arrived since `began_ns`; an error unless it is exactly what the load asks.
+    ///
+    /// A run that a limit cut short would be a fast one.
+    pub(crate) fn since(&self, began_ns: u64) -> Result<Arrivals, Failure> {
+        let log = fs::read_to_string(&self.log)?;
         let mut arrivals = log
             .lines()
             .map(serde_json::from_str)
@@ -91,10 +96,15 @@ impl Server {
         arrivals.retain(|arrival| arrival.at_ns >= began_ns);
         // The parent hands down and sums up; each child reads and reports.
         let expected = 2 + self.load.children * (self.load.turns + 1);
-        if arrivals.len() != expected || arrivals.iter().any(|arrival| arrival.status != 200) {
-            return Err(format!("{} requests instead of {expected}", arrivals.len()).into());
+        let answered = arrivals.iter().filter(|arrival| arrival.status == 200).count();
+        if arrivals.len() != expected || answered != expected {
+            let came = arrivals.len();
+            return Err(format!("{came} requests, {answered} answered, {expected} expected").into());
         }
-        Ok(arrivals)
+        let first_ns = arrivals.iter().map(|arrival| arrival.at_ns).min().unwrap_or(began_ns);
+        let used: BTreeSet<u64> = arrivals.iter().map(|arrival| arrival.connection).collect();
+        let first_ms = (first_ns - began_ns) as f64 / 1e6;
+        Ok(Arrivals { first_ms, connections: used.len() as f64 })
     }
 }
 

@@ -73,8 +73,8 @@ impl Recorded {
     }
 
     /// Returns what a log file keeps of it.
-    fn line(&self) -> Value {
-        json!({
+    fn line(&self, with_body: bool) -> Value {
+        let mut line = json!({
             "order": self.order,
             "at_ns": self.at_ns,
             "connection": self.connection,
@@ -88,8 +88,11 @@ impl Recorded {
             "turn": self.turn,
             "attempt": self.attempt,
             "bytes": self.body.len(),
-            "body": self.json(),
-        })
+        });
+        if with_body {
+            line["body"] = self.json();
+        }
+        line
     }
 }
 
@@ -118,6 +121,7 @@ pub(super) struct Log {
     state: Mutex<State>,
     changed: watch::Sender<()>,
     keeps: bool,
+    with_bodies: bool,
 }
 
 struct State {
@@ -135,10 +139,10 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    pub(super) fn new(keeps: bool, file: Option<Box<dyn Write + Send>>) -> Self {
+    pub(super) fn new(keeps: bool, file: Option<Box<dyn Write + Send>>, with_bodies: bool) -> Self {
         let (requests, open) = (Vec::new(), BTreeSet::new());
         let state = State { requests, arrived: 0, connections: 0, open, file };
-        Self { state: Mutex::new(state), changed: watch::Sender::new(()), keeps }
+        Self { state: Mutex::new(state), changed: watch::Sender::new(()), keeps, with_bodies }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -169,7 +173,8 @@ impl Log {
         state.arrived += 1;
         let order = request.order;
         if let Some(file) = &mut state.file {
-            let written = writeln!(file, "{}", request.line()).and_then(|()| file.flush());
+            let written =
+                writeln!(file, "{}", request.line(self.with_bodies)).and_then(|()| file.flush());
             written.expect("the log file takes lines");
         }
         if self.keeps {
