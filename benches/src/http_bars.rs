@@ -21,11 +21,8 @@ const USUAL: Load = Load { children: 8, turns: 5 };
 const FIRST: &str = "from before the process is started until the server has read its first request, by one clock; state in memory";
 const MEMORY: &str = "state in memory";
 const DISK: &str = "state on disk, every sync paid";
-const LITERAL: &str =
-    "each child reports at once: one request each, all open together; state in memory";
-const SENT: &str = "all of it: an API without memory is sent the whole conversation each turn, so the kernel copies more bytes the longer it gets";
-const OURS: &str =
-    "the part outside the kernel: what we do for a turn, without the copying of what is sent";
+const LITERAL: &str = "each child reports at once, one request each, and all of them may be open together; state in memory";
+const SENT: &str = "an API without memory is sent the whole conversation each turn, so the kernel copies more the longer it gets; what we do for a turn follows its new bytes";
 
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
@@ -94,27 +91,30 @@ impl Bench {
         let children = plan.pick(1_000, 50);
         let place = if has_memory() { Place::Memory } else { Place::Disk };
         let fixture = self.fixture(place)?;
-        let at_once = |turns: usize| -> Result<[Spread; 3], Failure> {
+        let at_once = |turns: usize| -> Result<[Spread; 4], Failure> {
             let few = self.server(&fixture, Load { children: 1, turns }, 20)?;
             let many = self.server(&fixture, Load { children, turns }, 20)?;
-            let (mut wall, mut cpu, mut each) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut wall, mut cpu) = (Vec::new(), Vec::new());
+            let (mut each, mut used) = (Vec::new(), Vec::new());
             for _ in 0..plan.pick(FEW_ROUNDS, 2) {
                 let one = fixture.run_goal(&few)?.0;
-                let all = fixture.run_goal(&many)?.0;
+                let (all, arrivals) = fixture.run_goal(&many)?;
+                used.push(arrivals.connections);
                 wall.push(all.wall_ms);
                 cpu.push(all.cpu_ms);
                 each.push((all.peak_kb - one.peak_kb) / children as f64);
             }
-            Ok([wall, cpu, each].map(Spread::of))
+            Ok([wall, cpu, each, used].map(Spread::of))
         };
-        let [wall, cpu, each] = at_once(0)?;
+        let [wall, cpu, each, used] = at_once(0)?;
         let what = |what: &str| format!("{what}, {children} children at once × 1 turn at 20 ms");
         let mut rows = vec![
             Row::at_most(what("wall"), wall, 1_500.0, MILLIS).note(LITERAL),
             Row::at_most(what("CPU"), cpu, 1_000.0, MILLIS).note(LITERAL),
             Row::at_most(what("memory of each"), each, 60.0, KILOBYTES).note(LITERAL),
+            Row::info(what("connections"), used, COUNT),
         ];
-        let [wall, cpu, each] = at_once(1)?;
+        let [wall, cpu, each, _] = at_once(1)?;
         let what = |what: &str| format!("{what}, the same after a read turn");
         rows.push(Row::info(what("wall"), wall, MILLIS));
         rows.push(Row::info(what("CPU"), cpu, MILLIS));
@@ -124,15 +124,16 @@ impl Bench {
 
     /// What a turn costs as the conversation grows.
     fn turns(&self, plan: &Plan) -> Result<Vec<Row>, Failure> {
-        let children = plan.pick(USUAL.children, 2);
-        let lengths = [5, plan.pick(50, 10), plan.pick(500, 20)];
+        let children = USUAL.children;
+        let lengths = [5, plan.pick(50, 25), plan.pick(500, 100)];
         let fixture = self.fixture(Place::Disk)?;
         let mut servers = Vec::new();
         for turns in lengths {
             servers.push(self.server(&fixture, Load { children, turns }, 0)?);
         }
-        let (mut all, mut own) = (Growth::default(), Growth::default());
-        for _ in 0..plan.pick(3, 2) {
+        let (mut early, mut late, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
+        let mut own_late = Vec::new();
+        for _ in 0..plan.pick(FEW_ROUNDS, 2) {
             let mut taken = Vec::new();
             for server in &servers {
                 taken.push(fixture.run_goal(server)?.0);
@@ -141,38 +142,23 @@ impl Bench {
                 let turns = children * (lengths[from + 1] - lengths[from]);
                 (cost(&taken[from + 1]) - cost(&taken[from])) / turns as f64
             };
-            all.add(per_turn(|taken| taken.cpu_ms, 0), per_turn(|taken| taken.cpu_ms, 1));
-            own.add(per_turn(|taken| taken.user_ms, 0), per_turn(|taken| taken.user_ms, 1));
+            let costs = [per_turn(|taken| taken.cpu_ms, 0), per_turn(|taken| taken.cpu_ms, 1)];
+            if costs.iter().any(|cost| *cost <= 0.0) {
+                return Err("more turns cost less: this machine is too busy to measure on".into());
+            }
+            early.push(costs[0]);
+            late.push(costs[1]);
+            ratio.push(costs[1] / costs[0]);
+            own_late.push(per_turn(|taken| taken.user_ms, 1));
         }
-        let mut rows = all.rows("CPU", lengths, SENT);
-        rows.extend(own.rows("own CPU", lengths, OURS));
-        Ok(rows)
-    }
-}
-
-/// What a turn costs early and late.
-#[derive(Default)]
-struct Growth {
-    early: Vec<f64>,
-    late: Vec<f64>,
-    ratio: Vec<f64>,
-}
-
-impl Growth {
-    fn add(&mut self, early: f64, late: f64) {
-        self.early.push(early);
-        self.late.push(late);
-        self.ratio.push(late / early);
-    }
-
-    fn rows(self, what: &str, [first, middle, last]: [usize; 3], note: &str) -> Vec<Row> {
-        let [early, late, ratio] = [self.early, self.late, self.ratio].map(Spread::of);
-        let turns = |from: usize, to: usize| format!("{what} per turn, turns {from} to {to}");
-        vec![
-            Row::info(turns(first, middle), early, FINE_MILLIS),
-            Row::info(turns(middle, last), late, FINE_MILLIS),
-            Row::at_most(format!("{what} per turn, late against early"), ratio, 2.0, TIMES)
-                .note(note),
-        ]
+        let [early, late, ratio, own_late] = [early, late, ratio, own_late].map(Spread::of);
+        let what = |from: usize, to: usize| format!("CPU per turn, turns {from} to {to}");
+        let own = format!("{}, outside the kernel", what(lengths[1], lengths[2]));
+        Ok(vec![
+            Row::info(what(lengths[0], lengths[1]), early, FINE_MILLIS).note(DISK),
+            Row::info(what(lengths[1], lengths[2]), late, FINE_MILLIS).note(SENT),
+            Row::info(own, own_late, FINE_MILLIS).note(SENT),
+            Row::at_most("CPU per turn, late against early", ratio, 2.0, TIMES).note(SENT),
+        ])
     }
 }

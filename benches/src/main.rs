@@ -62,7 +62,8 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan { quick: args.quick };
     let mut table = Table::default();
     for (name, group) in GROUPS {
-        if args.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
+        let differs = |filter: &String| !name.to_lowercase().contains(&filter.to_lowercase());
+        if args.filter.as_ref().is_some_and(differs) {
             continue;
         }
         say(&format!("measuring {name} …"));
