@@ -1,16 +1,17 @@
 //! A state directory, a tree to read, scripts and task files for the real binary.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{IFlags, Mode, OFlags};
 use rustix::io::Errno;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::Failure;
 use crate::launch::Taken;
+use crate::server::{Arrivals, GOAL, Server};
 use crate::spawn::{Binary, target_dir};
 
 /// Files of the tree: one for each turn of the longest run.
@@ -18,6 +19,9 @@ const FILES: usize = 500;
 
 /// Lines of each file; with their length about 2 kB, as much as a record of the journal's bar.
 const LINES: usize = 30;
+
+/// The model that runs over HTTP ask for; its window is set so wide that no run meets it.
+const MODEL: &str = "anthropic/claude-haiku-4-5";
 
 /// Where the state of a run lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,22 +68,55 @@ impl Fixture {
         Ok(Self { binary: binary.clone(), dir, state })
     }
 
-    /// Runs a load in a fresh state directory and returns what it took.
-    pub(crate) fn run(&self, load: Load, more: &[&str]) -> Result<Taken, Failure> {
-        let Load { children, turns } = load;
-        let script = self.script(turns)?;
-        let tasks = self.tasks(children)?;
+    /// Returns where scripts and logs may be put.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Has a parent agent work towards its goal on a server, and returns what that took.
+    pub(crate) fn run_goal(&self, server: &Server) -> Result<(Taken, Arrivals), Failure> {
+        let mut args: Vec<OsString> = vec!["run".into(), GOAL.into()];
+        args.extend(["--model".into(), MODEL.into()]);
+        args.extend(self.flags(server.load.children)?);
+        let config = self.dir.path().join("config");
+        if !config.exists() {
+            fs::create_dir_all(config.join("adjutant"))?;
+            let roomy = format!("[models.\"{MODEL}\"]\nwindow = 1_000_000_000\n");
+            fs::write(config.join("adjutant/config.toml"), roomy)?;
+        }
+        let vars = [
+            ("ANTHROPIC_API_KEY", OsStr::new("test-key")),
+            ("ANTHROPIC_BASE_URL", OsStr::new(&server.url)),
+            ("XDG_CONFIG_HOME", config.as_os_str()),
+        ];
+        let taken = self.binary.run_in(self.dir.path(), &args, &vars)?;
+        Ok((taken, server.since(taken.began_ns)?))
+    }
+
+    /// Returns the flags of every load: a fresh state directory, and limits it does not meet.
+    fn flags(&self, children: usize) -> Result<Vec<OsString>, Failure> {
         // Kept until the fixture goes, see `spread`.
         let home = TempDir::new_in(self.state.path())?.keep();
-        let mut args: Vec<OsString> = vec!["delegate".into(), tasks.into(), "--yes".into()];
-        args.extend(["--root".into(), "tree".into(), "--home".into(), home.into()]);
-        args.extend(["--model".into(), format!("script:{}", script.display()).into()]);
+        let mut args: Vec<OsString> = vec!["--yes".into(), "--root".into(), "tree".into()];
+        args.extend(["--home".into(), home.into()]);
         for key in ["tasks_per_call", "children_per_run", "concurrency"] {
             args.extend(["--set".into(), format!("{key}={children}").into()]);
         }
         for key in ["budget_tokens", "budget_tokens_run"] {
             args.extend(["--set".into(), format!("{key}=1000000000000").into()]);
         }
+        args.extend(["--set".into(), "budget_usd=1000000".into()]);
+        Ok(args)
+    }
+
+    /// Runs a load in a fresh state directory and returns what it took.
+    pub(crate) fn run(&self, load: Load, more: &[&str]) -> Result<Taken, Failure> {
+        let Load { children, turns } = load;
+        let script = self.script(turns)?;
+        let tasks = self.tasks(children)?;
+        let mut args: Vec<OsString> = vec!["delegate".into(), tasks.into()];
+        args.extend(["--model".into(), format!("script:{}", script.display()).into()]);
+        args.extend(self.flags(children)?);
         args.extend(more.iter().map(Into::into));
         self.binary.run(self.dir.path(), &args)
     }
@@ -93,15 +130,16 @@ impl Fixture {
     }
 
     fn tasks(&self, children: usize) -> Result<PathBuf, Failure> {
-        let task = |number: usize| {
-            let prompt =
-                format!("Read the parts and say what is wrong with them, reader {number}.");
-            json!({ "label": format!("reader-{number}"), "prompt": prompt })
-        };
         let tasks: Vec<_> = (1..=children).map(task).collect();
         let name = format!("tasks_{children}.json");
         write_new(self.dir.path(), &name, &json!({ "tasks": tasks }).to_string())
     }
+}
+
+/// Returns one child's task.
+pub(crate) fn task(number: usize) -> Value {
+    let prompt = format!("Read the parts and say what is wrong with them, reader {number}.");
+    json!({ "label": format!("reader-{number}"), "prompt": prompt })
 }
 
 /// Asks the file system to put the folders below `dir` far from each other.

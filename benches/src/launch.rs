@@ -13,6 +13,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::{Deserialize, Serialize};
 
+use crate::sample::monotonic_ns;
 use crate::{Failure, print};
 
 /// What one process took.
@@ -22,10 +23,14 @@ pub(crate) struct Taken {
     pub(crate) code: Option<i32>,
     /// Processor time of all its threads, in the kernel and outside.
     pub(crate) cpu_ms: f64,
+    /// The part of it that was spent outside the kernel.
+    pub(crate) user_ms: f64,
     /// The most memory it held.
     pub(crate) peak_kb: f64,
     /// From before it was started until it had ended.
     pub(crate) wall_ms: f64,
+    /// When it was started, in nanoseconds of the clock that every process reads alike.
+    pub(crate) began_ns: u64,
     /// From before it was started until it said that a child had started.
     pub(crate) started_ms: Option<f64>,
     /// From before it was started until it said what a model's first answer came to.
@@ -37,7 +42,7 @@ pub(crate) fn run(command: &[OsString]) -> Result<(), Failure> {
     let [program, args @ ..] = command else { return Err("launch needs a program".into()) };
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let began = Instant::now();
+    let (began, began_ns) = (Instant::now(), monotonic_ns());
     let since = || began.elapsed().as_secs_f64() * 1e3;
     let mut child = command.spawn()?;
     let (mut started_ms, mut answered_ms) = (None, None);
@@ -56,12 +61,15 @@ pub(crate) fn run(command: &[OsString]) -> Result<(), Failure> {
     let code = child.wait()?.code();
     let wall_ms = since();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    let user = usage.user_time().num_microseconds();
+    let micros = user + usage.system_time().num_microseconds();
     let taken = Taken {
         code,
         cpu_ms: micros as f64 / 1e3,
+        user_ms: user as f64 / 1e3,
         peak_kb: usage.max_rss() as f64,
         wall_ms,
+        began_ns,
         started_ms,
         answered_ms,
     };

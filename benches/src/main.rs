@@ -10,8 +10,10 @@ mod args;
 mod core_bars;
 mod fixture;
 mod history;
+mod http_bars;
 mod launch;
 mod sample;
+mod server;
 mod spawn;
 mod store_bars;
 mod table;
@@ -34,10 +36,11 @@ pub(crate) type Failure = Box<dyn Error>;
 type Group = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, Group); 5] = [
+const GROUPS: [(&str, Group); 6] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
+    ("HTTP", http_bars::measure),
     ("store", store_bars::measure),
     ("views", view_bars::measure),
 ];
@@ -59,7 +62,8 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan { quick: args.quick };
     let mut table = Table::default();
     for (name, group) in GROUPS {
-        if args.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
+        let differs = |filter: &String| !name.to_lowercase().contains(&filter.to_lowercase());
+        if args.filter.as_ref().is_some_and(differs) {
             continue;
         }
         say(&format!("measuring {name} …"));

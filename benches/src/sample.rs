@@ -61,6 +61,13 @@ pub(crate) fn cpu_now() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
+/// Returns the nanoseconds of the clock that every process of the machine reads alike.
+pub(crate) fn monotonic_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let [seconds, nanos] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds * 1_000_000_000 + nanos
+}
+
 /// Returns the microseconds of processor time that `work` takes.
 pub(crate) fn cpu_micros<T>(work: impl FnOnce() -> T) -> f64 {
     let before = cpu_now();

@@ -1,6 +1,6 @@
-//! The real binary: building it, starting it through `launch`.
+//! The real binary: building it and what it talks to, starting it through `launch`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,29 +20,28 @@ impl Binary {
     /// Builds the binary where it is missing or stale.
     pub(crate) fn build() -> Result<Self, Failure> {
         let launcher = std::env::current_exe()?;
-        let target = target_dir()?;
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        say("building adjutant …");
-        let built = Command::new(cargo)
-            .args(["build", "--quiet", "--release", "-p", "adjutant-cli", "--target-dir"])
-            .arg(&target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stdout(Stdio::null())
-            .status()?;
-        if !built.success() {
-            return Err("cargo could not build adjutant".into());
-        }
-        Ok(Self { path: target.join("release/adjutant"), launcher })
+        Ok(Self { path: build("adjutant-cli", "adjutant")?, launcher })
     }
 
     /// Runs `adjutant` with `args`, in an environment without settings, and returns what it took.
     pub(crate) fn run(&self, dir: &Path, args: &[OsString]) -> Result<Taken, Failure> {
+        self.run_in(dir, args, &[])
+    }
+
+    /// Does the same in an environment of nothing but `vars`.
+    pub(crate) fn run_in(
+        &self,
+        dir: &Path,
+        args: &[OsString],
+        vars: &[(&str, &OsStr)],
+    ) -> Result<Taken, Failure> {
         let output = Command::new(&self.launcher)
             .arg(LAUNCH)
             .arg(&self.path)
             .args(args)
             .current_dir(dir)
             .env_clear()
+            .envs(vars.iter().copied())
             .stderr(Stdio::inherit())
             .output()?;
         if !output.status.success() {
@@ -54,6 +53,26 @@ impl Binary {
             code => Err(format!("adjutant ended with {code:?}: {args:?}").into()),
         }
     }
+}
+
+/// Builds one program for release where it is missing or stale, and returns its path.
+///
+/// Each is built alone: together they would share the features of their dependencies, and what is
+/// measured would not be what a person installs.
+pub(crate) fn build(package: &str, program: &str) -> Result<PathBuf, Failure> {
+    let target = target_dir()?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    say(&format!("building {program} …"));
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "-p", package, "--bin", program, "--target-dir"])
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdout(Stdio::null())
+        .status()?;
+    if !built.success() {
+        return Err(format!("cargo could not build {program}").into());
+    }
+    Ok(target.join("release").join(program))
 }
 
 /// Returns cargo's target directory, which this program was built into.

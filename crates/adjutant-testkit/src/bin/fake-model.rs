@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use adjutant_testkit::fake::{Api, Fake, Script};
 
 const USAGE: &str = "usage: fake-model --api anthropic|chat|responses|gemini --script FILE
-                  [--port N] [--delay-ms N] [--key KEY | --no-key] [--log FILE]";
+                  [--port N] [--delay-ms N] [--key KEY | --no-key] [--log FILE [--no-bodies]]";
 
 /// What was asked for.
 #[derive(Default)]
@@ -20,6 +20,7 @@ struct Wanted {
     delay_ms: u64,
     key: Option<String>,
     no_key: bool,
+    no_bodies: bool,
     log: Option<PathBuf>,
 }
 
@@ -43,6 +44,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
     while let Some(flag) = words.next() {
         if flag == "--no-key" {
             wanted.no_key = true;
+            continue;
+        }
+        if flag == "--no-bodies" {
+            wanted.no_bodies = true;
             continue;
         }
         let value = words.next().ok_or_else(|| format!("`{flag}` needs a value"))?;
@@ -74,6 +79,9 @@ async fn serve(wanted: Wanted) -> Result<(), String> {
     }
     if wanted.no_key {
         fake = fake.without_key();
+    }
+    if wanted.no_bodies {
+        fake = fake.without_bodies();
     }
     if let Some(log) = wanted.log {
         let file = std::fs::File::create(&log).map_err(|error| error.to_string())?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -17,6 +18,9 @@ const SECRET: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 pub struct Recorded {
     /// Its place in the order of arrival, from 0.
     pub order: usize,
+    /// When its last byte was read, in nanoseconds of the system's monotonic clock, which every
+    /// process of a machine reads alike.
+    pub at_ns: u64,
     /// The connection it came on, from 0.
     pub connection: u64,
     /// The method.
@@ -69,9 +73,10 @@ impl Recorded {
     }
 
     /// Returns what a log file keeps of it.
-    fn line(&self) -> Value {
-        json!({
+    fn line(&self, with_body: bool) -> Value {
+        let mut line = json!({
             "order": self.order,
+            "at_ns": self.at_ns,
             "connection": self.connection,
             "method": self.method,
             "path": self.path,
@@ -83,9 +88,19 @@ impl Recorded {
             "turn": self.turn,
             "attempt": self.attempt,
             "bytes": self.body.len(),
-            "body": self.json(),
-        })
+        });
+        if with_body {
+            line["body"] = self.json();
+        }
+        line
     }
+}
+
+/// Reads the clock of [`Recorded::at_ns`].
+pub(super) fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let [seconds, nanos] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds * 1_000_000_000 + nanos
 }
 
 /// Replaces secrets by stars, keeping the scheme of an authorization.
@@ -106,6 +121,7 @@ pub(super) struct Log {
     state: Mutex<State>,
     changed: watch::Sender<()>,
     keeps: bool,
+    with_bodies: bool,
 }
 
 struct State {
@@ -123,10 +139,10 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    pub(super) fn new(keeps: bool, file: Option<Box<dyn Write + Send>>) -> Self {
+    pub(super) fn new(keeps: bool, file: Option<Box<dyn Write + Send>>, with_bodies: bool) -> Self {
         let (requests, open) = (Vec::new(), BTreeSet::new());
         let state = State { requests, arrived: 0, connections: 0, open, file };
-        Self { state: Mutex::new(state), changed: watch::Sender::new(()), keeps }
+        Self { state: Mutex::new(state), changed: watch::Sender::new(()), keeps, with_bodies }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -157,7 +173,8 @@ impl Log {
         state.arrived += 1;
         let order = request.order;
         if let Some(file) = &mut state.file {
-            let written = writeln!(file, "{}", request.line()).and_then(|()| file.flush());
+            let written =
+                writeln!(file, "{}", request.line(self.with_bodies)).and_then(|()| file.flush());
             written.expect("the log file takes lines");
         }
         if self.keeps {

@@ -11,7 +11,7 @@ use super::api::{Api, Door, Trouble};
 use super::clock::Clock;
 use super::delivery;
 use super::http::{Broken, Head, Link, Reply};
-use super::log::{Delivered, Log, Recorded, masked};
+use super::log::{Delivered, Log, Recorded, masked, now_ns};
 use super::script::{Cue, Prompter, Script};
 use super::turn::{Class, Delivery, Fault};
 
@@ -27,6 +27,7 @@ pub struct Fake {
     keeps: bool,
     clock: Clock,
     file: Option<Box<dyn Write + Send>>,
+    with_bodies: bool,
 }
 
 /// A fake server that listens on loopback until it is shut down or dropped.
@@ -52,7 +53,8 @@ impl Fake {
     #[must_use]
     pub fn new(api: Api, script: Script) -> Self {
         let door = Door { key: Some(KEY.to_owned()), models: Vec::new() };
-        Self { api, script, door, port: 0, keeps: true, clock: Clock::Simulated, file: None }
+        let clock = Clock::Simulated;
+        Self { api, script, door, port: 0, keeps: true, clock, file: None, with_bodies: true }
     }
 
     /// Makes an Anthropic Messages server.
@@ -128,6 +130,13 @@ impl Fake {
         self
     }
 
+    /// Leaves the bodies out of those lines, for long benchmarks.
+    #[must_use]
+    pub const fn without_bodies(mut self) -> Self {
+        self.with_bodies = false;
+        self
+    }
+
     /// Starts to listen, on the current runtime.
     ///
     /// # Panics
@@ -151,7 +160,7 @@ impl Fake {
             door: self.door,
             prompter: Prompter::new(self.script),
             clock: self.clock,
-            log: Log::new(self.keeps, self.file),
+            log: Log::new(self.keeps, self.file, self.with_bodies),
         });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Running { url, shared, task })
@@ -295,6 +304,7 @@ async fn answer(
     head: Head,
     body: Vec<u8>,
 ) -> Delivered {
+    let at_ns = now_ns();
     let received = shared.api.receive(&head, &body, &shared.door);
     let turn = received.as_ref().ok().map(|exchange| exchange.turns);
     let cued = received.and_then(|exchange| match shared.prompter.cue(&exchange) {
@@ -309,6 +319,7 @@ async fn answer(
     let ready = cued.map(|(exchange, cue)| prepare(shared, &exchange, &cue));
     let order = shared.log.arrive(Recorded {
         order: 0,
+        at_ns,
         connection,
         headers: masked(&head),
         method: head.method,
