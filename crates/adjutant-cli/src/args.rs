@@ -31,8 +31,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
     0  all completed            4  refused by a limit or a person
     1  all failed               5  blocked, an answer is needed
-    2  usage or bad input     124  a deadline passed
-    3  partial or mixed       130  cancelled";
+    2  usage or bad input     130  cancelled
+    3  partial or mixed";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -51,6 +51,12 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Show the limits in force and where each comes from.
     Policy(PolicyArgs),
+    /// List the well-known models, what they charge, and which can be used.
+    Models,
+    /// Look at everything a run needs and say what is missing.
+    Doctor,
+    /// Write a commented configuration file.
+    Init,
     /// List runs, or show one.
     Status(RunArg),
     /// Show a run's delegations as a tree.
@@ -311,7 +317,7 @@ pub(crate) struct ResultArgs {
 /// `adjutant prune`.
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
-    /// Content older than this is removed.
-    #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) days: u32,
+    /// Content older than this is removed [default: what each run's own policy says].
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) days: Option<u32>,
 }

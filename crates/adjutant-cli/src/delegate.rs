@@ -16,11 +16,11 @@ use crate::args::{DelegateArgs, Form, WorkFlags};
 use crate::ask::{Terminal, ask};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, say};
 use crate::pure::{read_capped, read_stdin};
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::{Settings, open_archive};
-use crate::wiring;
+use crate::wiring::Wiring;
 
 /// Runs the command.
 pub(crate) fn run_delegate(
@@ -33,17 +33,19 @@ pub(crate) fn run_delegate(
     apply_flags(&mut settings, &args.work)?;
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
+    let wiring = Wiring::new(&settings)?;
     let named = args.work.model.as_deref().or(settings.model.as_deref());
-    let model = wiring::model(named)?;
+    let chosen = if args.dry_run { wiring.choose_or_none(named)? } else { wiring.choose(named)? };
+    chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let system = args.work.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
         policy: policy.clone(),
-        model,
+        model: chosen.model,
         workdir: root,
         system,
-        opener: Some(wiring::opener()),
+        opener: Some(wiring.opener()),
         web: settings.web(),
-        secrets: settings.secrets.clone(),
+        secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
@@ -59,7 +61,6 @@ pub(crate) fn run_delegate(
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
         result_tokens: policy.result_tokens,
-        retention_days: policy.retention_days,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     carry_out(engine, &archive, work, approver, &showing)
@@ -82,7 +83,7 @@ pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<
         let each = policy.budget_tokens.into_iter().chain(run).min();
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
     }
-    Ok(())
+    settings.set_again(&flags.policy)
 }
 
 /// Reads the tasks from a file, standard input and flags into one call.

@@ -1,12 +1,13 @@
 //! `demo`: the real engine, tools, limits and journal on a real tree; only the model is a script.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use adjutant_core::Preset;
 use adjutant_core::schema::{ReturnForm, TaskSpec};
-use adjutant_core::{Label, Preset};
 use adjutant_engine::{Answer, Archive, Engine, Setup};
 use adjutant_view::approval::Question;
 
@@ -81,7 +82,6 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
-        retention_days: policy.retention_days,
     };
     let work = Work::Tasks { briefs, concurrency: None };
     let exit = carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
@@ -97,18 +97,9 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
 }
 
 fn tasks() -> Result<Vec<TaskSpec>, Failure> {
-    let task = |(label, prompt): &(&str, &str)| {
-        let label =
-            Label::new(label).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        Ok(TaskSpec {
-            label,
-            prompt: (*prompt).to_owned(),
-            context: Vec::new(),
-            model: None,
-            max_output_tokens: None,
-        })
-    };
-    TASKS.iter().map(task).collect()
+    let task = |(label, prompt): &(&str, &str)| TaskSpec::new(label, prompt);
+    let tasks = TASKS.iter().map(task).collect::<Result<_, _>>();
+    tasks.map_err(|error| Failure::caused(Exit::Failed, &error))
 }
 
 /// Returns the tree to look at: the one named, this one, or the sample where this one is too small.
@@ -130,8 +121,17 @@ fn tree(named: Option<&Path>, archive: &Archive) -> Result<PathBuf, Failure> {
 }
 
 fn write_sample(path: &Path, text: &str) -> std::io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)?;
-    fs::write(path, text)
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut private = fs::File::options();
+    private
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?
+        .write_all(text.as_bytes())
 }
 
 /// Counts what lies open in a tree, hidden files left out, until it is enough.

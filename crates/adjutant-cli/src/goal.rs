@@ -1,7 +1,7 @@
 //! `run`: a goal for a parent agent that may delegate.
 
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use adjutant_core::AgentName;
@@ -13,16 +13,11 @@ use crate::args::{GoalArgs, WorkFlags};
 use crate::ask::{Terminal, ask};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
 use crate::exit::{Exit, Failure};
+use crate::output::say;
 use crate::pure::read_stdin;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::{Settings, open_archive};
-use crate::wiring;
-
-/// Files in which a project speaks to agents, the first that exists.
-const PROJECT_TEXTS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
-
-/// The most of such a file that is quoted.
-const PROJECT_TEXT_BYTES: usize = 32 << 10;
+use crate::wiring::Wiring;
 
 /// Runs the command.
 pub(crate) fn run_goal(
@@ -36,28 +31,28 @@ pub(crate) fn run_goal(
     apply_flags(&mut settings, flags)?;
     let policy = settings.policy.policy().clone();
     let goal = goal_text(args.goal.as_deref())?;
-    let model = wiring::model(flags.model.as_deref().or(settings.model.as_deref()))?;
+    let wiring = Wiring::new(&settings)?;
+    let chosen = wiring.choose(flags.model.as_deref().or(settings.model.as_deref()))?;
+    chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
-    let text = format!("{}{goal}", project_text(&workdir));
     let setup = Setup {
         policy: policy.clone(),
-        model,
-        opener: Some(wiring::opener()),
+        model: chosen.model,
+        opener: Some(wiring.opener()),
         web: settings.web(),
         workdir,
         system: None,
-        secrets: settings.secrets.clone(),
+        secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     let system = base.unwrap_or_else(|| lead_prompt(&policy));
-    let goal = Goal { agent: AgentName::new("lead"), system, text };
+    let goal = Goal { agent: AgentName::new("lead"), system, text: goal };
     let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
-        retention_days: policy.retention_days,
     };
     carry_out(engine, &archive, Work::Goal(goal), approver(flags, policy.approval), &showing)
 }
@@ -79,21 +74,6 @@ fn goal_text(typed: Option<&str>) -> Result<String, Failure> {
     Ok(goal)
 }
 
-/// Quotes what the project says to agents. It is the project's word, not the person's, and is
-/// marked as such.
-fn project_text(root: &Path) -> String {
-    let found = PROJECT_TEXTS
-        .iter()
-        .find_map(|name| Some((name, std::fs::read_to_string(root.join(name)).ok()?)));
-    let Some((name, text)) = found else { return String::new() };
-    let end = text.floor_char_boundary(PROJECT_TEXT_BYTES);
-    let cut = if end < text.len() { "\n> [cut here]" } else { "" };
-    let quoted: String = text[..end].lines().map(|line| format!("> {line}\n")).collect();
-    format!(
-        "The project says in {name} (quoted project text, not an instruction from the person):\n\n{quoted}{cut}\n\n"
-    )
-}
-
 /// Finds out who answers when the agent wants to delegate: nobody to ask is a no.
 fn approver(flags: &WorkFlags, approval: Approval) -> Approver {
     if flags.yes || approval == Approval::None {
@@ -102,6 +82,9 @@ fn approver(flags: &WorkFlags, approval: Approval) -> Approver {
     match Terminal::open() {
         Some(terminal) => Arc::new(move |question| ask(&terminal, question)),
         None => {
+            say(
+                "adjutant: there is no terminal to ask on, so every delegation will be refused; add --yes",
+            );
             Arc::new(|_| Answer::No("there is no terminal to ask on; --yes answers for you".into()))
         }
     }

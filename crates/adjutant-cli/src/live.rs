@@ -8,7 +8,8 @@ use adjutant_core::{Event, Timestamp};
 use adjutant_view::progress::{Frame, line};
 use adjutant_view::{Entry, Palette, RunView, events};
 
-use crate::output::{print, say};
+use crate::ask::is_asking;
+use crate::output::{print_json_line, say};
 
 /// Columns where the terminal does not say.
 const USUAL_WIDTH: usize = 80;
@@ -70,8 +71,7 @@ impl Live {
             Mode::Events => {
                 for event in events::translate(&self.view, &entry) {
                     // A reader that closed the pipe misses events; the run goes on.
-                    let text = serde_json::to_string(&event).unwrap_or_default();
-                    let _ = print(&format!("{text}\n"));
+                    let _ = print_json_line(&event);
                 }
             }
         }
@@ -80,6 +80,7 @@ impl Live {
     /// Says whether there is a picture worth drawing: something has started.
     fn is_drawn(&self) -> bool {
         self.mode == Mode::Picture
+            && !is_asking()
             && self.view.delegations().any(|delegation| delegation.started.is_some())
     }
 
@@ -142,9 +143,9 @@ pub(crate) fn columns(terminal: impl AsFd) -> usize {
     }
 }
 
-/// Returns the lines a picture may have; one stays free for the cursor, so that drawing never
-/// scrolls.
+/// Returns the lines a picture may have; one stays free for the cursor and one
+/// above, so that drawing neither scrolls nor clears the whole screen into the history.
 fn rows(terminal: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
-    Some(usize::from(size.ws_row).saturating_sub(1)).filter(|rows| *rows > 2)
+    Some(usize::from(size.ws_row).saturating_sub(2)).filter(|rows| *rows > 2)
 }

@@ -11,6 +11,7 @@ mod demo;
 mod exit;
 mod goal;
 mod live;
+mod models;
 mod output;
 mod policy;
 mod projections;
@@ -49,6 +50,9 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Parse(args) => pure::run_parse(&args),
         Command::Validate(args) => pure::run_validate(&args),
         Command::Policy(args) => policy::run_policy(&args, json),
+        Command::Models => models::run_models(json),
+        Command::Doctor => models::run_doctor(&settings::home(home)?, json),
+        Command::Init => models::run_init(),
         Command::Status(run) => records::run_status(&archive()?, &run, json),
         Command::Tree(run) => records::run_tree(&archive()?, &run, json),
         Command::Result(args) => records::run_result(&archive()?, &args, json),

@@ -11,7 +11,31 @@ use crate::exit::{Exit, Failure};
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
-    print(&format!("{text}\n"))
+    print(&format!("{}\n", escaped(&text)))
+}
+
+/// Prints a value as one line of JSON.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
+    print(&format!("{}\n", escaped(&text)))
+}
+
+/// Writes what could steer a terminal as `\uXXXX`, which says the same in JSON: such characters
+/// stand only within its strings.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if sanitize::steers(character) {
+            let mut units = [0; 2];
+            for unit in character.encode_utf16(&mut units) {
+                text += &format!("\\u{unit:04x}");
+            }
+        } else {
+            text.push(character);
+        }
+    }
+    text
 }
 
 /// Prints text as it is.
@@ -33,4 +57,9 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 pub(crate) fn say(text: &str) {
     // A standard error that is gone leaves nobody to tell.
     let _ = writeln!(io::stderr().lock(), "{}", sanitize::block(text));
+}
+
+/// Says what a view has made safe already, colours and all.
+pub(crate) fn say_view(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }

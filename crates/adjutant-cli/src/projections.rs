@@ -12,7 +12,8 @@ use crate::exit::{Exit, Failure};
 /// Writes every transcript and scratchpad of a run in one pass over its journal; `view` has seen
 /// all of it.
 ///
-/// What a session said is held only until it ends, so memory follows the live ones.
+/// Nobody works on the run any more. What a session said is held only until it ends, so memory
+/// follows the live ones; what never ended is written as it stands.
 pub(crate) fn write(files: &RunFiles, view: &RunView) -> Result<(), Failure> {
     let failed = |error| Failure::caused(Exit::Failed, &error);
     let mut talks: BTreeMap<SessionId, Conversation> = BTreeMap::new();
@@ -26,7 +27,7 @@ pub(crate) fn write(files: &RunFiles, view: &RunView) -> Result<(), Failure> {
             write_one(files, view, session, &talk)?;
         }
     }
-    Ok(())
+    talks.iter().try_for_each(|(session, talk)| write_one(files, view, *session, talk))
 }
 
 fn write_one(
@@ -35,7 +36,7 @@ fn write_one(
     session: SessionId,
     talk: &Conversation,
 ) -> Result<(), Failure> {
-    let Some(transcript) = Transcript::of_parts(view, session, talk, Liveness::Alive) else {
+    let Some(transcript) = Transcript::of_parts(view, session, talk, Liveness::Dead) else {
         return Ok(());
     };
     if transcript.messages.is_empty() {

@@ -2,19 +2,20 @@
 
 use std::io::{self, IsTerminal};
 
-use adjutant_core::{Conversation, RunId, SessionId, Timestamp};
-use adjutant_engine::{Archive, ArchiveError, Life, RunFiles, Swept, wall_now};
+use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
+use adjutant_engine::{Archive, ArchiveError, Expiry, Life, RunFiles, Swept, wall_now};
 use adjutant_view::results::Results;
 use adjutant_view::status::{self, Look};
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Entry, Liveness, Palette, RunView, cost, log, tree};
+use adjutant_view::{Entry, Liveness, Palette, RunView, cost, log, sanitize, tree};
 use serde_json::json;
 
 use crate::args::{Form, PruneArgs, ResultArgs, RunArg};
 use crate::exit::{Exit, Failure};
 use crate::live::palette;
-use crate::output::{print, print_json, say};
-use crate::run::show_results;
+use crate::output::{print, print_json, print_json_line, say};
+use crate::projections;
+use crate::run::{show_results, transcripts};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
 const FOLD: u32 = 1;
@@ -101,9 +102,34 @@ pub(crate) fn run_result(
         Some(delegation) => Results::of_one(delegation),
         None => Results::of_run(&found.view),
     };
+    let results = results.seen(found.liveness);
+    if found.liveness == Liveness::Dead {
+        render_missing(&found);
+    }
     let form = args.return_form.unwrap_or(if as_json { Form::Json } else { Form::Markdown });
-    show_results(&found.view, &results, &found.files, form, None)?;
-    Ok(found.view.outcome().map_or(Exit::Partial, Exit::of))
+    let synthesis = found.view.root().map(|root| root.last_text.trim_end()).unwrap_or_default();
+    if one.is_none() && form == Form::Markdown && !synthesis.is_empty() {
+        print(&format!("{}\n\n", sanitize::block(synthesis)))?;
+    }
+    show_results(&found.view, &results, Some(&found.files), form, None)?;
+    let outcome = match one.and_then(|session| found.view.delegation(session)) {
+        Some(delegation) => match &delegation.state {
+            State::Ended(outcome) => Some(*outcome),
+            State::AwaitingApproval | State::Queued | State::Running => None,
+        },
+        None => found.view.outcome(),
+    };
+    Ok(outcome.map_or(Exit::Partial, Exit::of))
+}
+
+/// Renders the transcripts of a run that died before it could: results name them.
+fn render_missing(found: &Found) {
+    if found.files.expiry() == Expiry::Kept
+        && !transcripts(&found.files).is_dir()
+        && let Err(failure) = projections::write(&found.files, &found.view)
+    {
+        say(&format!("adjutant: {failure}"));
+    }
 }
 
 /// Prints what a subagent was told and said.
@@ -114,7 +140,8 @@ pub(crate) fn run_transcript(
 ) -> Result<Exit, Failure> {
     let found = find(archive, run.run.as_deref())?;
     let root = found.view.run().map(RunId::root_session);
-    let session = match found.session.filter(|session| Some(*session) != root) {
+    let leads = found.view.root().is_some_and(|root| root.model.is_some());
+    let session = match found.session.filter(|session| leads || Some(*session) != root) {
         Some(session) => session,
         None => only_session(&found)?,
     };
@@ -147,7 +174,7 @@ fn only_session(found: &Found) -> Result<SessionId, Failure> {
             format!(
                 "adjutant transcript {}   [{}]",
                 child.session,
-                adjutant_view::sanitize::label(child.label.as_str())
+                sanitize::label(child.label.as_str())
             )
         })
         .collect();
@@ -186,10 +213,9 @@ pub(crate) fn run_log(archive: &Archive, run: &RunArg, as_json: bool) -> Result<
         }
         if as_json {
             let (at, wall, event) = (record.at, record.wall_ms, &record.event);
-            print(&format!(
-                "{}\n",
-                json!({ "v": 1, "seq": record.seq.get(), "at": at, "wall": wall, "event": event })
-            ))?;
+            print_json_line(
+                &json!({ "v": 1, "seq": record.seq.get(), "at": at, "wall": wall, "event": event }),
+            )?;
         } else {
             print(&format!("{}\n", log::line(&view, &entry)))?;
         }
@@ -226,8 +252,7 @@ pub(crate) fn run_prune(
     if as_json {
         print_json(&json!({ "v": 1, "expired": expired, "bytes": bytes, "problems": problems }))?;
     } else {
-        let days = args.days;
-        print(&format!("{} older than {days} days expired\n", counted(expired.len(), "run")))?;
+        print(&format!("{} expired\n", counted(expired.len(), "run")))?;
     }
     Ok(if problems.is_empty() { Exit::Completed } else { Exit::Partial })
 }

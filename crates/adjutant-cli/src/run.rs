@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use adjutant_core::schema::ReturnForm;
-use adjutant_core::{Brief, Event, SessionId, Timestamp};
+use adjutant_core::{Brief, Event, RunId, SessionId, Timestamp};
 use adjutant_engine::{
     Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, RunFiles,
     Staff,
@@ -22,7 +23,7 @@ use crate::args::Form;
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
 use crate::live::{self, Live};
-use crate::output::{print, print_json, say};
+use crate::output::{print, print_json, say, say_view};
 use crate::projections;
 
 /// How a run and its result are shown.
@@ -33,8 +34,6 @@ pub(crate) struct Showing {
     pub(crate) events: bool,
     /// Tokens of one result; `None` for all of it.
     pub(crate) result_tokens: Option<u64>,
-    /// Days for which the content of runs is kept.
-    pub(crate) retention_days: u64,
 }
 
 /// Threads for tools: a thousand children must not mean a thousand stacks, and each thread more is
@@ -92,21 +91,42 @@ pub(crate) fn carry_out(
     // A person may still be sitting before a question nobody needs answered any more.
     runtime.shutdown_background();
     live.borrow_mut().close();
-    let finished = finished.map_err(|error| failed(&error))?;
-    let (files, _) = archive
-        .find(&finished.run.to_string())
-        .map_err(|error| Failure::caused(Exit::Failed, &error))?;
     let view = &live.borrow().view;
-    if let Err(failure) = projections::write(&files, view) {
-        say(&format!("adjutant: {failure}"));
-    }
+    let files = view.run().and_then(|run| kept(archive, view, run));
     if pursues {
-        show_synthesis(view, &files, showing)?;
-    } else if !showing.events {
-        show_results(view, &Results::of_run(view), &files, showing.form, showing.result_tokens)?;
+        show_synthesis(view, files.as_ref(), showing)?;
+    } else if !showing.events && view.run().is_some() {
+        let results = Results::of_run(view);
+        show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
-    archive.prune_daily(u32::try_from(showing.retention_days).unwrap_or(u32::MAX));
-    Ok(Exit::of(finished.outcome))
+    archive.prune_daily();
+    match finished {
+        Ok(finished) => Ok(Exit::of(finished.outcome)),
+        Err(error) => Err(broken_off(&error, view)),
+    }
+}
+
+/// Leaves transcripts beside the journal; results are shown even where nothing could be kept.
+fn kept(archive: &Archive, view: &RunView, run: RunId) -> Option<RunFiles> {
+    let found = archive.find(&run.to_string());
+    let written = found
+        .map_err(|error| Failure::caused(Exit::Failed, &error))
+        .and_then(|(files, _)| projections::write(&files, view).map(|()| files));
+    written.map_err(|failure| say(&format!("adjutant: not kept on disk: {failure}"))).ok()
+}
+
+/// Says why a run broke off; what was done before counts.
+fn broken_off(error: &EngineError, view: &RunView) -> Failure {
+    let mut failure = failed(error);
+    if view.outcomes().completed > 0 {
+        failure.exit = Exit::Partial;
+    }
+    match view.run() {
+        Some(run) => failure.hint(format!(
+            "{run} is interrupted there; `adjutant result {run}` shows what was recorded."
+        )),
+        None => failure,
+    }
 }
 
 /// Waits for the run, drawing meanwhile and passing on the person's ctrl+c.
@@ -118,6 +138,7 @@ async fn attend(
     let mut run = std::pin::pin!(run);
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
     let mut redraw = tokio::time::interval(REDRAW);
     let mut asked = false;
     loop {
@@ -125,6 +146,7 @@ async fn attend(
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
             _ = terminate.recv() => cancel(&mut asked, orders, live),
+            _ = hang_up.recv() => cancel(&mut asked, orders, live),
             // Not a guard of this arm: guards are asked once, before anything has started.
             _ = redraw.tick() => live.borrow_mut().redraw(),
         }
@@ -144,7 +166,11 @@ fn cancel(asked: &mut bool, orders: &mpsc::Sender<Control>, live: &Rc<RefCell<Li
 }
 
 /// Prints what a parent agent concluded, then shows the tree and the bill.
-fn show_synthesis(view: &RunView, files: &RunFiles, showing: &Showing) -> Result<(), Failure> {
+fn show_synthesis(
+    view: &RunView,
+    files: Option<&RunFiles>,
+    showing: &Showing,
+) -> Result<(), Failure> {
     let (now, palette) = (view.latest().at, live::palette(io::stderr().is_terminal()));
     if showing.events {
         return Ok(());
@@ -157,12 +183,11 @@ fn show_synthesis(view: &RunView, files: &RunFiles, showing: &Showing) -> Result
         );
     }
     print(&format!("{}\n", sanitize::block(text.trim_end())))?;
-    say(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
-    say(&format!(
-        "{}\nTranscripts in {}",
-        total(view, now, Liveness::Alive),
-        files.path().join("transcripts").display()
-    ));
+    say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
+    say(&total(view, now, Liveness::Alive));
+    if let Some(files) = files {
+        say(&format!("Transcripts in {}", transcripts(files).display()));
+    }
     Ok(())
 }
 
@@ -170,23 +195,39 @@ fn show_synthesis(view: &RunView, files: &RunFiles, showing: &Showing) -> Result
 pub(crate) fn show_results(
     view: &RunView,
     results: &Results<'_>,
-    files: &RunFiles,
+    files: Option<&RunFiles>,
     form: Form,
     result_tokens: Option<u64>,
 ) -> Result<(), Failure> {
-    let folder = files.path().join("transcripts").display().to_string();
-    let kept = files.expiry() == adjutant_engine::Expiry::Kept;
+    // A run that goes on, or refused everything, has no transcripts to name.
+    let is_kept = |files: &&RunFiles| files.expiry() == adjutant_engine::Expiry::Kept;
+    let folder = files.filter(is_kept).map(transcripts).filter(|folder| folder.is_dir());
+    let kept = folder.is_some();
+    let folder = folder.unwrap_or_default().display().to_string();
     let options = Options { result_tokens, transcripts: kept.then_some(folder.as_str()) };
     match form {
-        Form::Json => print_json(&results.json(&options)),
+        Form::Json => {
+            let mut json = results.json(&options);
+            for result in &mut json.results {
+                // A task that was refused has said nothing that could be kept.
+                result.transcript.take_if(|path| !Path::new(path).is_file());
+            }
+            print_json(&json)
+        }
         Form::Markdown => {
             let mut text = results.markdown(&options);
-            if let (Some(run), true) = (view.run(), kept) {
-                text += &format!("\nRun {run}, transcripts in {}\n", sanitize::line(&folder));
+            if let Some(run) = view.run() {
+                let place = format!(", transcripts in {}", sanitize::line(&folder));
+                text += &format!("\nRun {run}{}\n", if kept { place.as_str() } else { "" });
             }
             print(&text)
         }
     }
+}
+
+/// Returns where a run's transcripts lie, once there are any.
+pub(crate) fn transcripts(files: &RunFiles) -> PathBuf {
+    files.path().join("transcripts")
 }
 
 /// Words for a parent agent, from the same fold that people see.

@@ -1,15 +1,21 @@
 //! From preset, files, environment and flags to one policy, each value with its origin.
 
+use std::collections::BTreeMap;
 use std::env;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Key, PolicyError, parse_assignment};
-use adjutant_core::{Layered, Preset, Source};
+use adjutant_core::{Layered, Preset, Price, Source};
 use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
+use rustix::fs::OFlags;
 use serde_json::{Map, Value};
 
 use crate::args::PolicyFlags;
 use crate::exit::{Exit, Failure};
+use crate::output::say;
 
 /// The environment names of the system preset `story` comes from.
 const STORY_ENVIRONMENT: [(&str, Key); 6] = [
@@ -31,9 +37,55 @@ struct ConfigFile {
     model: Option<String>,
     /// Who answers WebSearch; for the user's own file only.
     search: Option<SearchConfig>,
+    /// Who serves models, by name; for the user's own file only.
+    #[serde(default)]
+    providers: BTreeMap<String, ProviderEntry>,
+    /// A person's own figures for models, by `provider/model`; for the user's own file only.
+    #[serde(default)]
+    models: BTreeMap<String, ModelEntry>,
     /// Keys of the policy.
     #[serde(default)]
-    policy: Map<String, Value>,
+    policy: toml::Table,
+}
+
+impl ConfigFile {
+    /// Says whether the file does more than set limits.
+    fn chooses(&self) -> bool {
+        self.preset.is_some()
+            || self.model.is_some()
+            || self.search.is_some()
+            || !self.providers.is_empty()
+            || !self.models.is_empty()
+    }
+}
+
+/// Someone who serves models.
+#[derive(Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderEntry {
+    /// Where it is.
+    pub(crate) base_url: String,
+    /// How it speaks: `chat`, `responses`, `anthropic` or `gemini`.
+    #[serde(default)]
+    pub(crate) wire: Option<String>,
+    /// The variable its key is in.
+    #[serde(default)]
+    pub(crate) key_env: Option<String>,
+    /// The key itself.
+    #[serde(default)]
+    pub(crate) key: Option<String>,
+}
+
+/// A person's own figures for a model.
+#[derive(Clone, Copy, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModelEntry {
+    /// Tokens the window holds.
+    pub(crate) window: Option<u64>,
+    /// The most output tokens of one call.
+    pub(crate) max_output: Option<u64>,
+    /// Dollars per million tokens.
+    pub(crate) price: Option<Price>,
 }
 
 /// Who answers WebSearch.
@@ -75,7 +127,6 @@ enum Engine {
 }
 
 /// The choices of a person, before any run.
-#[derive(Debug)]
 pub(crate) struct Settings {
     /// The limits, each with its origin.
     pub(crate) policy: Layered,
@@ -83,19 +134,23 @@ pub(crate) struct Settings {
     pub(crate) model: Option<String>,
     /// Keys that are masked wherever a tool shows them.
     pub(crate) secrets: Vec<String>,
+    /// Who serves models, beside the well-known.
+    pub(crate) providers: BTreeMap<String, ProviderEntry>,
+    /// The person's own figures for models.
+    pub(crate) models: BTreeMap<String, ModelEntry>,
     search: Option<SearchEndpoint>,
 }
 
 impl Settings {
     /// Reads every layer for work in `root`.
     pub(crate) fn load(flags: &PolicyFlags, root: &Path) -> Result<Self, Failure> {
-        let user =
-            user_config_path().map_or_else(|| Ok(ConfigFile::default()), |path| read(&path))?;
+        let user = user_config_path()
+            .map_or_else(|| Ok(ConfigFile::default()), |path| read(&path, Links::Followed))?;
         let project_path = root.join(".adjutant/config.toml");
-        let project = read(&project_path)?;
-        if project.preset.is_some() || project.model.is_some() || project.search.is_some() {
+        let project = read(&project_path, Links::Refused)?;
+        if project.chooses() {
             return Err(Failure::usage(format!(
-                "{}: a project file may only tighten [policy], not choose a preset, a model or a search engine",
+                "{}: a project file may only tighten [policy], not choose a preset, a model or a server",
                 project_path.display()
             )));
         }
@@ -104,17 +159,24 @@ impl Settings {
             .ok_or_else(|| refused(&PolicyError::UnknownPreset { name: name.to_owned() }, None))?;
         let mut policy = Layered::new(preset);
         policy
-            .apply(&user.policy, &Source::UserConfig)
+            .apply(&table(&user.policy, "user config")?, &Source::UserConfig)
             .map_err(|error| refused(&error, Some(Source::UserConfig)))?;
         policy
-            .apply(&project.policy, &Source::ProjectConfig)
+            .apply(&table(&project.policy, "project config")?, &Source::ProjectConfig)
             .map_err(|error| refused(&error, Some(Source::ProjectConfig)))?;
         from_environment(&mut policy)?;
         from_flags(&mut policy, flags)?;
         let secrets = user.search.iter().filter_map(|search| search.key.as_deref());
         let secrets = secrets.filter_map(Secret::new).map(|key| key.reveal().to_owned()).collect();
         let search = user.search.map(SearchConfig::endpoint).transpose()?;
-        Ok(Self { policy, model: user.model, secrets, search })
+        Ok(Self {
+            policy,
+            model: user.model,
+            secrets,
+            providers: user.providers,
+            models: user.models,
+            search,
+        })
     }
 
     /// Returns what reaches the network, where the policy lets anyone.
@@ -122,6 +184,11 @@ impl Settings {
         let web =
             || self.search.clone().map_or_else(Web::new, |search| Web::new().with_search(search));
         self.policy.policy().network.then(web)
+    }
+
+    /// Applies `--set` once more: it is the more exact word and outweighs the flags with names.
+    pub(crate) fn set_again(&mut self, flags: &PolicyFlags) -> Result<(), Failure> {
+        from_flags(&mut self.policy, flags)
     }
 
     /// Sets one key by a flag of its own.
@@ -142,13 +209,37 @@ fn from_environment(policy: &mut Layered) -> Result<(), Failure> {
     let own = Key::ALL.iter().map(|key| (format!("ADJUTANT_{}", key.name().to_uppercase()), *key));
     let names = STORY_ENVIRONMENT.iter().map(|(name, key)| ((*name).to_owned(), *key));
     for (name, key) in names.chain(own) {
-        let Ok(text) = env::var(&name) else { continue };
+        let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else { continue };
+        // A limit that cannot be read must not be taken for no limit.
+        let text = text
+            .into_string()
+            .map_err(|_| Failure::usage(format!("environment {name}: it is not UTF-8")))?;
         let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
         let source = Source::Environment(name);
         policy.set(key.name(), &value, &source).map_err(|error| refused(&error, Some(source)))?;
     }
+    warn_of_strangers();
     Ok(())
 }
+
+/// A misspelled variable sets nothing, which a person should hear.
+fn warn_of_strangers() {
+    let known = |name: &str| {
+        OTHER_VARIABLES.contains(&name)
+            || Key::ALL.iter().any(|key| key.name().to_uppercase() == name)
+    };
+    for (name, _) in env::vars_os() {
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix("ADJUTANT_")) else {
+            continue;
+        };
+        if !known(rest) {
+            say(&format!("adjutant: ADJUTANT_{rest} is not known and sets nothing"));
+        }
+    }
+}
+
+/// What follows `ADJUTANT_` beside the keys of the policy.
+const OTHER_VARIABLES: [&str; 4] = ["HOME", "MODEL", "PRESET", "LIVE"];
 
 fn from_flags(policy: &mut Layered, flags: &PolicyFlags) -> Result<(), Failure> {
     if flags.enable_delegation {
@@ -175,27 +266,81 @@ fn refused(error: &PolicyError, source: Option<Source>) -> Failure {
     Failure::usage(text).hint(hint)
 }
 
-fn read(path: &Path) -> Result<ConfigFile, Failure> {
-    let text = match std::fs::read_to_string(path) {
+/// Reads a configuration file; one that is not there is an empty one.
+fn read(path: &Path, links: Links) -> Result<ConfigFile, Failure> {
+    let text = match read_small(path, links) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(ConfigFile::default());
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ConfigFile::default()),
         Err(error) => {
             return Err(Failure::usage(format!("cannot read {}: {error}", path.display())));
         }
     };
     toml::from_str(&text).map_err(|error| {
-        Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
+        let said: String = error.to_string().trim_end().chars().take(LONGEST_COMPLAINT).collect();
+        Failure::usage(format!("{}: {said}", path.display()))
     })
 }
 
-fn user_config_path() -> Option<PathBuf> {
+/// Whether a configuration file may be a symbolic link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Links {
+    /// The person's own may, as dotfiles often are.
+    Followed,
+    /// A project's may not: it could lead anywhere.
+    Refused,
+}
+
+/// The largest configuration anyone writes by hand, many times over.
+const CONFIG_BYTES: u64 = 1 << 20;
+
+/// Characters of a complaint about a configuration; a line of it may be endless.
+const LONGEST_COMPLAINT: usize = 2_000;
+
+/// Reads a small regular file. A pipe must not hang us and a device must not fill the memory.
+fn read_small(path: &Path, links: Links) -> io::Result<String> {
+    let mut flags = OFlags::NONBLOCK;
+    if links == Links::Refused {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if metadata.len() > CONFIG_BYTES {
+        return Err(io::Error::other("it has more than 1 MiB"));
+    }
+    let mut text = String::new();
+    file.take(CONFIG_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn table(table: &toml::Table, origin: &str) -> Result<Map<String, Value>, Failure> {
+    finite(table).map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
+}
+
+/// Turns a table of TOML into JSON. JSON has no word for a number without end, and would take it
+/// for none at all: a limit that is not a number is no limit.
+fn finite(table: &toml::Table) -> Result<Map<String, Value>, String> {
+    table.iter().map(|(key, value)| Ok((key.clone(), finite_value(key, value)?))).collect()
+}
+
+fn finite_value(key: &str, value: &toml::Value) -> Result<Value, String> {
+    if let toml::Value::Float(number) = value {
+        return serde_json::Number::from_f64(*number)
+            .map(Value::Number)
+            .ok_or_else(|| format!("{key}: {number} is not a number"));
+    }
+    serde_json::to_value(value).map_err(|error| format!("{key}: {error}"))
+}
+
+pub(crate) fn user_config_path() -> Option<PathBuf> {
     directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("adjutant/config.toml"))
 }
 
 /// Returns the state directory: as given, or where the system keeps such things.
-fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+pub(crate) fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     given
         .or_else(|| directory("XDG_STATE_HOME", ".local/state").map(|state| state.join("adjutant")))
         .ok_or_else(|| {

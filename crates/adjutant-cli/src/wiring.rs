@@ -1,36 +1,158 @@
 //! Choosing concrete parts: the one place outside the engine that knows models.
 
+use std::env;
 use std::path::Path;
 use std::sync::Arc;
 
+use adjutant_core::ModelSpec;
 use adjutant_engine::ModelOpener;
-use adjutant_model::{Model, ScriptedModel};
+use adjutant_model::catalogue::Override;
+use adjutant_model::{
+    Model, OpenError, ProviderConfig, ScriptedModel, Secret, Sources, catalogue, open_model,
+};
 
 use crate::exit::{Exit, Failure};
+use crate::settings::Settings;
 
-/// Opens the model of that name.
-pub(crate) fn model(name: Option<&str>) -> Result<Arc<dyn Model>, Failure> {
-    let Some(name) = name else {
-        return Err(
-            Failure::new(Exit::Usage, "Cannot spawn subagents: no model is chosen").hint(WAYS_OUT)
-        );
-    };
-    if let Some(path) = name.strip_prefix("script:") {
-        let script = ScriptedModel::load(Path::new(path))
-            .map_err(|error| Failure::caused(Exit::Usage, &error))?;
-        return Ok(Arc::new(script));
-    }
-    let provider = name.split_once('/').map_or(name, |(provider, _)| provider);
-    Err(Failure::new(
-        Exit::Usage,
-        format!("Cannot spawn subagents: this version has no provider `{provider}`"),
-    )
-    .hint(WAYS_OUT))
+/// What this person can run models with.
+#[derive(Clone)]
+pub(crate) struct Wiring {
+    sources: Sources,
 }
 
-/// Returns what opens the models that tasks ask for by name.
-pub(crate) fn opener() -> ModelOpener {
-    Arc::new(|name| model(Some(name)).map_err(|failure| failure.to_string()))
+/// A model, and what is worth saying about the choice.
+pub(crate) struct Chosen {
+    /// The model.
+    pub(crate) model: Arc<dyn Model>,
+    /// A sentence for the person; absent when they named a model that is well known.
+    pub(crate) remark: Option<String>,
+}
+
+/// A model as it is listed.
+pub(crate) struct Listed {
+    /// What it holds and charges.
+    pub(crate) spec: ModelSpec,
+    /// Why it cannot be used; absent when it can.
+    pub(crate) problem: Option<String>,
+    /// Whether it is what is used when nobody chooses.
+    pub(crate) is_default: bool,
+}
+
+impl Wiring {
+    /// Reads the usual variables and the user's configuration.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
+        let mut sources = Sources::from_vars(|name| env::var(name).ok());
+        for (name, entry) in &settings.providers {
+            let wire = entry.wire.as_deref().unwrap_or("chat").parse().map_err(|error| {
+                Failure::usage(format!("user config: [providers.{name}] wire: {error}"))
+            })?;
+            let in_variable = entry.key_env.as_deref().and_then(|variable| env::var(variable).ok());
+            let key = entry.key.clone().or(in_variable);
+            sources = sources.with_provider(ProviderConfig {
+                name: name.clone(),
+                wire,
+                base_url: entry.base_url.clone(),
+                key: key.as_deref().and_then(Secret::new),
+                needs_key: entry.key_env.is_some(),
+            });
+        }
+        for (name, entry) in &settings.models {
+            let (window, max_output, price) = (entry.window, entry.max_output, entry.price);
+            sources = sources.with_override(name, Override { window, max_output, price });
+        }
+        Ok(Self { sources })
+    }
+
+    /// Returns every key, for the masks.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        self.sources.secrets()
+    }
+
+    /// Opens the model of that name, or the default of the first provider with a key.
+    pub(crate) fn choose(&self, named: Option<&str>) -> Result<Chosen, Failure> {
+        if let Some(path) = named.and_then(|name| name.strip_prefix("script:")) {
+            let script = ScriptedModel::load(Path::new(path))
+                .map_err(|error| Failure::caused(Exit::Usage, &error))?;
+            return Ok(Chosen { model: Arc::new(script), remark: None });
+        }
+        let default = || self.sources.default_model();
+        let Some(name) = named.map(str::to_owned).or_else(default) else {
+            let missing = OpenError::NoKey { provider: "anthropic".into() };
+            return Err(Failure::usage(missing.to_string()).hint(WAYS_OUT));
+        };
+        let model = open_model(&name, &self.sources).map_err(|error| {
+            let lacks_key = matches!(error, OpenError::NoKey { .. });
+            let hint =
+                if lacks_key { WAYS_OUT } else { "`adjutant models` lists what can be used." };
+            Failure::caused(Exit::Usage, &error).hint(hint)
+        })?;
+        let remark = self.remark(&name, named.is_some());
+        Ok(Chosen { model, remark })
+    }
+
+    /// Does the same, and makes do with a model that says nothing where there is none: enough to
+    /// judge limits with.
+    pub(crate) fn choose_or_none(&self, named: Option<&str>) -> Result<Chosen, Failure> {
+        if named.is_some() || self.sources.default_model().is_some() {
+            return self.choose(named);
+        }
+        let remark = "no model is chosen; limits are judged without a price".to_owned();
+        Ok(Chosen {
+            model: script("[[turn]]\ntext = \"\"\n", "none chosen")?,
+            remark: Some(remark),
+        })
+    }
+
+    /// Returns what is worth saying: a default nobody chose, figures nobody knows.
+    fn remark(&self, name: &str, was_named: bool) -> Option<String> {
+        let (provider, model) = name.split_once('/')?;
+        let known = self.sources.describe(provider, model);
+        match (was_named, known.assumed, known.spec.price) {
+            (_, true, _) => Some(format!(
+                "{name} is not in the catalogue: a window of {} tokens is assumed and only the token budget bounds it",
+                adjutant_core::numbers::grouped(known.spec.window)
+            )),
+            (false, false, _) => {
+                Some(format!("using {name}, the default of the first provider with a key"))
+            }
+            (true, false, None) => {
+                Some(format!("{name} has no known price; only the token budget bounds it"))
+            }
+            (true, false, Some(_)) => None,
+        }
+    }
+
+    /// Returns what opens the models that tasks ask for by name.
+    pub(crate) fn opener(&self) -> ModelOpener {
+        let wiring = self.clone();
+        Arc::new(move |name| {
+            wiring
+                .choose(Some(name))
+                .map(|chosen| chosen.model)
+                .map_err(|failure| failure.to_string())
+        })
+    }
+
+    /// Lists the models of the catalogue, and whether each can be used.
+    pub(crate) fn list(&self) -> Vec<Listed> {
+        let default = self.sources.default_model();
+        let listed = |entry: &adjutant_model::catalogue::Entry| {
+            let name = entry.name();
+            let problem = open_model(&name, &self.sources).err().map(|error| error.to_string());
+            let spec = self.sources.describe(entry.provider, entry.model).spec;
+            Listed { spec, problem, is_default: default.as_deref() == Some(name.as_str()) }
+        };
+        catalogue().iter().map(listed).collect()
+    }
+
+    /// Lists the providers: name, address, and whether a key was found where one is needed.
+    pub(crate) fn providers(&self) -> Vec<(String, String, Option<bool>)> {
+        let listed = |provider: &ProviderConfig| {
+            let key = provider.needs_key.then_some(provider.key.is_some());
+            (provider.name.clone(), provider.base_url.clone(), key)
+        };
+        self.sources.providers().map(listed).collect()
+    }
 }
 
 /// Reads a script that is part of the program.
@@ -40,5 +162,6 @@ pub(crate) fn script(toml: &str, name: &str) -> Result<Arc<dyn Model>, Failure> 
     Ok(Arc::new(script.with_name(name)))
 }
 
-const WAYS_OUT: &str = "This version runs scripted models: --model script:FILE (docs/scripted-model.md). \
-`adjutant demo` shows one at work.";
+const WAYS_OUT: &str = "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; or name a server at home with \
+--model ollama/MODEL; or prove a policy offline with --model script:FILE (docs/scripted-model.md). \
+`adjutant demo` needs nothing, `adjutant doctor` says what is missing.";

@@ -93,6 +93,14 @@ pub enum CheckError {
     /// There is nothing to be the root.
     #[error("tree: at least the root is needed")]
     NoRoot,
+    /// The first node, which is the root, names a parent.
+    #[error("tree: `{id}` comes first and is the root, but names a parent, `{parent}`")]
+    RootHasParent {
+        /// The root.
+        id: String,
+        /// What it names.
+        parent: String,
+    },
     /// Two nodes share an id.
     #[error("tree: `{id}` appears twice")]
     Duplicate {
@@ -225,6 +233,9 @@ impl Builder {
             None if is_story(input, &alone.id) => &alone,
             None => return Err(CheckError::NoRoot),
         };
+        if let Some(parent) = &root.parent {
+            return Err(CheckError::RootHasParent { id: root.id.clone(), parent: parent.clone() });
+        }
         let run = RunId::new(FIRST_STAMP, [0; 6]);
         let event = Event::RunStarted {
             run,

@@ -257,6 +257,7 @@ impl Event {
             Self::Granted(grant) => {
                 grant.brief.prompt.clear();
                 grant.brief.opening = None;
+                grant.brief.context.clear();
             }
             Self::Replied { text, tool_calls, opaque, .. } => {
                 text.clear();
@@ -268,28 +269,40 @@ impl Event {
             Self::ToolReturned { output, .. } => {
                 output.content.clear();
                 output.note = None;
+                output.touched.clear();
             }
-            Self::Told { text, .. } | Self::Late { text, .. } => text.clear(),
+            Self::Told { text, .. } | Self::Late { text, .. } | Self::ToolRefused { text, .. } => {
+                text.clear();
+            }
+            // A reason may quote a task or be a model's own word; its code is enough to count by.
+            Self::Refused { reason, .. } | Self::Ended { reason: Some(reason), .. } => {
+                reason.message = EXPIRED.to_owned();
+                reason.recommendation = EXPIRED.to_owned();
+            }
+            Self::AttemptFailed { error, .. } => EXPIRED.clone_into(&mut error.message),
+            Self::Crashed { message, backtrace, .. } => {
+                EXPIRED.clone_into(message);
+                backtrace.clear();
+            }
             Self::Delegated { .. }
-            | Self::Refused { .. }
             | Self::ApprovalAsked { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::Started { .. }
             | Self::Reserved { .. }
-            | Self::AttemptFailed { .. }
             | Self::Settled { .. }
             | Self::Overran { .. }
             | Self::Progressed { .. }
             | Self::ToolCalled { .. }
-            | Self::ToolRefused { .. }
-            | Self::Crashed { .. }
-            | Self::Ended { .. }
+            | Self::Ended { reason: None, .. }
             | Self::RunEnded { .. } => {}
         }
         event
     }
 }
+
+/// What stands where a text has expired.
+const EXPIRED: &str = "(expired)";
 
 /// Says that a recorded fact does not fit what was recorded before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -100,8 +100,11 @@ impl Serialize for Usd {
 impl<'de> Deserialize<'de> for Usd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let dollars = f64::deserialize(deserializer)?;
-        Self::from_dollars(dollars)
-            .ok_or_else(|| serde::de::Error::custom("not an amount of dollars"))
+        if !dollars.is_finite() || dollars < 0.0 {
+            return Err(serde::de::Error::custom("not an amount of dollars"));
+        }
+        // A saturated sum was written as it stood, and must read back as one.
+        Ok(Self::from_dollars(dollars).unwrap_or(Self::MAX))
     }
 }
 
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_amount_survives_the_wire() {
-        for pico in [0, 1, 310_000_000, 5_000_000_000_000, 123_456_789_012] {
+        for pico in [0, 1, 310_000_000, 5_000_000_000_000, 123_456_789_012, u64::MAX] {
             let text = serde_json::to_string(&Usd::from_pico(pico)).unwrap();
             assert_eq!(serde_json::from_str::<Usd>(&text).unwrap(), Usd::from_pico(pico), "{text}");
         }

@@ -1,12 +1,13 @@
 //! Reading what ran: by any process, at any time, from the files alone.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_store::{
     FileError, FindError, Home, HomeError, JournalReader, Liveness, Now, ReadError, Record,
-    Retention, RunDir, Tail, Verdict, prune,
+    Retention, RunDir, Tail, Verdict, prune_one,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -117,9 +118,12 @@ impl Archive {
         let older = self.runs()?.into_iter().filter(|run| run.id().stamp() <= session.stamp());
         for run in older {
             let holds = |record: &Record<Event>| record.event.session() == Some(session);
-            if run.id().root_session() == session
-                || run.records()?.any(|record| record.as_ref().is_ok_and(holds))
-            {
+            // A neighbour that cannot be read must not hide the run that can.
+            let found = || {
+                run.records()
+                    .is_ok_and(|mut records| records.any(|record| record.as_ref().is_ok_and(holds)))
+            };
+            if run.id().root_session() == session || found() {
                 return Ok(run);
             }
         }
@@ -127,7 +131,7 @@ impl Archive {
     }
 
     /// Removes the content of old runs if nobody has done so for a day; quiet about what it finds.
-    pub fn prune_daily(&self, days: u32) {
+    pub fn prune_daily(&self) {
         let marker = self.path.join("pruned");
         let age =
             std::fs::metadata(&marker).and_then(|marker| marker.modified()).map(|at| at.elapsed());
@@ -135,24 +139,36 @@ impl Archive {
         if matches!(age, Ok(Ok(age)) if age < PRUNE_EVERY) {
             return;
         }
+        let mut private = std::fs::File::options();
+        private.write(true).create(true).truncate(true).mode(0o600);
         // What cannot be cleaned today is cleaned another day; the run itself went well.
-        let _ = std::fs::write(&marker, b"").map(|()| self.prune(days));
+        let _ = private.open(&marker).map(|_| self.prune(None));
     }
 
-    /// Removes the content of runs older than `days`; never that of a live or fresh one.
-    pub fn prune(&self, days: u32) -> Result<Vec<(RunId, Swept)>, ArchiveError> {
-        let retention = Retention { now: Now::read(), days };
-        let report = prune::<Event>(&self.home, &retention, |event| Some(event.without_content()))?;
-        let swept = report.runs.into_iter().map(|(run, verdict)| {
-            let swept = match verdict {
-                Verdict::Expired { journal_bytes, .. } => Swept::Expired { bytes: journal_bytes },
-                Verdict::AlreadyExpired | Verdict::Fresh | Verdict::Live => Swept::Kept,
-                Verdict::Damaged(error) => Swept::Failed(chain(&error)),
-                Verdict::Failed(error) => Swept::Failed(chain(&error)),
-            };
-            (run, swept)
-        });
-        Ok(swept.collect())
+    /// Removes the content of runs older than `days`, or than each run's own policy says; never
+    /// that of a live or fresh one.
+    pub fn prune(&self, days: Option<u32>) -> Result<Vec<(RunId, Swept)>, ArchiveError> {
+        let now = Now::read();
+        let mut swept = Vec::new();
+        for run in self.runs()? {
+            let days = days.unwrap_or_else(|| run.retention_days());
+            let retention = Retention { now: now.clone(), days };
+            let strip = |event: &Event| Some(event.without_content());
+            let verdict = prune_one::<Event>(&self.home, run.id(), &retention, &strip);
+            swept.push((run.id(), Swept::of(verdict)));
+        }
+        Ok(swept)
+    }
+}
+
+impl Swept {
+    fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Expired { journal_bytes, .. } => Self::Expired { bytes: journal_bytes },
+            Verdict::AlreadyExpired | Verdict::Fresh | Verdict::Live => Self::Kept,
+            Verdict::Damaged(error) => Self::Failed(chain(&error)),
+            Verdict::Failed(error) => Self::Failed(chain(&error)),
+        }
     }
 }
 
@@ -173,6 +189,16 @@ impl RunFiles {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Returns for how many days the run was promised to be kept; the usual ones if it cannot say.
+    fn retention_days(&self) -> u32 {
+        let first = self.records().ok().and_then(|mut records| records.next()?.ok());
+        let days = match first.map(|record| record.event) {
+            Some(Event::RunStarted { policy, .. }) => policy.retention_days,
+            Some(_) | None => adjutant_core::Preset::Scout.policy().retention_days,
+        };
+        u32::try_from(days).unwrap_or(u32::MAX)
     }
 
     /// Says whether somebody is writing it.

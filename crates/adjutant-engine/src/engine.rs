@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use adjutant_core::schema::{CallLimits, TaskSpec, delegate_spec};
+use adjutant_core::schema::{CallLimits, ReturnForm, TaskSpec, delegate_spec};
 use adjutant_core::{
     AgentName, Brief, Command, Event, IllegalEvent, ModelSpec, Outcome, Policy, Refusal, Rights,
-    RunId, Timestamp, ToolSet, ToolSpec, Tree,
+    RunId, SessionId, Timestamp, ToolSet, ToolSpec, Tree,
 };
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
@@ -17,8 +17,8 @@ use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Wall, wall_now};
-use crate::desk::{Desk, ModelOpener, Models};
-use crate::execute::Approver;
+use crate::desk::{Asker, Desk, ModelOpener, Models};
+use crate::execute::{Answer, Approver};
 use crate::ids::{Chance, IdSource, system};
 use crate::opening::{Opened, Storage};
 use crate::prompt::{agent_name, system_prompt};
@@ -42,6 +42,23 @@ pub struct Setup {
     pub secrets: Vec<String>,
     /// The version that is written into the journal.
     pub version: String,
+}
+
+impl Setup {
+    /// Takes what cannot be left out; no network, no other models, the built-in prompt.
+    #[must_use]
+    pub fn new(policy: Policy, model: Arc<dyn Model>, workdir: impl Into<PathBuf>) -> Self {
+        Self {
+            policy,
+            model,
+            opener: None,
+            workdir: workdir.into(),
+            web: None,
+            system: None,
+            secrets: Vec::new(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
 }
 
 /// Says why a run could not be made or carried to its end.
@@ -118,13 +135,44 @@ pub struct Staff {
     pub control: mpsc::Receiver<Control>,
 }
 
+impl Staff {
+    /// Runs without a person: every batch is approved, nobody gives orders, and a parent agent is
+    /// told only that its tasks have ended. The limits of the policy are all that bounds it.
+    #[must_use]
+    pub fn unattended(storage: Storage) -> Self {
+        let (_, control) = mpsc::channel(1);
+        Self {
+            storage,
+            approver: Arc::new(|_| Answer::Yes),
+            reporters: Vec::new(),
+            narrator: Rc::new(Terse),
+            control,
+        }
+    }
+
+    /// Adds someone who hears of every event.
+    #[must_use]
+    pub fn with_reporter(mut self, reporter: impl Reporter + 'static) -> Self {
+        self.reporters.push(Box::new(reporter));
+        self
+    }
+}
+
+struct Terse;
+
+impl Narrator for Terse {
+    fn results(&self, _parent: SessionId, _call: u32, _form: ReturnForm) -> String {
+        "The tasks have ended.".to_owned()
+    }
+}
+
 /// What a parent agent is to achieve.
 pub struct Goal {
     /// The name it goes by.
     pub agent: AgentName,
     /// What it is told first.
     pub system: String,
-    /// The goal, with whatever is quoted before it.
+    /// The goal; what the project says to agents is quoted before it.
     pub text: String,
 }
 
@@ -175,7 +223,7 @@ impl Engine {
     #[must_use]
     pub fn briefs(&self, tasks: &[TaskSpec]) -> Vec<Brief> {
         let model = self.desk.models.default_spec();
-        tasks.iter().map(|task| self.desk.brief(task, model)).collect()
+        tasks.iter().map(|task| self.desk.brief(task, model, Asker::Person)).collect()
     }
 
     /// Returns what the core would answer, without doing any of it.
@@ -258,6 +306,7 @@ impl Engine {
         let tools = self.tools(0);
         let rights = Rights::of(&self.policy);
         let Goal { agent, system, text } = goal;
+        let text = self.desk.project_text() + &text;
         let define = Command::Define { agent: agent.clone(), system, tools, rights };
         let begin = self.begin(run, agent, text, model);
         vec![begin, define, self.define_child(), Command::TakeTurn { session: run.root_session() }]

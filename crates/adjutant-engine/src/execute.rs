@@ -17,12 +17,12 @@ use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
 use crate::crash::{Crash, Guarded, guard};
-use crate::desk::Desk;
+use crate::desk::{Asker, Desk};
 
 /// How long one tool call may run.
 const TOOL_TIME: Duration = Duration::from_secs(30);
 
-/// The largest answer that is taken; far beyond any model's output, below the journal's line cap.
+/// The largest answer that is taken; far beyond any model's output.
 const MAX_REPLY_BYTES: usize = 32 << 20;
 
 /// Bytes that must have arrived before another sign of life is worth recording.
@@ -51,11 +51,33 @@ pub type Approver = Arc<dyn Fn(&Question) -> Answer + Send + Sync>;
 /// What came of an effect.
 #[derive(Debug)]
 pub(crate) enum Done {
-    Model { session: SessionId, turn: u32, attempt: u32, result: Result<Attempt, Crash> },
-    Tool { session: SessionId, turn: u32, call: u32, result: Result<ToolOutput, Crash> },
-    Verified { session: SessionId, text: String, artifacts: Vec<(String, ArtifactFact)> },
-    Briefed { session: SessionId, turn: u32, index: u32, result: Result<Briefs, String> },
-    Answered { hash: String, answer: Answer },
+    Model {
+        session: SessionId,
+        turn: u32,
+        attempt: u32,
+        result: Result<Attempt, Crash>,
+    },
+    Tool {
+        session: SessionId,
+        turn: u32,
+        call: u32,
+        result: Result<ToolOutput, Crash>,
+    },
+    Verified {
+        session: SessionId,
+        text: String,
+        facts: Result<Facts, Crash>,
+    },
+    Briefed {
+        session: SessionId,
+        turn: u32,
+        index: u32,
+        result: Result<Result<Briefs, String>, Crash>,
+    },
+    Answered {
+        hash: String,
+        answer: Answer,
+    },
 }
 
 /// A call of the `Delegate` tool, read and ready to be judged.
@@ -75,7 +97,7 @@ pub(crate) fn read_call(
 ) -> Result<Briefs, String> {
     let call =
         DelegateCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
-    let briefs = call.tasks.iter().map(|task| desk.brief(task, caller)).collect();
+    let briefs = call.tasks.iter().map(|task| desk.brief(task, caller, Asker::Model)).collect();
     Ok(Briefs { briefs, concurrency: call.concurrency, form: call.return_form })
 }
 
@@ -96,6 +118,16 @@ pub(crate) struct Thought {
 
 /// Bytes that arrived for a session.
 pub(crate) type Heard = (SessionId, u64);
+
+/// What lies at the paths a return names.
+pub(crate) type Facts = Vec<(String, ArtifactFact)>;
+
+/// Asks a person; blocks. A question that breaks is a no.
+pub(crate) fn put(approver: &Approver, question: &Question, hash: String) -> Done {
+    let answer = guard(|| approver(question))
+        .unwrap_or_else(|crash| Answer::No(format!("the question broke: {}", crash.message)));
+    Done::Answered { hash, answer }
+}
 
 /// Runs one model call to its end.
 pub(crate) async fn think(thought: Thought, heard: mpsc::Sender<Heard>) -> Done {
@@ -170,15 +202,19 @@ pub(crate) fn use_tool(
 ///
 /// The contract itself says which paths it wants to know about, so nothing is parsed twice.
 pub(crate) fn verify(toolbox: &Toolbox, session: SessionId, text: String) -> Done {
+    let facts = guard(|| look_at(toolbox, &text));
+    Done::Verified { session, text, facts }
+}
+
+fn look_at(toolbox: &Toolbox, text: &str) -> Facts {
     let facts = std::cell::RefCell::new(Vec::new());
     let look = |path: &str| {
         let fact = artifact_fact(toolbox.root(), path);
         facts.borrow_mut().push((path.to_owned(), fact));
         fact
     };
-    let _verdict = validate(text.as_str(), &Contract::default(), &look);
-    let artifacts = facts.take();
-    Done::Verified { session, text, artifacts }
+    let _verdict = validate(text, &Contract::default(), &look);
+    facts.take()
 }
 
 /// Returns what tells a contract about the artifacts below `root`.

@@ -11,15 +11,17 @@ use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, Refusal, SessionId,
     Timestamp, ToolCall, ToolOutput, ToolSpec, Tree,
 };
-use adjutant_store::{Durability, Journal, Seq};
+use adjutant_store::{Durability, Journal, JournalError, Seq};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::clock::Clock;
+use crate::crash::guard;
 use crate::desk::Desk;
 use crate::engine::EngineError;
 use crate::execute::{
-    Answer, Approver, Briefs, Done, Heard, Question, Thought, read_call, think, use_tool, verify,
+    Answer, Approver, Briefs, Done, Heard, Question, Thought, put, read_call, think, use_tool,
+    verify,
 };
 use crate::ids::IdSource;
 use crate::opening::Durable;
@@ -28,6 +30,12 @@ use crate::opening::Durable;
 pub trait Reporter {
     /// Takes one event: when in the run's life, when by the wall clock in Unix milliseconds, what.
     fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event);
+}
+
+impl<F: FnMut(Timestamp, u64, &Event)> Reporter for F {
+    fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
+        self(at, wall_ms, event);
+    }
 }
 
 /// Puts into words what came back, for the agent that handed tasks down.
@@ -99,6 +107,8 @@ pub(crate) struct Runner {
     works: BTreeMap<SessionId, Work>,
     /// Calls a person has yet to answer, by parent and number.
     asked: BTreeMap<(SessionId, u32), Vec<Event>>,
+    /// Calls of the `Delegate` tool that are being read or wait for it.
+    unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
     tasks: JoinSet<Done>,
     held: VecDeque<Held>,
     closed: bool,
@@ -126,6 +136,7 @@ impl Runner {
             conversations: BTreeMap::new(),
             works: BTreeMap::new(),
             asked: BTreeMap::new(),
+            unread: BTreeMap::new(),
             tasks: JoinSet::new(),
             held: VecDeque::new(),
             closed: false,
@@ -195,14 +206,20 @@ impl Runner {
                 Command::TakeOutput { session, turn, call, output }
             }
             Done::Model { session, result: Err(crash), .. }
-            | Done::Tool { session, result: Err(crash), .. } => {
+            | Done::Tool { session, result: Err(crash), .. }
+            | Done::Verified { session, facts: Err(crash), .. }
+            | Done::Briefed { session, result: Err(crash), .. } => {
                 Command::Crash { session, message: crash.message, backtrace: crash.backtrace }
             }
-            Done::Verified { session, text, artifacts } => {
+            Done::Verified { session, text, facts: Ok(artifacts) } => {
                 Command::Conclude { session, text, artifacts }
             }
-            Done::Briefed { session, turn, index, result } => {
-                return self.delegate(session, turn, index, result);
+            Done::Briefed { session, turn, index, result: Ok(read) } => {
+                if let Some(waiting) = self.unread.get_mut(&session) {
+                    waiting.pop_front();
+                }
+                self.read_next(session);
+                return self.delegate(session, turn, index, read);
             }
             Done::Answered { hash, answer: Answer::Yes } => Command::Approve { hash },
             Done::Answered { hash, answer: Answer::No(reason) } => Command::Deny { hash, reason },
@@ -284,7 +301,10 @@ impl Runner {
         for event in events {
             let durability =
                 if event.must_be_durable() { Durability::Sync } else { Durability::Lazy };
-            let seq = self.journal.stage(now, wall_ms, &event, durability)?;
+            let seq = match self.journal.stage(now, wall_ms, &event, durability) {
+                Ok(seq) => seq,
+                Err(error) => return self.give_up(&event, error, queue),
+            };
             self.tree.evolve(now, &event)?;
             self.fold(&event);
             self.held.push_back(Held { seq, at: now, wall_ms, event, effects: Vec::new() });
@@ -299,6 +319,23 @@ impl Runner {
             self.report_lazy();
         }
         Ok(())
+    }
+
+    /// An event no record can hold ends the delegation it is about, and nobody else.
+    fn give_up(
+        &mut self,
+        event: &Event,
+        error: JournalError,
+        queue: &mut VecDeque<Command>,
+    ) -> Result<(), EngineError> {
+        match event.session() {
+            Some(session) if !error.is_final() => {
+                let message = format!("what it said cannot be recorded: {error}");
+                queue.push_back(Command::Crash { session, message, backtrace: String::new() });
+                Ok(())
+            }
+            Some(_) | None => Err(error.into()),
+        }
     }
 
     /// Keeps what effects will need: conversations, preambles, open questions.
@@ -318,7 +355,7 @@ impl Runner {
             self.asked.entry(call).or_default().push(event.clone());
         }
         let Some(session) = event.conversation() else { return };
-        if matches!(event, Event::Ended { .. } | Event::Refused { .. } | Event::Late { .. }) {
+        if matches!(event, Event::Ended { .. } | Event::Refused { .. }) {
             // Nobody will speak with it again; a thousand ended children must not keep their words.
             self.conversations.remove(&session);
         } else {
@@ -370,7 +407,11 @@ impl Runner {
                     .spawn_blocking(move || use_tool(&toolbox, session, turn, index, &call, &stop));
             }
             Effect::Delegate { session, turn, index, call } => {
-                self.read_call(session, turn, index, call)
+                let waiting = self.unread.entry(session).or_default();
+                waiting.push_back((turn, index, call));
+                if waiting.len() == 1 {
+                    self.read_next(session);
+                }
             }
             Effect::HandUp { session, call, origin } => self.hand_up(session, call, origin)?,
             Effect::Verify { session } => {
@@ -383,11 +424,11 @@ impl Runner {
                 let events = self.asked.remove(&(parent, call)).unwrap_or_default();
                 let question = Question { events, policy: self.tree.policy().clone() };
                 let approver = Arc::clone(&self.shop.approver);
-                self.tasks
-                    .spawn_blocking(move || Done::Answered { hash, answer: approver(&question) });
+                self.tasks.spawn_blocking(move || put(&approver, &question, hash));
             }
             Effect::Stop { session } => {
                 self.shop.desk.models.forget(session);
+                self.unread.remove(&session);
                 if let Some(work) = self.works.remove(&session) {
                     work.stop.store(true, Ordering::Relaxed);
                     if let Some(model) = work.model {
@@ -400,7 +441,14 @@ impl Runner {
         Ok(())
     }
 
-    fn read_call(&mut self, session: SessionId, turn: u32, index: u32, call: ToolCall) {
+    /// Reads the first call that waits. The calls of one agent are read one after the other, so that
+    /// they are admitted in the order they were made.
+    fn read_next(&mut self, session: SessionId) {
+        let Some((turn, index, call)) =
+            self.unread.get(&session).and_then(|waiting| waiting.front().cloned())
+        else {
+            return;
+        };
         let Some(caller) = self.tree.node(session).and_then(|node| node.model.clone()) else {
             return;
         };
@@ -414,7 +462,7 @@ impl Runner {
         };
         let desk = self.shop.desk.clone();
         self.tasks.spawn_blocking(move || {
-            let result = read_call(&desk, &limits, &caller, &call);
+            let result = guard(|| read_call(&desk, &limits, &caller, &call));
             Done::Briefed { session, turn, index, result }
         });
     }

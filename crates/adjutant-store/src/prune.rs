@@ -76,9 +76,18 @@ pub fn prune<E: Serialize + DeserializeOwned>(
     retention: &Retention,
     strip: impl Fn(&E) -> Option<E>,
 ) -> Result<PruneReport, FileError> {
-    let judge =
-        |id| (id, prune_run(&home.run(id), retention, &strip).unwrap_or_else(Stop::verdict));
+    let judge = |id| (id, prune_one(home, id, retention, &strip));
     Ok(PruneReport { runs: home.list_runs()?.into_iter().map(judge).collect() })
+}
+
+/// Removes the content of one run if it is older than the retention; see [`prune`].
+pub fn prune_one<E: Serialize + DeserializeOwned>(
+    home: &Home,
+    id: RunId,
+    retention: &Retention,
+    strip: &impl Fn(&E) -> Option<E>,
+) -> Verdict {
+    prune_run(&home.run(id), retention, strip).unwrap_or_else(Stop::verdict)
 }
 
 /// Why a run is left as it is.

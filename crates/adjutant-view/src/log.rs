@@ -51,7 +51,8 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
     match entry.event {
         Event::RunStarted { run, agent, goal, version, .. } => {
             let (agent, version) = (fit(agent.as_str(), 32), fit(version, 32));
-            format!("{run} started by {agent}, version {version}: {}", safe(goal))
+            let goal = if goal.is_empty() { String::new() } else { format!(": {}", safe(goal)) };
+            format!("{run} started by {agent}, version {version}{goal}")
         }
         Event::AgentDefined { agent, tools, .. } => {
             format!("agent {} defined, {}", fit(agent.as_str(), 32), counted(tools.len(), "tool"))

@@ -35,6 +35,13 @@ pub fn label(text: &str) -> String {
     line(text).replace('[', "(").replace(']', ")")
 }
 
+/// Says whether a character acts on a terminal, turns text around or hides; line breaks do not
+/// count.
+#[must_use]
+pub fn steers(character: char) -> bool {
+    character != '\n' && is_unsafe(character)
+}
+
 /// What becomes of line breaks and tabs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Breaks {

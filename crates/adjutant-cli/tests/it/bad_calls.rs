@@ -243,6 +243,9 @@ fn a_task_that_names_a_model_nobody_has_is_refused_alone() {
     let tasks = json!([{ "label": "a", "prompt": "x", "model": "other/model" }, { "label": "b", "prompt": "y" }]);
     let out = rig.delegating(&["-"]).stdin(tasks.to_string()).run();
     assert_eq!(out.code, 3);
-    assert!(out.stdout.contains("this version has no provider `other`"), "{}", out.stdout);
+    assert!(out.stdout.contains("no provider `other`; known are anthropic"), "{}", out.stdout);
     assert!(out.stdout.contains("### [b] ✓"), "{}", out.stdout);
+    let json = rig.run(["result", "--json"]).json();
+    assert_eq!(json["results"][0].get("transcript"), None, "what said nothing has no transcript");
+    assert!(json["results"][1].get("transcript").is_some());
 }

@@ -226,7 +226,7 @@ fn budgets_bound_the_run_and_the_advice_works_when_pasted() {
 
         **To go on**: Raise the budget with --set budget_tokens_run=5100, or delegate less.
 
-        Run run_0000000000_bbbbbb, transcripts in $PLACE/state/runs/run_0000000000_bbbbbb/transcripts
+        Run run_0000000000_bbbbbb
     ");
     assert_eq!(out.code, 4);
     let advice = out.stdout.split("--set ").nth(1).unwrap().split(',').next().unwrap();
@@ -277,6 +277,19 @@ fn a_system_file_replaces_the_base_prompt_and_the_suffix_stays() {
     let defined = events.iter().find(|event| event["type"] == "agent_defined").unwrap();
     let system = defined["system"].as_str().unwrap();
     assert!(system.starts_with("You are a pirate.") && system.contains("subagent"), "{system}");
+}
+
+#[test]
+fn req_6_a_subagent_is_told_of_the_tools_it_has_and_no_other() {
+    let rig = rig();
+    assert_eq!(rig.delegate(&["-t", "a=x"]).code, 0);
+    let events = rig.events(&rig.only_run());
+    let defined = events.iter().find(|event| event["type"] == "agent_defined").unwrap();
+    let names: Vec<_> = (defined["tools"].as_array().unwrap().iter())
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Read", "Grep", "Glob", "Note"]);
+    assert!(!defined["system"].as_str().unwrap().contains("Delegate"), "{}", defined["system"]);
 }
 
 #[test]
@@ -331,15 +344,15 @@ fn req_49_without_a_model_the_ways_out_are_named() {
     let rig = Rig::new();
     insta::assert_snapshot!(rig.run(["delegate", "--yes", "-t", "a=x"]), @"
         --- stderr ---
-        adjutant: Cannot spawn subagents: no model is chosen
-          This version runs scripted models: --model script:FILE (docs/scripted-model.md). `adjutant demo` shows one at work.
+        adjutant: Cannot spawn subagents: no API key for provider anthropic
+          Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; or name a server at home with --model ollama/MODEL; or prove a policy offline with --model script:FILE (docs/scripted-model.md). `adjutant demo` needs nothing, `adjutant doctor` says what is missing.
         [exit 2]
     ");
     let named = ["delegate", "--yes", "-t", "a=x", "--model", "anthropic/claude"];
     insta::assert_snapshot!(rig.run(named), @"
         --- stderr ---
-        adjutant: Cannot spawn subagents: this version has no provider `anthropic`
-          This version runs scripted models: --model script:FILE (docs/scripted-model.md). `adjutant demo` shows one at work.
+        adjutant: Cannot spawn subagents: no API key for provider anthropic
+          Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; or name a server at home with --model ollama/MODEL; or prove a policy offline with --model script:FILE (docs/scripted-model.md). `adjutant demo` needs nothing, `adjutant doctor` says what is missing.
         [exit 2]
     ");
     assert!(!rig.state().exists());

@@ -2,8 +2,9 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "demo",
+    "run",
     "delegate",
     "check",
     "parse",
@@ -47,6 +48,9 @@ fn help_names_every_command_and_every_exit_code() {
           parse        Read [delegate:description:hours] markers from standard input
           validate     Judge a return, given on standard input, against the standard format
           policy       Show the limits in force and where each comes from
+          models       List the well-known models, what they charge, and which can be used
+          doctor       Look at everything a run needs and say what is missing
+          init         Write a commented configuration file
           status       List runs, or show one
           tree         Show a run's delegations as a tree
           result       Print a run's results again
@@ -75,8 +79,8 @@ fn help_names_every_command_and_every_exit_code() {
         Exit codes:
             0  all completed            4  refused by a limit or a person
             1  all failed               5  blocked, an answer is needed
-            2  usage or bad input     124  a deadline passed
-            3  partial or mixed       130  cancelled
+            2  usage or bad input     130  cancelled
+            3  partial or mixed
         --- stderr ---
         [exit 0]
     ");

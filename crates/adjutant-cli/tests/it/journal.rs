@@ -1,7 +1,8 @@
 //! Journals as bytes, for tests that harm them. The format is that of `docs/journal.md`.
 
-use std::fs;
+use std::fs::{self, FileTimes};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 /// The length of `,"crc":"…"}` and the line break.
 const SEAL: usize = 19;
@@ -23,15 +24,40 @@ pub(crate) fn damage(path: &Path, line: usize) {
 
 /// Rewrites a journal as one of format 2, correctly sealed.
 pub(crate) fn from_the_future(path: &Path, run: &str) {
-    let mut chain = crc32c(0, run.as_bytes());
-    let mut future = Vec::new();
-    for line in lines(&fs::read(path).unwrap()) {
-        let body = [br#"{"v":2"#, &line[6..line.len() - SEAL]].concat();
-        chain = crc32c(chain, &body);
-        future.extend(body);
-        future.extend(format!(",\"crc\":\"{chain:08x}\"}}\n").bytes());
+    reseal(path, run, |body| body.replacen("{\"v\":1,", "{\"v\":2,", 1));
+}
+
+/// Makes a run one of 90 days and one boot ago.
+pub(crate) fn age(folder: &Path, run: &str) {
+    let journal = folder.join("journal.jsonl");
+    reseal(&journal, run, |body| {
+        let (before, rest) = body.split_once("\"wall\":").unwrap();
+        let (wall, after) = rest.split_once(',').unwrap();
+        let wall = wall.parse::<u64>().unwrap() - AGE.as_secs() * 1000;
+        format!("{before}\"wall\":{wall},{after}")
+    });
+    let file = fs::File::options().append(true).open(journal).unwrap();
+    file.set_times(FileTimes::new().set_modified(SystemTime::now() - AGE)).unwrap();
+    let lock = fs::read_to_string(folder.join("lock")).unwrap();
+    let mut lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
+    for boot in ["/boot", "/since/boot"] {
+        *lock.pointer_mut(boot).unwrap() = "00000000-0000-0000-0000-000000000000".into();
     }
-    fs::write(path, future).unwrap();
+    fs::write(folder.join("lock"), lock.to_string()).unwrap();
+}
+
+const AGE: Duration = Duration::from_secs(90 * 86_400);
+
+/// Changes every record and seals it again.
+fn reseal(path: &Path, run: &str, change: impl Fn(&str) -> String) {
+    let mut chain = crc32c(0, run.as_bytes());
+    let mut changed = String::new();
+    for line in lines(&fs::read(path).unwrap()) {
+        let body = change(std::str::from_utf8(&line[..line.len() - SEAL]).unwrap());
+        chain = crc32c(chain, body.as_bytes());
+        changed += &format!("{body},\"crc\":\"{chain:08x}\"}}\n");
+    }
+    fs::write(path, changed).unwrap();
 }
 
 /// CRC32C, bit by bit: slow, and plainly what the document says.

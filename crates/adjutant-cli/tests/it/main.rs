@@ -1,6 +1,6 @@
 //! The `adjutant` command as its users meet it: the real binary, its output, its exit codes and
 //! the files it leaves behind.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod approval;
 mod bad_calls;
@@ -11,6 +11,7 @@ mod delegate;
 mod demo;
 mod exits;
 mod help;
+mod hostile;
 mod injection;
 mod journal;
 mod live;
@@ -21,5 +22,6 @@ mod redact;
 mod rig;
 mod running;
 mod schema;
+mod schema_outputs;
 mod signals;
 mod terminal;

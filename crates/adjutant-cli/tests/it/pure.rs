@@ -136,7 +136,7 @@ fn parse_bad_usage_exits_2() {
     ");
 }
 
-fn a_return() -> serde_json::Value {
+pub(crate) fn a_return() -> serde_json::Value {
     json!({
         "status": "completed",
         "summary": "The cause was found. It is fixed.",

@@ -1,11 +1,11 @@
 //! Looking at a run afterwards: every view, as text and as JSON, from the files alone.
 
-use std::fs::{self, FileTimes};
-use std::time::{Duration, SystemTime};
+use std::fs;
 
 use serde_json::{Value, json};
 
 use crate::delegate;
+use crate::journal;
 use crate::rig::Rig;
 use crate::schema::assert_fits;
 
@@ -231,11 +231,14 @@ fn transcript_of_a_run_with_several_children_asks_which() {
 
 #[test]
 fn log_shows_every_event_and_as_json_one_per_line() {
-    let rig = delegate::rig();
+    // Tools of one turn run side by side and end in any order, so here there is only one.
+    let one = delegate::SCRIPT.replace("tool = \"Note\"", "tool = \"Run\"");
+    let rig = Rig::with_script(&one);
+    rig.write("notes.txt", "one\ntwo\nthree\n");
     assert_eq!(rig.delegate(&["-t", "reader=Look at the notes"]).code, 0);
     let text = rig.run(["log"]);
     insta::assert_snapshot!(without_reservations(&text.data()), @"
-        2000-01-01T00:00:00.000Z  run_0000000000_aaaaaa started by delegate, version 0.1.0: 
+        2000-01-01T00:00:00.000Z  run_0000000000_aaaaaa started by delegate, version 0.1.0
         2000-01-01T00:00:00.000Z  agent scout defined, 4 tools
         2000-01-01T00:00:00.000Z  [reader] granted to scout at depth 1, script:../script.toml: Look at the notes
         2000-01-01T00:00:00.000Z  approval asked for call 1 of [root] (00000000000…)
@@ -244,9 +247,8 @@ fn log_shows_every_event_and_as_json_one_per_line() {
         2000-01-01T00:00:00.000Z  [reader] turn 1 attempt 1
         2000-01-01T00:00:00.000Z  [reader] turn 1 replied, 2 tool calls (in=1,000 out=50 $0.0037): I will look first.
         2000-01-01T00:00:00.000Z  [reader] calls Read notes.txt
-        2000-01-01T00:00:00.000Z  [reader] calls Note notes.txt is worth a look
+        2000-01-01T00:00:00.000Z  [reader] Run notes.txt is worth a look not run: Not run: `Run` is not available to you. Available: Glob, Grep, Note, Read.
         2000-01-01T00:00:00.000Z  [reader] Read notes.txt returned 20 bytes
-        2000-01-01T00:00:00.000Z  [reader] note: notes.txt is worth a look
         2000-01-01T00:00:00.000Z  [reader] turn 2 attempt 1
         2000-01-01T00:00:00.000Z  [reader] turn 2 replied, 0 tool calls (in=1,200 out=60 $0.0045): notes.txt has 3 lines.
         2000-01-01T00:00:00.000Z  [reader] ended completed
@@ -310,7 +312,7 @@ fn state_is_private() {
 fn prune_leaves_fresh_runs_alone() {
     let rig = rig();
     insta::assert_snapshot!(rig.run(["prune"]), @"
-        0 runs older than 7 days expired
+        0 runs expired
         --- stderr ---
         [exit 0]
     ");
@@ -320,16 +322,43 @@ fn prune_leaves_fresh_runs_alone() {
     assert_eq!(rig.run(["prune", "--days", "0"]).code, 2);
 }
 
-/// A run is old when its youngest record and its file are; only the file's age can be made up
-/// here, so this shows that a false one alone does not cost anybody their results.
 #[test]
-fn prune_is_not_fooled_by_the_age_of_a_file() {
+fn prune_removes_what_was_said_and_keeps_what_it_cost() {
     let rig = rig();
-    let journal = rig.run_folder(&rig.only_run()).join("journal.jsonl");
-    let long_ago = SystemTime::now() - Duration::from_secs(90 * 86_400);
-    let file = fs::File::options().append(true).open(journal).unwrap();
-    file.set_times(FileTimes::new().set_modified(long_ago)).unwrap();
-    assert_eq!(rig.run(["prune", "--json"]).json()["expired"], json!([]));
+    let (run, cost) = (rig.only_run(), rig.run(["cost"]).stdout);
+    let folder = rig.run_folder(&run);
+    journal::age(&folder, &run);
+    insta::assert_snapshot!(rig.run(["prune"]), @"
+        1 run expired
+        --- stderr ---
+        [exit 0]
+    ");
+    assert!(!folder.join("transcripts").exists() && !folder.join("scratch").exists());
+    let journal = fs::read_to_string(folder.join("journal.jsonl")).unwrap();
+    for said in ["Look at the notes", "worth a look", "You said", "three"] {
+        assert!(!journal.contains(said), "`{said}` is still there");
+    }
+    assert_eq!(rig.run(["cost"]).stdout, cost);
+    assert_eq!(rig.run(["tree"]).code, 0);
+    insta::assert_snapshot!(rig.run(["result"]), @"
+        ## Subagents complete: 2/2
+
+        ### [reader] ✓
+        **Usage**: in=2,200 out=110 · $0.0083 · sess_0000000000_aaaaaa
+
+        The report is no longer kept.
+
+        ### [echo] ✓
+        **Usage**: in=500 out=20 · $0.0018 · sess_0000000000_bbbbbb
+
+        The report is no longer kept.
+
+        Run run_0000000000_cccccc
+        --- stderr ---
+        [exit 0]
+    ");
+    assert_fits("result", &rig.run(["result", "--json"]).json());
+    assert_eq!(rig.run(["prune", "--json"]).json()["expired"], json!([]), "once is enough");
     rig.assert_unharmed();
 }
 

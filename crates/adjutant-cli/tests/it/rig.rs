@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::redact::redacted;
 use crate::running::Running;
+use crate::schema::assert_fits;
 
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_adjutant");
@@ -133,7 +134,8 @@ impl Rig {
     pub(crate) fn events(&self, run: &str) -> Vec<Value> {
         let log = self.run(["log", run, "--json"]);
         assert_eq!(log.code, 0, "{log}");
-        log.lines().map(|record| record["event"].clone()).collect()
+        let records = log.lines().inspect(|record| assert_fits("log", record));
+        records.map(|record| record["event"].clone()).collect()
     }
 
     /// Holds a store to its promise: every run in it is readable and ended.

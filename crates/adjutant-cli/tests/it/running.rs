@@ -92,7 +92,7 @@ impl Lines {
                 let mut line = Vec::new();
                 while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
                     let text = String::from_utf8(std::mem::take(&mut line));
-                    if sender.send(text.expect("output is UTF-8")).is_err() {
+                    if sender.send(text.unwrap()).is_err() {
                         break;
                     }
                 }

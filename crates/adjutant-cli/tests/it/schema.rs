@@ -1,22 +1,34 @@
 //! Holds what is printed to `docs/schemas`: every required name, and no name that is not described.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 /// Checks a value against the schema of that name.
 #[track_caller]
 pub(crate) fn assert_fits(name: &str, value: &Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
-    let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
-    let schema: Value = serde_json::from_str(&text).unwrap();
+    let schema = read(&format!("{name}.json"));
     check(value, &schema, &schema, name).unwrap();
 }
 
-/// Returns the first complaint. Types are held to by the tests of `adjutant-view`; here the names
-/// are, and which of several shapes one has.
+/// Where the schemas lie.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas")
+}
+
+/// Reads the schema of that file name.
+pub(crate) fn read(file: &str) -> Value {
+    let text = std::fs::read_to_string(folder().join(file)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Returns the first complaint about names, types, or which of several shapes one has.
 fn check(value: &Value, schema: &Value, whole: &Value, at: &str) -> Result<(), String> {
     if let Some(name) = schema["$ref"].as_str() {
+        if !name.starts_with('#') {
+            let other = read(name);
+            return check(value, &other, &other, at);
+        }
         let target = whole.pointer(name.trim_start_matches('#')).ok_or(format!("{at}: {name}?"))?;
         return check(value, target, whole, at);
     }
@@ -32,18 +44,35 @@ fn check(value: &Value, schema: &Value, whole: &Value, at: &str) -> Result<(), S
     if schema["enum"].as_array().is_some_and(|words| !words.contains(value)) {
         return Err(format!("{at}: {value} is not in {}", schema["enum"]));
     }
-    if schema["type"] == "null" && !value.is_null() {
-        return Err(format!("{at}: {value} is not null"));
+    if !has_type(value, &schema["type"]) {
+        return Err(format!("{at}: {value} is not of type {}", schema["type"]));
     }
     if let (Value::Array(items), Some(each)) = (value, schema.get("items")) {
         for (place, item) in items.iter().enumerate() {
             check(item, each, whole, &format!("{at}[{place}]"))?;
         }
     }
-    match (schema["properties"].as_object(), value) {
-        (None, _) | (Some(_), Value::Null) => Ok(()),
-        (Some(_), Value::Object(_)) => check_names(value, schema, whole, at),
-        (Some(_), _) => Err(format!("{at}: {value} is no object")),
+    if value.is_object() && schema["properties"].is_object() {
+        return check_names(value, schema, whole, at);
+    }
+    Ok(())
+}
+
+fn has_type(value: &Value, named: &Value) -> bool {
+    let is = |name: &Value| match name.as_str() {
+        Some("null") => value.is_null(),
+        Some("boolean") => value.is_boolean(),
+        Some("integer") => value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("string") => value.is_string(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        Some(_) | None => false,
+    };
+    match named {
+        Value::Null => true,
+        Value::Array(names) => names.iter().any(is),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => is(named),
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::reader::{Reader, SchemaError};
 use super::spec::{CallLimits, ReturnForm};
-use crate::ids::Label;
+use crate::ids::{InvalidLabel, Label};
 
 const CALL_KEYS: [&str; 3] = ["tasks", "concurrency", "return"];
 const TASK_KEYS: [&str; 5] = ["label", "prompt", "context", "model", "max_output_tokens"];
@@ -33,6 +33,19 @@ pub struct TaskSpec {
     pub model: Option<String>,
     /// The output tokens wished for; `None` leaves it to the policy.
     pub max_output_tokens: Option<u64>,
+}
+
+impl TaskSpec {
+    /// Asks for one thing, with nothing beside it.
+    pub fn new(label: &str, prompt: &str) -> Result<Self, InvalidLabel> {
+        Ok(Self {
+            label: Label::new(label)?,
+            prompt: prompt.to_owned(),
+            context: Vec::new(),
+            model: None,
+            max_output_tokens: None,
+        })
+    }
 }
 
 impl DelegateCall {

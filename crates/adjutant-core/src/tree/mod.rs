@@ -90,6 +90,8 @@ impl Tree {
     /// Judges `command` against the limits; the only place that can say no.
     pub fn decide(&self, now: Timestamp, command: Command) -> Result<Vec<Event>, Refusal> {
         match command {
+            // A run begins once.
+            Command::Begin { .. } if self.run.is_some() => Ok(Vec::new()),
             Command::Begin { run, agent, goal, workdir, policy, version, model } => {
                 Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version, model }])
             }

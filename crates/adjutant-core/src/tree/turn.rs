@@ -505,12 +505,9 @@ fn judge_return(
         artifacts_required: false,
         metadata: MetadataSource::Engine(metadata),
     };
-    let fact = |path: &str| {
-        artifacts
-            .iter()
-            .find(|(known, _)| known == path)
-            .map_or(ArtifactFact::Unchecked, |(_, fact)| *fact)
-    };
+    let known: BTreeMap<&str, ArtifactFact> =
+        artifacts.iter().map(|(path, fact)| (path.as_str(), *fact)).collect();
+    let fact = |path: &str| known.get(path).copied().unwrap_or(ArtifactFact::Unchecked);
     let verdict = validate(text, &contract, &fact);
     let complaint = repair_message(&verdict);
     let end = verdict.accepted().map(|returned| {

@@ -182,7 +182,8 @@ impl Link {
             }
         };
         // What the client says meanwhile is its next request; it must not prolong the wait.
-        let mut end = pin!(self.clock.wait(duration));
+        let clock = self.clock.clone();
+        let mut end = pin!(clock.wait(duration));
         loop {
             tokio::select! {
                 () = &mut end => return Ok(()),

@@ -114,10 +114,10 @@ impl Fake {
         self
     }
 
-    /// Waits by the kernel's timer, which is exact and cannot be paused, for benchmarks.
+    /// Waits exactly, by a clock that cannot be paused, for benchmarks.
     #[must_use]
-    pub const fn exact(mut self) -> Self {
-        self.clock = Clock::Exact;
+    pub fn exact(mut self) -> Self {
+        self.clock = Clock::exact();
         self
     }
 
@@ -260,7 +260,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     // Small writes must not wait for each other; a failure here only makes it slower.
     let _slower = stream.set_nodelay(true);
     let open = Open(&shared.log, shared.log.open());
-    let mut link = Link::new(stream, shared.clock);
+    let mut link = Link::new(stream, shared.clock.clone());
     loop {
         match link.request().await {
             Ok((head, body)) => {

@@ -148,11 +148,11 @@ struct Texts {
 impl Texts {
     fn of(item: &Delegation, outcome: Option<Outcome>, room: &mut Room) -> Self {
         match outcome {
-            None => Self::default(),
             Some(Outcome::Completed) => {
                 Self { report: Some(room.take(&item.last_text).to_owned()), ..Self::default() }
             }
-            Some(
+            None
+            | Some(
                 Outcome::Partial
                 | Outcome::Failed
                 | Outcome::Blocked

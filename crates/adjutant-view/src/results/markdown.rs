@@ -72,7 +72,8 @@ fn section(item: &Delegation, options: &Options<'_>) -> String {
         }
         State::Ended(Outcome::Completed) => quote(&mut text, room.take(&item.last_text)),
         State::Ended(outcome) => unfinished(&mut text, item, *outcome, &mut room),
-        State::AwaitingApproval | State::Queued | State::Running => {}
+        State::Running => unfinished(&mut text, item, Outcome::Partial, &mut room),
+        State::AwaitingApproval | State::Queued => {}
     }
     if let Some((shown, total)) = room.cut() {
         let rest = options.transcript(item.session).map_or_else(
@@ -145,6 +146,7 @@ fn findings(item: &Delegation) -> &'static str {
         Some(Code::ContextExhausted | Code::BudgetExceeded) => "Findings before exhaustion",
         Some(Code::Timeout | Code::Stalled) => "Findings before the time ran out",
         Some(Code::Cancelled) => "Findings before it was cancelled",
+        Some(Code::Interrupted) => "Findings before it was interrupted",
         Some(_) | None => "Findings so far",
     }
 }

@@ -8,9 +8,12 @@ mod cap;
 mod json;
 mod markdown;
 
-use adjutant_core::{Outcome, SessionId, State};
+use std::borrow::Cow;
 
-use crate::run::{Delegation, RunView};
+use adjutant_core::{Code, Outcome, Reason, SessionId, State};
+
+use crate::names::is_interrupted;
+use crate::run::{Delegation, Liveness, RunView};
 
 pub use json::{ResultJson, ResultsJson};
 
@@ -33,7 +36,7 @@ impl Options<'_> {
 /// The delegations of one call, or of all calls of a parent, in input order.
 #[derive(Clone, Debug)]
 pub struct Results<'a> {
-    items: Vec<&'a Delegation>,
+    items: Vec<Cow<'a, Delegation>>,
 }
 
 impl<'a> Results<'a> {
@@ -53,20 +56,34 @@ impl<'a> Results<'a> {
     /// Takes one delegation alone.
     #[must_use]
     pub fn of_one(delegation: &'a Delegation) -> Self {
-        Self { items: vec![delegation] }
+        Self { items: vec![Cow::Borrowed(delegation)] }
+    }
+
+    /// Takes into account that nobody works on these any more, if that is so: what has not ended
+    /// is partial, with what was found until then.
+    #[must_use]
+    pub fn seen(mut self, liveness: Liveness) -> Self {
+        for item in &mut self.items {
+            if is_interrupted(&item.state, liveness) {
+                let item = item.to_mut();
+                item.state = State::Ended(Outcome::Partial);
+                item.reason = Some(interruption());
+            }
+        }
+        self
     }
 
     fn gather(view: &'a RunView, parent: &Delegation, call: Option<u32>) -> Self {
         let wanted = |child: &&Delegation| call.is_none_or(|call| child.call == call);
         let mut items: Vec<&Delegation> = view.children(parent).filter(wanted).collect();
         items.sort_by_key(|child| (child.call, child.index));
-        Self { items }
+        Self { items: items.into_iter().map(Cow::Borrowed).collect() }
     }
 
     /// Returns the delegations in input order.
     #[must_use]
-    pub fn items(&self) -> &[&'a Delegation] {
-        &self.items
+    pub fn items(&self) -> Vec<&Delegation> {
+        self.items.iter().map(Cow::as_ref).collect()
     }
 
     fn counts(&self) -> Counts {
@@ -82,6 +99,15 @@ impl<'a> Results<'a> {
             }
         }
         counts
+    }
+}
+
+fn interruption() -> Reason {
+    Reason {
+        code: Code::Interrupted,
+        message: "The process that ran it is gone.".into(),
+        recommendation: "Delegate the task again; what was found so far is in the result.".into(),
+        recoverable: true,
     }
 }
 

@@ -1,0 +1,190 @@
+//! `models`, `doctor`, `init`: what can be used, what is missing, and where to begin.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use adjutant_core::numbers::grouped;
+use adjutant_engine::Archive;
+use serde_json::{Value, json};
+
+use crate::args::PolicyFlags;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json};
+use crate::settings::{Settings, user_config_path};
+use crate::wiring::{Listed, Wiring};
+
+/// How long a local server has to answer the doctor's knock.
+const KNOCK: Duration = Duration::from_millis(300);
+
+/// What `init` writes; every line is a comment until a person changes it.
+const TEMPLATE: &str = include_str!("config.toml");
+
+/// Lists the models and why each can or cannot be used.
+pub(crate) fn run_models(as_json: bool) -> Result<Exit, Failure> {
+    let wiring = Wiring::new(&Settings::load(&PolicyFlags::default(), Path::new("."))?)?;
+    let models = wiring.list();
+    if as_json {
+        print_json(&json!({ "v": 1, "models": models.iter().map(as_object).collect::<Vec<_>>() }))?;
+    } else {
+        print(&models.iter().map(as_line).collect::<String>())?;
+    }
+    Ok(Exit::Completed)
+}
+
+fn as_object(model: &Listed) -> Value {
+    json!({
+        "name": model.spec.name, "window": model.spec.window, "max_output": model.spec.max_output,
+        "price": model.spec.price, "usable": model.problem.is_none(), "problem": model.problem,
+        "default": model.is_default,
+    })
+}
+
+fn as_line(model: &Listed) -> String {
+    let price = model.spec.price.map_or_else(
+        || "price unknown".to_owned(),
+        |price| format!("${}/${} per M in/out", price.input, price.output),
+    );
+    let state = match &model.problem {
+        Some(problem) => format!("✗ {}", problem.trim_start_matches("Cannot spawn subagents: ")),
+        None if model.is_default => "✓ usable, the default".to_owned(),
+        None => "✓ usable".to_owned(),
+    };
+    format!(
+        "{:<34} {:>10} tokens  {price:<28} {state}\n",
+        model.spec.name,
+        grouped(model.spec.window)
+    )
+}
+
+/// One thing the doctor looked at.
+struct Finding {
+    name: String,
+    fine: bool,
+    says: String,
+}
+
+/// Looks at everything a run needs; each line says what to do about it.
+pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
+    let wiring = Wiring::new(&Settings::load(&PolicyFlags::default(), Path::new("."))?)?;
+    let mut findings = providers(&wiring);
+    findings.push(store(home));
+    findings.push(kernel());
+    findings.push(git());
+    let terminal = io::stderr().is_terminal();
+    findings.push(finding(
+        "terminal",
+        true,
+        if terminal { "a live picture is drawn" } else { "plain lines are written" },
+    ));
+    let can_run =
+        findings.iter().any(|finding| finding.fine && finding.name.starts_with("provider"));
+    if as_json {
+        let lines: Vec<Value> = findings
+            .iter()
+            .map(|it| json!({ "name": it.name, "ok": it.fine, "says": it.says }))
+            .collect();
+        print_json(&json!({ "v": 1, "can_run": can_run, "findings": lines }))?;
+    } else {
+        let mut text: String = findings
+            .iter()
+            .map(|it| format!("{} {:<22} {}\n", if it.fine { "✓" } else { "·" }, it.name, it.says))
+            .collect();
+        text += if can_run {
+            "\nReady: adjutant run \"GOAL\"\n"
+        } else {
+            "\nNo model can be reached yet. Do one of:\n  export ANTHROPIC_API_KEY=…   (or OPENAI_API_KEY, GEMINI_API_KEY)\n  \
+             start Ollama and use --model ollama/MODEL\n  adjutant demo   (needs nothing)\n"
+        };
+        print(&text)?;
+    }
+    Ok(Exit::Completed)
+}
+
+fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> Finding {
+    Finding { name: name.into(), fine, says: says.into() }
+}
+
+/// A key that was found is never shown. Only a server on this machine is knocked at.
+fn providers(wiring: &Wiring) -> Vec<Finding> {
+    let look = |(name, base_url, key): (String, String, Option<bool>)| {
+        let name = format!("provider {name}");
+        match key {
+            Some(true) => finding(name, true, format!("key found; {base_url}")),
+            Some(false) => finding(name, false, "no key in the environment or the user config"),
+            None if answers(&base_url) => finding(name, true, format!("answers at {base_url}")),
+            None => finding(name, false, format!("nobody answers at {base_url}")),
+        }
+    };
+    wiring.providers().into_iter().map(look).collect()
+}
+
+fn answers(base_url: &str) -> bool {
+    let Some((_, rest)) = base_url.split_once("://") else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let local = ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| host.starts_with(name));
+    let addresses = local.then(|| host.to_socket_addrs().ok()).flatten();
+    addresses.is_some_and(|mut found| {
+        found.any(|address| TcpStream::connect_timeout(&address, KNOCK).is_ok())
+    })
+}
+
+fn store(home: &Path) -> Finding {
+    match Archive::open(home).and_then(|archive| archive.runs().map(|runs| runs.len())) {
+        Ok(runs) => finding("store", true, format!("{} ({runs} runs)", home.display())),
+        Err(error) => finding("store", false, error.to_string()),
+    }
+}
+
+fn kernel() -> Finding {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.trim().split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let fine = version >= (5, 6);
+    let says = if fine {
+        "confined file access"
+    } else {
+        "Linux 5.6 or newer is needed for confined file access"
+    };
+    finding(format!("kernel {}.{}", version.0, version.1), fine, says)
+}
+
+fn git() -> Finding {
+    let version =
+        Command::new("git").arg("--version").output().ok().filter(|output| output.status.success());
+    match version {
+        Some(output) => {
+            finding("git", true, String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        }
+        None => {
+            finding("git", false, "not found; reading agents do not need it, writing agents will")
+        }
+    }
+}
+
+/// Writes a commented configuration where none is.
+pub(crate) fn run_init() -> Result<Exit, Failure> {
+    let path = user_config_path()
+        .ok_or_else(|| Failure::usage("no configuration directory: HOME is not set"))?;
+    let failed = |error: io::Error| {
+        Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
+    };
+    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+    // The file may come to hold keys: nobody else reads it, and nothing that is there is replaced.
+    match fs::File::options().write(true).create_new(true).mode(0o600).open(&path) {
+        Ok(mut file) => file.write_all(TEMPLATE.as_bytes()).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Failure::usage(format!(
+                "{} exists already and was left alone",
+                path.display()
+            )));
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    print(&format!("{}\n", path.display()))?;
+    Ok(Exit::Completed)
+}
