@@ -184,10 +184,7 @@ async fn wrong_conversations_are_refused() {
         ("no content", talk(&[json!({ "role": "user" })])),
         ("null content", talk(&[json!({ "role": "user", "content": null })])),
         ("silent reply", talk(&[user.clone(), json!({ "role": "assistant", "content": null })])),
-        (
-            "extra field",
-            talk(&[json!({ "role": "assistant", "content": "Hi", "reasoning_content": "…" })]),
-        ),
+        ("extra field", talk(&[json!({ "role": "assistant", "content": "Hi", "thinking": "…" })])),
         ("cache marker", talk(&[json!({ "role": "user", "content": "Hi", "cache_control": {} })])),
         (
             "part of another API",
@@ -220,7 +217,7 @@ async fn wrong_conversations_are_refused() {
     no content: 400 invalid_request_error ["messages[0].content"] Missing required parameter: 'messages[0].content'.
     null content: 400 invalid_request_error ["messages[0].content"] Invalid type for 'messages[0].content': expected a string, but got null instead.
     silent reply: 400 invalid_request_error ["messages[1].content"] Invalid value for 'content': expected a string, got null.
-    extra field: 400 invalid_request_error ["messages[0].reasoning_content"] Unknown parameter: 'messages[0].reasoning_content'.
+    extra field: 400 invalid_request_error ["messages[0].thinking"] Unknown parameter: 'messages[0].thinking'.
     cache marker: 400 invalid_request_error ["messages[0].cache_control"] Unknown parameter: 'messages[0].cache_control'.
     part of another API: 400 invalid_request_error ["messages[0].content[0].type"] Invalid value: 'input_text'. Supported values are: 'text', 'image_url', 'refusal'.
     unanswered: 400 invalid_request_error ["messages"] An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: b
