@@ -12,14 +12,3 @@ mod gemini;
 mod responses;
 mod rig;
 mod script;
-
-#[test]
-fn every_file_of_this_test_is_declared() {
-    let main = include_str!("main.rs");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
-    for file in std::fs::read_dir(folder).unwrap() {
-        let path = file.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        assert!(name == "main" || main.contains(&format!("mod {name};")), "{name} is not declared");
-    }
-}
