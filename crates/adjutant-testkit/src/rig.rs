@@ -12,7 +12,7 @@ use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Setup,
     Staff, Storage,
 };
-use adjutant_model::ScriptedModel;
+use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -38,6 +38,7 @@ pub struct Rig {
     control: (mpsc::Sender<Control>, mpsc::Receiver<Control>),
     watch: Option<Watch>,
     goal: Option<String>,
+    model: Option<Arc<dyn Model>>,
 }
 
 /// What happened.
@@ -74,6 +75,7 @@ impl Rig {
             control: mpsc::channel(8),
             watch: None,
             goal: None,
+            model: None,
         }
     }
 
@@ -111,6 +113,13 @@ impl Rig {
     #[must_use]
     pub fn script(mut self, toml: &str) -> Self {
         toml.clone_into(&mut self.script);
+        self
+    }
+
+    /// Asks this model instead of a script; what it was sent is not in the story.
+    #[must_use]
+    pub fn model(mut self, model: Arc<dyn Model>) -> Self {
+        self.model = Some(model);
         self
     }
 
@@ -177,11 +186,12 @@ impl Rig {
 
     /// Delegates the tasks and tells what happened.
     pub async fn delegate(self) -> Story {
-        let script = ScriptedModel::from_toml(&self.script).expect("a script");
-        let model = Watched::new(script);
+        let script = || ScriptedModel::from_toml(&self.script).expect("a script");
+        let watched = self.model.is_none().then(|| Watched::new(script()));
+        let scripted = watched.clone().map(|model| Arc::new(model) as Arc<dyn Model>);
         let setup = Setup {
             policy: self.policy,
-            model: Arc::new(model.clone()),
+            model: self.model.or(scripted).expect("a model"),
             workdir: self.tree.path().to_owned(),
             system: self.system,
             opener: None,
@@ -211,7 +221,8 @@ impl Rig {
             None => engine.delegate(briefs, self.concurrency, staff).await,
         };
         let events = events.take();
-        Story { events, result, requests: model.requests() }
+        let requests = watched.map(|model| model.requests()).unwrap_or_default();
+        Story { events, result, requests }
     }
 }
 

@@ -18,6 +18,7 @@ mod pipes;
 mod pure;
 mod records;
 mod redact;
+mod replay;
 mod rig;
 mod running;
 mod schema;

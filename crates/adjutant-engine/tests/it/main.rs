@@ -6,4 +6,5 @@ mod crashes;
 mod flow;
 mod lead;
 mod limits;
+mod replay;
 mod time;

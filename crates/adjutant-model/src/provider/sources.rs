@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::catalogue::{Described, Override, catalogue};
 use crate::http::{Http, Timeouts};
 use crate::limiter::Limiter;
+use crate::record::Recorder;
 use crate::secret::Secret;
 use crate::wire::Wire;
 
@@ -77,6 +78,7 @@ pub struct Sources {
     providers: Vec<ProviderConfig>,
     overrides: BTreeMap<String, Override>,
     pub(super) shared: Arc<Shared>,
+    pub(super) recorder: Option<Recorder>,
 }
 
 /// What all models of a process have in common.
@@ -126,6 +128,7 @@ impl Sources {
             providers: BUILT_IN.iter().map(provider).collect(),
             overrides: BTreeMap::new(),
             shared: Arc::default(),
+            recorder: None,
         }
     }
 
@@ -143,6 +146,13 @@ impl Sources {
     #[must_use]
     pub fn with_override(mut self, model: impl Into<String>, figures: Override) -> Self {
         self.overrides.insert(model.into(), figures);
+        self
+    }
+
+    /// Keeps what the models opened from now on are asked and answer.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
         self
     }
 
