@@ -150,9 +150,13 @@ pub(crate) struct DelegateArgs {
 /// How work is done: on what, with which model, within which limits, and how it is shown.
 #[derive(Debug, Args)]
 pub(crate) struct WorkFlags {
-    /// The model, as provider/model or script:FILE.
+    /// The model, as provider/model, script:FILE or replay:FILE.
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
+
+    /// Keep what the provider is asked and answers in a new file, for --model replay:FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
 
     /// The tree the subagents look at.
     #[arg(long, value_name = "DIR", default_value = ".")]

@@ -33,17 +33,21 @@ pub(crate) fn run_delegate(
     apply_flags(&mut settings, &args.work)?;
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
-    let wiring = Wiring::new(&settings)?;
+    let mut wiring = Wiring::new(&settings)?;
+    // A dry run asks nobody, so there is nothing to keep.
+    if let Some(file) = args.work.record.as_deref().filter(|_| !args.dry_run) {
+        wiring = wiring.record(file, &settings.secrets)?;
+    }
     let named = args.work.model.as_deref().or(settings.model.as_deref());
     let chosen = if args.dry_run { wiring.choose_or_none(named)? } else { wiring.choose(named)? };
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let system = args.work.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
         policy: policy.clone(),
+        opener: Some(chosen.opener(&wiring)),
         model: chosen.model,
         workdir: root,
         system,
-        opener: Some(wiring.opener()),
         web: settings.web(),
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -63,7 +67,9 @@ pub(crate) fn run_delegate(
         result_tokens: policy.result_tokens,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
-    carry_out(engine, &archive, work, approver, &showing)
+    let exit = carry_out(engine, &archive, work, approver, &showing);
+    wiring.end_recording();
+    exit
 }
 
 pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<(), Failure> {

@@ -31,14 +31,17 @@ pub(crate) fn run_goal(
     apply_flags(&mut settings, flags)?;
     let policy = settings.policy.policy().clone();
     let goal = goal_text(args.goal.as_deref())?;
-    let wiring = Wiring::new(&settings)?;
+    let mut wiring = Wiring::new(&settings)?;
+    if let Some(file) = flags.record.as_deref() {
+        wiring = wiring.record(file, &settings.secrets)?;
+    }
     let chosen = wiring.choose(flags.model.as_deref().or(settings.model.as_deref()))?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
         policy: policy.clone(),
+        opener: Some(chosen.opener(&wiring)),
         model: chosen.model,
-        opener: Some(wiring.opener()),
         web: settings.web(),
         workdir,
         system: None,
@@ -54,7 +57,10 @@ pub(crate) fn run_goal(
         events: flags.events,
         result_tokens: policy.result_tokens,
     };
-    carry_out(engine, &archive, Work::Goal(goal), approver(flags, policy.approval), &showing)
+    let approver = approver(flags, policy.approval);
+    let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);
+    wiring.end_recording();
+    exit
 }
 
 /// Joins what was typed and what was piped in.

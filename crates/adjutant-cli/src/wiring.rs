@@ -8,16 +8,19 @@ use adjutant_core::ModelSpec;
 use adjutant_engine::ModelOpener;
 use adjutant_model::catalogue::Override;
 use adjutant_model::{
-    Model, OpenError, ProviderConfig, ScriptedModel, Secret, Sources, catalogue, open_model,
+    Model, OpenError, ProviderConfig, Recorder, ReplayModel, ScriptedModel, Secret, Sources,
+    catalogue, open_model,
 };
 
 use crate::exit::{Exit, Failure};
+use crate::output::say;
 use crate::settings::Settings;
 
 /// What this person can run models with.
 #[derive(Clone)]
 pub(crate) struct Wiring {
     sources: Sources,
+    recorder: Option<Recorder>,
 }
 
 /// A model, and what is worth saying about the choice.
@@ -26,6 +29,21 @@ pub(crate) struct Chosen {
     pub(crate) model: Arc<dyn Model>,
     /// A sentence for the person; absent when they named a model that is well known.
     pub(crate) remark: Option<String>,
+    /// The recording it comes from, which then also has the models that tasks name.
+    replay: Option<Arc<ReplayModel>>,
+}
+
+impl Chosen {
+    /// Returns what opens the models that tasks ask for by name.
+    pub(crate) fn opener(&self, wiring: &Wiring) -> ModelOpener {
+        match self.replay.clone() {
+            Some(replay) => Arc::new(move |name| match replay.named(name) {
+                Some(model) => Ok(Arc::new(model)),
+                None => Err(format!("the recording has no model `{name}`")),
+            }),
+            None => wiring.opener(),
+        }
+    }
 }
 
 /// A model as it is listed.
@@ -60,7 +78,24 @@ impl Wiring {
             let (window, max_output, price) = (entry.window, entry.max_output, entry.price);
             sources = sources.with_override(name, Override { window, max_output, price });
         }
-        Ok(Self { sources })
+        Ok(Self { sources, recorder: None })
+    }
+
+    /// Keeps what providers are asked and answer in a new file, with `secrets` and keys masked.
+    pub(crate) fn record(mut self, file: &Path, secrets: &[String]) -> Result<Self, Failure> {
+        let secrets = [secrets, &self.secrets()].concat();
+        let recorder = Recorder::create(file, secrets)
+            .map_err(|error| Failure::caused(Exit::Usage, &error))?;
+        self.sources = self.sources.with_recorder(recorder.clone());
+        self.recorder = Some(recorder);
+        Ok(self)
+    }
+
+    /// Says when a recording is not whole.
+    pub(crate) fn end_recording(&self) {
+        if let Some(Err(error)) = self.recorder.as_ref().map(Recorder::finish) {
+            say(&format!("adjutant: {}", Failure::caused(Exit::Failed, &error)));
+        }
     }
 
     /// Returns every key, for the masks.
@@ -70,10 +105,8 @@ impl Wiring {
 
     /// Opens the model of that name, or the default of the first provider with a key.
     pub(crate) fn choose(&self, named: Option<&str>) -> Result<Chosen, Failure> {
-        if let Some(path) = named.and_then(|name| name.strip_prefix("script:")) {
-            let script = ScriptedModel::load(Path::new(path))
-                .map_err(|error| Failure::caused(Exit::Usage, &error))?;
-            return Ok(Chosen { model: Arc::new(script), remark: None });
+        if let Some(model) = named.map(|name| self.offline(name)).transpose()?.flatten() {
+            return Ok(model);
         }
         let default = || self.sources.default_model();
         let Some(name) = named.map(str::to_owned).or_else(default) else {
@@ -87,7 +120,30 @@ impl Wiring {
             Failure::caused(Exit::Usage, &error).hint(hint)
         })?;
         let remark = self.remark(&name, named.is_some());
-        Ok(Chosen { model, remark })
+        Ok(Chosen { model, remark, replay: None })
+    }
+
+    /// Opens a model that is a file; nothing when the name is that of a provider's.
+    fn offline(&self, name: &str) -> Result<Option<Chosen>, Failure> {
+        let (script, replay) = (name.strip_prefix("script:"), name.strip_prefix("replay:"));
+        let Some(path) = script.or(replay).map(Path::new) else { return Ok(None) };
+        if self.recorder.is_some() {
+            return Err(Failure::usage(format!(
+                "--record keeps what a provider answers; {name} asks none"
+            ))
+            .hint("Record with --model provider/model, or leave --record out."));
+        }
+        if script.is_some() {
+            let script =
+                ScriptedModel::load(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+            return Ok(Some(Chosen { model: Arc::new(script), remark: None, replay: None }));
+        }
+        let model = ReplayModel::load(path)
+            .map_err(|error| Failure::caused(Exit::Usage, &error))
+            .map(Arc::new)?;
+        let recorded = &model.spec().name;
+        let remark = format!("replaying {recorded}: nothing is sent, and costs are those recorded");
+        Ok(Some(Chosen { model: model.clone(), remark: Some(remark), replay: Some(model) }))
     }
 
     /// Does the same, and makes do with a model that says nothing where there is none: enough to
@@ -100,6 +156,7 @@ impl Wiring {
         Ok(Chosen {
             model: script("[[turn]]\ntext = \"\"\n", "none chosen")?,
             remark: Some(remark),
+            replay: None,
         })
     }
 
@@ -122,8 +179,7 @@ impl Wiring {
         }
     }
 
-    /// Returns what opens the models that tasks ask for by name.
-    pub(crate) fn opener(&self) -> ModelOpener {
+    fn opener(&self) -> ModelOpener {
         let wiring = self.clone();
         Arc::new(move |name| {
             wiring

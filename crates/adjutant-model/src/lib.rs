@@ -1,9 +1,9 @@
-//! The Model trait and the models behind it: the providers', and a scripted one.
+//! The Model trait and the models behind it: the providers', a scripted and a recorded one.
 //!
 //! A [`Model`] runs one turn and says what came of it. It does not retry, count budgets or run
-//! tools: the engine does. It reads no environment and no file but scripts: keys and addresses are
-//! handed in. Start at [`Model::turn`] and [`open_model`]; the model without a provider is
-//! [`ScriptedModel`].
+//! tools: the engine does. It reads no environment and no file but scripts and recordings: keys and
+//! addresses are handed in. Start at [`Model::turn`] and [`open_model`]; the models without a
+//! provider are [`ScriptedModel`] and [`ReplayModel`].
 
 pub mod catalogue;
 mod errors;
@@ -12,6 +12,7 @@ mod http;
 mod limiter;
 mod model;
 mod provider;
+mod record;
 mod retry_after;
 mod script;
 mod settings;
@@ -23,5 +24,6 @@ pub use catalogue::catalogue;
 pub use http::Timeouts;
 pub use model::{BoxFuture, Model, Progress, TurnRequest};
 pub use provider::{OpenError, ProviderConfig, Sources, open_model, open_model_with};
+pub use record::{RecordError, Recorder, ReplayError, ReplayModel};
 pub use script::{Place, ScriptError, ScriptSummary, ScriptedModel};
 pub use settings::{Effort, Format, Settings};

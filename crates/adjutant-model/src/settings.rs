@@ -1,9 +1,10 @@
 //! What a person may ask of a model besides an answer.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// How a model is to be asked, beyond the conversation.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// How hard it should think; `None` leaves the provider's own default.
     pub effort: Option<Effort>,
@@ -12,7 +13,8 @@ pub struct Settings {
 }
 
 /// How hard a model should think before it answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Effort {
     /// As little as possible.
     Low,
@@ -25,7 +27,7 @@ pub enum Effort {
 }
 
 /// The JSON that a final text must be.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Format {
     /// A name for the shape; some providers want one.
     pub name: String,

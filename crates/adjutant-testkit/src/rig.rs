@@ -221,7 +221,8 @@ impl Rig {
             None => engine.delegate(briefs, self.concurrency, staff).await,
         };
         let events = events.take();
-        Story { events, result, requests: model.requests() }
+        let requests = model.requests();
+        Story { events, result, requests }
     }
 }
 

@@ -118,9 +118,12 @@ fn the_help_of_delegate_teaches_by_example() {
                   Show what would be granted and the worst case in tokens, cost and time; run nothing
 
               --model <MODEL>
-                  The model, as provider/model or script:FILE
+                  The model, as provider/model, script:FILE or replay:FILE
                   
                   [env: ADJUTANT_MODEL=]
+
+              --record <FILE>
+                  Keep what the provider is asked and answers in a new file, for --model replay:FILE
 
               --root <DIR>
                   The tree the subagents look at

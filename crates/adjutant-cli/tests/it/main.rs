@@ -19,6 +19,7 @@ mod pipes;
 mod pure;
 mod records;
 mod redact;
+mod replay;
 mod rig;
 mod running;
 mod schema;

@@ -413,7 +413,7 @@ impl Tree {
                 "Use another model, or change the task."
             }
             ErrorKind::Refused => "Change the task, or use another model.",
-            ErrorKind::ScriptEnded => "Add the missing turn to the script.",
+            ErrorKind::ScriptEnded => "Add the missing turn to the script, or record again.",
         };
         let outcome = if node.has_findings { Outcome::Partial } else { Outcome::Failed };
         End::new(outcome, Code::ProviderError, error.to_string(), recommendation)

@@ -7,4 +7,5 @@ mod flow;
 mod lead;
 mod limits;
 mod providers;
+mod replay;
 mod time;

@@ -1,8 +1,7 @@
 //! One attempt at a provider: wait for its pause, send, read to the end.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, Secret, SessionId};
@@ -10,12 +9,13 @@ use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, Url};
 
-use super::sources::{ProviderConfig, Shared};
+use super::sources::{ProviderConfig, Shared, Sources};
 use crate::errors::{from_status, plain, truncated, without_key};
 use crate::limiter::{Limiter, draw};
 use crate::model::{BoxFuture, Model, Progress, TurnRequest};
+use crate::record::{Foreign, Recorder, Tape, misplaced};
 use crate::retry_after::retry_after_ms;
-use crate::wire::{Codec, Kept};
+use crate::wire::{Bodies, Codec};
 
 /// The most bytes of an error's body that are looked at.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -32,8 +32,8 @@ pub(super) struct Client {
     key: Option<Secret>,
     shared: Arc<Shared>,
     limiter: Arc<Limiter>,
-    // A std mutex: held while a body is written, never across an await.
-    kept: Mutex<BTreeMap<SessionId, Kept>>,
+    recorder: Option<Recorder>,
+    bodies: Bodies,
 }
 
 impl fmt::Debug for Client {
@@ -49,8 +49,12 @@ impl Client {
         url: Url,
         headers: HeaderMap,
         config: &ProviderConfig,
-        shared: &Arc<Shared>,
+        sources: &Sources,
     ) -> Self {
+        let shared = &sources.shared;
+        if let Some(recorder) = &sources.recorder {
+            recorder.introduce(&spec, &codec);
+        }
         Self {
             spec,
             codec,
@@ -59,7 +63,8 @@ impl Client {
             key: config.key.clone(),
             limiter: shared.limiter(&config.name),
             shared: Arc::clone(shared),
-            kept: Mutex::default(),
+            recorder: sources.recorder.clone(),
+            bodies: Bodies::default(),
         }
     }
 
@@ -69,56 +74,61 @@ impl Client {
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Attempt {
         self.limiter.pass(draw(request.session, request.turn, request.attempt)).await;
-        let attempt = self.exchange(self.body(&request), request.turn, progress).await;
+        let body = self.bodies.write(&self.codec, &request);
+        let mut tape = Tape::new(self.recorder.is_some());
+        let attempt = self.exchange(body.clone(), request.turn, &mut tape, progress).await;
+        if let Some(recorder) = &self.recorder {
+            recorder.keep(&self.spec.name, &request, &body, tape);
+        }
         attempt.map_err(|error| {
             self.limiter.hear(&error);
             without_key(error, self.key.as_ref())
         })
     }
 
-    /// Writes the request; only what is new since the session's latest one is written.
-    fn body(&self, request: &TurnRequest<'_>) -> Bytes {
-        let taken = self.kept().remove(&request.session);
-        let mut kept = taken.unwrap_or_default();
-        self.codec.encode(&mut kept, request);
-        let body = kept.body();
-        self.kept().insert(request.session, kept);
-        body
-    }
-
-    fn kept(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn exchange(
         &self,
         body: Bytes,
         turn: u32,
+        tape: &mut Tape,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Attempt {
         let encrypted = self.url.scheme() == "https";
         let client = self.shared.http.client(encrypted).ok_or_else(|| {
-            plain(ErrorKind::Network, "no encrypted connection can be made: no certificates found")
+            let problem = "no encrypted connection can be made: no certificates found";
+            tape.broke(plain(ErrorKind::Network, problem))
         })?;
         let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let response = request.send().await.map_err(|error| self.unsent(&error))?;
-        if !response.status().is_success() {
-            return Err(self.rejected(response).await);
+        let sent = request.send().await;
+        let response = sent.map_err(|error| tape.broke(self.unsent(&error)))?;
+        let kind = foreign(&response);
+        let (status, wish) = (response.status(), wish(&response));
+        tape.begin(status.as_u16(), kind, wish);
+        if status.is_success() && kind.is_none() {
+            return self.read(response, turn, tape, progress).await;
         }
-        if let Some(kind) = foreign(&response) {
-            return Err(self.misplaced(response, kind).await);
-        }
-        self.read(response, turn, progress).await
+        let body = head(response).await;
+        tape.hear(&body);
+        Err(match kind {
+            Some(kind) if status.is_success() => {
+                misplaced(self.codec.wire, kind, &body, self.key.as_ref())
+            }
+            Some(_) | None => from_status(status.as_u16(), &body, wish, self.key.as_ref()),
+        })
     }
 
     async fn read(
         &self,
         mut response: Response,
         turn: u32,
+        tape: &mut Tape,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Attempt {
         let mut reader = self.codec.reader(turn);
-        while let Some(chunk) = response.chunk().await.map_err(|error| broken(&error))? {
+        while let Some(chunk) =
+            response.chunk().await.map_err(|error| tape.broke(broken(&error)))?
+        {
+            tape.hear(&chunk);
             if reader.feed(&chunk, progress)? {
                 drain(response).await;
                 break;
@@ -137,27 +147,6 @@ impl Client {
         }
         plain(ErrorKind::Network, &format!("the connection to {place} broke"))
     }
-
-    async fn rejected(&self, response: Response) -> AttemptError {
-        let status = response.status().as_u16();
-        let wish = retry_after_ms(response.headers(), SystemTime::now());
-        let body = head(response).await;
-        from_status(status, &body, wish, self.key.as_ref())
-    }
-
-    /// Judges an answer that is no stream: an error in disguise, or another kind of server.
-    async fn misplaced(&self, response: Response, kind: &'static str) -> AttemptError {
-        let body = head(response).await;
-        let value: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        if value.get("error").is_some_and(|error| !error.is_null()) {
-            return from_status(400, &body, None, self.key.as_ref());
-        }
-        let wire = self.codec.wire;
-        let message = format!(
-            "the server answered with {kind}, not as wire `{wire}` does; is the base URL right?"
-        );
-        plain(ErrorKind::BadRequest, &message)
-    }
 }
 
 impl Model for Client {
@@ -174,20 +163,26 @@ impl Model for Client {
     }
 
     fn forget(&self, session: SessionId) {
-        self.kept().remove(&session);
+        self.bodies.forget(session);
     }
 }
 
 /// Names what an answer is when it cannot be a stream of events.
-fn foreign(response: &Response) -> Option<&'static str> {
+fn foreign(response: &Response) -> Option<Foreign> {
     let kind = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
     if kind.starts_with("application/json") {
-        Some("JSON")
+        Some(Foreign::Json)
     } else if kind.starts_with("text/html") {
-        Some("a web page")
+        Some(Foreign::WebPage)
     } else {
         None
     }
+}
+
+/// Returns how long the provider asks us to wait; only an error can ask.
+fn wish(response: &Response) -> Option<u64> {
+    let failed = !response.status().is_success();
+    failed.then(|| retry_after_ms(response.headers(), SystemTime::now())).flatten()
 }
 
 /// Reads the beginning of a body; an error inside it changes nothing any more.

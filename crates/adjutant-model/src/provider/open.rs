@@ -96,7 +96,7 @@ pub fn open_model_with(
     };
     let url = endpoint(base, &codec);
     let headers = headers(config)?;
-    Ok(Arc::new(Client::new(described.spec, codec, url, headers, config, &sources.shared)))
+    Ok(Arc::new(Client::new(described.spec, codec, url, headers, config, sources)))
 }
 
 fn unknown(provider: &str, sources: &Sources) -> OpenError {

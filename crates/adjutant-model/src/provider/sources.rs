@@ -8,6 +8,7 @@ use adjutant_core::Secret;
 use crate::catalogue::{Described, Override, catalogue};
 use crate::http::{Http, Timeouts};
 use crate::limiter::Limiter;
+use crate::record::Recorder;
 use crate::wire::Wire;
 
 /// Someone who serves models.
@@ -78,6 +79,7 @@ pub struct Sources {
     providers: Vec<ProviderConfig>,
     overrides: BTreeMap<String, Override>,
     pub(super) shared: Arc<Shared>,
+    pub(super) recorder: Option<Recorder>,
 }
 
 /// What all models of a process have in common.
@@ -127,6 +129,7 @@ impl Sources {
             providers: BUILT_IN.iter().map(provider).collect(),
             overrides: BTreeMap::new(),
             shared: Arc::default(),
+            recorder: None,
         }
     }
 
@@ -144,6 +147,13 @@ impl Sources {
     #[must_use]
     pub fn with_override(mut self, model: impl Into<String>, figures: Override) -> Self {
         self.overrides.insert(model.into(), figures);
+        self
+    }
+
+    /// Keeps what the models opened from now on are asked and answer.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
         self
     }
 

@@ -5,6 +5,7 @@
 //! appended to, save for its tail; a reader says `Ok` only after the provider's own end event.
 
 mod anthropic;
+mod bodies;
 mod chat;
 mod gemini;
 mod json;
@@ -17,8 +18,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use adjutant_core::nearest;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub(crate) use bodies::Bodies;
 pub use kept::Kept;
 pub use reader::Reader;
 
@@ -26,7 +29,8 @@ use crate::model::TurnRequest;
 use crate::settings::Settings;
 
 /// How a server wants to be spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Wire {
     /// Anthropic Messages.
     Anthropic,

@@ -97,7 +97,7 @@ fn every_class_of_error_ends_as_it_should() {
     1 calls, failed PROVIDER_ERROR: refused by the provider: the provider said so
     => Change the task, or use another model.
     1 calls, failed PROVIDER_ERROR: script ended: the provider said so
-    => Add the missing turn to the script.
+    => Add the missing turn to the script, or record again.
     ");
 }
 

@@ -1,0 +1,190 @@
+//! A run against a strict fake server is recorded, then played without one.
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adjutant_core::Outcome;
+use adjutant_model::{
+    ProviderConfig, RecordError, Recorder, ReplayError, ReplayModel, Secret, Sources, open_model,
+    wire::Wire,
+};
+use adjutant_testkit::fake::{Api, Class, Fake, Fault, Script, Turn};
+use adjutant_testkit::{Rig, Story};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const KEY: &str = "a-key-that-stays-secret";
+
+const WIRES: [(Api, Wire); 4] = [
+    (Api::Anthropic, Wire::Anthropic),
+    (Api::Chat, Wire::Chat),
+    (Api::Responses, Wire::Responses),
+    (Api::Gemini, Wire::Gemini),
+];
+
+/// Reads a file after a stumble, then concludes; says the key aloud on the way.
+fn script(wire: Wire) -> Script {
+    let read = Turn::calls("Read", &json!({ "path": "a.txt" })).fragmented(&[3]);
+    let soon = Fault { retry_after_ms: Some("5".into()), ..Fault::default() };
+    let fault = Fault { class: Class::Overloaded, ..soon };
+    let stumble = Turn { error: Some(fault), ..Turn::default() };
+    let done = Turn::says(&format!("It says so; `{KEY}` is not in it. Done, café."));
+    // The fake of Chat Completions is OpenAI's, where thinking is neither shown nor taken back.
+    let read = if wire == Wire::Chat { read } else { read.thinking("Let me look.") };
+    Script::always([read.first(stumble), done])
+}
+
+fn rig(content: &str) -> Rig {
+    Rig::new().file("a.txt", content).task("look", "What does a.txt say?")
+}
+
+fn sources(wire: Wire, base_url: &str) -> Sources {
+    Sources::default().with_provider(ProviderConfig {
+        name: "fake".into(),
+        wire,
+        base_url: base_url.into(),
+        key: Secret::new(KEY),
+        needs_key: true,
+    })
+}
+
+/// Runs the task against a fake server and records it.
+async fn record(api: Api, wire: Wire, dir: &TempDir) -> (Story, PathBuf) {
+    let server = Fake::new(api, script(wire)).key(KEY).start().await;
+    let file = dir.path().join(format!("{wire}.jsonl"));
+    let sources = sources(wire, &format!("http://{}", server.address()));
+    let recorder = Recorder::create(&file, sources.secrets()).unwrap();
+    let model = open_model("fake/m", &sources.with_recorder(recorder.clone())).unwrap();
+    let story = rig("first\nsecond\n").model(model).delegate().await;
+    assert_eq!(recorder.finish().unwrap(), 3, "a stumble, a call, an answer");
+    (story, file)
+}
+
+async fn replay(file: &Path, content: &str) -> Story {
+    rig(content).model(Arc::new(ReplayModel::load(file).unwrap())).delegate().await
+}
+
+/// The events as the journal has them, without what differs between any two runs.
+fn told(story: &Story) -> Vec<Value> {
+    let lasting = |text: String| {
+        let ids = regex::Regex::new("(sess|run)_[0-9]{10}_[a-z0-9]{6}").unwrap();
+        // A pause is drawn from the session's id, and the clock runs.
+        let pauses = regex::Regex::new("\"(retry_at|expires|deadline)\":[0-9]+").unwrap();
+        let text = ids.replace_all(&text, "$1");
+        pauses.replace_all(&text.replace(KEY, "[masked:own-key]"), "\"$1\":0").into_owned()
+    };
+    let json = |event| serde_json::from_str(&lasting(serde_json::to_string(event).unwrap()));
+    let mut told: Vec<Value> = story.events.iter().map(|(_, event)| json(event).unwrap()).collect();
+    for event in &mut told {
+        let fields = event.as_object_mut().unwrap();
+        // Where the tree lies, and a hash over the ids of the call.
+        ["workdir", "hash"].iter().for_each(|field| drop(fields.remove(*field)));
+    }
+    told
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_played_without_a_server() {
+    let dir = TempDir::new().unwrap();
+    for (api, wire) in WIRES {
+        let (recorded, file) = record(api, wire, &dir).await;
+        assert_eq!(
+            recorded.outcome(),
+            Outcome::Completed,
+            "{wire}: {:?}",
+            told(&recorded).iter().rev().take(3).collect::<Vec<_>>()
+        );
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains(KEY) && text.contains("[masked:own-key]"), "{wire}: {text}");
+        assert!(!text.to_lowercase().contains("authorization"), "no headers");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let played = replay(&file, "first\nsecond\n").await;
+        let (played, recorded) = (told(&played), told(&recorded));
+        for (played, recorded) in played.iter().zip(&recorded) {
+            assert_eq!(played, recorded, "{wire}");
+        }
+        assert_eq!(played.len(), recorded.len(), "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_file_is_named_as_the_first_difference() {
+    let dir = TempDir::new().unwrap();
+    for (api, wire) in [WIRES[0], WIRES[1]] {
+        let (_, file) = record(api, wire, &dir).await;
+        let played = replay(&file, "first\nSECOND\n").await;
+        assert_ne!(played.outcome(), Outcome::Completed);
+        let told = serde_json::to_string(&told(&played)).unwrap();
+        let place = match wire {
+            Wire::Anthropic => "/messages/2/content/0/content",
+            Wire::Chat | Wire::Responses | Wire::Gemini => "/messages/3/content",
+        };
+        let head = "the request of turn 2 for label `look` (agent `scout`, model fake/m) is not \
+                    the recorded one: ";
+        assert!(told.contains(&format!("{head}{place}, byte ")), "{wire}: {told}");
+        assert!(told.contains("second") && told.contains("SECOND"), "both are shown: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_recording_that_ends_too_early_says_what_is_missing() {
+    let dir = TempDir::new().unwrap();
+    let (_, file) = record(Api::Anthropic, Wire::Anthropic, &dir).await;
+    let text = fs::read_to_string(&file).unwrap();
+    let shorter: Vec<&str> = text.lines().take(4).collect();
+    fs::write(&file, shorter.join("\n") + "\n").unwrap();
+    let told = serde_json::to_string(&told(&replay(&file, "first\nsecond\n").await)).unwrap();
+    assert!(told.contains("the recording has no turn 2 for label `look`"), "{told}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_whole_recording_is_refused_by_line() {
+    let dir = TempDir::new().unwrap();
+    let (_, file) = record(Api::Chat, Wire::Chat, &dir).await;
+    let text = fs::read_to_string(&file).unwrap();
+    let problem = |content: &str| {
+        fs::write(&file, content).unwrap();
+        let error = ReplayModel::load(&file).unwrap_err();
+        error.to_string().replace(&file.display().to_string(), "FILE")
+    };
+    let half = &text[..text.floor_char_boundary(text.len() / 2)];
+    let line = half.lines().count();
+    assert_eq!(
+        problem(half),
+        format!("FILE:{line}: the line is cut off; the recording is incomplete")
+    );
+    assert_eq!(problem(""), "FILE:1: the recording ends before any model");
+    assert_eq!(problem("hello\n"), "FILE:1: this is no recording; --record FILE writes one");
+    let broken = text.replacen("\"exchange\"", "\"exchanged\"", 1);
+    assert!(problem(&broken).starts_with("FILE:3: not a line of a recording: unknown variant"));
+    assert_eq!(
+        problem(&text.replacen("\"version\":1", "\"version\":2,\"new\":true", 1)),
+        "FILE is a recording of version 2; this build reads up to 1"
+    );
+    // Wherever it is cut, it is refused or plays what it holds: it never panics.
+    for end in (0..text.len()).step_by(61) {
+        fs::write(&file, &text.as_bytes()[..end]).unwrap();
+        assert_eq!(ReplayModel::load(&file).is_ok(), {
+            let whole = text.as_bytes()[..end].ends_with(b"\n");
+            whole && text[..end].lines().count() > 1
+        });
+    }
+    let folder = ReplayModel::load(dir.path()).unwrap_err();
+    assert!(matches!(folder, ReplayError::NotAFile { .. }), "{folder}");
+}
+
+#[test]
+fn a_recording_replaces_nothing_and_leaves_nothing_empty() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("kept.jsonl");
+    fs::write(&file, "mine").unwrap();
+    let error = Recorder::create(&file, []).unwrap_err();
+    assert!(matches!(error, RecordError::Exists { .. }), "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    let unused = dir.path().join("unused.jsonl");
+    drop(Recorder::create(&unused, []).unwrap());
+    assert!(!unused.exists());
+}

@@ -1,0 +1,141 @@
+//! Reading a recording.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::format::{Exchange, Line, ModelLine, VERSION};
+
+/// Says why a recording cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The file is missing or cannot be read.
+    #[error("cannot read the recording {}", path.display())]
+    Read {
+        /// The path as it was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is a directory, a pipe or a device.
+    #[error("the recording {} is not a regular file", path.display())]
+    NotAFile {
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// A line is no line of a recording.
+    #[error("{}:{line}: {problem}", path.display())]
+    Malformed {
+        /// The path as it was given.
+        path: PathBuf,
+        /// The line; the first is 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A newer build wrote it.
+    #[error("{} is a recording of version {version}; this build reads up to {VERSION}", path.display())]
+    Newer {
+        /// The path as it was given.
+        path: PathBuf,
+        /// The version it says it has.
+        version: u32,
+    },
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Recording {
+    /// The model that the run began with.
+    pub(super) first: Option<String>,
+    pub(super) models: BTreeMap<String, ModelLine>,
+    /// The exchanges in the order they ended.
+    pub(super) exchanges: Vec<Exchange>,
+}
+
+/// The first line by itself, so that a newer version is told from a broken file.
+#[derive(Deserialize)]
+struct Head {
+    recording: Version,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+impl Recording {
+    pub(super) fn load(path: &Path) -> Result<Self, ReplayError> {
+        let unread = |source| ReplayError::Read { path: path.to_owned(), source };
+        // Looked at first: opening a pipe would wait for a writer.
+        if !std::fs::metadata(path).map_err(unread)?.is_file() {
+            return Err(ReplayError::NotAFile { path: path.to_owned() });
+        }
+        let mut lines = BufReader::new(File::open(path).map_err(unread)?);
+        let mut recording = Self::default();
+        let (mut text, mut number) = (Vec::new(), 0);
+        loop {
+            text.clear();
+            if lines.read_until(b'\n', &mut text).map_err(unread)? == 0 {
+                break;
+            }
+            number += 1;
+            let flaw = |problem| malformed(path, number, problem);
+            if text.pop_if(|byte| *byte == b'\n').is_none() {
+                return Err(flaw("the line is cut off; the recording is incomplete".into()));
+            }
+            if number == 1 {
+                check_head(path, &text)?;
+            } else {
+                recording.take(&text).map_err(flaw)?;
+            }
+        }
+        if recording.first.is_none() {
+            return Err(malformed(
+                path,
+                number.max(1),
+                "the recording ends before any model".into(),
+            ));
+        }
+        Ok(recording)
+    }
+
+    fn take(&mut self, text: &[u8]) -> Result<(), String> {
+        let line = serde_json::from_slice(text)
+            .map_err(|error| format!("not a line of a recording: {error}"))?;
+        match line {
+            Line::Recording { version } => {
+                return Err(format!("a second recording, of version {version}, begins here"));
+            }
+            Line::Model(model) => {
+                self.first.get_or_insert_with(|| model.spec.name.clone());
+                self.models.insert(model.spec.name.clone(), model);
+            }
+            Line::Exchange(exchange) if self.models.contains_key(&exchange.place.model) => {
+                self.exchanges.push(exchange);
+            }
+            Line::Exchange(exchange) => {
+                let model = exchange.place.model.escape_debug();
+                return Err(format!("an exchange with `{model}`, which no line introduced"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_head(path: &Path, text: &[u8]) -> Result<(), ReplayError> {
+    let head: Head = serde_json::from_slice(text)
+        .map_err(|_| malformed(path, 1, "this is no recording; --record FILE writes one".into()))?;
+    match head.recording.version {
+        VERSION => Ok(()),
+        0 => Err(malformed(path, 1, "there is no version 0 of recordings".into())),
+        version => Err(ReplayError::Newer { path: path.to_owned(), version }),
+    }
+}
+
+fn malformed(path: &Path, line: usize, problem: String) -> ReplayError {
+    ReplayError::Malformed { path: path.to_owned(), line, problem }
+}

@@ -1,0 +1,150 @@
+//! Playing a recording.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, SessionId};
+use serde_json::value::RawValue;
+
+use super::difference::first_difference;
+use super::format::{Exchange, ModelLine, Place, sent};
+use super::load::{Recording, ReplayError};
+use super::response::Response;
+use crate::errors::plain;
+use crate::model::{BoxFuture, Model, Progress, TurnRequest};
+use crate::wire::{Bodies, Codec};
+
+/// A model that says what a recorded one said, as long as it is asked the same.
+///
+/// A request is found by its agent, label, turn and attempt. Its body must equal the recorded one
+/// but for ids and durations; otherwise the turn fails and names the first difference. Each
+/// exchange is played once.
+pub struct ReplayModel {
+    spec: ModelSpec,
+    codec: Codec,
+    bodies: Bodies,
+    shelf: Arc<Shelf>,
+}
+
+/// What is left of a recording, shared by all its models.
+struct Shelf {
+    models: BTreeMap<String, ModelLine>,
+    // A std mutex: held for a comparison, never across an await.
+    left: Mutex<BTreeMap<Place, Vec<Waiting>>>,
+}
+
+/// A request that may still come, and its answer.
+struct Waiting {
+    request: Box<RawValue>,
+    response: Response,
+}
+
+impl fmt::Debug for ReplayModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplayModel").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
+impl ReplayModel {
+    /// Reads a recording and returns the model its run began with.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is cut off or broken anywhere, or is newer than this build.
+    pub fn load(path: &Path) -> Result<Self, ReplayError> {
+        let Recording { first, models, exchanges } = Recording::load(path)?;
+        let mut left: BTreeMap<Place, Vec<_>> = BTreeMap::new();
+        for Exchange { place, request, response } in exchanges {
+            left.entry(place).or_default().push(Waiting { request, response });
+        }
+        let shelf = Arc::new(Shelf { models, left: Mutex::new(left) });
+        first.and_then(|name| Self::of(&shelf, &name)).ok_or_else(|| ReplayError::Malformed {
+            path: path.to_owned(),
+            line: 1,
+            problem: "the recording has no model".into(),
+        })
+    }
+
+    /// Returns another model of the same recording, for a task that names its own.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<Self> {
+        Self::of(&self.shelf, name)
+    }
+
+    fn of(shelf: &Arc<Shelf>, name: &str) -> Option<Self> {
+        let line = shelf.models.get(name)?;
+        Some(Self {
+            spec: line.spec.clone(),
+            codec: line.codec(),
+            bodies: Bodies::default(),
+            shelf: Arc::clone(shelf),
+        })
+    }
+
+    fn answer(
+        &self,
+        request: &TurnRequest<'_>,
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Attempt {
+        let body = sent(&self.bodies.write(&self.codec, request));
+        let place = Place::new(&self.spec.name, request);
+        let response = self.shelf.take(&place, body.get())?;
+        response.play(&self.codec, request.turn, progress)
+    }
+}
+
+impl Shelf {
+    /// Takes the first exchange of a place with an equal request.
+    ///
+    /// There may be several: labels are unique within a call, not within a run.
+    fn take(&self, place: &Place, body: &str) -> Result<Response, AttemptError> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = left.get_mut(place).filter(|waiting| !waiting.is_empty());
+        let Some(waiting) = waiting else { return Err(ended(place)) };
+        let mut first = None;
+        for index in 0..waiting.len() {
+            match first_difference(waiting[index].request.get(), body) {
+                None => return Ok(waiting.remove(index).response),
+                Some(difference) => first = first.or(Some(difference)),
+            }
+        }
+        Err(differs(place, &first.unwrap_or_default()))
+    }
+}
+
+fn ended(place: &Place) -> AttemptError {
+    let message = format!("the recording has no {} left; record again", described(place));
+    plain(ErrorKind::ScriptEnded, &message)
+}
+
+fn differs(place: &Place, difference: &str) -> AttemptError {
+    let message =
+        format!("the request of {} is not the recorded one: {difference}", described(place));
+    plain(ErrorKind::BadRequest, &message)
+}
+
+fn described(place: &Place) -> String {
+    let Place { model, agent, label, turn, attempt } = place;
+    let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+    format!("turn {turn}{again} for label `{label}` (agent `{agent}`, model {model})")
+}
+
+impl Model for ReplayModel {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn turn<'a>(
+        &'a self,
+        request: TurnRequest<'a>,
+        progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> BoxFuture<'a, Attempt> {
+        Box::pin(async move { self.answer(&request, progress) })
+    }
+
+    fn forget(&self, session: SessionId) {
+        self.bodies.forget(session);
+    }
+}

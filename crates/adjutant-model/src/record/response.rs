@@ -1,0 +1,191 @@
+//! What came back for a request: kept while it arrives, and judged again from what was kept.
+
+use adjutant_core::{Attempt, AttemptError, ErrorKind};
+use serde::{Deserialize, Serialize};
+
+use crate::errors::{from_status, plain};
+use crate::model::Progress;
+use crate::wire::{Codec, Wire};
+use adjutant_core::Secret;
+
+/// What came back for one request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Response {
+    /// The status; absent when nothing came back at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// What the body is, when it can be no stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    foreign: Option<Foreign>,
+    /// How long the provider asked us to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(default)]
+    body: Body,
+    /// How the connection failed us, when it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    broke: Option<AttemptError>,
+}
+
+/// What an answer is when it cannot be a stream of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Foreign {
+    Json,
+    WebPage,
+}
+
+impl Response {
+    /// Comes to the verdict that was come to when it arrived.
+    pub(super) fn play(
+        &self,
+        codec: &Codec,
+        turn: u32,
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Attempt {
+        let bytes = self.body.bytes();
+        match (self.status, self.foreign) {
+            (None, _) => Err(self.broke.clone().unwrap_or_else(nothing)),
+            (Some(200..=299), Some(kind)) => Err(misplaced(codec.wire, kind, &bytes, None)),
+            (Some(200..=299), None) => self.read(&bytes, codec, turn, progress),
+            (Some(status), _) => Err(from_status(status, &bytes, self.retry_after_ms, None)),
+        }
+    }
+
+    fn read(
+        &self,
+        bytes: &[u8],
+        codec: &Codec,
+        turn: u32,
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Attempt {
+        let mut reader = codec.reader(turn);
+        if reader.feed(bytes, progress)? {
+            return reader.finish();
+        }
+        match &self.broke {
+            Some(error) => Err(error.clone()),
+            None => reader.finish(),
+        }
+    }
+}
+
+fn nothing() -> AttemptError {
+    plain(ErrorKind::Network, "nothing came back")
+}
+
+/// Judges an answer that is no stream: an error in disguise, or another kind of server.
+pub(crate) fn misplaced(
+    wire: Wire,
+    kind: Foreign,
+    body: &[u8],
+    key: Option<&Secret>,
+) -> AttemptError {
+    let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    if value.get("error").is_some_and(|error| !error.is_null()) {
+        return from_status(400, body, None, key);
+    }
+    let kind = match kind {
+        Foreign::Json => "JSON",
+        Foreign::WebPage => "a web page",
+    };
+    let message = format!(
+        "the server answered with {kind}, not as wire `{wire}` does; is the base URL right?"
+    );
+    plain(ErrorKind::BadRequest, &message)
+}
+
+/// Keeps a response while it arrives; keeps nothing when nobody records.
+#[derive(Debug)]
+pub(crate) struct Tape(Option<(Response, Vec<u8>)>);
+
+impl Tape {
+    pub(crate) fn new(records: bool) -> Self {
+        Self(records.then(Default::default))
+    }
+
+    /// Notes that an answer began.
+    pub(crate) fn begin(
+        &mut self,
+        status: u16,
+        foreign: Option<Foreign>,
+        retry_after_ms: Option<u64>,
+    ) {
+        if let Some((response, _)) = &mut self.0 {
+            (response.status, response.foreign) = (Some(status), foreign);
+            response.retry_after_ms = retry_after_ms;
+        }
+    }
+
+    /// Notes bytes as they were received.
+    pub(crate) fn hear(&mut self, chunk: &[u8]) {
+        if let Some((_, bytes)) = &mut self.0 {
+            bytes.extend_from_slice(chunk);
+        }
+    }
+
+    /// Notes how the connection failed, and hands that on.
+    pub(crate) fn broke(&mut self, error: AttemptError) -> AttemptError {
+        if let Some((response, _)) = &mut self.0 {
+            response.broke = Some(error.clone());
+        }
+        error
+    }
+
+    pub(super) fn into_response(self) -> Option<Response> {
+        let (response, bytes) = self.0?;
+        Some(Response { body: Body::new(bytes), ..response })
+    }
+}
+
+/// Bytes as text, so that a person can read them and a mask can find a key in them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Body {
+    Text(String),
+    /// A character for each byte, where the bytes are not UTF-8.
+    Bytes {
+        latin1: String,
+    },
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+impl Body {
+    fn new(bytes: Vec<u8>) -> Self {
+        String::from_utf8(bytes).map_or_else(
+            |error| Self::Bytes {
+                latin1: error.as_bytes().iter().copied().map(char::from).collect(),
+            },
+            Self::Text,
+        )
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.clone().into_bytes(),
+            // A mask is ASCII; what is no byte was not written by us.
+            Self::Bytes { latin1 } => {
+                latin1.chars().map(|letter| u8::try_from(letter).unwrap_or(b'?')).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_survive_the_file() {
+        for bytes in [b"data: caf\xc3\xa9\n".to_vec(), b"caf\xe9 \xff\x00".to_vec()] {
+            let kept = serde_json::to_string(&Body::new(bytes.clone())).unwrap();
+            let read: Body = serde_json::from_str(&kept).unwrap();
+            assert_eq!(read.bytes(), bytes, "{kept}");
+        }
+    }
+}
