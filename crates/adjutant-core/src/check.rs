@@ -1,7 +1,7 @@
 //! `adjutant check`: one admission judged from a description of the tree, without running anything.
 //!
-//! Builds a [`Tree`] from the input by folding the events that would have led there, then asks the
-//! same `decide` that runs ask.
+//! Builds a [`Tree`] from the input by folding the events that would have led there, then asks for
+//! the judgement that `decide` makes for each task of a call.
 
 use std::collections::BTreeMap;
 

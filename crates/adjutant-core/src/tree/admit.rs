@@ -68,12 +68,7 @@ impl Tree {
         concurrency: Option<u64>,
         origin: Option<Origin>,
     ) -> Result<Vec<Event>, Refusal> {
-        if !self.policy.enabled {
-            return Err(Refusal::Disabled { preset: self.policy.preset });
-        }
-        let Some((parent_index, parent_node)) = self.at_work(parent) else {
-            return Err(Refusal::UnknownParent { parent: parent.to_string() });
-        };
+        let (parent_index, parent_node) = self.check_open(parent)?;
         if tasks.is_empty() {
             return Err(Refusal::NoTasks);
         }
@@ -117,19 +112,22 @@ impl Tree {
         Ok(events)
     }
 
-    /// Judges one task; the order of the checks is the order of the design.
+    /// The first two checks: delegation is enabled, and the parent is at work.
+    fn check_open(&self, parent: SessionId) -> Result<(usize, &Node), Refusal> {
+        if !self.policy.enabled {
+            return Err(Refusal::Disabled { preset: self.policy.preset });
+        }
+        self.at_work(parent).ok_or_else(|| Refusal::UnknownParent { parent: parent.to_string() })
+    }
+
+    /// Judges one task as `decide` judges each task of a call, without granting it.
     pub fn judge_one(
         &self,
         now: Timestamp,
         parent: SessionId,
         brief: &Brief,
     ) -> Result<Admission, Refusal> {
-        if !self.policy.enabled {
-            return Err(Refusal::Disabled { preset: self.policy.preset });
-        }
-        let Some((parent, _)) = self.at_work(parent) else {
-            return Err(Refusal::UnknownParent { parent: parent.to_string() });
-        };
+        let (parent, _) = self.check_open(parent)?;
         self.judge(now, parent, brief, Batch { granted: 0, places: self.places(None) })
     }
 
