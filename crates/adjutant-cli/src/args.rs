@@ -45,7 +45,8 @@ pub(crate) enum Command {
     Delegate(DelegateArgs),
     /// Judge one delegation, described as JSON on standard input, without running it.
     Check(CheckArgs),
-    /// Read [delegate:description:hours] markers from standard input.
+    /// Read delegation markers from standard input.
+    #[command(about = "Read [delegate:description:hours] markers from standard input")]
     Parse(ParseArgs),
     /// Judge a return, given on standard input, against the standard format.
     Validate(ValidateArgs),

@@ -18,7 +18,7 @@ use crate::projections;
 use crate::run::{show_results, transcripts};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
-const FOLD: u32 = 1;
+const FOLD: u32 = 2;
 
 /// Runs that a list shows.
 const LISTED: usize = 20;
@@ -266,7 +266,7 @@ fn find(archive: &Archive, text: Option<&str>) -> Result<Found, Failure> {
 fn fold(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
     // Asked first: a run that ends while it is read must not look interrupted.
     let life = files.life().map_err(failed)?;
-    let (view, torn) = files
+    let (mut view, torn) = files
         .fold(FOLD, RunView::default, |view, record| {
             view.apply(Entry::new(record.at, record.wall_ms, &record.event));
         })
@@ -277,6 +277,7 @@ fn fold(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
     };
     if liveness == Liveness::Dead {
         say_torn(files.id(), torn);
+        view.close_open_calls();
     }
     if view.run().is_none() {
         let text = match liveness {

@@ -2,7 +2,7 @@
 //!
 //! Owns the return as data, the judgement of what a model sent, and the words that tell a model
 //! what is asked and what was wrong. It reads no file: whether an artifact exists is a fact the
-//! caller supplies. Start at [`validate`]. Invariant: a verdict is valid exactly when it has no
+//! caller supplies. Start at [`validate()`]. Invariant: a verdict is valid exactly when it has no
 //! errors, and then it holds a [`Return`].
 
 mod artifact;

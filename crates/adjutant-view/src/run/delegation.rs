@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adjutant_core::budget::Reservation;
 use adjutant_core::{AgentName, ErrorKind, Label, Outcome, Reason, SessionId, State, Timestamp};
 
 use super::{Call, Liveness, Spend};
@@ -66,6 +67,8 @@ pub struct Delegation {
     /// The failed call that is to be tried again.
     pub retry: Option<Retry>,
 
+    /// The model call under way.
+    pub(super) open: Option<Reservation>,
     pub(super) is_priced: bool,
     pub(super) children: Vec<usize>,
     pub(super) call_sizes: BTreeMap<u32, usize>,

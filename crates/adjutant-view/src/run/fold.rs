@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adjutant_core::budget::{Amount, Settlement};
+use adjutant_core::budget::{Amount, Reservation, Settlement};
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{
     AgentName, Event, Found, Grant, Label, ModelSpec, Policy, RunId, SessionId, State, ToolCall,
@@ -160,6 +160,18 @@ impl RunView {
         self.spend(session, |spend, _| spend.overrun = spend.overrun.plus(amount));
     }
 
+    /// Counts the calls that were under way when the run died: what nobody reported counts in full.
+    pub fn close_open_calls(&mut self) {
+        let open: Vec<(SessionId, Reservation)> = self
+            .delegations
+            .iter_mut()
+            .filter_map(|node| Some((node.session, node.open.take()?)))
+            .collect();
+        for (session, reservation) in open {
+            self.settle(session, &Settlement::estimated(&reservation));
+        }
+    }
+
     fn settle(&mut self, session: SessionId, settlement: &Settlement) {
         self.spend(session, |spend, is_priced| spend.settle(settlement, is_priced));
     }
@@ -191,6 +203,9 @@ impl RunView {
         | Event::Settled { settlement, .. } = entry.event
         {
             self.settle(session, settlement);
+            if let Some(&place) = self.by_session.get(&session) {
+                self.delegations[place].open = None;
+            }
         }
         let Some(&place) = self.by_session.get(&session) else { return };
         self.delegations[place].take(entry);
@@ -208,6 +223,7 @@ impl Delegation {
                 self.waits_since(entry);
             }
             Event::Reserved { reservation, .. } => {
+                self.open = Some(*reservation);
                 self.turns = reservation.turn;
                 self.retry = None;
                 self.waits_since(entry);
@@ -318,6 +334,7 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         late: Vec::new(),
         crash: None,
         retry: None,
+        open: None,
         is_priced: true,
         children: Vec::new(),
         call_sizes: std::collections::BTreeMap::new(),
