@@ -41,6 +41,11 @@ pub(crate) fn run_delegate(
     let named = args.work.model.as_deref().or(settings.model.as_deref());
     let chosen = if args.dry_run { wiring.choose_or_none(named)? } else { wiring.choose(named)? };
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
+    if args.work.budget_usd.is_some() && chosen.model.spec().price.is_none() {
+        say(
+            "adjutant: this model has no known price, so --budget-usd bounds nothing; --budget-tokens does",
+        );
+    }
     let system = args.work.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
         policy: policy.clone(),

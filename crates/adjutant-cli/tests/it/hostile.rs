@@ -112,3 +112,11 @@ fn the_more_exact_word_outweighs_a_flag_with_a_name() {
     ]);
     assert_eq!(out.code, 0, "{out}");
 }
+
+#[test]
+fn a_budget_in_dollars_that_bounds_nothing_is_said() {
+    let rig = Rig::with_script("[[turn]]\ntext = 'ok'");
+    let out = rig.delegate(&["-t", "a=x", "--budget-usd", "0.01"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stderr.contains("--budget-usd bounds nothing"), "{out}");
+}
