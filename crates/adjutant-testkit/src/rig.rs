@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{AgentName, Event, Label, Outcome, Policy, Preset, SessionId, Timestamp};
 use adjutant_engine::{
-    Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Setup,
-    Staff, Storage,
+    Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
+    Setup, Staff, Storage,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -33,7 +33,7 @@ pub struct Rig {
     tasks: Vec<TaskSpec>,
     concurrency: Option<u64>,
     system: Option<String>,
-    answer: Answer,
+    approver: Approver,
     disk: MemoryDisk,
     control: (mpsc::Sender<Control>, mpsc::Receiver<Control>),
     watch: Option<Watch>,
@@ -70,7 +70,7 @@ impl Rig {
             tasks: Vec::new(),
             concurrency: None,
             system: None,
-            answer: Answer::Yes,
+            approver: Arc::new(|_| Answer::Yes),
             disk: MemoryDisk::default(),
             control: mpsc::channel(8),
             watch: None,
@@ -166,8 +166,17 @@ impl Rig {
 
     /// Decides what the person says.
     #[must_use]
-    pub fn answer(mut self, answer: Answer) -> Self {
-        self.answer = answer;
+    pub fn answer(self, answer: Answer) -> Self {
+        self.approver(move |_| answer.clone())
+    }
+
+    /// Puts someone else in the person's place.
+    #[must_use]
+    pub fn approver(
+        mut self,
+        approver: impl Fn(&Question) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        self.approver = Arc::new(approver);
         self
     }
 
@@ -201,14 +210,12 @@ impl Rig {
         };
         let engine = Engine::new(setup).expect("an engine").with_sources(|| WALL_MS, chance);
         let briefs = engine.briefs(&self.tasks);
-        let answer = self.answer;
-        let approver: Approver = Arc::new(move |_| answer.clone());
         let (sender, receiver) = self.control;
         let events = Rc::new(RefCell::new(Vec::new()));
         let listener = Listener { events: Rc::clone(&events), watch: self.watch, control: sender };
         let staff = Staff {
             storage: Storage::Memory(self.disk),
-            approver,
+            approver: self.approver,
             reporters: vec![Box::new(listener)],
             narrator: Rc::new(Ends(Rc::clone(&events))),
             control: receiver,

@@ -77,3 +77,12 @@ async fn a_full_disk_stops_the_run_before_the_effect_it_could_not_record() {
         assert_eq!(story.requests.len(), reserved, "no request without its record, write {nth}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_breaks_is_a_no_and_the_run_returns() {
+    let script = "[[turn]]\ntext = \"done\"\n";
+    let rig = Rig::new().script(script).task("a", "Look");
+    let story = rig.approver(|_| panic!("the terminal caught fire")).delegate().await;
+    assert_eq!(story.ends(), ["a: refused APPROVAL_DENIED"]);
+    assert!(story.requests.is_empty());
+}
