@@ -260,18 +260,6 @@ impl RunFiles {
         Ok((state, torn(&reader)))
     }
 
-    /// Returns where a session's transcript is rendered to.
-    #[must_use]
-    pub fn transcript_path(&self, session: SessionId) -> PathBuf {
-        self.folder.transcript_path(session)
-    }
-
-    /// Returns where a session's scratchpad is rendered to.
-    #[must_use]
-    pub fn scratch_path(&self, session: SessionId) -> PathBuf {
-        self.folder.scratch_path(session)
-    }
-
     /// Writes a session's transcript, whole or not at all.
     pub fn write_transcript(&self, session: SessionId, json: &[u8]) -> Result<(), ArchiveError> {
         Ok(self.folder.write_transcript(session, json)?)

@@ -27,5 +27,5 @@ pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};
 pub use execute::{Answer, Approver, Question, artifact_facts};
 pub use ids::Chance;
 pub use opening::{Opened, Storage};
-pub use prompt::{agent_name, base_prompt, lead_prompt};
+pub use prompt::lead_prompt;
 pub use runner::{Control, Narrator, Reporter};

@@ -12,7 +12,7 @@ const TASK_KEYS: [&str; 5] = ["label", "prompt", "context", "model", "max_output
 /// One call of the tool, well formed and within its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelegateCall {
-    /// The tasks, in the caller's order; no two have the same label.
+    /// The tasks, in the caller's order; equal labels are numbered when they are admitted.
     pub tasks: Vec<TaskSpec>,
     /// How many may run at once; `None` leaves it to the policy.
     pub concurrency: Option<u64>,

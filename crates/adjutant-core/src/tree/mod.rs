@@ -26,6 +26,8 @@ use crate::refusal::Refusal;
 use crate::rights::Rights;
 use crate::time::Timestamp;
 
+use node::End;
+
 pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case};
 pub use clock::Deadline;
 pub use node::Node;
@@ -310,8 +312,6 @@ const ROOT: usize = 0;
 
 /// The name written before the command in a path of preset `command`.
 const ORCHESTRATOR: &str = "orchestrator";
-
-use node::End;
 
 impl Tree {
     /// Folds a recorded fact into the state; never judges, never fails on its own output.
