@@ -17,7 +17,7 @@ use adjutant_core::Timestamp;
 use serde::Serialize;
 
 use crate::disk::Disk;
-use crate::record::{self, MAX_RECORD_BYTES, Position, Seq};
+use crate::record::{self, Link, MAX_RECORD_BYTES, Position, Seq};
 use crate::writer::{Batch, Queue, Writer};
 
 /// Says whether a record must survive a loss of power before anyone builds on it.
@@ -160,8 +160,31 @@ impl<E: Serialize> Journal<E> {
         event: &E,
         durability: Durability,
     ) -> Result<Seq, JournalError> {
+        self.put(at, wall_ms, event, durability, Link::Closed)
+    }
+
+    /// Prepares a record that counts only together with the next one: a reader who finds the
+    /// journal cut between the two sees neither.
+    pub fn stage_open(
+        &mut self,
+        at: Timestamp,
+        wall_ms: u64,
+        event: &E,
+        durability: Durability,
+    ) -> Result<Seq, JournalError> {
+        self.put(at, wall_ms, event, durability, Link::Open)
+    }
+
+    fn put(
+        &mut self,
+        at: Timestamp,
+        wall_ms: u64,
+        event: &E,
+        durability: Durability,
+        link: Link,
+    ) -> Result<Seq, JournalError> {
         let start = self.staged.bytes.len();
-        let after = record::encode(&mut self.staged.bytes, self.position, at, wall_ms, event)
+        let after = record::encode(&mut self.staged.bytes, self.position, at, wall_ms, event, link)
             .map_err(|error| JournalError::Serialize(error.into()))?;
         let bytes = self.staged.bytes.len() - start;
         if bytes > MAX_RECORD_BYTES {

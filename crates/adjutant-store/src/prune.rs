@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::identity::Now;
 use crate::lock::{self, Liveness, LockError};
 use crate::reader::ReadError;
-use crate::record::{self, Position};
+use crate::record::{self, Link, Position};
 use crate::run_dir::{CONTENT_DIRS, RunDir};
 
 /// The format of the marker.
@@ -243,7 +243,7 @@ fn strip_journal<E: Serialize + DeserializeOwned>(
             continue;
         };
         line.clear();
-        end = record::encode(&mut line, end, record.at, record.wall_ms, &event)
+        end = record::encode(&mut line, end, record.at, record.wall_ms, &event, Link::Closed)
             .during("strip", &path)?;
         output.write_all(&line).during("write", &temp)?;
     }

@@ -7,16 +7,16 @@
 //! Start at [`read_journal`]. Invariant: what is returned is a prefix of what was written, in
 //! order; anything else ends the iteration with its place named, or is the [`Tail`].
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::marker::PhantomData;
 use std::path::Path;
 
 use adjutant_core::RunId;
 use serde::de::DeserializeOwned;
 
 use crate::files::{self, During, FileError};
-use crate::record::{self, FORMAT, MAX_RECORD_BYTES, Position, Record, Seq};
+use crate::record::{self, FORMAT, Link, MAX_RECORD_BYTES, Position, Record, Seq};
 use crate::seal::{self, Broken};
 
 /// How much of a file is read at once.
@@ -27,9 +27,10 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub enum Tail {
     /// Nothing.
     Clean,
-    /// The beginning of a record: a writer is at work on it, or was when it died.
+    /// The beginning of a record, or records that count only with one that is missing: a writer is
+    /// at work on them, or was when it died.
     Torn {
-        /// Where the unfinished record begins.
+        /// Where what is unfinished begins.
         offset: u64,
         /// How much of it there is.
         bytes: u64,
@@ -146,10 +147,15 @@ pub fn read_from<E: DeserializeOwned>(
 pub struct JournalReader<E, R = File> {
     input: BufReader<R>,
     line: Vec<u8>,
+    /// The place after the last line read.
+    cursor: Position,
+    /// The place after the last record returned.
     position: Position,
+    /// Records that were read and not returned, each with the place after it: they wait for the
+    /// one that makes them count.
+    held: VecDeque<(Record<E>, Position)>,
     tail: Tail,
     ended: bool,
-    event: PhantomData<fn() -> E>,
 }
 
 impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
@@ -158,10 +164,11 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         Self {
             input: BufReader::with_capacity(BUFFER_BYTES, input),
             line: Vec::new(),
+            cursor: position,
             position,
+            held: VecDeque::new(),
             tail: Tail::Clean,
             ended: false,
-            event: PhantomData,
         }
     }
 
@@ -177,7 +184,28 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         self.tail
     }
 
-    fn read(&mut self) -> Result<Option<Record<E>>, ReadError> {
+    /// Reads up to the next record that stands for itself; says no when the journal ends before.
+    fn read_group(&mut self) -> Result<bool, ReadError> {
+        loop {
+            match self.read()? {
+                Some((record, link)) => {
+                    self.held.push_back((record, self.cursor));
+                    if link == Link::Closed {
+                        return Ok(true);
+                    }
+                }
+                None => {
+                    let bytes = self.cursor.offset - self.position.offset + self.line.len() as u64;
+                    if bytes > 0 {
+                        self.tail = Tail::Torn { offset: self.position.offset, bytes };
+                    }
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<(Record<E>, Link)>, ReadError> {
         self.line.clear();
         // One byte more than allowed, to tell the longest record from one too long.
         let mut limited = (&mut self.input).take(MAX_RECORD_BYTES as u64 + 1);
@@ -185,7 +213,7 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         match self.line.split_last() {
             None => Ok(None),
             Some(_) if self.line.len() > MAX_RECORD_BYTES => Err(self.damaged(Damage::TooLong)),
-            Some((b'\n', line)) => match seal::check(line, self.position.crc) {
+            Some((b'\n', line)) => match seal::check(line, self.cursor.crc) {
                 Ok(crc) => self.accept(crc).map(Some),
                 Err(broken) => self.reject(broken.into()).map(|()| None),
             },
@@ -194,23 +222,21 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
     }
 
     /// Takes the line in hand, whose seal is right.
-    fn accept(&mut self, crc: u32) -> Result<Record<E>, ReadError> {
-        let expected = self.position.seq.next();
+    fn accept(&mut self, crc: u32) -> Result<(Record<E>, Link), ReadError> {
+        let expected = self.cursor.seq.next();
         if let Some(found) = record::claimed_format(&self.line).filter(|found| *found > FORMAT) {
             return Err(ReadError::Newer { found });
         }
         // A right seal on something we cannot parse is not a torn tail, even at the end: somebody
         // wrote exactly this, and cutting it would lose a fact that another build understands.
-        let record: Record<E> = record::parse(&self.line).map_err(|source| ReadError::Unknown {
-            seq: expected,
-            offset: self.position.offset,
-            source,
+        let (record, link) = record::parse::<E>(&self.line).map_err(|source| {
+            ReadError::Unknown { seq: expected, offset: self.cursor.offset, source }
         })?;
         if record.seq != expected {
             return Err(self.damaged(Damage::OutOfOrder { found: record.seq }));
         }
-        self.position = self.position.after(self.line.len(), crc);
-        Ok(record)
+        self.cursor = self.cursor.after(self.line.len(), crc);
+        Ok((record, link))
     }
 
     /// Judges a line with a line break and without a right seal.
@@ -224,18 +250,17 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
     }
 
     /// Judges a last line that is not whole: torn, unless a whole record hides in it.
-    fn unfinished(&mut self) -> Result<(), ReadError> {
+    fn unfinished(&self) -> Result<(), ReadError> {
         if let Some(foreign) = self.foreign() {
             return Err(foreign);
         }
         // The break between the last two records may be the damage; the first of the two was
         // perhaps promised to be durable and must not be cut with the second. One byte behind an
         // intact record is only its own broken line break.
-        let intact = seal::intact_prefix(&self.line, self.position.crc);
+        let intact = seal::intact_prefix(&self.line, self.cursor.crc);
         if intact.is_some_and(|end| self.line.len() - end > 1) {
             return Err(self.damaged(Damage::NoLineBreak));
         }
-        self.tail = Tail::Torn { offset: self.position.offset, bytes: self.line.len() as u64 };
         Ok(())
     }
 
@@ -244,13 +269,13 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
     /// The frame is promised never to change, but a file that breaks the promise from its first
     /// byte on is better refused than cut to nothing as torn.
     fn foreign(&self) -> Option<ReadError> {
-        let first = self.position.seq == Seq::ZERO;
+        let first = self.cursor.seq == Seq::ZERO;
         let claimed = record::claimed_format(&self.line).filter(|found| first && *found > FORMAT);
         claimed.map(|found| ReadError::Newer { found })
     }
 
     fn damaged(&self, damage: Damage) -> ReadError {
-        ReadError::Damaged { seq: self.position.seq.next(), offset: self.position.offset, damage }
+        ReadError::Damaged { seq: self.cursor.seq.next(), offset: self.cursor.offset, damage }
     }
 }
 
@@ -261,8 +286,21 @@ impl<E: DeserializeOwned, R: Read> Iterator for JournalReader<E, R> {
         if self.ended {
             return None;
         }
-        let item = self.read().transpose();
-        self.ended = !matches!(item, Some(Ok(_)));
-        item
+        if self.held.is_empty() {
+            match self.read_group() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.ended = true;
+                    return None;
+                }
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let (record, after) = self.held.pop_front()?;
+        self.position = after;
+        Some(Ok(record))
     }
 }

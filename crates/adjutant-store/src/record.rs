@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `v` is the format, `seq` counts from 1 without gaps (so it is also the line number), `at` is
-//! milliseconds of the run's own life, `wall` is Unix milliseconds for people, `event` is the
-//! caller's, `crc` is the CRC32C of the line's bytes before `,"crc"`, seeded with the checksum of
+//! milliseconds of the run's own life, `wall` is Unix milliseconds for people, `"more":true` after
+//! it says that the record counts only together with the next, `event` is the caller's, `crc` is the CRC32C of the line's bytes before `,"crc"`, seeded with the checksum of
 //! the record before, or for the first one with that of the run's id.
 //!
 //! The frame (`{"v":N,` in front, the seal at the end, the chain) is the same in every format;
@@ -81,6 +81,15 @@ pub struct Record<E> {
     pub event: E,
 }
 
+/// Says whether a record stands for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// It counts only together with the record after it.
+    Open,
+    /// It, and whatever was open before it, counts.
+    Closed,
+}
+
 /// A place between two records, with what is needed to go on reading or writing there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -114,10 +123,13 @@ pub(crate) fn encode<E: Serialize>(
     at: Timestamp,
     wall_ms: u64,
     event: &E,
+    link: Link,
 ) -> Result<Position, serde_json::Error> {
     let start = lines.len();
     let (seq, at) = (position.seq.next(), at.as_millis());
-    let head = write!(lines, r#"{{"v":{FORMAT},"seq":{seq},"at":{at},"wall":{wall_ms},"event":"#);
+    let more = if link == Link::Open { r#""more":true,"# } else { "" };
+    let head =
+        write!(lines, r#"{{"v":{FORMAT},"seq":{seq},"at":{at},"wall":{wall_ms},{more}"event":"#);
     let event = head.map_err(serde_json::Error::io).and_then(|()| {
         // One line per record holds because JSON text escapes line breaks.
         serde_json::to_writer(&mut *lines, event)
@@ -136,13 +148,18 @@ struct Line<E> {
     seq: Seq,
     at: Timestamp,
     wall: u64,
+    #[serde(default)]
+    more: bool,
     event: E,
 }
 
 /// Parses a line whose seal was checked.
-pub(crate) fn parse<E: DeserializeOwned>(line: &[u8]) -> Result<Record<E>, serde_json::Error> {
-    let Line { seq, at, wall, event } = serde_json::from_slice(line)?;
-    Ok(Record { seq, at, wall_ms: wall, event })
+pub(crate) fn parse<E: DeserializeOwned>(
+    line: &[u8],
+) -> Result<(Record<E>, Link), serde_json::Error> {
+    let Line { seq, at, wall, more, event } = serde_json::from_slice(line)?;
+    let link = if more { Link::Open } else { Link::Closed };
+    Ok((Record { seq, at, wall_ms: wall, event }, link))
 }
 
 /// Reads the format a line claims to have.

@@ -4,6 +4,7 @@
 mod checkpoint;
 mod damage;
 mod failures;
+mod groups;
 mod home;
 mod locking;
 mod pruning;
