@@ -1,5 +1,7 @@
 //! What is asked of the tree, in the imperative.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::brief::Task;
@@ -64,10 +66,29 @@ pub enum Command {
     Crash { session: SessionId, message: String, backtrace: String },
     /// Stop a delegation and all below it.
     Cancel { session: SessionId },
+    /// Go on with a run that was interrupted, or with what is left of one that has ended.
+    Resume(Box<Resumption>),
     /// See what time alone has changed.
     Tick,
     /// End the run if nothing in it is live.
     EndRun,
+}
+
+/// How a person wants a run to go on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resumption {
+    /// The version that goes on with it.
+    pub version: String,
+    /// What may be held at the most from here on.
+    pub rights: Rights,
+    /// The one delegation to take up again; all that can go on when absent.
+    pub session: Option<SessionId>,
+    /// What the person has to say to it.
+    pub say: Option<String>,
+    /// The seconds that are given anew.
+    pub timeout_s: Option<u64>,
+    /// The task and the notes of those whose conversation no longer fits, as their new start.
+    pub handovers: BTreeMap<SessionId, String>,
 }
 
 /// What the shell must do once the event it follows from is on disk. Data, so that any runtime can

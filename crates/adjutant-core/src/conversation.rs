@@ -1,8 +1,8 @@
 //! What one agent's model has been told and has said: a fold over the events of its session.
 
-use crate::event::{Event, Nudge};
+use crate::event::{Event, Nudge, Reopening};
 use crate::message::Message;
-use crate::tree::uses_tools;
+use crate::tree::{INTERRUPTED, uses_tools};
 
 /// The messages of one delegation, in the order a model reads them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,11 +58,13 @@ impl Conversation {
                 self.answer(*call, &output.content, output.is_error);
             }
             Event::ToolRefused { call, text, .. } => self.answer(*call, text, true),
+            Event::Reopened(reopening) => self.reopen(reopening),
             // A root that only delegates has no goal and speaks with nobody.
             Event::RunStarted { goal, .. } if !goal.is_empty() => {
                 self.messages.push(Message::User { content: goal.clone() });
             }
             Event::RunStarted { .. }
+            | Event::Resumed { .. }
             | Event::Delegated { .. }
             | Event::AgentDefined { .. }
             | Event::Refused { .. }
@@ -81,6 +83,18 @@ impl Conversation {
             | Event::Ended { .. }
             | Event::RunEnded { .. } => {}
         }
+    }
+
+    fn reopen(&mut self, reopening: &Reopening) {
+        self.last_call = false;
+        if reopening.afresh {
+            self.messages.clear();
+        }
+        for call in &reopening.unanswered {
+            self.answer(*call, INTERRUPTED, true);
+        }
+        let text = reopening.text.iter().cloned();
+        self.messages.extend(text.map(|content| Message::User { content }));
     }
 
     fn answer(&mut self, call: u32, text: &str, failed: bool) {

@@ -103,6 +103,16 @@ pub enum Event {
         #[serde(flatten)]
         output: ToolOutput,
     },
+    /// A person let the run go on, after it was interrupted or had ended. From here on nobody holds
+    /// more than `rights`; those who were at work get `timeout_s` anew, if it is given.
+    Resumed {
+        version: String,
+        rights: Rights,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_s: Option<u64>,
+    },
+    /// A delegation that had ended was taken up again.
+    Reopened(Box<Reopening>),
     /// Something broke inside Adjutant while working for a delegation.
     Crashed { session: SessionId, message: String, backtrace: String },
     /// Something arrived for a delegation that had ended; it changes nothing.
@@ -149,6 +159,25 @@ pub struct Grant {
     /// Whether a person has yet to say yes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaiting_approval: bool,
+}
+
+/// How a delegation that had ended goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reopening {
+    /// The delegation.
+    pub session: SessionId,
+    /// Whether its conversation begins anew, with `text` as its opening.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub afresh: bool,
+    /// What is said to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Seconds of its own, from its next start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u64>,
+    /// The tool calls that ended with it, of which nobody knows what came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<u32>,
 }
 
 /// The tool call a delegation was asked for by.
@@ -204,6 +233,7 @@ impl Event {
     pub const fn session(&self) -> Option<SessionId> {
         match self {
             Self::Granted(grant) => Some(grant.session),
+            Self::Reopened(reopening) => Some(reopening.session),
             Self::Delegated { session, .. }
             | Self::Refused { session, .. }
             | Self::Started { session, .. }
@@ -225,6 +255,7 @@ impl Event {
             | Self::ApprovalAsked { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
+            | Self::Resumed { .. }
             | Self::RunEnded { .. } => None,
         }
     }
@@ -259,6 +290,7 @@ impl Event {
                 grant.brief.opening = None;
                 grant.brief.context.clear();
             }
+            Self::Reopened(reopening) => reopening.text = None,
             Self::Replied { text, tool_calls, opaque, .. } => {
                 text.clear();
                 *opaque = None;
@@ -288,6 +320,7 @@ impl Event {
             | Self::ApprovalAsked { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
+            | Self::Resumed { .. }
             | Self::Started { .. }
             | Self::Reserved { .. }
             | Self::Settled { .. }

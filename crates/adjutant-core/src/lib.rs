@@ -34,7 +34,7 @@ pub mod usage;
 
 pub use brief::{Brief, ContextFile, Found, Task};
 pub use code::Code;
-pub use command::{Command, Effect, Reaction};
+pub use command::{Command, Effect, Reaction, Resumption};
 pub use conversation::Conversation;
 pub use event::{Event, Grant, IllegalEvent, Nudge, Origin, ToolOutput};
 pub use ids::{AgentName, Label, RunId, SessionId};

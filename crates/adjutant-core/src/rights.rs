@@ -13,6 +13,14 @@ const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
 const DELEGATING: [&str; 2] = ["Delegate", "Task"];
 const NETWORK: [&str; 2] = ["WebFetch", "WebSearch"];
 
+/// Tools that may be run again when nobody knows whether they ran: they change nothing.
+const REPEATABLE: [&str; 4] = ["Read", "Grep", "Glob", "Note"];
+
+/// Says whether a call of the tool may be made a second time without harm.
+pub(crate) fn is_repeatable(tool: &str) -> bool {
+    REPEATABLE.contains(&tool)
+}
+
 /// A set of tool names, in alphabetical order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

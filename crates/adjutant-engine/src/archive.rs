@@ -201,6 +201,12 @@ impl RunFiles {
         u32::try_from(days).unwrap_or(u32::MAX)
     }
 
+    /// Returns the storage to go on with this run.
+    #[must_use]
+    pub fn storage(&self) -> Storage {
+        Storage::Run(self.folder.clone())
+    }
+
     /// Says whether somebody is writing it.
     pub fn life(&self) -> Result<Life, ArchiveError> {
         Ok(match self.folder.liveness()? {

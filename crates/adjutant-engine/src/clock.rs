@@ -19,17 +19,20 @@ pub fn wall_now() -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
+    /// How old the run was when the clock started.
+    age: Timestamp,
     wall: Wall,
 }
 
 impl Clock {
-    pub(crate) fn start(wall: Wall) -> Self {
-        Self { start: Instant::now(), wall }
+    /// Starts the clock of a run that is `age` old: time in which nobody worked on it does not count.
+    pub(crate) fn start(wall: Wall, age: Timestamp) -> Self {
+        Self { start: Instant::now(), age, wall }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         let elapsed = self.start.elapsed().as_millis();
-        Timestamp::from_millis(u64::try_from(elapsed).unwrap_or(u64::MAX))
+        self.age.plus_millis(u64::try_from(elapsed).unwrap_or(u64::MAX))
     }
 
     pub(crate) fn wall_ms(&self) -> u64 {
@@ -39,7 +42,7 @@ impl Clock {
     /// Returns the instant at which the run is `at` old.
     pub(crate) fn instant(&self, at: Timestamp) -> Instant {
         // A deadline beyond what the platform can count is as good as a year away.
-        let ahead = Duration::from_millis(at.as_millis());
+        let ahead = Duration::from_millis(at.as_millis().saturating_sub(self.age.as_millis()));
         self.start
             .checked_add(ahead)
             .unwrap_or_else(|| self.start + Duration::from_secs(31_536_000))

@@ -39,7 +39,7 @@ impl Models {
     }
 
     /// Opens the model a task asks for.
-    fn choose(&self, name: &str) -> Result<ModelSpec, String> {
+    pub(crate) fn choose(&self, name: &str) -> Result<ModelSpec, String> {
         if name == self.default.spec().name {
             return Ok(self.default.spec().clone());
         }

@@ -99,6 +99,17 @@ pub enum EngineError {
     /// The system gives no randomness for ids.
     #[error("the system gives no randomness")]
     Chance(#[from] getrandom::Error),
+    /// Nothing of the run can go on.
+    #[error("nothing to resume: {0}")]
+    NothingToResume(String),
+    /// A model that the run needs cannot be had.
+    #[error("cannot go on without the model {name}: {problem}")]
+    Model {
+        /// Its name.
+        name: String,
+        /// Why not.
+        problem: String,
+    },
     /// A defect of ours.
     #[error("internal error: {0}")]
     Illegal(#[from] IllegalEvent),
@@ -178,12 +189,12 @@ pub struct Goal {
 
 /// Everything needed to run, before anything is run.
 pub struct Engine {
-    policy: Policy,
-    desk: Desk,
+    pub(crate) policy: Policy,
+    pub(crate) desk: Desk,
     workdir: PathBuf,
     system: Option<String>,
-    version: String,
-    ids: IdSource,
+    pub(crate) version: String,
+    pub(crate) ids: IdSource,
 }
 
 impl Engine {
@@ -279,7 +290,7 @@ impl Engine {
     ) -> Result<Finished, EngineError> {
         let Opened { id, folder, journal, durable, lock } = opened;
         let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
-        let clock = Clock::start(self.ids.wall);
+        let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let runner = Runner::new(clock, journal, durable, control, shop, reporters);
         let outcome = runner.run(opening).await?;
         drop(lock);

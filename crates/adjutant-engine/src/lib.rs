@@ -16,6 +16,7 @@ mod execute;
 mod ids;
 mod opening;
 mod prompt;
+mod resume;
 mod runner;
 
 pub use adjutant_core::Secret;
@@ -28,4 +29,5 @@ pub use execute::{Answer, Approver, Question, artifact_facts};
 pub use ids::Chance;
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
+pub use resume::{Past, Resume};
 pub use runner::{Control, Narrator, Reporter};

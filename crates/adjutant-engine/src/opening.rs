@@ -2,7 +2,8 @@
 
 use adjutant_core::{Event, RunId};
 use adjutant_store::{
-    Home, HomeError, Journal, JournalError, MemoryDisk, Position, RunDir, RunLock, Seq,
+    Home, HomeError, Journal, JournalError, JournalReader, MemoryDisk, OpenError, Position, Record,
+    RunDir, RunLock, Seq,
 };
 use tokio::sync::watch;
 
@@ -33,6 +34,8 @@ const ID_ATTEMPTS: usize = 8;
 pub enum Storage {
     /// A folder per run below a state directory.
     Home(Home),
+    /// The folder of one run, to go on with it.
+    Run(RunDir),
     /// One journal in memory, with faults where a test wants them.
     Memory(MemoryDisk),
 }
@@ -42,6 +45,7 @@ impl Storage {
     pub(crate) fn open(self, ids: IdSource) -> Result<Opened, EngineError> {
         match self {
             Self::Home(home) => open_in(&home, ids),
+            Self::Run(folder) => Err(HomeError::RunExists(folder.id()).into()),
             Self::Memory(disk) => {
                 let id = ids.run()?;
                 let (report, durable) = reports();
@@ -49,6 +53,33 @@ impl Storage {
                 Ok(Opened { id, folder: None, journal, durable, lock: None })
             }
         }
+    }
+}
+
+impl Storage {
+    /// Opens a run that exists, handing everything recorded so far to `visit`.
+    pub(crate) fn reopen(
+        self,
+        run: RunId,
+        mut visit: impl FnMut(Record<Event>),
+    ) -> Result<Opened, EngineError> {
+        let (report, durable) = reports();
+        let folder = match self {
+            Self::Home(home) => home.run(run),
+            Self::Run(folder) => folder,
+            Self::Memory(disk) => {
+                let bytes = disk.bytes();
+                let mut reader = JournalReader::new(bytes.as_slice(), Position::start(run));
+                for record in &mut reader {
+                    visit(record.map_err(OpenError::Read)?);
+                }
+                let journal = Journal::start_inline(disk, reader.position(), report);
+                return Ok(Opened { id: run, folder: None, journal, durable, lock: None });
+            }
+        };
+        let lock = folder.lock()?;
+        let (journal, _tail) = lock.resume_journal(visit, report)?;
+        Ok(Opened { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
     }
 }
 

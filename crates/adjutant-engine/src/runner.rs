@@ -11,7 +11,7 @@ use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, Refusal, SessionId,
     Timestamp, ToolCall, ToolOutput, ToolSpec, Tree,
 };
-use adjutant_store::{Durability, Journal, JournalError, Seq};
+use adjutant_store::{Durability, Journal, JournalError, Record, Seq};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
@@ -30,6 +30,10 @@ use crate::opening::Durable;
 pub trait Reporter {
     /// Takes one event: when in the run's life, when by the wall clock in Unix milliseconds, what.
     fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event);
+
+    /// Takes one event that was reported by an earlier process of the same run; whoever keeps a
+    /// picture of the run folds it in, whoever only passes things on has done so before.
+    fn recall(&mut self, _at: Timestamp, _wall_ms: u64, _event: &Event) {}
 }
 
 impl<F: FnMut(Timestamp, u64, &Event)> Reporter for F {
@@ -111,6 +115,8 @@ pub(crate) struct Runner {
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
     tasks: JoinSet<Done>,
     held: VecDeque<Held>,
+    /// Whether more decisions follow that count only together with this one.
+    joined: bool,
     closed: bool,
 }
 
@@ -139,15 +145,24 @@ impl Runner {
             unread: BTreeMap::new(),
             tasks: JoinSet::new(),
             held: VecDeque::new(),
+            joined: false,
             closed: false,
         }
     }
 
     /// Takes the opening commands, then inputs until the run has ended and is on disk.
     pub(crate) async fn run(mut self, opening: Vec<Command>) -> Result<Outcome, EngineError> {
-        for command in opening {
+        let last = opening.len().saturating_sub(1);
+        for (nth, command) in opening.into_iter().enumerate() {
+            // A run that began without its tasks would have lost them.
+            self.joined = nth < last;
             self.submit(command)?;
         }
+        self.work().await
+    }
+
+    /// Takes inputs until the run has ended and is on disk.
+    async fn work(mut self) -> Result<Outcome, EngineError> {
         self.journal.submit()?;
         while !self.closed {
             self.next_input().await?;
@@ -158,6 +173,50 @@ impl Runner {
         let outcome = self.tree.outcome().unwrap_or(Outcome::Failed);
         self.journal.close()?;
         Ok(outcome)
+    }
+
+    /// Folds in what an earlier process recorded, without doing any of it.
+    pub(crate) fn recall(&mut self, record: &Record<Event>) -> Result<(), EngineError> {
+        self.tree.evolve(record.at, &record.event)?;
+        self.fold(&record.event);
+        for reporter in &mut self.reporters {
+            reporter.recall(record.at, record.wall_ms, &record.event);
+        }
+        Ok(())
+    }
+
+    /// Returns how old the run is.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Returns the conversation of a session, as far as it is kept.
+    pub(crate) fn conversation(&self, session: SessionId) -> Option<&Conversation> {
+        self.conversations.get(&session).map(AsRef::as_ref)
+    }
+
+    /// Goes on with a recalled run: `commands` say how. Says no when nothing can go on.
+    pub(crate) async fn go_on(
+        mut self,
+        commands: Vec<Command>,
+    ) -> Result<Option<Outcome>, EngineError> {
+        let before = self.held.len();
+        for command in commands {
+            self.submit(command)?;
+        }
+        if self.held.len() == before {
+            return Ok(None);
+        }
+        let live =
+            |session: &SessionId| self.tree.node(*session).is_some_and(|it| it.state.is_live());
+        self.conversations.retain(|session, _| live(session));
+        let open = |events: &Vec<Event>| {
+            events.iter().any(
+                |event| matches!(event, Event::ApprovalAsked { hash, .. } if self.tree.is_asked(hash)),
+            )
+        };
+        self.asked.retain(|_, events| open(events));
+        self.work().await.map(Some)
     }
 
     /// Waits for the next thing that happens and takes it.
@@ -298,15 +357,26 @@ impl Runner {
     ) -> Result<(), EngineError> {
         let wall_ms = self.clock.wall_ms();
         let first = self.held.len();
-        for event in events {
+        let last = events.len().saturating_sub(1);
+        for (nth, event) in events.into_iter().enumerate() {
             let durability =
                 if event.must_be_durable() { Durability::Sync } else { Durability::Lazy };
-            let seq = match self.journal.stage(now, wall_ms, &event, durability) {
+            // What was decided together is on disk together or not at all.
+            let staged = if nth < last || self.joined {
+                self.journal.stage_open(now, wall_ms, &event, durability)
+            } else {
+                self.journal.stage(now, wall_ms, &event, durability)
+            };
+            let seq = match staged {
                 Ok(seq) => seq,
                 Err(error) => return self.give_up(&event, error, queue),
             };
             self.tree.evolve(now, &event)?;
             self.fold(&event);
+            if let Event::Ended { session, .. } | Event::Refused { session, .. } = &event {
+                // Nobody will speak with it again; a thousand ended children must not keep their words.
+                self.conversations.remove(session);
+            }
             self.held.push_back(Held { seq, at: now, wall_ms, event, effects: Vec::new() });
         }
         // Reactions look at the tree after the whole decision, as a replay would.
@@ -355,12 +425,7 @@ impl Runner {
             self.asked.entry(call).or_default().push(event.clone());
         }
         let Some(session) = event.conversation() else { return };
-        if matches!(event, Event::Ended { .. } | Event::Refused { .. }) {
-            // Nobody will speak with it again; a thousand ended children must not keep their words.
-            self.conversations.remove(&session);
-        } else {
-            Arc::make_mut(self.conversations.entry(session).or_default()).apply(event);
-        }
+        Arc::make_mut(self.conversations.entry(session).or_default()).apply(event);
     }
 
     /// Reports and performs what the disk now holds.

@@ -33,6 +33,18 @@ enum Failure {
 }
 
 impl MemoryDisk {
+    /// Returns a disk that holds `bytes`, all of them safe.
+    #[must_use]
+    pub fn holding(bytes: &[u8]) -> Self {
+        let disk = Self::default();
+        {
+            let mut memory = disk.lock();
+            memory.bytes = bytes.to_vec();
+            memory.synced = bytes.len();
+        }
+        disk
+    }
+
     /// Plans that the `nth` write stops after `keeping` bytes with the error `errno`.
     pub fn fail_write(&self, nth: usize, keeping: usize, errno: i32) {
         self.lock().failures.push(Failure::Write { nth, keeping, errno });

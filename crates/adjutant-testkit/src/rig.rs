@@ -1,16 +1,18 @@
 //! The rig and the story it tells.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use adjutant_core::schema::{ReturnForm, TaskSpec};
-use adjutant_core::{AgentName, Event, Label, Outcome, Policy, Preset, SessionId, Timestamp};
+use adjutant_core::{
+    AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp,
+};
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Setup, Staff, Storage,
+    Resume, Setup, Staff, Storage,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -45,8 +47,10 @@ pub struct Rig {
 #[derive(Debug)]
 #[must_use]
 pub struct Story {
-    /// Every event that was reported, with its time.
+    /// Every event that was recalled or reported, with its time.
     pub events: Vec<(Timestamp, Event)>,
+    /// How many of them were recalled from an earlier process.
+    pub recalled: usize,
     /// How it ended, or why it could not.
     pub result: Result<Finished, EngineError>,
     /// What the model was sent.
@@ -195,6 +199,19 @@ impl Rig {
 
     /// Delegates the tasks and tells what happened.
     pub async fn delegate(self) -> Story {
+        self.play(None).await
+    }
+
+    /// Goes on with the run that `journal` holds and tells what happened.
+    pub async fn resume(mut self, journal: &[u8], wish: Resume) -> Story {
+        self.disk = MemoryDisk::holding(journal);
+        let first = journal.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let first: serde_json::Value = serde_json::from_slice(first).expect("a first record");
+        let run = first["event"]["run"].as_str().expect("a run's beginning");
+        self.play(Some((run.parse().expect("a run's id"), wish))).await
+    }
+
+    async fn play(self, past: Option<(RunId, Resume)>) -> Story {
         let script = self.script;
         let scripted = || Arc::new(ScriptedModel::from_toml(&script).expect("a script")) as _;
         let model = Watched::new(self.model.unwrap_or_else(scripted));
@@ -212,7 +229,13 @@ impl Rig {
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;
         let events = Rc::new(RefCell::new(Vec::new()));
-        let listener = Listener { events: Rc::clone(&events), watch: self.watch, control: sender };
+        let recalled = Rc::new(Cell::new(0));
+        let listener = Listener {
+            events: Rc::clone(&events),
+            recalled: Rc::clone(&recalled),
+            watch: self.watch,
+            control: sender,
+        };
         let staff = Staff {
             storage: Storage::Memory(self.disk),
             approver: self.approver,
@@ -220,16 +243,17 @@ impl Rig {
             narrator: Rc::new(Ends(Rc::clone(&events))),
             control: receiver,
         };
-        let result = match self.goal {
-            Some(text) => {
+        let result = match (past, self.goal) {
+            (Some((run, wish)), _) => engine.resume(run, wish, staff).await,
+            (None, Some(text)) => {
                 let (agent, system) = (AgentName::new("lead"), "You lead.".to_owned());
                 engine.run(Goal { agent, system, text }, staff).await
             }
-            None => engine.delegate(briefs, self.concurrency, staff).await,
+            (None, None) => engine.delegate(briefs, self.concurrency, staff).await,
         };
         let events = events.take();
         let requests = model.requests();
-        Story { events, result, requests }
+        Story { events, recalled: recalled.get(), result, requests }
     }
 }
 
@@ -315,6 +339,7 @@ impl Story {
 
 struct Listener {
     events: Rc<RefCell<Vec<(Timestamp, Event)>>>,
+    recalled: Rc<Cell<usize>>,
     watch: Option<Watch>,
     control: mpsc::Sender<Control>,
 }
@@ -325,6 +350,11 @@ impl Reporter for Listener {
         if let Some(watch) = &mut self.watch {
             watch(event, &self.control);
         }
+    }
+
+    fn recall(&mut self, at: Timestamp, _wall_ms: u64, event: &Event) {
+        self.events.borrow_mut().push((at, event.clone()));
+        self.recalled.set(self.recalled.get() + 1);
     }
 }
 

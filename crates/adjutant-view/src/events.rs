@@ -34,7 +34,9 @@ pub struct WireEvent {
 pub enum What {
     /// A run began.
     RunStarted { run: RunId, agent: String, goal: String },
-    /// A task was admitted and waits.
+    /// A person let the run go on.
+    RunResumed { run: RunId, version: String },
+    /// A task was admitted, or taken up again, and waits.
     Queued { label: String, index: u32, agent: String },
     /// A task was not admitted, or not approved.
     Refused { label: String, index: u32, reason: String, message: String, recommendation: String },
@@ -157,6 +159,9 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::Denied { hash, reason } => {
             approval(ApprovalState::Denied, None, hash, Some(reason.clone()))
         }
+        Event::Resumed { version, .. } => {
+            view.run().map(|run| What::RunResumed { run, version: version.clone() })
+        }
         Event::RunEnded { outcome } => Some(What::RunEnded {
             status: outcome.result_word(),
             outcome: *outcome,
@@ -164,6 +169,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
             spent: view.total().into(),
         }),
         Event::AgentDefined { .. }
+        | Event::Reopened(_)
         | Event::Delegated { .. }
         | Event::Granted(_)
         | Event::Refused { .. }
@@ -188,7 +194,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
     let label = || delegation.label.to_string();
     let index = delegation.index;
     match entry.event {
-        Event::Granted(_) => {
+        Event::Granted(_) | Event::Reopened(_) => {
             vec![What::Queued { label: label(), index, agent: delegation.agent.to_string() }]
         }
         Event::Refused { reason, .. } => {
@@ -220,6 +226,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         }
         Event::Ended { outcome, reason, .. } => end(delegation, *outcome, reason.as_ref()),
         Event::RunStarted { .. }
+        | Event::Resumed { .. }
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }
         | Event::ApprovalAsked { .. }

@@ -65,6 +65,13 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         }
         Event::Approved { hash, .. } => format!("approved ({})", fit(hash, 12)),
         Event::Denied { hash, reason } => format!("denied ({}): {}", fit(hash, 12), safe(reason)),
+        Event::Resumed { version, .. } => format!("run resumed by {}", safe(version)),
+        Event::Reopened(reopening) => {
+            let how =
+                if reopening.afresh { "taken up again from its notes" } else { "taken up again" };
+            let said = reopening.text.as_ref().map(|text| format!(": {}", safe(text)));
+            format!("{how}{}", said.unwrap_or_default())
+        }
         Event::RunEnded { outcome } => format!("run ended: {}", outcome.word()),
         Event::Granted(grant) => {
             let agent = fit(grant.brief.agent.as_str(), 32);
@@ -144,6 +151,8 @@ fn model_words(entry: &Entry<'_>) -> String {
             format!("told ({why}): {}", safe(text))
         }
         Event::RunStarted { .. }
+        | Event::Resumed { .. }
+        | Event::Reopened(_)
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }
         | Event::Granted(_)

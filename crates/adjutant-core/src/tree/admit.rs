@@ -414,7 +414,10 @@ impl Tree {
     /// Gives free places of a parent to its waiting children, first come, first served. Whoever has
     /// no time left is not started: a model call would be paid for and cut off at once.
     pub(super) fn start_queued(&self, now: Timestamp, parent: SessionId) -> Vec<Event> {
-        let Some((_, node)) = self.live(parent) else { return Vec::new() };
+        // A parent that has ended has nobody waiting, unless a person took one up again.
+        let Some(node) = self.node(parent).filter(|node| !node.is_waiting()) else {
+            return Vec::new();
+        };
         let mut free = node.places.saturating_sub(node.running_children);
         let mut events = Vec::new();
         for &child in &node.queue {
@@ -448,6 +451,10 @@ impl Tree {
 /// Returns the instant by which a child that starts now must have ended, and whose time that is.
 fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, TimeBound) {
     let own = child.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
+    if !parent.state.is_live() {
+        // Taken up again by a person, whose time it has; its parent's is over.
+        return (own.map(|(deadline, _)| deadline), TimeBound::Own);
+    }
     let above = [
         parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
         parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),

@@ -1,7 +1,7 @@
 //! Folding recorded facts into the tree. Nothing here judges; what does not fit is a damaged or
 //! foreign journal, and is said.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::admit::fingerprint;
 use super::node::{Node, OpenDelegation};
@@ -12,7 +12,7 @@ use crate::event::{Event, Grant, IllegalEvent, Nudge};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::ModelSpec;
-use crate::outcome::{Outcome, State};
+use crate::outcome::{Outcome, Reason, State};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
@@ -83,11 +83,15 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
                 .sum();
             let opaque = opaque.as_ref().map_or(0, |opaque| opaque.to_string().len());
             node.attempts = 0;
+            node.excused = 0;
+            node.called.clear();
+            node.said = Some(*stop);
             node.settled_input = Some(settlement.usage.input_total());
             node.appended_bytes = (text.len() + arguments + opaque) as u64;
             node.has_findings |= !text.trim().is_empty();
             node.final_text = is_final(*stop, tool_calls, node.last_call.is_some());
             if uses_tools(*stop, tool_calls, node.last_call.is_some()) {
+                node.said = None;
                 node.open_calls = tool_calls.len();
                 node.pending = tool_calls.iter().cloned().map(Some).collect();
             }
@@ -109,6 +113,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
         Event::ToolCalled { session, call } => {
             let index = tree.running("tool_called", *session)?;
+            tree.nodes[index].called.insert(*call);
             tree.remember_call(index, *call);
             Ok(())
         }
@@ -124,7 +129,14 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             node.open_delegations.retain(|_, open| open.origin.index != *call || open.live > 0);
             tree.answer_call(index, *call, output.content.len())
         }
-        Event::Ended { session, outcome, .. } => tree.ended(*session, *outcome),
+        Event::Resumed { rights, timeout_s, .. } => {
+            tree.resumed(at, rights, *timeout_s);
+            Ok(())
+        }
+        Event::Reopened(reopening) => tree.reopened(at, reopening),
+        Event::Ended { session, outcome, reason } => {
+            tree.ended(*session, *outcome, reason.as_ref())
+        }
         Event::RunEnded { outcome } => {
             tree.ended = Some(*outcome);
             Ok(())
@@ -133,7 +145,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
     }
 }
 
-fn unfit(event: &'static str, problem: impl Into<String>) -> IllegalEvent {
+pub(super) fn unfit(event: &'static str, problem: impl Into<String>) -> IllegalEvent {
     IllegalEvent { event, problem: problem.into() }
 }
 
@@ -202,6 +214,7 @@ impl Tree {
         self.nodes.push(node);
         self.by_session.insert(grant.session, index);
         self.granted += 1;
+        self.live += 1;
         let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
         let above = &mut self.nodes[parent];
         above.children.push(index);
@@ -314,6 +327,7 @@ impl Tree {
         let index = self.running("told", session)?;
         let node = &mut self.nodes[index];
         node.appended_bytes += text.len() as u64;
+        node.said = None;
         match nudge {
             Nudge::LastCall(code) => node.last_call = Some(code),
             Nudge::Shorten => node.shortened = true,
@@ -322,7 +336,12 @@ impl Tree {
         Ok(())
     }
 
-    fn ended(&mut self, session: SessionId, outcome: Outcome) -> Result<(), IllegalEvent> {
+    fn ended(
+        &mut self,
+        session: SessionId,
+        outcome: Outcome,
+        reason: Option<&Reason>,
+    ) -> Result<(), IllegalEvent> {
         let index = self.known("ended", session)?;
         if !self.nodes[index].state.is_live() {
             return Err(unfit("ended", format!("{session} had ended already")));
@@ -331,9 +350,9 @@ impl Tree {
         let was_asked_about = self.nodes[index].state == State::AwaitingApproval;
         self.set_state(index, State::Ended(outcome));
         let node = &mut self.nodes[index];
-        node.pending = Vec::new();
-        node.open_calls = 0;
+        // Calls without a result stay: whoever takes it up again must be told of them.
         node.recent_calls = VecDeque::new();
+        node.end_reason = reason.map(|reason| (reason.code, reason.recoverable));
         if let Some(deadline) = node.deadline {
             self.timers.remove(&(deadline, index, Deadline::Timeout));
         }
@@ -344,6 +363,7 @@ impl Tree {
         }
         let call = self.nodes[index].call;
         if let Some(parent) = self.nodes[index].parent {
+            self.live -= 1;
             let above = &mut self.nodes[parent];
             above.live_children -= 1;
             if let Some(open) = above.open_delegations.get_mut(&call) {
@@ -416,12 +436,12 @@ impl Tree {
         self.move_timer(index, Deadline::Stall, old, stall);
     }
 
-    fn set_retry(&mut self, index: usize, retry: Option<Timestamp>) {
+    pub(super) fn set_retry(&mut self, index: usize, retry: Option<Timestamp>) {
         let old = std::mem::replace(&mut self.nodes[index].retry_at, retry);
         self.move_timer(index, Deadline::Retry, old, retry);
     }
 
-    fn move_timer(
+    pub(super) fn move_timer(
         &mut self,
         index: usize,
         why: Deadline,
@@ -436,7 +456,11 @@ impl Tree {
         }
     }
 
-    fn known(&self, event: &'static str, session: SessionId) -> Result<usize, IllegalEvent> {
+    pub(super) fn known(
+        &self,
+        event: &'static str,
+        session: SessionId,
+    ) -> Result<usize, IllegalEvent> {
         self.by_session
             .get(&session)
             .copied()
@@ -491,13 +515,17 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         given_context: 0,
         pending: Vec::new(),
         open_calls: 0,
+        called: BTreeSet::new(),
         recent_calls: VecDeque::new(),
         attempts: 0,
+        excused: 0,
         last_call: None,
         shortened: false,
         repairs: 0,
         has_findings: false,
         final_text: false,
+        said: None,
+        end_reason: None,
         stall_at: None,
         retry_at: None,
     }

@@ -12,6 +12,7 @@ mod clock;
 mod evolve;
 mod node;
 mod react;
+mod resume;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,7 @@ use node::End;
 pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case};
 pub use clock::Deadline;
 pub use node::Node;
+pub(crate) use resume::INTERRUPTED;
 pub(crate) use turn::uses_tools;
 pub use turn::{
     CALLS_PER_TURN, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS, MAX_REPAIRS, MIN_OUTPUT,
@@ -49,6 +51,8 @@ pub struct Tree {
     approvals: BTreeMap<String, PendingApproval>,
     /// Delegations granted so far in the whole run.
     granted: u64,
+    /// Delegations that have not ended.
+    live: u64,
     /// Delegations waiting for a place or for a person.
     waiting: u64,
     ended: Option<Outcome>,
@@ -82,6 +86,7 @@ impl Default for Tree {
             timers: BTreeSet::new(),
             approvals: BTreeMap::new(),
             granted: 0,
+            live: 0,
             waiting: 0,
             ended: None,
         }
@@ -130,6 +135,7 @@ impl Tree {
                 Ok(self.crash(session, message, backtrace))
             }
             Command::Cancel { session } => self.cancel(session),
+            Command::Resume(resumption) => Ok(self.resume(*resumption)),
             Command::Tick => Ok(self.expire(now)),
             Command::EndRun => Ok(self.end_run()),
         }
@@ -166,14 +172,27 @@ impl Tree {
 
     /// Says whether a delegation below the root is still live.
     #[must_use]
-    pub fn has_live_delegations(&self) -> bool {
-        self.nodes.first().is_some_and(|root| root.live_children > 0)
+    pub const fn has_live_delegations(&self) -> bool {
+        self.live > 0
     }
 
     /// Says whether a tool call of that turn still lacks its result.
     #[must_use]
     pub fn awaits_output(&self, session: SessionId, turn: u32, index: u32) -> bool {
         self.live(session).is_some_and(|(_, node)| node.awaits(turn, index))
+    }
+
+    /// Says whether a person is being asked this question.
+    #[must_use]
+    pub fn is_asked(&self, hash: &str) -> bool {
+        self.approvals.contains_key(hash)
+    }
+
+    /// Says whether a delegation ended because its conversation no longer fits: taking it up again
+    /// needs a new start.
+    #[must_use]
+    pub fn needs_handover(&self, session: SessionId) -> bool {
+        self.node(session).is_some_and(Node::is_exhausted)
     }
 
     /// Returns how many delegations wait for a place or for a person.
@@ -263,12 +282,12 @@ impl Tree {
         let mut order = vec![index];
         let mut next = 0;
         while let Some(&node) = order.get(next) {
-            let live = |child: &&usize| self.nodes[**child].state.is_live();
-            order.extend(self.nodes[node].children.iter().filter(live));
+            // Also below who has ended: a person may have taken up one of its own again.
+            order.extend(&self.nodes[node].children);
             next += 1;
         }
         let mut events = Vec::new();
-        for &node in order.iter().rev() {
+        for &node in order.iter().rev().filter(|node| self.nodes[**node].state.is_live()) {
             let end = if node == index { end.clone() } else { End::below(end) };
             self.end_one(node, end, &mut events);
         }
@@ -290,10 +309,13 @@ impl Tree {
     }
 
     fn cancel(&self, session: SessionId) -> Result<Vec<Event>, Refusal> {
-        let Some((index, _)) = self.live(session) else {
+        let index = self.by_session.get(&session);
+        let events =
+            index.map_or_else(Vec::new, |index| self.end_subtree(*index, &End::cancelled()));
+        if events.is_empty() {
             return Err(Refusal::UnknownParent { parent: session.to_string() });
-        };
-        Ok(self.end_subtree(index, &End::cancelled()))
+        }
+        Ok(events)
     }
 
     fn crash(&self, session: SessionId, message: String, backtrace: String) -> Vec<Event> {

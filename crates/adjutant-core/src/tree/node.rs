@@ -1,13 +1,13 @@
 //! One node of the tree, and the ways it can end.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::budget::{Ledger, Reservation};
 use crate::code::Code;
 use crate::event::Origin;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, SessionId};
-use crate::message::{ModelSpec, ToolCall};
+use crate::message::{ModelSpec, StopReason, ToolCall};
 use crate::money::Usd;
 use crate::outcome::{Outcome, Reason, State};
 use crate::refusal::TimeBound;
@@ -79,15 +79,23 @@ pub struct Node {
     /// Calls of the last answer that still lack a result.
     pub(super) pending: Vec<Option<ToolCall>>,
     pub(super) open_calls: usize,
+    /// Those of them that were begun.
+    pub(super) called: BTreeSet<u32>,
     /// The latest calls, for noticing a loop.
     pub(super) recent_calls: VecDeque<Fingerprint>,
     /// Attempts made at the current turn.
     pub(super) attempts: u32,
+    /// Attempts of the current turn that a resumption does not hold against it.
+    pub(super) excused: u32,
     pub(super) last_call: Option<Code>,
     pub(super) shortened: bool,
     pub(super) repairs: u32,
     pub(super) has_findings: bool,
     pub(super) final_text: bool,
+    /// How its last answer stopped, while nobody has spoken since and no tool was asked for.
+    pub(super) said: Option<StopReason>,
+    /// Why it ended, if it did for a reason.
+    pub(super) end_reason: Option<(Code, bool)>,
     pub(super) stall_at: Option<Timestamp>,
     pub(super) retry_at: Option<Timestamp>,
 }

@@ -23,7 +23,7 @@ impl Tree {
                 effect(Effect::AskApproval { parent: *parent, call: *call, hash: hash.clone() })
             }
             Event::Approved { parent, .. } => command(Command::StartQueued { parent: *parent }),
-            Event::Started { session, .. } => command(Command::TakeTurn { session: *session }),
+            Event::Started { session, .. } => self.after_start(*session),
             Event::Reserved { session, .. } => self.call_model(*session),
             Event::Replied { session, text, tool_calls, stop, .. } => {
                 self.after_reply(*session, text, tool_calls, *stop)
@@ -40,6 +40,8 @@ impl Tree {
                     Reaction::default()
                 }
             }
+            Event::Resumed { .. } => self.go_on(),
+            Event::Reopened(reopening) => self.after_reopening(reopening.session),
             Event::Ended { session, .. } => self.after_end(*session),
             Event::RunEnded { .. } => effect(Effect::Close),
             Event::RunStarted { .. }
@@ -54,6 +56,17 @@ impl Tree {
             | Event::Crashed { .. }
             | Event::Late { .. } => Reaction::default(),
         }
+    }
+
+    /// Whoever begins thinks first; whoever was taken up again may have others to wait for.
+    fn after_start(&self, session: SessionId) -> Reaction {
+        let mut reaction = Reaction::default();
+        let Some(node) = self.node(session) else { return reaction };
+        self.next_step(node, &mut reaction);
+        if !node.queue.is_empty() {
+            reaction.commands.push(Command::StartQueued { parent: session });
+        }
+        reaction
     }
 
     fn call_model(&self, session: SessionId) -> Reaction {
@@ -98,8 +111,8 @@ impl Tree {
         }
     }
 
-    fn run_tool(&self, session: SessionId, index: u32) -> Reaction {
-        let Some(node) = self.node(session) else { return Reaction::default() };
+    pub(super) fn run_tool(&self, session: SessionId, index: u32) -> Reaction {
+        let Some((_, node)) = self.live(session) else { return Reaction::default() };
         let Some(Some(call)) = node.pending.get(index as usize) else { return Reaction::default() };
         let (turn, call) = (node.turn, call.clone());
         effect(if call.name == DELEGATE {
@@ -110,7 +123,7 @@ impl Tree {
     }
 
     /// Hands results up once every task of a tool call has ended.
-    fn hand_up(&self, session: SessionId, call: u32) -> Reaction {
+    pub(super) fn hand_up(&self, session: SessionId, call: u32) -> Reaction {
         let open = self.node(session).and_then(|node| node.open_delegations.get(&call));
         open.filter(|open| open.live == 0).map_or_else(Reaction::default, |open| {
             effect(Effect::HandUp { session, call, origin: open.origin })

@@ -197,9 +197,9 @@ impl Tree {
         };
         let Some((index, node)) = self.live(session) else { return late(&error) };
         let Some(open) = node.open(turn, attempt) else { return late(&error) };
-        let pause = error.retry_after_ms.unwrap_or(FIRST_RETRY_MS << (attempt - 1).min(16));
-        let tries =
-            error.kind.is_transient() && attempt < MAX_ATTEMPTS && pause <= LONGEST_PAUSE_MS;
+        let tried = attempt.saturating_sub(node.excused).max(1);
+        let pause = error.retry_after_ms.unwrap_or(FIRST_RETRY_MS << (tried - 1).min(16));
+        let tries = error.kind.is_transient() && tried < MAX_ATTEMPTS && pause <= LONGEST_PAUSE_MS;
         let retry_at = tries.then(|| now.plus_millis(pause));
         let end = self.provider_failed(&error, node);
         let settlement = Settlement::estimated(open);
@@ -221,7 +221,9 @@ impl Tree {
         let mut recent = node.recent_calls.clone();
         let mut events = Vec::new();
         for (number, call) in (0_u32..).zip(&node.pending) {
-            let Some(call) = call else { continue };
+            let Some(call) = call.as_ref().filter(|_| !node.called.contains(&number)) else {
+                continue;
+            };
             let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
             recent.push_back(fingerprint);
             if recent.len() > LOOP_WINDOW {

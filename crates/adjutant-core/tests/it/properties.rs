@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{Approval, ContractKind, CycleKey, Timeout};
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Policy,
-    Preset, Price, Reply, SessionId, State, StopReason, Timestamp, ToolOutput, Tree, Usage, Usd,
+    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Outcome,
+    Policy, Preset, Price, Reply, Resumption, Rights, SessionId, State, StopReason, Timestamp,
+    ToolOutput, Tree, Usage, Usd,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -493,6 +494,72 @@ proptest! {
             sim.submit(Command::EndRun).unwrap();
         }
         sim.check_over();
+    }
+
+    /// (j) Whatever was written last, the run goes on from there, and again, and ends; nothing that
+    /// was spent is forgotten.
+    #[test]
+    fn any_prefix_of_the_events_goes_on(
+        policy in policies(),
+        history in histories(),
+        cut in any::<Index>(),
+        more in vec(steps(), 0..20),
+        again in any::<bool>(),
+    ) {
+        let sim = play(policy, history);
+        let mut sim = Sim::replay(&sim.log[..*cut.get(&sim.decisions)]);
+        let spent = sim.node(sim.root()).ledger.settled;
+        let wish = Resumption { rights: Rights::of(sim.tree.policy()), ..Resumption::default() };
+        sim.restart(wish.clone());
+        for step in more {
+            if sim.tree.outcome().is_some() {
+                break;
+            }
+            perform(&mut sim, step);
+        }
+        if again {
+            sim.restart(wish);
+        }
+        complete(&mut sim);
+        sim.check_over();
+        let root = sim.node(sim.root());
+        prop_assert_eq!(root.ledger.settled, settled(&sim.log));
+        prop_assert!(root.ledger.settled.tokens >= spent.tokens);
+        prop_assert_eq!(observed(&Sim::replay(&sim.log).tree), observed(&sim.tree));
+    }
+
+    /// (k) What has ended short of its goal is taken up again and ends again; what was done stays.
+    #[test]
+    fn what_ended_early_can_be_taken_up_again(
+        policy in policies(),
+        history in histories(),
+        who in any::<Index>(),
+        say in any::<bool>(),
+        named in any::<bool>(),
+    ) {
+        let mut sim = play(policy, history);
+        if sim.tree.outcome().is_none() {
+            sim.cancel(sim.root());
+        }
+        let done = sessions(&sim, |node| node.state == State::Ended(Outcome::Completed));
+        let session = pick(sessions(&sim, |node| node.depth > 0), who).filter(|_| named);
+        let events = sim.restart(Resumption {
+            rights: Rights::of(sim.tree.policy()),
+            session,
+            say: say.then(|| "go on".to_owned()),
+            ..Resumption::default()
+        });
+        if events.is_empty() {
+            return Ok(());
+        }
+        complete(&mut sim);
+        sim.check_over();
+        for session in done {
+            let asked = say && named;
+            prop_assert!(asked || sim.reopenings(session) == 0, "{session} was done");
+        }
+        prop_assert_eq!(sim.node(sim.root()).ledger.settled, settled(&sim.log));
+        prop_assert_eq!(observed(&Sim::replay(&sim.log).tree), observed(&sim.tree));
     }
 
     /// (i) A foreign or damaged journal is refused, event by event, and breaks nothing.

@@ -11,8 +11,8 @@ use adjutant_core::policy::{Approval, parse_assignment};
 use adjutant_core::tree::Deadline;
 use adjutant_core::{
     AgentName, AttemptError, Brief, Code, Command, Effect, ErrorKind, Event, Label, Layered,
-    ModelSpec, Node, Outcome, Policy, Preset, Price, Reason, Refusal, Reply, RunId, SessionId,
-    Source, State, StopReason, Task, Timestamp, ToolCall, ToolOutput, Tree, Usage,
+    ModelSpec, Node, Outcome, Policy, Preset, Price, Reason, Refusal, Reply, Resumption, RunId,
+    SessionId, Source, State, StopReason, Task, Timestamp, ToolCall, ToolOutput, Tree, Usage,
 };
 use serde_json::{Value, json};
 
@@ -26,6 +26,8 @@ pub(crate) struct Sim {
     pub(crate) log: Vec<(Timestamp, Event)>,
     /// Every effect that was asked for, answered or not.
     pub(crate) effects: Vec<Effect>,
+    /// The lengths of the log after each decision: a journal holds decisions whole.
+    pub(crate) decisions: Vec<usize>,
     parents: BTreeMap<SessionId, SessionId>,
     made: u64,
 }
@@ -42,6 +44,7 @@ impl Sim {
             now: Timestamp::ZERO,
             log: Vec::new(),
             effects: Vec::new(),
+            decisions: Vec::new(),
             parents: BTreeMap::new(),
             made: 0,
         };
@@ -65,6 +68,7 @@ impl Sim {
             now: log.last().map_or(Timestamp::ZERO, |(at, _)| *at),
             log: Vec::new(),
             effects: Vec::new(),
+            decisions: Vec::new(),
             parents: BTreeMap::new(),
             made: 1_000_000,
         };
@@ -87,6 +91,7 @@ impl Sim {
             for event in &events {
                 self.fold(self.now, event);
             }
+            self.decisions.push(self.log.len());
             if self.tree.nodes().count() <= CHECKED_AT_EACH_STEP {
                 self.check_invariants();
             }
@@ -109,6 +114,14 @@ impl Sim {
         let folded = self.tree.evolve(at, event);
         assert_eq!(folded, Ok(()), "its own event: {event:?}");
         self.log.push((at, event.clone()));
+    }
+
+    /// Dies here, loses every effect under way, and goes on as `wish` says.
+    pub(crate) fn restart(&mut self, wish: Resumption) -> Vec<Event> {
+        let made = self.made;
+        *self = Self::replay(&self.log);
+        self.made = made;
+        self.submit(Command::Resume(Box::new(wish))).unwrap()
     }
 
     /// Moves the clock and lets time do its work.
@@ -299,11 +312,14 @@ impl Sim {
                 let parent = self.node(*parent);
                 assert_eq!(node.depth, parent.depth + 1);
                 assert!(
-                    parent.state.is_live() || !node.state.is_live(),
+                    parent.state.is_live()
+                        || !node.state.is_live()
+                        || self.reopenings(node.session) > 0,
                     "{} outlives its parent",
                     node.session
                 );
-                if let (Some(deadline), State::Running) = (parent.deadline, &node.state) {
+                let bound = parent.deadline.filter(|_| parent.state.is_live());
+                if let (Some(deadline), State::Running) = (bound, &node.state) {
                     assert!(
                         node.deadline.is_some_and(|own| own <= deadline),
                         "{} may outlast its parent",
@@ -316,6 +332,12 @@ impl Sim {
             assert_eq!(node.ledger.reserved, open[&node.session], "held by {}", node.session);
             assert_eq!(node.ledger.settled, spent[&node.session], "spent by {}", node.session);
         }
+    }
+
+    /// Returns how often a delegation was taken up again.
+    pub(crate) fn reopenings(&self, session: SessionId) -> usize {
+        let of = |event: &Event| matches!(event, Event::Reopened(it) if it.session == session);
+        self.log.iter().filter(|(_, event)| of(event)).count()
     }
 
     /// Returns a node's session and those of its ancestors.
@@ -337,15 +359,17 @@ impl Sim {
                 _ => {}
             }
         }
-        for (session, times) in ends {
-            assert_eq!(times, 1, "{session} ended {times} times");
+        for (session, times) in ends.into_iter().filter(|(session, _)| *session != self.root()) {
+            assert_eq!(times, 1 + self.reopenings(session), "{session} ended {times} times");
         }
         for node in self.tree.nodes() {
             assert!(!node.state.is_live(), "{} is {}", node.session, node.state.word());
             assert!(node.ledger.reserved.is_zero(), "{} holds {:?}", node.session, node.ledger);
         }
         let closes = self.effects.iter().filter(|effect| **effect == Effect::Close).count();
-        assert!(closes <= 1, "closed {closes} times");
+        let goes_on = |event: &Event| matches!(event, Event::Resumed { .. });
+        let resumptions = self.log.iter().filter(|(_, event)| goes_on(event)).count();
+        assert!(closes <= 1 + resumptions, "closed {closes} times");
     }
 }
 

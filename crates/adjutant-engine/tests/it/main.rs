@@ -8,4 +8,5 @@ mod lead;
 mod limits;
 mod providers;
 mod replay;
+mod resume;
 mod time;

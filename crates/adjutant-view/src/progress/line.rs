@@ -39,6 +39,10 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
             Some(labelled(delegation, &palette.paint(Style::Bad, &what)))
         }
         Event::Ended { session, .. } => end(view, *session, palette),
+        Event::Resumed { .. } => {
+            let run = view.run().map(|run| run.to_string()).unwrap_or_default();
+            Some(format!("Going on with {run}"))
+        }
         Event::Started { .. }
         | Event::Replied { .. }
         | Event::AttemptFailed { .. }
@@ -48,6 +52,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }
         | Event::Crashed { .. }
+        | Event::Reopened(_)
         | Event::Late { .. } => {
             let session = entry.event.session()?;
             told(view, session, &within(view.delegation(session)?, view, entry)?)
@@ -95,8 +100,13 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
             Some(format!("note: {}", safe(note)))
         }
         Event::Crashed { message, .. } => Some(format!("broke: {}", safe(message))),
+        Event::Reopened(reopening) if reopening.afresh => {
+            Some("taken up again from its notes".into())
+        }
+        Event::Reopened(_) => Some("taken up again".into()),
         Event::Late { what, .. } => Some(format!("late {}, kept and not counted", safe(what))),
         Event::RunStarted { .. }
+        | Event::Resumed { .. }
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }
         | Event::Granted(_)

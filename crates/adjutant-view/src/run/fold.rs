@@ -46,7 +46,9 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.outcome = Some(*outcome);
             view.ended = Some(entry.moment());
         }
+        Event::Resumed { .. } => view.resumed(),
         Event::AgentDefined { .. } | Event::Delegated { .. } => {}
+        Event::Reopened(reopening) => view.within(reopening.session, entry),
         Event::Started { session, .. }
         | Event::Reserved { session, .. }
         | Event::Replied { session, .. }
@@ -156,6 +158,15 @@ impl RunView {
         }
     }
 
+    fn resumed(&mut self) {
+        self.outcome = None;
+        self.ended = None;
+        if let Some(root) = self.delegations.first_mut().filter(|root| root.model.is_none()) {
+            root.state = State::Running;
+            root.ended = None;
+        }
+    }
+
     fn overran(&mut self, session: SessionId, amount: Amount) {
         self.spend(session, |spend, _| spend.overrun = spend.overrun.plus(amount));
     }
@@ -251,7 +262,14 @@ impl Delegation {
                 self.under_way = Vec::new();
                 self.asked = Vec::new();
             }
+            Event::Reopened(_) => {
+                self.state = if self.parent.is_none() { State::Running } else { State::Queued };
+                self.ended = None;
+                self.reason = None;
+                self.waits_since(entry);
+            }
             Event::RunStarted { .. }
+            | Event::Resumed { .. }
             | Event::AgentDefined { .. }
             | Event::Delegated { .. }
             | Event::Granted(_)

@@ -1,0 +1,364 @@
+//! Going on after a crash or an end: what a person may take up again, and from where.
+//!
+//! Nothing here repeats what was done. A model call under way when the process died counts as
+//! spent; a tool that may have acted is not run again, its caller is told instead.
+
+use std::collections::BTreeSet;
+
+use super::admit::APPROVAL_EXPIRES_S;
+use super::evolve::unfit;
+use super::node::Node;
+use super::{Deadline, ROOT, Tree};
+use crate::budget::Settlement;
+use crate::code::Code;
+use crate::command::{Command, Effect, Reaction, Resumption};
+use crate::event::{Event, IllegalEvent, Reopening, ToolOutput};
+use crate::ids::SessionId;
+use crate::message::{StopReason, ToolCall};
+use crate::outcome::{Outcome, State};
+use crate::rights::{Rights, is_repeatable};
+use crate::schema::DELEGATE;
+use crate::time::Timestamp;
+
+/// What an agent is told about a call of which nobody knows what came.
+pub(crate) const INTERRUPTED: &str = "Interrupted: nobody knows whether this call took effect, and it was not \
+repeated. Look before you make it again.";
+
+/// What an agent is told that had spoken last, when a person has nothing to add.
+const GO_ON: &str = "Go on with your task from where you stopped.";
+
+impl Tree {
+    /// Decides what goes on. No events mean that nothing can.
+    pub(super) fn resume(&self, wish: Resumption) -> Vec<Event> {
+        if self.run.is_none() {
+            return Vec::new();
+        }
+        let again = self.to_reopen(&wish);
+        if self.ended.is_some() && again.is_empty() {
+            return Vec::new();
+        }
+        let Resumption { version, rights, say, timeout_s, handovers, session } = wish;
+        let mut events = vec![Event::Resumed { version, rights, timeout_s }];
+        for node in self.nodes.iter().filter(|node| node.state == State::Running) {
+            close_open_call(node, &mut events);
+            for (number, _) in node.begun_calls().filter(|(_, call)| !may_begin_again(call)) {
+                let output = ToolOutput::error(INTERRUPTED);
+                events.push(Event::ToolReturned { session: node.session, call: number, output });
+            }
+        }
+        for index in again {
+            let node = &self.nodes[index];
+            let say = say.as_ref().filter(|_| self.is_meant(session, index));
+            let handover = handovers.get(&node.session).filter(|_| node.is_exhausted());
+            let timeout_s = timeout_s.or(node.timeout_s);
+            events.push(Event::Reopened(Box::new(reopening(node, say, handover, timeout_s))));
+        }
+        events
+    }
+
+    /// Says whether a person's word is for that node: the one named, else the parent agent, else
+    /// all who work for the person directly.
+    fn is_meant(&self, session: Option<SessionId>, index: usize) -> bool {
+        match session {
+            Some(session) => self.nodes[index].session == session,
+            None if self.nodes[ROOT].model.is_some() => index == ROOT,
+            None => self.nodes[index].parent == Some(ROOT),
+        }
+    }
+
+    /// Returns the ended nodes to take up again, parents first.
+    fn to_reopen(&self, wish: &Resumption) -> BTreeSet<usize> {
+        let mut again = BTreeSet::new();
+        let named = wish.session.and_then(|session| self.by_session.get(&session).copied());
+        match (named, wish.session) {
+            // A session nobody knows takes up nothing.
+            (None, Some(_)) => {}
+            (Some(index), _) if index != ROOT || self.nodes[ROOT].model.is_some() => {
+                if self.nodes[index].can_go_on(wish.say.is_some()) {
+                    self.reopen_with_helpers(index, &mut again);
+                }
+            }
+            // While a run is interrupted, those who ended before stay so.
+            _ if self.ended.is_none() => {}
+            _ => {
+                let Some(root) = self.nodes.first() else { return again };
+                if root.model.is_none() {
+                    for &child in &root.children {
+                        if self.nodes[child].can_go_on(false) {
+                            self.reopen_with_helpers(child, &mut again);
+                        }
+                    }
+                } else if root.can_go_on(wish.say.is_some()) {
+                    self.reopen_with_helpers(ROOT, &mut again);
+                }
+            }
+        }
+        again
+    }
+
+    /// Adds a node and those who worked for it on calls that were never answered.
+    fn reopen_with_helpers(&self, index: usize, again: &mut BTreeSet<usize>) {
+        let mut waiting = vec![index];
+        while let Some(index) = waiting.pop() {
+            again.insert(index);
+            let node = &self.nodes[index];
+            // A conversation that begins anew has no open calls.
+            if node.is_exhausted() {
+                continue;
+            }
+            waiting.extend(node.children.iter().copied().filter(|&child| {
+                let child = &self.nodes[child];
+                node.open_delegations.contains_key(&child.call) && child.can_go_on(false)
+            }));
+        }
+    }
+
+    /// Folds in that the run goes on.
+    pub(super) fn resumed(&mut self, at: Timestamp, rights: &Rights, timeout_s: Option<u64>) {
+        self.ended = None;
+        for index in 0..self.nodes.len() {
+            let node = &mut self.nodes[index];
+            node.rights = node.rights.intersection(rights);
+            node.excused = node.attempts;
+            if index == ROOT && node.model.is_none() && !node.state.is_live() {
+                // A root without a model is only there for what is below it.
+                node.state = State::Running;
+            }
+            if node.state == State::Running && timeout_s.is_some() {
+                self.extend(at, index, timeout_s);
+            }
+        }
+        let (old, new): (Vec<_>, Vec<_>) = self
+            .approvals
+            .values_mut()
+            .map(|open| {
+                let old = (open.expires, open.parent, Deadline::Approval);
+                open.expires = at.plus_seconds(APPROVAL_EXPIRES_S);
+                (old, (open.expires, open.parent, Deadline::Approval))
+            })
+            .unzip();
+        self.timers.retain(|timer| !old.contains(timer));
+        self.timers.extend(new);
+    }
+
+    /// Gives a node at work new time, never more than the one it works for.
+    fn extend(&mut self, at: Timestamp, index: usize, timeout_s: Option<u64>) {
+        let Some(old) = self.nodes[index].deadline else { return };
+        let above = self.nodes[index].parent.and_then(|parent| self.nodes[parent].deadline);
+        let own = timeout_s.map(|seconds| at.plus_seconds(seconds));
+        let new = own.into_iter().chain(above).min();
+        self.nodes[index].deadline = new;
+        self.move_timer(index, Deadline::Timeout, Some(old), new);
+    }
+
+    /// Folds in that an ended node goes on: it waits for a place like any other; the root needs none.
+    pub(super) fn reopened(
+        &mut self,
+        at: Timestamp,
+        reopening: &Reopening,
+    ) -> Result<(), IllegalEvent> {
+        let index = self.known("reopened", reopening.session)?;
+        let State::Ended(outcome) = self.nodes[index].state else {
+            return Err(unfit("reopened", format!("{} has not ended", reopening.session)));
+        };
+        let preamble = self
+            .agents
+            .as_ref()
+            .and_then(|agents| agents.get(&self.nodes[index].agent))
+            .map_or(0, |agent| agent.preamble_bytes);
+        self.set_state(index, if index == ROOT { State::Running } else { State::Queued });
+        self.nodes[index].begin_again(reopening, preamble);
+        let call = self.nodes[index].call;
+        let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
+        let Some(parent) = self.nodes[index].parent else { return Ok(()) };
+        self.live += 1;
+        let above = &mut self.nodes[parent];
+        above.live_children += 1;
+        // It may have ended while it waited, and still stand there.
+        above.queue.retain(|waiting| *waiting != index);
+        above.queue.push_back(index);
+        above.total_deadline = total;
+        if let Some(old) = above.ends.iter().position(|end| *end == outcome) {
+            above.ends.swap_remove(old);
+        }
+        if let Some(open) = above.open_delegations.get_mut(&call) {
+            open.live += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns what follows for everybody once the run goes on.
+    pub(super) fn go_on(&self) -> Reaction {
+        let mut reaction = Reaction::default();
+        let mut parents = BTreeSet::new();
+        for node in self.nodes.iter().filter(|node| node.state.is_live()) {
+            match node.state {
+                State::Running if node.model.is_some() => self.next_step(node, &mut reaction),
+                State::Queued => parents.extend(node.parent),
+                State::AwaitingApproval | State::Running | State::Ended(_) => {}
+            }
+        }
+        for parent in parents {
+            let parent = self.nodes[parent].session;
+            reaction.commands.push(Command::StartQueued { parent });
+        }
+        for (hash, open) in &self.approvals {
+            let Some(&first) = open.nodes.first() else { continue };
+            reaction.effects.push(Effect::AskApproval {
+                parent: self.nodes[open.parent].session,
+                call: self.nodes[first].call,
+                hash: hash.clone(),
+            });
+        }
+        reaction.commands.push(Command::EndRun);
+        reaction
+    }
+
+    /// Adds what an agent at work does next.
+    pub(super) fn next_step(&self, node: &Node, reaction: &mut Reaction) {
+        let session = node.session;
+        if node.open_calls > 0 {
+            let begun: Vec<u32> = node.begun_calls().map(|(number, _)| number).collect();
+            for number in &begun {
+                let delegation = node.open_delegations.iter().find(|(_, open)| {
+                    open.origin.turn == node.turn && open.origin.index == *number
+                });
+                let next = match delegation {
+                    Some((call, _)) => self.hand_up(session, *call),
+                    None => self.run_tool(session, *number),
+                };
+                reaction.effects.extend(next.effects);
+            }
+            if begun.len() < node.open_calls {
+                reaction.commands.push(Command::UseTools { session });
+            }
+            return;
+        }
+        match node.said {
+            Some(StopReason::MaxOutput) => reaction.commands.push(Command::CutOff { session }),
+            Some(StopReason::Refused) => reaction.commands.push(Command::Decline { session }),
+            Some(StopReason::EndTurn | StopReason::ToolUse) => {
+                reaction.effects.push(Effect::Verify { session });
+            }
+            // Whoever waits for a provider is left to the clock.
+            None => reaction.commands.push(Command::TakeTurn { session }),
+        }
+    }
+
+    pub(super) fn after_reopening(&self, session: SessionId) -> Reaction {
+        let above = self
+            .node(session)
+            .and_then(|node| node.parent)
+            .map(|parent| self.nodes[parent].session);
+        let mut reaction = Reaction::default();
+        match above {
+            Some(parent) => reaction.commands.push(Command::StartQueued { parent }),
+            None => {
+                if let Some(root) = self.nodes.first() {
+                    self.next_step(root, &mut reaction);
+                }
+            }
+        }
+        reaction
+    }
+}
+
+fn close_open_call(node: &Node, events: &mut Vec<Event>) {
+    if let Some(open) = &node.reservation {
+        events.push(Event::Settled {
+            session: node.session,
+            turn: open.turn,
+            attempt: open.attempt,
+            settlement: Settlement::estimated(open),
+        });
+    }
+}
+
+/// Says whether a call that was begun may be begun again: it reads, or it only hands down, and
+/// what it handed down is known.
+fn may_begin_again(call: &ToolCall) -> bool {
+    is_repeatable(&call.name) || call.name == DELEGATE
+}
+
+fn reopening(
+    node: &Node,
+    say: Option<&String>,
+    handover: Option<&String>,
+    timeout_s: Option<u64>,
+) -> Reopening {
+    let afresh = handover.is_some();
+    let words = say.map(String::as_str);
+    let text = match handover {
+        Some(handover) => {
+            Some(words.map_or_else(|| handover.clone(), |words| format!("{handover}\n\n{words}")))
+        }
+        None => words.or_else(|| node.said.is_some().then_some(GO_ON)).map(str::to_owned),
+    };
+    let handed_down = |number: u32| {
+        node.open_delegations
+            .values()
+            .any(|open| open.origin.turn == node.turn && open.origin.index == number)
+    };
+    let open = node.open_calls().map(|(number, _)| number);
+    let unanswered =
+        if afresh { Vec::new() } else { open.filter(|number| !handed_down(*number)).collect() };
+    Reopening { session: node.session, afresh, text, timeout_s, unanswered }
+}
+
+impl Node {
+    /// Returns the calls of the last answer that lack a result, by number.
+    fn open_calls(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
+        (0_u32..).zip(&self.pending).filter_map(|(number, call)| Some((number, call.as_ref()?)))
+    }
+
+    fn begun_calls(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
+        self.open_calls().filter(|(number, _)| self.called.contains(number))
+    }
+
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.end_reason.is_some_and(|(code, _)| code == Code::ContextExhausted)
+    }
+
+    /// Says whether an ended node can be taken up again: what is done is done, unless a person has
+    /// something to add; who waits for an answer needs one; a defect of ours stays one.
+    fn can_go_on(&self, with_words: bool) -> bool {
+        let State::Ended(outcome) = self.state else { return false };
+        let recoverable = self.end_reason.is_none_or(|(_, recoverable)| recoverable);
+        match outcome {
+            Outcome::Refused => false,
+            Outcome::Completed | Outcome::Blocked => with_words,
+            Outcome::Partial | Outcome::Cancelled => true,
+            Outcome::Failed => recoverable,
+        }
+    }
+
+    fn begin_again(&mut self, reopening: &Reopening, preamble_bytes: u64) {
+        let said = reopening.text.as_ref().map_or(0, String::len) as u64;
+        if reopening.afresh {
+            self.settled_input = None;
+            self.appended_bytes = preamble_bytes + said;
+            self.pending.clear();
+            self.open_calls = 0;
+            self.open_delegations.clear();
+        } else {
+            let answers = reopening.unanswered.len() * INTERRUPTED.len();
+            self.appended_bytes += said + answers as u64;
+        }
+        for call in &reopening.unanswered {
+            if self.pending.get_mut(*call as usize).and_then(Option::take).is_some() {
+                self.open_calls -= 1;
+            }
+        }
+        self.timeout_s = reopening.timeout_s;
+        self.deadline = None;
+        self.excused = self.attempts;
+        self.last_call = None;
+        self.shortened = false;
+        self.repairs = 0;
+        self.final_text = false;
+        self.end_reason = None;
+        if reopening.text.is_some() {
+            self.said = None;
+        }
+    }
+}

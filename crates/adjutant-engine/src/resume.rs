@@ -1,0 +1,201 @@
+//! Going on with a run: its journal is folded again, and what is left of it is carried on.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use adjutant_core::{
+    Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId, State,
+    Timestamp, Tree,
+};
+use adjutant_store::Record;
+
+use crate::archive::{ArchiveError, RunFiles};
+use crate::clock::Clock;
+use crate::engine::{Engine, EngineError, Finished, Staff};
+use crate::opening::Opened;
+use crate::runner::{Runner, Shop};
+
+/// How a person wants a run to go on.
+#[derive(Clone, Debug, Default)]
+pub struct Resume {
+    /// The one delegation to take up again; all that can go on when absent.
+    pub session: Option<SessionId>,
+    /// What the person has to say to it, or to the parent agent.
+    pub say: Option<String>,
+    /// Seconds that are given anew.
+    pub timeout_s: Option<u64>,
+}
+
+/// What must be known of a run before it can go on.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// The tree its agents look at.
+    pub workdir: PathBuf,
+    /// The limits it began with.
+    pub policy: Policy,
+    /// The model of its parent agent, or of its first task.
+    pub model: Option<String>,
+    /// Whether a parent agent leads it.
+    pub has_lead: bool,
+}
+
+impl RunFiles {
+    /// Returns what must be known before the run can go on; nothing when it never began.
+    pub fn past(&self) -> Result<Option<Past>, ArchiveError> {
+        let mut past: Option<Past> = None;
+        for record in self.records()? {
+            match record?.event {
+                Event::RunStarted { workdir, policy, model, .. } => {
+                    let model = model.map(|model| model.name);
+                    let (workdir, has_lead) = (workdir.into(), model.is_some());
+                    past = Some(Past { workdir, policy: *policy, model, has_lead });
+                }
+                Event::Granted(grant) => {
+                    if let (Some(past), Some(model)) = (&mut past, &grant.brief.model) {
+                        past.model.get_or_insert_with(|| model.name.clone());
+                    }
+                }
+                _ => {}
+            }
+            if past.as_ref().is_some_and(|past| past.model.is_some()) {
+                break;
+            }
+        }
+        Ok(past)
+    }
+}
+
+/// What an agent had found before its conversation was full.
+#[derive(Default)]
+struct Findings {
+    opening: String,
+    notes: Vec<String>,
+}
+
+impl Engine {
+    /// Goes on with `run`: what was under way continues where its last durable step ended, and what
+    /// ended short of its goal is taken up again as `wish` says.
+    ///
+    /// Nothing that is recorded is done a second time. Rights are those recorded and those of this
+    /// engine's policy, whichever is less; tokens and money go on counting.
+    pub async fn resume(
+        self,
+        run: RunId,
+        wish: Resume,
+        staff: Staff,
+    ) -> Result<Finished, EngineError> {
+        let Staff { storage, approver, reporters, narrator, control } = staff;
+        let mut records: Vec<Record<Event>> = Vec::new();
+        let opened = storage.reopen(run, |record| records.push(record))?;
+        let Opened { id, folder, journal, durable, lock } = opened;
+        let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
+        let rights = Rights::of(&self.policy);
+        let (version, models) = (self.version.clone(), self.desk.models.clone());
+        let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
+        let clock = Clock::start(self.ids.wall, age);
+        let mut runner = Runner::new(clock, journal, durable, control, shop, reporters);
+        let mut findings: BTreeMap<SessionId, Findings> = BTreeMap::new();
+        for record in records {
+            note(&record.event, &mut findings);
+            runner.recall(&record)?;
+        }
+        let before = runner.tree.outcome();
+        let handovers = handovers(&runner, &findings);
+        let resumption = Resumption {
+            version,
+            rights,
+            session: wish.session,
+            say: wish.say,
+            timeout_s: wish.timeout_s,
+            handovers,
+        };
+        let command = Command::Resume(Box::new(resumption));
+        for name in needed_models(&runner.tree, &command, runner.now()) {
+            models.choose(&name).map_err(|problem| EngineError::Model { name, problem })?;
+        }
+        let nothing = why_nothing(&runner.tree, wish.session, before);
+        let outcome = runner.go_on(vec![command]).await?;
+        drop(lock);
+        let outcome = outcome.ok_or(EngineError::NothingToResume(nothing))?;
+        Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
+    }
+}
+
+/// Returns the names of the models that will be asked, each of which must be there.
+fn needed_models(tree: &Tree, command: &Command, now: Timestamp) -> Vec<String> {
+    let mut after = tree.clone();
+    for event in tree.decide(now, command.clone()).unwrap_or_default() {
+        // What does not fit shows itself when it is done in earnest.
+        let _ = after.evolve(now, &event);
+    }
+    let live = after.nodes().filter(|node| node.state.is_live());
+    let mut names: Vec<String> =
+        live.filter_map(|node| node.model.as_ref()).map(|model| model.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn note(event: &Event, findings: &mut BTreeMap<SessionId, Findings>) {
+    let Some(session) = event.conversation() else { return };
+    match event {
+        Event::RunStarted { goal, .. } => {
+            findings.entry(session).or_default().opening.clone_from(goal);
+        }
+        Event::Granted(grant) => {
+            grant.brief.opening().clone_into(&mut findings.entry(session).or_default().opening);
+        }
+        Event::ToolReturned { output, .. } => {
+            findings.entry(session).or_default().notes.extend(output.note.clone());
+        }
+        _ => {}
+    }
+}
+
+/// Returns a new start for each agent whose conversation no longer fits.
+fn handovers(
+    runner: &Runner,
+    findings: &BTreeMap<SessionId, Findings>,
+) -> BTreeMap<SessionId, String> {
+    let full = findings.iter().filter(|(session, _)| runner.tree.needs_handover(**session));
+    full.map(|(session, found)| {
+        let last = runner.conversation(*session).and_then(Conversation::last_text);
+        (*session, handover(found, last.unwrap_or_default()))
+    })
+    .collect()
+}
+
+fn handover(found: &Findings, last: &str) -> String {
+    let Findings { opening, notes } = found;
+    let mut text = format!(
+        "{opening}\n\nYou have worked on this before, until your context was full. Go on from what you found; \
+         do not begin again."
+    );
+    if !notes.is_empty() {
+        text += &format!("\n\nYour notes:\n{}", notes.join("\n"));
+    }
+    if !last.trim().is_empty() {
+        text += &format!("\n\nWhat you said last:\n{last}");
+    }
+    text
+}
+
+/// Says why nothing goes on, should it come to that.
+fn why_nothing(tree: &Tree, session: Option<SessionId>, outcome: Option<Outcome>) -> String {
+    let Some(session) = session else {
+        return outcome.map_or_else(
+            || "the run never began".to_owned(),
+            |outcome| format!("the run ended {} and has nothing left to do", outcome.word()),
+        );
+    };
+    match tree.node(session).map(|node| &node.state) {
+        None => format!("{session} is not part of the run"),
+        Some(State::Ended(Outcome::Blocked)) => {
+            format!("{session} is blocked by a question; answer it with --say TEXT")
+        }
+        Some(State::Ended(Outcome::Completed)) => {
+            format!("{session} is completed; say what is left to do with --say TEXT")
+        }
+        Some(state) => format!("{session} is {} and cannot be taken up again", state.word()),
+    }
+}

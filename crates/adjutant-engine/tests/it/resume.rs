@@ -1,0 +1,289 @@
+//! Going on after a crash: a journal cut anywhere leads to the same end, and nothing is done twice.
+
+use std::collections::BTreeMap;
+
+use adjutant_core::{Event, Message, Outcome};
+use adjutant_engine::{Answer, EngineError, Resume};
+use adjutant_testkit::{Request, Rig, Story};
+
+/// Two subagents that read, note and report, one after the other and side by side.
+const PAIR: &str = r#"
+    [[turn]]
+    label = "left"
+    text = "I look."
+    [[turn.call]]
+    tool = "Read"
+    args = { file_path = "map.txt" }
+    [[turn.call]]
+    tool = "Note"
+    args = { note = "left is empty" }
+    [[turn]]
+    label = "left"
+    delay_ms = 300
+    text = "nothing here"
+    [[turn]]
+    label = "right"
+    delay_ms = 100
+    [[turn.call]]
+    tool = "Glob"
+    args = { pattern = "*.txt" }
+    [[turn]]
+    label = "right"
+    text = "a map"
+"#;
+
+/// A parent agent that hands two tasks down and reads first.
+const LEAD: &str = r#"
+    [[turn]]
+    agent = "lead"
+    [[turn.call]]
+    tool = "Read"
+    args = { file_path = "map.txt" }
+    [[turn]]
+    agent = "lead"
+    text = "I will ask two."
+    [[turn.call]]
+    tool = "Delegate"
+    args = { tasks = [
+        { label = "left", prompt = "Look left" },
+        { label = "right", prompt = "Look right" },
+    ] }
+    [[turn]]
+    agent = "lead"
+    text = "Together: {{result}}"
+    [[turn]]
+    label = "left"
+    text = "nothing here"
+    [[turn]]
+    label = "right"
+    delay_ms = 200
+    [[turn.call]]
+    tool = "Note"
+    args = { note = "there is a tree" }
+    [[turn]]
+    label = "right"
+    text = "a tree"
+"#;
+
+fn pair() -> Rig {
+    Rig::new()
+        .file("map.txt", "x marks the spot")
+        .script(PAIR)
+        .task("left", "Look left")
+        .task("right", "Look right")
+}
+
+fn lead() -> Rig {
+    Rig::new().file("map.txt", "x marks the spot").script(LEAD).goal("Where are we?")
+}
+
+/// The ends of records after which a crash may come: every one.
+fn cuts(journal: &[u8]) -> Vec<usize> {
+    let breaks = journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    breaks.map(|(at, _)| at + 1).collect()
+}
+
+type Turn = (String, u32);
+
+fn by_turn(requests: &[Request]) -> BTreeMap<Turn, &Request> {
+    requests.iter().map(|request| ((request.label.clone(), request.turn), request)).collect()
+}
+
+/// Turns that were answered, by label: what must never be bought again.
+fn answered(story: &Story, events: &[(adjutant_core::Timestamp, Event)]) -> Vec<Turn> {
+    let name = |session| story.label(session).unwrap_or_else(|| "root".to_owned());
+    events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Replied { session, turn, .. } => Some((name(*session), *turn)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Cuts the journal of a finished run after every record and goes on from there.
+async fn survives(rig: impl Fn() -> Rig) {
+    let first = rig();
+    let disk = first.disk();
+    let whole = first.delegate().await;
+    let journal = disk.bytes();
+    let bought = by_turn(&whole.requests);
+    let ends = sorted(whole.ends());
+    for cut in cuts(&journal) {
+        let story = rig().resume(&journal[..cut], Resume::default()).await;
+        if cut == journal.len() {
+            let nothing = story.result.unwrap_err();
+            assert!(matches!(nothing, EngineError::NothingToResume(_)), "{nothing}");
+            continue;
+        }
+        if story.recalled == 0 {
+            // The opening counts only as a whole; before it nothing had begun.
+            continue;
+        }
+        assert_eq!(story.outcome(), whole.outcome(), "cut at {cut}");
+        assert_eq!(sorted(story.ends()), ends, "cut at {cut}");
+        let paid = answered(&story, &story.events[..story.recalled]);
+        for request in &story.requests {
+            let turn = (request.label.clone(), request.turn);
+            assert!(!paid.contains(&turn), "cut at {cut}: {turn:?} was bought twice");
+            assert_eq!(request.messages, bought[&turn].messages, "cut at {cut}: {turn:?}");
+            assert_eq!(request.system, bought[&turn].system, "cut at {cut}: {turn:?}");
+            assert_eq!(request.tools, bought[&turn].tools, "cut at {cut}: {turn:?}");
+        }
+        let asked: Vec<Turn> = by_turn(&story.requests).into_keys().collect();
+        for turn in bought.keys() {
+            assert!(paid.contains(turn) != asked.contains(turn), "cut at {cut}: {turn:?}");
+        }
+    }
+}
+
+fn sorted(mut lines: Vec<String>) -> Vec<String> {
+    lines.sort();
+    lines
+}
+
+#[tokio::test(start_paused = true)]
+async fn subagents_go_on_from_any_record_and_no_turn_is_bought_twice() {
+    survives(pair).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_and_its_subagents_go_on_from_any_record() {
+    survives(lead).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_was_open_is_asked_again_and_one_answered_is_not() {
+    let first = pair();
+    let disk = first.disk();
+    let whole = first.delegate().await;
+    let journal = disk.bytes();
+    let position = |kind: &str| whole.kinds().iter().position(|it| it == kind).unwrap();
+    let cut = |kind: &str| cuts(&journal)[position(kind)];
+    for (kind, expected) in [("approval_asked", 1), ("approved", 0)] {
+        let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = std::sync::Arc::clone(&asked);
+        let story = pair()
+            .approver(move |question| {
+                assert_eq!(question.events.len(), 3, "two grants and the question");
+                count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                Answer::Yes
+            })
+            .resume(&journal[..cut(kind)], Resume::default())
+            .await;
+        assert_eq!(story.outcome(), Outcome::Completed);
+        assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), expected, "after {kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_in_which_nobody_worked_does_not_count_and_the_rest_goes_on() {
+    let slow = r#"
+        [[turn]]
+        [[turn.call]]
+        tool = "Note"
+        args = { note = "begun" }
+        [[turn]]
+        delay_ms = 5000
+        text = "done"
+    "#;
+    let rig = || {
+        let rig = Rig::new().script(slow).task("slow", "Take your time");
+        rig.policy(|policy| policy.timeout_s = adjutant_core::policy::Timeout::Seconds(2))
+    };
+    let first = rig();
+    let disk = first.disk();
+    let whole = first.delegate().await;
+    assert_eq!(whole.ends(), ["slow: partial TIMEOUT"]);
+    let journal = disk.bytes();
+    // Cut after the second reservation: two seconds are left of which none has passed since.
+    let nth = whole.kinds().iter().rposition(|kind| kind == "reserved").unwrap();
+    let at = whole.events[nth].0;
+    let story = rig().resume(&journal[..cuts(&journal)[nth]], Resume::default()).await;
+    assert_eq!(story.ends(), ["slow: partial TIMEOUT"]);
+    let ended = |(at, event): &(adjutant_core::Timestamp, Event)| {
+        matches!(event, Event::Ended { reason: Some(_), .. }).then_some(*at)
+    };
+    let ended = story.events.iter().find_map(ended).unwrap();
+    assert_eq!(ended.since(at).as_millis(), 2_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_timed_out_goes_on_with_its_conversation_and_finished_siblings_stay() {
+    let script = r#"
+        [[turn]]
+        label = "quick"
+        text = "done"
+        [[turn]]
+        label = "slow"
+        [[turn.call]]
+        tool = "Note"
+        args = { note = "half of it" }
+        [[turn]]
+        label = "slow"
+        delay_ms = 5000
+        text = "all of it"
+    "#;
+    let rig = || {
+        let rig = Rig::new().script(script).task("quick", "Be quick").task("slow", "Be slow");
+        rig.policy(|policy| policy.timeout_s = adjutant_core::policy::Timeout::Seconds(2))
+    };
+    let first = rig();
+    let disk = first.disk();
+    let whole = first.delegate().await;
+    assert_eq!(sorted(whole.ends()), ["quick: completed", "slow: partial TIMEOUT"]);
+    let wish = Resume { timeout_s: Some(60), ..Resume::default() };
+    let story = rig().resume(&disk.bytes(), wish).await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    let request = story.single_request();
+    assert_eq!((request.label.as_str(), request.turn, request.attempt), ("slow", 2, 2));
+    assert_eq!(request.messages, whole.requests.last().unwrap().messages);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_context_was_full_begins_anew_from_its_notes() {
+    let script = r#"
+        [[turn]]
+        [[turn.call]]
+        tool = "Note"
+        args = { note = "the first half is fine" }
+        [[turn]]
+        error = "context_exhausted"
+        [[turn]]
+        text = "the second half is fine too"
+    "#;
+    let rig = || Rig::new().script(script).task("long", "Read it all");
+    let first = rig();
+    let disk = first.disk();
+    let whole = first.delegate().await;
+    assert_eq!(whole.ends(), ["long: partial CONTEXT_EXHAUSTED"]);
+    let say = Some("The end matters most.".to_owned());
+    let session = whole.events.iter().find_map(|(_, event)| match event {
+        Event::Granted(grant) => Some(grant.session),
+        _ => None,
+    });
+    let story = rig().resume(&disk.bytes(), Resume { session, say, timeout_s: None }).await;
+    let [Message::User { content }] = story.requests[0].messages.as_slice() else {
+        panic!("{:?}", story.requests[0].messages)
+    };
+    assert!(content.starts_with("Read it all\n"), "{content}");
+    assert!(content.contains("the first half is fine"), "{content}");
+    assert!(content.ends_with("The end matters most."), "{content}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_goes_on_with_another_word_from_the_person() {
+    let more = format!("{LEAD}\n[[turn]]\nagent = \"lead\"\ntext = \"And the sky is blue.\"\n");
+    let rig = || lead().script(&more);
+    let first = rig();
+    let disk = first.disk();
+    let whole = first.delegate().await;
+    assert_eq!(whole.outcome(), Outcome::Completed);
+    let say = Some("What about the sky?".to_owned());
+    let story = rig().resume(&disk.bytes(), Resume { say, ..Resume::default() }).await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    let request = story.single_request();
+    let before = &whole.requests.last().unwrap().messages;
+    assert_eq!(request.messages[..before.len()], before[..]);
+    assert_eq!(request.messages.last().unwrap().text(), "What about the sky?");
+}
