@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Run(GoalArgs),
     /// Hand tasks to subagents and wait for their reports.
     Delegate(DelegateArgs),
+    /// Go on with a run that was interrupted, or with what is left of one that has ended.
+    Resume(ResumeArgs),
     /// Judge one delegation, described as JSON on standard input, without running it.
     Check(CheckArgs),
     /// Read delegation markers from standard input.
@@ -118,6 +120,10 @@ pub(crate) struct GoalArgs {
     #[arg(value_name = "GOAL")]
     pub(crate) goal: Option<String>,
 
+    /// Go on with the latest run of a parent agent instead of beginning a new one.
+    #[arg(long = "continue")]
+    pub(crate) goes_on: bool,
+
     /// How it is done.
     #[command(flatten)]
     pub(crate) work: WorkFlags,
@@ -125,7 +131,54 @@ pub(crate) struct GoalArgs {
 
 const RUN_HELP: &str = r#"Examples:
   adjutant run "Why is the build slow?"
-  git diff | adjutant run "Review this change" --yes --budget-usd 1"#;
+  git diff | adjutant run "Review this change" --yes --budget-usd 1
+  adjutant run --continue "And what would make it faster?""#;
+
+/// `adjutant resume`.
+#[derive(Debug, Args)]
+#[command(after_help = RESUME_HELP)]
+pub(crate) struct ResumeArgs {
+    /// The run or session, by its id or the start of it [default: the latest run].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+
+    /// What you have to say to it: the answer it waits for, or what is left to do.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) say: Option<String>,
+
+    /// Give that many seconds anew [default: what is left, or the time it had at first].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: Option<u64>,
+
+    /// Answer every question with yes.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+
+    /// Another model in place of those it ran on.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// Let the agents reach public addresses again, where they could before.
+    #[arg(long)]
+    pub(crate) allow_network: bool,
+
+    /// How the result is written.
+    #[arg(long = "return", value_enum, value_name = "FORM")]
+    pub(crate) return_form: Option<Form>,
+
+    /// Stream one JSON event per line to standard output instead of the result.
+    #[arg(long)]
+    pub(crate) events: bool,
+}
+
+const RESUME_HELP: &str = r#"A run that was interrupted goes on from its last recorded step. Of one that has ended, what is partial,
+cancelled or failed is taken up again; what is completed stays. Nothing recorded is done or paid for twice,
+and budgets go on counting.
+
+Examples:
+  adjutant resume                                  the latest run
+  adjutant resume sess_1735460684_a1b2c3 --timeout 600
+  adjutant resume sess_1735460684_a1b2c3 --say "Use the second variant.""#;
 
 /// `adjutant delegate`.
 #[derive(Debug, Args)]

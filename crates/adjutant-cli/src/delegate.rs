@@ -189,7 +189,11 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
             Failure::new(Exit::Refused, format!("{}: {}", refusal.code(), refusal.message()))
                 .hint(refusal.recommendation())
         }
-        EngineError::Workdir { .. } => Failure::caused(Exit::Usage, error),
+        EngineError::Workdir { .. } | EngineError::NothingToResume(_) => {
+            Failure::caused(Exit::Usage, error)
+        }
+        EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
+            .hint("Name a model that can be had with --model, or give this one its key."),
         EngineError::Home(_)
         | EngineError::Lock(_)
         | EngineError::Open(_)

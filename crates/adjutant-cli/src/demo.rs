@@ -57,7 +57,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
     let tree = tree(args.dir.as_deref(), archive)?;
     let setup = Setup {
         policy: policy.clone(),
-        model: wiring::script(SCRIPT, "script:demo")?,
+        model: model()?,
         workdir: tree.clone(),
         system: None,
         opener: None,
@@ -94,6 +94,14 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
          adjutant tree | status latest | cost | log | transcript SESSION",
     );
     Ok(Exit::Completed)
+}
+
+/// The name its model goes by.
+pub(crate) const MODEL: &str = "script:demo";
+
+/// Returns the script that stands for a model.
+pub(crate) fn model() -> Result<wiring::AnyModel, Failure> {
+    wiring::script(SCRIPT, MODEL)
 }
 
 fn tasks() -> Result<Vec<TaskSpec>, Failure> {

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use adjutant_core::AgentName;
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
-use adjutant_engine::{Answer, Approver, Engine, Goal, Setup, lead_prompt};
+use adjutant_engine::{Answer, Approver, Engine, Goal, Resume, Setup, lead_prompt};
 
-use crate::args::{GoalArgs, WorkFlags};
+use crate::args::GoalArgs;
 use crate::ask::{Terminal, ask};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::pure::read_stdin;
+use crate::resume::{Again, go_on};
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::{Settings, open_archive};
 use crate::wiring::Wiring;
@@ -26,6 +27,9 @@ pub(crate) fn run_goal(
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
     let flags = &args.work;
+    if args.goes_on {
+        return run_again(args, as_json, given_home);
+    }
     let workdir = absolute(&flags.root)?;
     let mut settings = Settings::load(&flags.policy, &workdir)?;
     apply_flags(&mut settings, flags)?;
@@ -57,10 +61,33 @@ pub(crate) fn run_goal(
         events: flags.events,
         result_tokens: policy.result_tokens,
     };
-    let approver = approver(flags, policy.approval);
+    if !flags.yes && policy.approval != Approval::None && Terminal::open().is_none() {
+        say(
+            "adjutant: there is no terminal to ask on, so every delegation will be refused; add --yes",
+        );
+    }
+    let approver = approver(flags.yes, policy.approval);
     let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
     exit
+}
+
+/// Goes on with the latest run that has a parent agent: the goal is the person's next word to it.
+fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
+    let say = goal_text(args.goal.as_deref())?;
+    let archive = open_archive(given_home)?;
+    let failed = |error| Failure::caused(Exit::Failed, &error);
+    for files in archive.runs().map_err(failed)? {
+        // One that cannot be read is passed over here; naming it says why.
+        let Ok(Some(past)) = files.past() else { continue };
+        if past.has_lead {
+            let wish = Resume { say: Some(say), ..Resume::default() };
+            let flags = Again::of(&args.work, as_json);
+            return go_on(&archive, files, past, wish, &flags);
+        }
+    }
+    Err(Failure::usage("there is no run of a parent agent to go on with")
+        .hint("Begin one with `adjutant run \"GOAL\"`."))
 }
 
 /// Joins what was typed and what was piped in.
@@ -81,16 +108,13 @@ fn goal_text(typed: Option<&str>) -> Result<String, Failure> {
 }
 
 /// Finds out who answers when the agent wants to delegate: nobody to ask is a no.
-fn approver(flags: &WorkFlags, approval: Approval) -> Approver {
-    if flags.yes || approval == Approval::None {
+pub(crate) fn approver(yes: bool, approval: Approval) -> Approver {
+    if yes || approval == Approval::None {
         return Arc::new(|_| Answer::Yes);
     }
     match Terminal::open() {
         Some(terminal) => Arc::new(move |question| ask(&terminal, question)),
         None => {
-            say(
-                "adjutant: there is no terminal to ask on, so every delegation will be refused; add --yes",
-            );
             Arc::new(|_| Answer::No("there is no terminal to ask on; --yes answers for you".into()))
         }
     }

@@ -19,6 +19,8 @@ pub(crate) struct Live {
     /// The fold everything is drawn from.
     pub(crate) view: RunView,
     began: Instant,
+    /// How old the run was then.
+    age: Timestamp,
     palette: Palette,
     drawn_lines: usize,
     mode: Mode,
@@ -50,6 +52,7 @@ impl Live {
         Self {
             view: RunView::default(),
             began: Instant::now(),
+            age: Timestamp::ZERO,
             palette: palette(terminal),
             drawn_lines: 0,
             mode,
@@ -77,6 +80,12 @@ impl Live {
         }
     }
 
+    /// Folds in what an earlier process said already.
+    pub(crate) fn recall(&mut self, entry: Entry<'_>) {
+        self.view.apply(entry);
+        (self.began, self.age) = (Instant::now(), entry.at);
+    }
+
     /// Says whether there is a picture worth drawing: something has started.
     fn is_drawn(&self) -> bool {
         self.mode == Mode::Picture
@@ -88,7 +97,7 @@ impl Live {
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (width, height) = (columns(io::stderr()), rows(io::stderr()));
         let frame =
-            Frame { width, height, now: Timestamp::from_millis(elapsed), palette: self.palette };
+            Frame { width, height, now: self.age.plus_millis(elapsed), palette: self.palette };
         let picture = frame.render(&self.view);
         let mut text = String::new();
         if self.drawn_lines > 0 {

@@ -17,6 +17,7 @@ mod policy;
 mod projections;
 mod pure;
 mod records;
+mod resume;
 mod run;
 mod settings;
 mod wiring;
@@ -46,6 +47,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Demo(args) => demo::run_demo(&args, json, &archive()?),
         Command::Run(args) => goal::run_goal(&args, json, home),
         Command::Delegate(args) => delegate::run_delegate(&args, json, home),
+        Command::Resume(args) => resume::run_resume(&args, json, &archive()?),
         Command::Check(args) => pure::run_check(&args),
         Command::Parse(args) => pure::run_parse(&args),
         Command::Validate(args) => pure::run_validate(&args),

@@ -21,7 +21,9 @@ pub(crate) fn write(files: &RunFiles, view: &RunView) -> Result<(), Failure> {
         let record = record.map_err(failed)?;
         let Some(session) = record.event.conversation() else { continue };
         talks.entry(session).or_default().apply(&record.event);
+        let speaks_again = view.delegation(session).is_some_and(|delegation| delegation.reopened);
         if matches!(record.event, Event::Ended { .. } | Event::Refused { .. })
+            && !speaks_again
             && let Some(talk) = talks.remove(&session)
         {
             write_one(files, view, session, &talk)?;

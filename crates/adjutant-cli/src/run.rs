@@ -9,8 +9,8 @@ use std::time::Duration;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Brief, Event, RunId, SessionId, Timestamp};
 use adjutant_engine::{
-    Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, RunFiles,
-    Staff,
+    Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Resume,
+    RunFiles, Staff,
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{Options, Results};
@@ -52,6 +52,8 @@ pub(crate) enum Work {
     Tasks { briefs: Vec<Brief>, concurrency: Option<u64> },
     /// A goal for a parent agent.
     Goal(Goal),
+    /// A run that exists.
+    Again { files: RunFiles, wish: Resume, has_lead: bool },
 }
 
 /// Carries `work` out and prints what came of it.
@@ -73,24 +75,34 @@ pub(crate) fn carry_out(
     let (orders, control) = mpsc::channel(ORDERS);
     let telling = Telling { live: Rc::clone(&live), result_tokens: showing.result_tokens };
     let staff = Staff {
-        storage: archive.storage(),
+        storage: match &work {
+            Work::Again { files, .. } => files.storage(),
+            Work::Tasks { .. } | Work::Goal(_) => archive.storage(),
+        },
         approver,
         reporters: vec![Box::new(Shared(Rc::clone(&live)))],
         narrator: Rc::new(telling),
         control,
     };
-    let pursues = matches!(work, Work::Goal(_));
+    let pursues = matches!(work, Work::Goal(_) | Work::Again { has_lead: true, .. });
     let finished = runtime.block_on(async {
         match work {
             Work::Tasks { briefs, concurrency } => {
                 attend(engine.delegate(briefs, concurrency, staff), &orders, &live).await
             }
             Work::Goal(goal) => attend(engine.run(goal, staff), &orders, &live).await,
+            Work::Again { files, wish, .. } => {
+                attend(engine.resume(files.id(), wish, staff), &orders, &live).await
+            }
         }
     });
     // A person may still be sitting before a question nobody needs answered any more.
     runtime.shutdown_background();
     live.borrow_mut().close();
+    if let Err(error @ (EngineError::NothingToResume(_) | EngineError::Lock(_))) = &finished {
+        // Nothing was done, so there is nothing to show.
+        return Err(failed(error));
+    }
     let view = &live.borrow().view;
     let files = view.run().and_then(|run| kept(archive, view, run));
     if pursues {
@@ -254,5 +266,9 @@ struct Shared(Rc<RefCell<Live>>);
 impl Reporter for Shared {
     fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
         self.0.borrow_mut().take(Entry::new(at, wall_ms, event));
+    }
+
+    fn recall(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
+        self.0.borrow_mut().recall(Entry::new(at, wall_ms, event));
     }
 }

@@ -46,6 +46,14 @@ impl Chosen {
     }
 }
 
+impl Chosen {
+    /// Returns what gives this model for every name, where a person put it in the place of others.
+    pub(crate) fn stand_in(&self) -> ModelOpener {
+        let model = Arc::clone(&self.model);
+        Arc::new(move |_| Ok(Arc::clone(&model)))
+    }
+}
+
 /// A model as it is listed.
 pub(crate) struct Listed {
     /// What it holds and charges.
@@ -211,8 +219,11 @@ impl Wiring {
     }
 }
 
+/// A model of any kind.
+pub(crate) type AnyModel = Arc<dyn Model>;
+
 /// Reads a script that is part of the program.
-pub(crate) fn script(toml: &str, name: &str) -> Result<Arc<dyn Model>, Failure> {
+pub(crate) fn script(toml: &str, name: &str) -> Result<AnyModel, Failure> {
     let script =
         ScriptedModel::from_toml(toml).map_err(|error| Failure::caused(Exit::Failed, &error))?;
     Ok(Arc::new(script.with_name(name)))

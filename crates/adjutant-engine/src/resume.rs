@@ -1,6 +1,6 @@
 //! Going on with a run: its journal is folded again, and what is left of it is carried on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use adjutant_core::{
@@ -37,29 +37,38 @@ pub struct Past {
     pub model: Option<String>,
     /// Whether a parent agent leads it.
     pub has_lead: bool,
+    /// Questions to a person that nobody has answered.
+    pub open_questions: usize,
 }
 
 impl RunFiles {
     /// Returns what must be known before the run can go on; nothing when it never began.
     pub fn past(&self) -> Result<Option<Past>, ArchiveError> {
         let mut past: Option<Past> = None;
+        let mut open = BTreeSet::new();
         for record in self.records()? {
             match record?.event {
                 Event::RunStarted { workdir, policy, model, .. } => {
                     let model = model.map(|model| model.name);
                     let (workdir, has_lead) = (workdir.into(), model.is_some());
-                    past = Some(Past { workdir, policy: *policy, model, has_lead });
+                    let (policy, open_questions) = (*policy, 0);
+                    past = Some(Past { workdir, policy, model, has_lead, open_questions });
                 }
                 Event::Granted(grant) => {
                     if let (Some(past), Some(model)) = (&mut past, &grant.brief.model) {
                         past.model.get_or_insert_with(|| model.name.clone());
                     }
                 }
+                Event::ApprovalAsked { hash, .. } => drop(open.insert(hash)),
+                Event::Approved { hash, .. } | Event::Denied { hash, .. } => {
+                    open.remove(&hash);
+                }
+                Event::RunEnded { .. } => open.clear(),
                 _ => {}
             }
-            if past.as_ref().is_some_and(|past| past.model.is_some()) {
-                break;
-            }
+        }
+        if let Some(past) = &mut past {
+            past.open_questions = open.len();
         }
         Ok(past)
     }

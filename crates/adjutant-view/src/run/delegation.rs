@@ -62,6 +62,9 @@ pub struct Delegation {
     pub warnings: Vec<Warning>,
     /// What arrived after its end.
     pub late: Vec<LateArrival>,
+    /// Whether it was taken up again after an end.
+    #[serde(default)]
+    pub reopened: bool,
     /// What broke in Adjutant while working for it.
     pub crash: Option<String>,
     /// The failed call that is to be tried again.

@@ -266,6 +266,7 @@ impl Delegation {
                 self.state = if self.parent.is_none() { State::Running } else { State::Queued };
                 self.ended = None;
                 self.reason = None;
+                self.reopened = true;
                 self.waits_since(entry);
             }
             Event::RunStarted { .. }
@@ -350,6 +351,7 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         reason: None,
         warnings: Vec::new(),
         late: Vec::new(),
+        reopened: false,
         crash: None,
         retry: None,
         open: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Timestamp};
+use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Rights, Timestamp};
 use adjutant_view::approval::Question;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{Options, Results};
@@ -29,6 +29,7 @@ fn everything() -> History {
     let denied = reason(Code::ApprovalDenied, "Not approved: no.", "Add --yes.");
     h.end(session, Outcome::Refused, Some(denied));
     h.push(Event::Late { session, what: "reply".into(), text: "late".into() });
+    h.push(Event::Resumed { version: "test".into(), rights: Rights::default(), timeout_s: None });
     let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
     h.start(busy);
     h.fail(busy, ErrorKind::Network, Some(100));

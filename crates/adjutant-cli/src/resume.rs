@@ -1,0 +1,125 @@
+//! `resume`: going on with a run.
+
+use adjutant_core::policy::Key;
+use adjutant_core::schema::ReturnForm;
+use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
+
+use crate::args::{Form, PolicyFlags, ResumeArgs, WorkFlags};
+use crate::ask::Terminal;
+use crate::delegate::{absolute, failed, form};
+use crate::demo;
+use crate::exit::{Exit, Failure};
+use crate::goal::approver;
+use crate::output::say;
+use crate::run::{Showing, Work, carry_out};
+use crate::settings::Settings;
+use crate::wiring::Wiring;
+
+/// How a run goes on, as the flags of two commands say it.
+pub(crate) struct Again<'a> {
+    model: Option<&'a str>,
+    yes: bool,
+    allow_network: bool,
+    form: Form,
+    events: bool,
+}
+
+impl<'a> Again<'a> {
+    /// Takes what counts from the flags of `run`.
+    pub(crate) fn of(flags: &'a WorkFlags, as_json: bool) -> Self {
+        Self {
+            model: flags.model.as_deref(),
+            yes: flags.yes,
+            allow_network: flags.allow_network,
+            form: form(flags.return_form, ReturnForm::Markdown, as_json),
+            events: flags.events,
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run_resume(
+    args: &ResumeArgs,
+    as_json: bool,
+    archive: &Archive,
+) -> Result<Exit, Failure> {
+    let (files, session) = archive
+        .find(args.run.as_deref().unwrap_or("latest"))
+        .map_err(|error| Failure::caused(Exit::Usage, &error))?;
+    let past = files.past().map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let past = past
+        .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
+    // The root of a run without a parent agent stands for the run.
+    let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
+    let wish = Resume { session, say: args.say.clone(), timeout_s: args.timeout };
+    let flags = Again {
+        model: args.model.as_deref(),
+        yes: args.yes,
+        allow_network: args.allow_network,
+        form: form(args.return_form, ReturnForm::Markdown, as_json),
+        events: args.events,
+    };
+    go_on(archive, files, past, wish, &flags)
+}
+
+/// Goes on with a run and prints what came of it.
+pub(crate) fn go_on(
+    archive: &Archive,
+    files: RunFiles,
+    past: Past,
+    wish: Resume,
+    flags: &Again<'_>,
+) -> Result<Exit, Failure> {
+    if let Ok(Life::Live { pid }) = files.life() {
+        let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
+        return Err(Failure::usage(format!("{} is being worked on{by}", files.id())).hint(
+            format!("`adjutant status {0}` shows it, `adjutant cancel {0}` ends it.", files.id()),
+        ));
+    }
+    if past.open_questions > 0 && !flags.yes && Terminal::open().is_none() {
+        return Err(Failure::new(
+            Exit::Refused,
+            format!("{} waits for an answer and there is no terminal to ask on", files.id()),
+        )
+        .hint("Add --yes to answer with yes, or resume it in a terminal."));
+    }
+    let workdir = absolute(&past.workdir)?;
+    let preset = Some(past.policy.preset.name().to_owned());
+    let mut settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
+    if flags.allow_network {
+        settings.set(Key::Network, true, "--allow-network")?;
+    }
+    let wiring = Wiring::new(&settings)?;
+    let recorded = past.model.as_deref();
+    let (model, opener) = if flags.model.is_none() && recorded == Some(demo::MODEL) {
+        (demo::model()?, None)
+    } else {
+        let chosen = wiring.choose(flags.model.or(recorded)).map_err(|failure| {
+            if flags.model.is_some() { failure } else { failure.hint(ANOTHER_MODEL) }
+        })?;
+        chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
+        let opener = match flags.model {
+            Some(_) => chosen.stand_in(),
+            None => chosen.opener(&wiring),
+        };
+        (chosen.model, Some(opener))
+    };
+    let (form, result_tokens) = (flags.form, past.policy.result_tokens);
+    let approver = approver(flags.yes, past.policy.approval);
+    let setup = Setup {
+        policy: settings.policy.policy().clone(),
+        model,
+        opener,
+        workdir,
+        system: None,
+        web: settings.web(),
+        secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let showing = Showing { form, events: flags.events, result_tokens };
+    let work = Work::Again { files, wish, has_lead: past.has_lead };
+    carry_out(engine, archive, work, approver, &showing)
+}
+
+const ANOTHER_MODEL: &str = "Name one that can be had with --model.";
