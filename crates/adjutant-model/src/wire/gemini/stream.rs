@@ -176,7 +176,8 @@ impl Stream {
 
     fn stop_reason(&self) -> Result<StopReason, AttemptError> {
         match self.stop.as_deref() {
-            Some("STOP") if !self.calls.is_empty() => Ok(StopReason::ToolUse),
+            // The second is a word of lookalikes; the API itself has no reason of that name.
+            Some("STOP" | "FUNCTION_CALL") if !self.calls.is_empty() => Ok(StopReason::ToolUse),
             Some("STOP") => Ok(StopReason::EndTurn),
             Some("MAX_TOKENS") => Ok(StopReason::MaxOutput),
             Some(
