@@ -2,6 +2,7 @@
 //! the files it leaves behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod apis;
 mod approval;
 mod bad_calls;
 mod bad_files;
@@ -24,5 +25,6 @@ mod rig;
 mod running;
 mod schema;
 mod schema_outputs;
+mod server;
 mod signals;
 mod terminal;

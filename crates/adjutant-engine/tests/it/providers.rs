@@ -27,7 +27,7 @@ fn read(path: &str) -> Turn {
 }
 
 /// Does the same on all four APIs at once and returns what came of it.
-async fn on_all<T>(work: impl AsyncFn(Api) -> T) -> Vec<(Api, T)> {
+pub(crate) async fn on_all<T>(work: impl AsyncFn(Api) -> T) -> Vec<(Api, T)> {
     let one = async |api: Api| (api, work(api).await);
     let [a, b, c, d] = Api::ALL;
     let (a, b, c, d) = tokio::join!(one(a), one(b), one(c), one(d));
@@ -101,8 +101,14 @@ fn task_script() -> Script {
         .on("Check luck", [Turn::says("I am lucky.").using(USED[4])])
 }
 
+/// The task file that `tests/foreign` runs on servers nobody here wrote.
+const TASKS: &str = include_str!("../../../../tests/foreign/tasks.json");
+
 fn tasks(rig: Rig) -> Rig {
-    rig.task("auth", "Check auth").task("docs", "Check docs").task("luck", "Check luck")
+    let file: serde_json::Value = serde_json::from_str(TASKS).unwrap();
+    let word = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let tasks = file["tasks"].as_array().unwrap();
+    tasks.iter().fold(rig, |rig, task| rig.task(&word(&task["label"]), &word(&task["prompt"])))
 }
 
 #[tokio::test]
