@@ -7,6 +7,7 @@ mod approval;
 mod bad_calls;
 mod bad_files;
 mod bad_limits;
+mod bad_models;
 mod bad_stores;
 mod delegate;
 mod demo;

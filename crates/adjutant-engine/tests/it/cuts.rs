@@ -19,7 +19,7 @@ fn cut(turn: &Turn, at: usize) -> Turn {
     turn.clone().delivered(|way| {
         way.cut_after = Some(at);
         // Torn, or ended as a proxy ends what it thinks is whole.
-        way.cut_cleanly = at % 2 == 0;
+        way.cut_cleanly = at.is_multiple_of(2);
     })
 }
 

@@ -37,11 +37,19 @@ pub struct Reader {
     mender: Mender,
     fold: Box<dyn Fold>,
     bytes: usize,
+    /// Whether anything came that was an event.
+    began: bool,
 }
 
 impl Reader {
     pub(super) fn new(fold: Box<dyn Fold>) -> Self {
-        Self { decoder: Decoder::default(), mender: Mender::default(), fold, bytes: 0 }
+        Self {
+            decoder: Decoder::default(),
+            mender: Mender::default(),
+            fold,
+            bytes: 0,
+            began: false,
+        }
     }
 
     /// Takes the next bytes, cut anywhere, and says whether the answer is complete.
@@ -56,8 +64,9 @@ impl Reader {
         if self.bytes > MAX_STREAM_BYTES {
             return Err(too_large("the answer is larger", MAX_STREAM_BYTES));
         }
-        let (fold, mender) = (&mut self.fold, &mut self.mender);
+        let (fold, mender, began) = (&mut self.fold, &mut self.mender, &mut self.began);
         self.decoder.feed(chunk, &mut |data| {
+            *began = true;
             // What follows the end is not part of the answer.
             if fold.wants_more() { fold.event(&mender.mend(data), progress) } else { Ok(()) }
         })?;
@@ -66,6 +75,9 @@ impl Reader {
 
     /// Returns what came of the answer, now that nothing more will arrive.
     pub fn finish(mut self) -> Attempt {
+        if !self.began {
+            return Err(truncated("the answer held not a single event; is the base URL right?"));
+        }
         if !self.fold.ended() {
             return Err(truncated("the stream broke off before its end"));
         }
