@@ -208,9 +208,12 @@ fn reasons_to_stop_are_understood() {
         (Wire::Gemini, gemini_call("FUNCTION_CALL"), StopReason::ToolUse),
         (Wire::Gemini, gemini("SAFETY"), StopReason::Refused),
         (Wire::Gemini, gemini("PROHIBITED_CONTENT"), StopReason::Refused),
+        (Wire::Gemini, gemini("MODEL_ARMOR"), StopReason::Refused),
     ] {
         assert_eq!(reply(wire, &stream).stop, expected, "{stream}");
     }
+    let interrupted = chat("{\"content\":\"Half\"}", "\"insufficient_system_resource\"");
+    assert_eq!(read(Wire::Chat, &interrupted).unwrap_err().kind, ErrorKind::Overloaded);
     for (wire, stream) in [
         (Wire::Anthropic, anthropic("pause_turn")),
         (Wire::Anthropic, "data: {\"type\":\"message_stop\"}\n\n".to_owned()),

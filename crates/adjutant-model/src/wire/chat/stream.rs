@@ -198,7 +198,8 @@ impl Stream {
             None => Err(truncated("the answer ended without a reason")),
             Some("length") => Ok(StopReason::MaxOutput),
             Some("content_filter") => Ok(StopReason::Refused),
-            Some("error") => {
+            // The second is DeepSeek's word for an answer it could not go on with.
+            Some("error" | "insufficient_system_resource") => {
                 Err(plain(ErrorKind::Overloaded, "the model behind this server failed"))
             }
             Some(_) if !self.calls.is_empty() => Ok(StopReason::ToolUse),

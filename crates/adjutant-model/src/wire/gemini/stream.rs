@@ -182,7 +182,7 @@ impl Stream {
             Some("MAX_TOKENS") => Ok(StopReason::MaxOutput),
             Some(
                 "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-                | "IMAGE_SAFETY",
+                | "IMAGE_SAFETY" | "MODEL_ARMOR",
             ) => Ok(StopReason::Refused),
             Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") => {
                 Err(truncated("the model wrote a tool call that the provider could not read"))
