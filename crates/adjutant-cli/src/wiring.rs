@@ -122,9 +122,19 @@ impl Wiring {
             return Err(Failure::usage(missing.to_string()).hint(WAYS_OUT));
         };
         let model = open_model(&name, &self.sources).map_err(|error| {
-            let lacks_key = matches!(error, OpenError::NoKey { .. });
-            let hint =
-                if lacks_key { WAYS_OUT } else { "`adjutant models` lists what can be used." };
+            let hint = match &error {
+                OpenError::NoKey { .. } => WAYS_OUT,
+                OpenError::BaseUrl { .. } => {
+                    "Write it whole, as in http://127.0.0.1:11434/v1, in …_BASE_URL or in \
+                     [providers.NAME] of the user config."
+                }
+                OpenError::Key { .. } => {
+                    "A key is one line of plain characters; look for quotes or line breaks in it."
+                }
+                OpenError::Name { .. }
+                | OpenError::ModelName { .. }
+                | OpenError::UnknownProvider { .. } => "`adjutant models` lists what can be used.",
+            };
             Failure::caused(Exit::Usage, &error).hint(hint)
         })?;
         let remark = self.remark(&name, named.is_some());

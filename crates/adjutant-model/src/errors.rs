@@ -196,7 +196,14 @@ fn describe(kind: ErrorKind, status: Option<u16>, words: &[&str], message: &str)
     let said = if kind == ErrorKind::Authentication { String::new() } else { clean(message) };
     match (place.is_empty(), said.is_empty()) {
         (false, false) => format!("{place}: {said}"),
-        (false, true) => place,
+        // A server that is the right one says more than that there is nothing here.
+        (false, true) => match status {
+            Some(300..400) => {
+                format!("{place}, a redirect, is not followed; is the base URL right?")
+            }
+            Some(404 | 405) if words.is_empty() => format!("{place}; is the base URL right?"),
+            Some(_) | None => place,
+        },
         (true, false) => said,
         (true, true) => "the provider gave no reason".to_owned(),
     }
@@ -348,6 +355,9 @@ mod tests {
         let long = check(400, &json!({"error":{"message":"word ".repeat(10_000)}})).1;
         assert!(long.chars().count() < 330 && long.ends_with('…'), "{long}");
         assert_eq!(check(500, &Value::Null).1, "HTTP 500");
+        assert_eq!(check(404, &Value::Null).1, "HTTP 404; is the base URL right?");
+        let redirect = "HTTP 302, a redirect, is not followed; is the base URL right?";
+        assert_eq!(check(302, &Value::Null).1, redirect);
         assert_eq!(from_stream(&Value::Null).message, "the provider gave no reason");
     }
 

@@ -7,7 +7,7 @@
 //! Start at [`Decoder::feed`]. Data that lies whole in one chunk is handed over without a copy.
 
 /// The longest line that is taken: 48 MiB. Beyond it the stream is no conversation.
-const MAX_LINE_BYTES: usize = 48 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 48 << 20;
 
 /// Says that a stream is not made of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,12 @@
 //! the files it leaves behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod apis;
 mod approval;
 mod bad_calls;
 mod bad_files;
 mod bad_limits;
+mod bad_models;
 mod bad_stores;
 mod delegate;
 mod demo;
@@ -24,5 +26,6 @@ mod rig;
 mod running;
 mod schema;
 mod schema_outputs;
+mod server;
 mod signals;
 mod terminal;

@@ -1,48 +1,14 @@
 //! `--record` and `--model replay:FILE`, with a strict fake of a provider in this process.
 
 use std::fs;
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
 
-use adjutant_testkit::fake::{Fake, Script, Turn};
+use adjutant_testkit::fake::{Api, Script, Turn};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 use crate::rig::{Call, Output, Rig};
+use crate::server::{KEY, Server};
 
-const KEY: &str = "a-key-that-stays-secret";
 const MODEL: &str = "anthropic/claude-sonnet-5-5";
-
-/// A fake provider on a thread of its own, gone when it is dropped.
-struct Server {
-    url: String,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    fn start(script: Script) -> Self {
-        let (tell, told) = mpsc::channel();
-        let (stop, stopped) = oneshot::channel();
-        let serve = async move {
-            let running = Fake::anthropic(script).key(KEY).start().await;
-            tell.send(format!("http://{}", running.address())).unwrap();
-            let _ = stopped.await;
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let thread = thread::spawn(move || runtime.block_on(serve));
-        Self { url: told.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
 
 /// Two children that read, then report; a leader that hands out the work of one.
 fn script() -> Script {
@@ -96,7 +62,7 @@ fn lasting(output: &Output) -> Value {
 #[test]
 fn a_delegation_is_recorded_and_played_without_key_or_server() {
     let rig = rig();
-    let server = Server::start(script());
+    let server = Server::start(Api::Anthropic, script());
     let recorded = recording(&rig, &server, &TASKS).run();
     assert_eq!(recorded.code, 0, "{recorded}");
     drop(server);
@@ -118,7 +84,7 @@ fn a_delegation_is_recorded_and_played_without_key_or_server() {
 #[test]
 fn a_goal_is_recorded_and_played_with_its_delegations() {
     let rig = rig();
-    let server = Server::start(script());
+    let server = Server::start(Api::Anthropic, script());
     let recorded = recording(&rig, &server, &["run", "goal-lead"]).run();
     assert_eq!(recorded.code, 0, "{recorded}");
     drop(server);
@@ -132,7 +98,7 @@ fn a_goal_is_recorded_and_played_with_its_delegations() {
 #[test]
 fn a_recording_that_cannot_be_kept_or_played_is_said_before_anything_starts() {
     let rig = rig();
-    let server = Server::start(script());
+    let server = Server::start(Api::Anthropic, script());
     assert_eq!(recording(&rig, &server, &TASKS).run().code, 0);
     let again = recording(&rig, &server, &TASKS).run();
     insta::assert_snapshot!(again.talk(), @"

@@ -3,9 +3,11 @@
 
 mod bad_input;
 mod crashes;
+mod cuts;
 mod flow;
 mod lead;
 mod limits;
+mod live;
 mod providers;
 mod replay;
 mod resume;

@@ -138,9 +138,12 @@ impl Client {
     }
 
     fn unsent(&self, error: &reqwest::Error) -> AttemptError {
-        let place = self.url.host_str().unwrap_or_default();
+        let host = self.url.host_str().unwrap_or_default();
+        let place = self.url.port().map_or_else(|| host.into(), |port| format!("{host}:{port}"));
         if error.is_connect() {
-            return plain(ErrorKind::Network, &format!("cannot connect to {place}"));
+            // What is plain is a server of one's own, and may not have been started.
+            let running = if self.url.scheme() == "http" { "; is the server running?" } else { "" };
+            return plain(ErrorKind::Network, &format!("cannot connect to {place}{running}"));
         }
         if error.is_timeout() {
             return plain(ErrorKind::Idle, &format!("{place} did not begin to answer in time"));

@@ -90,7 +90,7 @@ pub fn open_model_with(
     let codec = Codec {
         wire: config.wire,
         model: model.to_owned(),
-        official: base.host_str().is_some_and(|host| host.ends_with(".openai.com")),
+        official: is_openai(&base),
         reasoning: described.reasoning,
         settings,
     };
@@ -129,6 +129,11 @@ fn base_url(config: &ProviderConfig) -> Result<Url, OpenError> {
         return Err(wrong("holds a user name or password; keys go elsewhere"));
     }
     Ok(url)
+}
+
+/// Says whether an address is OpenAI's own, whose servers know what lookalikes do not.
+pub(super) fn is_openai(base: &Url) -> bool {
+    base.host_str().is_some_and(|host| host.ends_with(".openai.com"))
 }
 
 /// Completes an address the way people write it: with or without its version.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::Secret;
+use reqwest::Url;
 
+use super::open::is_openai;
 use crate::catalogue::{Described, Override, catalogue};
 use crate::http::{Http, Timeouts};
 use crate::limiter::Limiter;
@@ -116,7 +118,8 @@ impl Sources {
         let provider = |known: &BuiltIn| {
             let url = first(known.url_vars).map(|url| url.trim().to_owned());
             // Lookalikes of OpenAI speak Chat; only OpenAI itself is sure to speak Responses.
-            let elsewhere = known.wire == Wire::Responses && url.is_some();
+            let own = |url: &String| Url::parse(url).is_ok_and(|url| is_openai(&url));
+            let elsewhere = known.wire == Wire::Responses && !url.as_ref().is_none_or(own);
             ProviderConfig {
                 name: known.name.to_owned(),
                 wire: if elsewhere { Wire::Chat } else { known.wire },

@@ -10,6 +10,7 @@ mod chat;
 mod gemini;
 mod json;
 mod kept;
+mod mend;
 mod reader;
 mod responses;
 mod tidy;

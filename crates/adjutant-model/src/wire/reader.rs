@@ -2,9 +2,10 @@
 
 use adjutant_core::{Attempt, AttemptError, ErrorKind};
 
+use super::mend::Mender;
 use crate::errors::{plain, truncated};
 use crate::model::Progress;
-use crate::sse::{Decoder, Overlong};
+use crate::sse::{Decoder, MAX_LINE_BYTES, Overlong};
 
 /// The most bytes one answer may have on the wire: 64 MiB.
 const MAX_STREAM_BYTES: usize = 64 << 20;
@@ -33,13 +34,22 @@ pub(super) trait Fold: Send + std::fmt::Debug {
 #[derive(Debug)]
 pub struct Reader {
     decoder: Decoder,
+    mender: Mender,
     fold: Box<dyn Fold>,
     bytes: usize,
+    /// Whether anything came that was an event.
+    began: bool,
 }
 
 impl Reader {
     pub(super) fn new(fold: Box<dyn Fold>) -> Self {
-        Self { decoder: Decoder::default(), fold, bytes: 0 }
+        Self {
+            decoder: Decoder::default(),
+            mender: Mender::default(),
+            fold,
+            bytes: 0,
+            began: false,
+        }
     }
 
     /// Takes the next bytes, cut anywhere, and says whether the answer is complete.
@@ -52,18 +62,22 @@ impl Reader {
     ) -> Result<bool, AttemptError> {
         self.bytes = self.bytes.saturating_add(chunk.len());
         if self.bytes > MAX_STREAM_BYTES {
-            return Err(too_large());
+            return Err(too_large("the answer is larger", MAX_STREAM_BYTES));
         }
-        let fold = &mut self.fold;
+        let (fold, mender, began) = (&mut self.fold, &mut self.mender, &mut self.began);
         self.decoder.feed(chunk, &mut |data| {
+            *began = true;
             // What follows the end is not part of the answer.
-            if fold.wants_more() { fold.event(data, progress) } else { Ok(()) }
+            if fold.wants_more() { fold.event(&mender.mend(data), progress) } else { Ok(()) }
         })?;
         Ok(!self.fold.wants_more())
     }
 
     /// Returns what came of the answer, now that nothing more will arrive.
     pub fn finish(mut self) -> Attempt {
+        if !self.began {
+            return Err(truncated("the answer held not a single event; is the base URL right?"));
+        }
         if !self.fold.ended() {
             return Err(truncated("the stream broke off before its end"));
         }
@@ -73,12 +87,12 @@ impl Reader {
 
 impl From<Overlong> for AttemptError {
     fn from(_: Overlong) -> Self {
-        too_large()
+        too_large("one event of the answer is larger", MAX_LINE_BYTES)
     }
 }
 
-fn too_large() -> AttemptError {
-    plain(ErrorKind::BadRequest, "the answer is larger than 64 MiB")
+fn too_large(what: &str, limit: usize) -> AttemptError {
+    plain(ErrorKind::BadRequest, &format!("{what} than {} MiB", limit >> 20))
 }
 
 /// Reads one event; what is not the JSON we know is a broken stream.

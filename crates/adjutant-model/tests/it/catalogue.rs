@@ -78,6 +78,10 @@ fn keys_and_addresses_come_from_the_usual_variables() {
     assert_eq!(sources.secrets(), [FAKE]);
     let openai = sources.provider("openai").unwrap();
     assert_eq!((openai.wire, openai.base_url.as_str()), (Wire::Chat, "http://127.0.0.1:1/v1"));
+    // The address OpenAI has anyway is not somewhere else: its newest models take tools on
+    // Responses alone.
+    let said = vars(&[("OPENAI_BASE_URL", "https://eu.api.openai.com/")]);
+    assert_eq!(said.provider("openai").unwrap().wire, Wire::Responses);
     assert_eq!(vars(&[]).provider("openai").unwrap().wire, Wire::Responses);
     assert_eq!(Sources::default().default_model(), None);
     assert!(!format!("{sources:?}").contains(FAKE));

@@ -141,7 +141,8 @@ async fn a_connection_that_breaks_is_no_answer_even_right_before_the_end() {
 #[tokio::test]
 async fn nobody_there_is_a_network_error_without_an_address_s_secrets() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/?token={FAKE}", closed.local_addr().unwrap());
+    let place = closed.local_addr().unwrap();
+    let url = format!("http://{place}/?token={FAKE}");
     drop(closed);
     let sources = Sources::default().with_provider(ProviderConfig {
         name: "home".to_owned(),
@@ -151,10 +152,8 @@ async fn nobody_there_is_a_network_error_without_an_address_s_secrets() {
         needs_key: false,
     });
     let error = ask(&*open_model("home/x", &sources).unwrap(), 1).await.unwrap_err();
-    assert_eq!(
-        (error.kind, error.message.as_str()),
-        (ErrorKind::Network, "cannot connect to 127.0.0.1")
-    );
+    let message = format!("cannot connect to {place}; is the server running?");
+    assert_eq!((error.kind, error.message), (ErrorKind::Network, message));
 }
 
 #[tokio::test]
@@ -193,7 +192,7 @@ async fn rejections_are_told_apart_and_never_show_the_key() {
         (
             Act::Status(302, "location: http://127.0.0.1:1/\r\n", ""),
             ErrorKind::BadRequest,
-            "HTTP 302",
+            "HTTP 302, a redirect, is not followed; is the base URL right?",
             None,
         ),
         (

@@ -105,6 +105,41 @@ fn thinking_that_a_chat_server_sends_goes_back_in_one_piece() {
     let stream = chat(r#"{"reasoning_content":"hm","content":"hi"}"#, r#""stop""#);
     let opaque = reply(Wire::Chat, &stream).opaque.unwrap();
     assert_eq!(opaque["content"], json!([{"reasoning_content": "hm"}]));
+    // Thinking that was on and said nothing is still wanted back.
+    let stream = chat(r#"{"reasoning_content":"","content":"hi"}"#, r#""stop""#);
+    let opaque = reply(Wire::Chat, &stream).opaque.unwrap();
+    assert_eq!(opaque["content"], json!([{"reasoning_content": ""}]));
+    let stream = chat(r#"{"reasoning_content":null,"content":"hi"}"#, r#""stop""#);
+    assert_eq!(reply(Wire::Chat, &stream).opaque, None);
+}
+
+#[test]
+fn a_character_that_a_server_cut_in_two_is_one_again() {
+    let delta = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+    let call = |piece: &str| {
+        delta(&format!(
+            r#"{{"tool_calls":[{{"index":0,"function":{{"name":"Read","arguments":"{piece}"}}}}]}}"#
+        ))
+    };
+    let stream = delta(r#"{"content":"A crab: \ud83e"}"#)
+        + &delta(r#"{"content":"\udd80."}"#)
+        + &call(r#"{\"path\":\"\ud83e"#)
+        + &call(r#"\udd80.rs\"}"#)
+        + &chat("{}", "\"tool_calls\"");
+    let (attempt, heard) = read_heard(Wire::Chat, [stream.as_bytes()]);
+    let reply = attempt.unwrap();
+    assert_eq!((reply.text.as_str(), heard.as_str()), ("A crab: 🦀.", "A crab: 🦀."));
+    assert_eq!(reply.tool_calls[0].arguments, json!({ "path": "🦀.rs" }));
+}
+
+#[test]
+fn an_event_or_an_answer_without_end_names_the_limit_it_passed() {
+    let line = format!("data: {}", "a".repeat(49 << 20));
+    let error = read(Wire::Chat, &line).unwrap_err();
+    assert_eq!(error.message, "one event of the answer is larger than 48 MiB");
+    let many = format!(": {}\n", "a".repeat(1 << 20)).repeat(65);
+    let error = read(Wire::Chat, &many).unwrap_err();
+    assert_eq!(error.message, "the answer is larger than 64 MiB");
 }
 
 #[test]
@@ -158,6 +193,9 @@ fn reasons_to_stop_are_understood() {
             "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"x\"}}]}},\"finishReason\":\"{reason}\"}}]}}\n\n"
         )
     };
+    let gemini_call = |reason: &str| {
+        gemini(reason).replace(r#""text":"x""#, r#""functionCall":{"name":"Read","args":{}}"#)
+    };
     for (wire, stream, expected) in [
         (Wire::Anthropic, anthropic("end_turn"), StopReason::EndTurn),
         (Wire::Anthropic, anthropic("stop_sequence"), StopReason::EndTurn),
@@ -167,17 +205,22 @@ fn reasons_to_stop_are_understood() {
         (Wire::Chat, chat("{}", "\"content_filter\""), StopReason::Refused),
         (Wire::Chat, chat("{\"refusal\":\"no\"}", "\"stop\""), StopReason::Refused),
         (Wire::Gemini, gemini("STOP"), StopReason::EndTurn),
+        (Wire::Gemini, gemini_call("FUNCTION_CALL"), StopReason::ToolUse),
         (Wire::Gemini, gemini("SAFETY"), StopReason::Refused),
         (Wire::Gemini, gemini("PROHIBITED_CONTENT"), StopReason::Refused),
+        (Wire::Gemini, gemini("MODEL_ARMOR"), StopReason::Refused),
     ] {
         assert_eq!(reply(wire, &stream).stop, expected, "{stream}");
     }
+    let interrupted = chat("{\"content\":\"Half\"}", "\"insufficient_system_resource\"");
+    assert_eq!(read(Wire::Chat, &interrupted).unwrap_err().kind, ErrorKind::Overloaded);
     for (wire, stream) in [
         (Wire::Anthropic, anthropic("pause_turn")),
         (Wire::Anthropic, "data: {\"type\":\"message_stop\"}\n\n".to_owned()),
         (Wire::Chat, "data: [DONE]\n\n".to_owned()),
         (Wire::Gemini, gemini("MALFORMED_FUNCTION_CALL")),
         (Wire::Gemini, gemini("OTHER")),
+        (Wire::Gemini, gemini("FUNCTION_CALL")),
         (Wire::Responses, "data: [DONE]\n\n".to_owned()),
     ] {
         assert_eq!(read(wire, &stream).unwrap_err().kind, ErrorKind::Truncated, "{stream}");

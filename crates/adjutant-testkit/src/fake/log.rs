@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::http::Head;
+use super::turn::Usage;
 
 /// Headers that carry a secret.
 const SECRET: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
@@ -43,6 +44,8 @@ pub struct Recorded {
     pub turn: Option<usize>,
     /// The number of the attempt at that turn, from 0.
     pub attempt: Option<usize>,
+    /// The tokens that its answer reports, if it is read to its end; none where it reports none.
+    pub usage: Option<Usage>,
     /// How far the answer got; none while it is under way, which a client that has just read
     /// the last byte may still see on a runtime with several threads.
     pub delivered: Option<Delivered>,
@@ -87,6 +90,7 @@ impl Recorded {
             "when": self.when,
             "turn": self.turn,
             "attempt": self.attempt,
+            "usage": self.usage,
             "bytes": self.body.len(),
         });
         if with_body {

@@ -13,7 +13,7 @@ use super::delivery;
 use super::http::{Broken, Head, Link, Reply};
 use super::log::{Delivered, Log, Recorded, masked, now_ns};
 use super::script::{Cue, Prompter, Script};
-use super::turn::{Class, Delivery, Fault};
+use super::turn::{Class, Delivery, Fault, Usage};
 
 /// The key a fake asks for unless it is told otherwise.
 pub const KEY: &str = "test-key";
@@ -331,6 +331,7 @@ async fn answer(
         when: cue.as_ref().map(|cue| cue.when.to_owned()),
         turn,
         attempt: cue.as_ref().map(|cue| cue.attempt),
+        usage: cue.as_ref().and_then(reported),
         delivered: None,
     });
     let plain = Delivery::default();
@@ -347,6 +348,13 @@ async fn answer(
     };
     shared.log.deliver(order, delivered);
     delivered
+}
+
+/// Returns the tokens that an answer reports.
+fn reported(cue: &Cue<'_>) -> Option<Usage> {
+    let turn = cue.turn;
+    let answers = turn.error.is_none() && turn.answer.is_none() && !turn.no_usage;
+    answers.then_some(cue.usage)
 }
 
 /// An answer that only waits to be sent.

@@ -3,7 +3,7 @@
 //! Everything is plain data, in the words of no particular API; each API's `stream` renders it.
 //! Start at [`Turn`].
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One reply of the model.
@@ -87,7 +87,7 @@ pub enum Stop {
 }
 
 /// The tokens of a reply, without double counting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
     /// Input that was neither read from nor written to a cache.

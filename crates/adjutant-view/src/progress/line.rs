@@ -1,5 +1,6 @@
 //! One plain line for each event worth one, for pipes and logs.
 
+use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
 use super::words::{TEXT_COLUMNS, ended, tool, total, usage_of};
@@ -12,6 +13,9 @@ use crate::when::elapsed;
 
 /// Columns a label may take in a line.
 const LABEL_COLUMNS: usize = 34;
+
+/// The number of the first call of a turn that is one too many.
+const SURPLUS: u32 = CALLS_PER_TURN as u32;
 
 /// Says what an event means to a person, or nothing when it means little.
 ///
@@ -93,7 +97,13 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
             .filter(|call| call.tool != "Note")
             .map(|call| tool(&call.tool, &call.arguments)),
         Event::ToolRefused { call, text, .. } => {
-            let name = called(*call).map_or_else(|| "tool".into(), |call| fit(&call.tool, 32));
+            let name = match called(*call) {
+                Some(call) if !call.tool.is_empty() => fit(&call.tool, 32),
+                // A thousand calls too many are one line.
+                None if *call > SURPLUS => return None,
+                None if *call == SURPLUS => "further calls".into(),
+                Some(_) | None => "tool".into(),
+            };
             Some(format!("{name}: {}", safe(text)))
         }
         Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {

@@ -5,13 +5,14 @@ use serde_json::{Map, Value};
 /// What arrived of a model's thinking, in the shape it goes back in.
 #[derive(Debug, Default)]
 pub(super) struct Reasoning {
-    content: String,
+    /// Absent where the server has no such field; empty where it has and the model thought nothing.
+    content: Option<String>,
     details: Vec<Value>,
 }
 
 impl Reasoning {
     pub(super) fn text(&mut self, piece: &str) {
-        self.content.push_str(piece);
+        self.content.get_or_insert_default().push_str(piece);
     }
 
     /// Joins pieces of the same detail and keeps the order of different ones.
@@ -35,8 +36,9 @@ impl Reasoning {
         // The details hold the text again; a server that sends both wants only them.
         if !self.details.is_empty() {
             fields.insert("reasoning_details".to_owned(), Value::Array(self.details));
-        } else if !self.content.is_empty() {
-            fields.insert("reasoning_content".to_owned(), Value::String(self.content));
+        } else if let Some(content) = self.content {
+            // DeepSeek wants the field of every turn with calls back, an empty one too.
+            fields.insert("reasoning_content".to_owned(), Value::String(content));
         }
         (!fields.is_empty()).then_some(Value::Object(fields))
     }

@@ -64,7 +64,7 @@ struct Delta<'a> {
     #[serde(default, borrow)]
     refusal: Text<'a>,
     #[serde(default, borrow)]
-    reasoning_content: Text<'a>,
+    reasoning_content: Option<Text<'a>>,
     #[serde(default, borrow)]
     reasoning: Text<'a>,
     reasoning_details: Option<Vec<Value>>,
@@ -144,9 +144,11 @@ impl Stream {
             progress(Progress::Text(&delta.content));
         }
         self.refusal.push_str(&delta.refusal);
-        self.reasoning.text(&delta.reasoning_content);
-        let mut hidden =
-            delta.refusal.len() + delta.reasoning_content.len() + delta.reasoning.len();
+        let mut hidden = delta.refusal.len() + delta.reasoning.len();
+        if let Some(thought) = delta.reasoning_content {
+            self.reasoning.text(&thought);
+            hidden += thought.len();
+        }
         if let Some(details) = delta.reasoning_details {
             self.reasoning.details(details);
             hidden = hidden.max(1);
@@ -196,7 +198,8 @@ impl Stream {
             None => Err(truncated("the answer ended without a reason")),
             Some("length") => Ok(StopReason::MaxOutput),
             Some("content_filter") => Ok(StopReason::Refused),
-            Some("error") => {
+            // The second is DeepSeek's word for an answer it could not go on with.
+            Some("error" | "insufficient_system_resource") => {
                 Err(plain(ErrorKind::Overloaded, "the model behind this server failed"))
             }
             Some(_) if !self.calls.is_empty() => Ok(StopReason::ToolUse),

@@ -176,12 +176,13 @@ impl Stream {
 
     fn stop_reason(&self) -> Result<StopReason, AttemptError> {
         match self.stop.as_deref() {
-            Some("STOP") if !self.calls.is_empty() => Ok(StopReason::ToolUse),
+            // The second is a word of lookalikes; the API itself has no reason of that name.
+            Some("STOP" | "FUNCTION_CALL") if !self.calls.is_empty() => Ok(StopReason::ToolUse),
             Some("STOP") => Ok(StopReason::EndTurn),
             Some("MAX_TOKENS") => Ok(StopReason::MaxOutput),
             Some(
                 "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-                | "IMAGE_SAFETY",
+                | "IMAGE_SAFETY" | "MODEL_ARMOR",
             ) => Ok(StopReason::Refused),
             Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") => {
                 Err(truncated("the model wrote a tool call that the provider could not read"))

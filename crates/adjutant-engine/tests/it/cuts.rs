@@ -1,0 +1,92 @@
+//! Connections that are killed in the middle of an answer, through the whole engine: each ends in
+//! a retry or in what was found so far, never in half an answer.
+//!
+//! `adjutant-model` tries its readers at every byte; here every few bytes are a task of their own,
+//! all at once, because each retry waits for its time on a real clock.
+
+use adjutant_core::{Event, Outcome};
+use adjutant_testkit::fake::{Fake, Running, Script, Turn};
+use adjutant_testkit::{Rig, Story};
+use serde_json::json;
+
+use crate::providers::on_all;
+
+/// Longer than any of the streams.
+const ENOUGH: usize = 6_000;
+const ANSWER: &str = "Whole: ä🦀";
+
+fn cut(turn: &Turn, at: usize) -> Turn {
+    turn.clone().delivered(|way| {
+        way.cut_after = Some(at);
+        // Torn, or ended as a proxy ends what it thinks is whole.
+        way.cut_cleanly = at.is_multiple_of(2);
+    })
+}
+
+/// Gives every place its own task and lets them all run at once.
+async fn delegate(fake: &Running, places: &[usize]) -> Story {
+    let count = places.len() as u64;
+    let mut rig = Rig::new().file("a.rs", "fn a() {}\n").model(fake.model()).concurrency(count);
+    rig = rig.policy(|policy| {
+        policy.tasks_per_call = count;
+        (policy.concurrency, policy.concurrency_max) = (count, count);
+        (policy.children_per_parent, policy.children_per_run) = (None, None);
+        (policy.budget_tokens_run, policy.budget_usd) = (None, None);
+    });
+    for at in places {
+        rig = rig.task(&format!("at-{at}"), &format!("Cut at {at}."));
+    }
+    rig.delegate().await
+}
+
+#[tokio::test]
+async fn an_answer_cut_anywhere_is_asked_for_again() {
+    on_all(async |api| {
+        let read = Turn::says("Ä").thinking("Hm.").and_calls("Read", &json!({ "path": "a.rs" }));
+        let answer = Turn::says(ANSWER).thinking("Hm.");
+        let places: Vec<usize> = (0..ENOUGH).step_by(29).collect();
+        let mut script = Script::new();
+        for at in &places {
+            let turns = [&read, &answer].map(|turn| turn.clone().first(cut(turn, *at)));
+            script = script.on(&format!("Cut at {at}."), turns);
+        }
+        let fake = Fake::new(api, script).start().await;
+        let story = delegate(&fake, &places).await;
+        assert_eq!(story.outcome(), Outcome::Completed, "{api:?}: {:?}", story.ends());
+        let failed = story.kinds().iter().filter(|kind| *kind == "attempt_failed").count();
+        assert!(failed > 50 && failed < 2 * places.len(), "{api:?}: {failed} were cut");
+        assert_eq!(fake.arrived(), 2 * places.len() + failed, "{api:?}: one retry for each cut");
+        let texts = story.events.iter().filter_map(|(_, event)| match event {
+            Event::Replied { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        let texts: Vec<_> = texts.collect();
+        assert_eq!(texts.len(), 2 * places.len(), "{api:?}");
+        assert!(texts.iter().all(|text| ["Ä", ANSWER].contains(text)), "{api:?}: {texts:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_that_always_breaks_leaves_what_was_noted() {
+    on_all(async |api| {
+        let note = Turn::calls("Note", &json!({ "content": "a.rs holds a function" }));
+        let places: Vec<usize> = (0..300).step_by(13).collect();
+        let mut script = Script::new();
+        for at in &places {
+            let turns = [note.clone(), cut(&Turn::says(ANSWER).thinking("Hm."), *at)];
+            script = script.on(&format!("Cut at {at}."), turns);
+        }
+        let fake = Fake::new(api, script).start().await;
+        let story = delegate(&fake, &places).await;
+        let mut ends = story.ends();
+        let mut expected: Vec<_> =
+            places.iter().map(|at| format!("at-{at}: partial PROVIDER_ERROR")).collect();
+        ends.sort();
+        expected.sort();
+        assert_eq!(ends, expected, "{api:?}");
+        let attempts = fake.arrived() - places.len();
+        assert_eq!(attempts, 3 * places.len(), "{api:?}: three attempts and no more");
+    })
+    .await;
+}

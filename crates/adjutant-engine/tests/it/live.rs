@@ -1,0 +1,85 @@
+//! A small tool loop through a real provider, for whoever has a key:
+//!
+//! ```text
+//! ADJUTANT_LIVE=anthropic/claude-haiku-5-5 \
+//!     cargo test -p adjutant-engine --test it live -- --ignored --nocapture
+//! ```
+//!
+//! Keys and base URLs come from the usual variables. It costs some thousand tokens. The loop itself
+//! is tried with the strict fakes, so that a failure here is about the provider.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use adjutant_core::Event;
+use adjutant_core::budget::Settlement;
+use adjutant_model::{Model, Sources, open_model};
+use adjutant_testkit::Rig;
+use adjutant_testkit::fake::{Api, Fake, Script, Turn};
+use serde_json::json;
+
+const PROMPT: &str =
+    "Read the file answer.txt with the Read tool. Your report is the number in it.";
+
+/// Has a model read a file and report what is in it; returns what it came to.
+async fn read_and_report(model: Arc<dyn Model>) -> Vec<Settlement> {
+    let priced = model.spec().price.is_some();
+    let rig = Rig::new().file("answer.txt", "The number is 7319.\n").model(model);
+    let story = rig.task("live", PROMPT).delegate().await;
+    let errors = story.events.iter().filter_map(|(_, event)| match event {
+        Event::AttemptFailed { error, .. } => Some(error.to_string()),
+        _ => None,
+    });
+    assert_eq!(story.ends(), ["live: completed"], "{:?}", errors.collect::<Vec<_>>());
+    let (mut report, mut settled, mut tools) = (String::new(), Vec::new(), 0);
+    for (_, event) in &story.events {
+        match event {
+            Event::Replied { text, settlement, .. } => {
+                text.clone_into(&mut report);
+                settled.push(*settlement);
+            }
+            Event::ToolReturned { output, .. } if output.content.contains("7319") => tools += 1,
+            _ => {}
+        }
+    }
+    assert!(report.contains("7319"), "{report}");
+    assert!(tools >= 1, "the file was read");
+    assert!(settled.len() >= 2, "a turn that calls and a turn that reports");
+    for settlement in &settled {
+        assert!(!settlement.estimated, "the provider said what it used");
+        assert!(settlement.usage.total() > settlement.usage.output, "{settlement:?}");
+        assert!(settlement.usage.output > 0, "{settlement:?}");
+        assert_eq!(settlement.usd > adjutant_core::Usd::ZERO, priced, "{settlement:?}");
+    }
+    settled
+}
+
+/// Says something that no test runner keeps for itself.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real provider: set ADJUTANT_LIVE=provider/model and its key"]
+async fn a_real_provider_reads_a_file_and_reports() {
+    let Some(name) = std::env::var("ADJUTANT_LIVE").ok().filter(|name| !name.is_empty()) else {
+        tell("NOT CHECKED: ADJUTANT_LIVE=provider/model is not set, so no real provider was asked");
+        return;
+    };
+    let sources = Sources::from_vars(|variable| std::env::var(variable).ok());
+    let model = open_model(&name, &sources).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let settled = read_and_report(model).await;
+    for (turn, Settlement { usage, usd, .. }) in (1..).zip(settled) {
+        tell(&format!("{name}, turn {turn}: {usage:?}, {usd:?}"));
+    }
+}
+
+#[tokio::test]
+async fn the_loop_of_the_live_test_works_on_every_fake() {
+    for api in Api::ALL {
+        let read = Turn::calls("Read", &json!({ "path": "answer.txt" })).thinking("Hm.");
+        let script = Script::always([read, Turn::says("It is 7319.")]);
+        let fake = Fake::new(api, script).start().await;
+        assert_eq!(read_and_report(fake.model()).await.len(), 2, "{api:?}");
+    }
+}
