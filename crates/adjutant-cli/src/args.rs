@@ -175,6 +175,10 @@ pub(crate) struct WorkFlags {
     #[arg(short, long)]
     pub(crate) yes: bool,
 
+    /// Start without asking while the worst cases of all such calls of the run fit this amount.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    pub(crate) approve_below: Option<f64>,
+
     /// Stream one JSON event per line to standard output instead of the result.
     #[arg(long)]
     pub(crate) events: bool,

@@ -44,14 +44,19 @@ pub(crate) fn ask(terminal: &Terminal, question: &Question) -> Answer {
 }
 
 fn put(terminal: &Terminal, question: &Question) -> Answer {
-    let shown = approval::Question::of(&question.policy, &question.events);
+    let wide = columns(&terminal.output);
+    let (shown, prompt) = match question {
+        Question::Call { events, policy, left } => {
+            (approval::Question::of(policy, events).with_left(*left).text(wide), "Start? [y/N] ")
+        }
+    };
     let mut output = &terminal.output;
     let mut lines = BufReader::new(&terminal.input).lines();
-    if writeln!(output, "{}", shown.text(columns(&terminal.output))).is_err() {
+    if writeln!(output, "{shown}").is_err() {
         return Answer::No("the terminal is gone".into());
     }
     loop {
-        let asked = write!(output, "Start? [y/N] ").and_then(|()| output.flush());
+        let asked = write!(output, "{prompt}").and_then(|()| output.flush());
         let Some(Ok(line)) = asked.ok().and_then(|()| lines.next()) else {
             return Answer::No("the terminal is gone".into());
         };

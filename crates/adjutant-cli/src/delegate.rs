@@ -87,6 +87,9 @@ pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<
     if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
     }
+    if let Some(usd) = flags.approve_below {
+        settings.set(Key::ApproveBelowUsd, usd, "--approve-below")?;
+    }
     if let Some(tokens) = flags.budget_tokens {
         settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
         let policy = settings.policy.policy();
@@ -167,17 +170,41 @@ fn approver(args: &DelegateArgs, policy: &Policy, events: &[Event]) -> Result<Ap
     if args.work.yes || policy.approval == Approval::None {
         return Ok(Arc::new(|_| Answer::Yes));
     }
+    let question = Question::of(policy, events);
     match Terminal::open() {
         Some(terminal) => Ok(Arc::new(move |question| ask(&terminal, question))),
+        None if question.is_automatic() => Ok(Arc::new(|_| Answer::No(NO_TERMINAL.into()))),
         None => {
-            let reason = "there is no terminal to ask on".to_owned();
-            let question = Question::of(policy, events);
-            let refusal = Refusal::ApprovalDenied { reason };
+            let refusal =
+                Refusal::ApprovalDenied { reason: "there is no terminal to ask on".to_owned() };
             Err(Failure::new(
                 Exit::Refused,
                 format!("{}\n  {}", refusal.message(), question.distillate()),
             )
-            .hint("Add --yes to start without asking."))
+            .hint(how_to_start(policy, &question)))
+        }
+    }
+}
+
+/// Why nobody says yes where there is no terminal.
+pub(crate) const NO_TERMINAL: &str = "there is no terminal to ask on; --yes answers for you";
+
+/// Names the flag that starts a call without asking.
+fn how_to_start(policy: &Policy, question: &Question) -> String {
+    let Some(limit) = policy.approve_below_usd else {
+        return "Add --yes to start without asking.".into();
+    };
+    match question.worst_usd() {
+        Some(worst) => {
+            // Rounded up to a cent, so that it works as it stands.
+            let cents = (worst.as_dollars() * 100.0).ceil() / 100.0;
+            format!(
+                "Its worst case is {worst}, beyond --approve-below {limit}: lower the budget with \
+                 --budget-usd or --budget-tokens, or add --approve-below {cents:.2} or --yes."
+            )
+        }
+        None => {
+            "Its model has no known price, so --approve-below cannot cover it; add --yes.".into()
         }
     }
 }

@@ -68,6 +68,7 @@ impl Conversation {
             | Event::Refused { .. }
             | Event::ApprovalAsked { .. }
             | Event::Approved { .. }
+            | Event::AutoApproved { .. }
             | Event::Denied { .. }
             | Event::Started { .. }
             | Event::Reserved { .. }

@@ -10,6 +10,7 @@ use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
+use crate::money::Usd;
 use crate::outcome::{Outcome, Reason};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
@@ -54,6 +55,8 @@ pub enum Event {
     },
     /// A person has to say yes to a call before its tasks start.
     ApprovalAsked { parent: SessionId, call: u32, hash: String, expires: Timestamp },
+    /// A call starts without asking: its worst case fits the amount a person set beforehand.
+    AutoApproved { parent: SessionId, call: u32, hash: String, amount: Usd },
     /// A person said yes to exactly this call.
     Approved { hash: String, parent: SessionId },
     /// A person, the policy or the clock said no to this call.
@@ -223,6 +226,7 @@ impl Event {
             Self::RunStarted { .. }
             | Self::AgentDefined { .. }
             | Self::ApprovalAsked { .. }
+            | Self::AutoApproved { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::RunEnded { .. } => None,
@@ -286,6 +290,7 @@ impl Event {
             }
             Self::Delegated { .. }
             | Self::ApprovalAsked { .. }
+            | Self::AutoApproved { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::Started { .. }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
 use adjutant_core::{
@@ -28,12 +29,17 @@ const MAX_REPLY_BYTES: usize = 32 << 20;
 /// Bytes that must have arrived before another sign of life is worth recording.
 const PROGRESS_BYTES: u64 = 4_096;
 
-/// What a person is asked about a call.
-pub struct Question {
-    /// The grants and refusals of the call, and the question itself.
-    pub events: Vec<Event>,
-    /// The limits in force.
-    pub policy: Policy,
+/// What a person is asked.
+pub enum Question {
+    /// May these tasks start?
+    Call {
+        /// The grants and refusals of the call, and the question itself.
+        events: Vec<Event>,
+        /// The limits in force.
+        policy: Box<Policy>,
+        /// The most the run can still consume.
+        left: Amount,
+    },
 }
 
 /// What a person said.

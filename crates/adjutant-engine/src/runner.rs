@@ -422,7 +422,8 @@ impl Runner {
             }
             Effect::AskApproval { parent, call, hash } => {
                 let events = self.asked.remove(&(parent, call)).unwrap_or_default();
-                let question = Question { events, policy: self.tree.policy().clone() };
+                let policy = Box::new(self.tree.policy().clone());
+                let question = Question::Call { events, policy, left: self.tree.spendable(parent) };
                 let approver = Arc::clone(&self.shop.approver);
                 self.tasks.spawn_blocking(move || put(&approver, &question, hash));
             }
@@ -515,10 +516,10 @@ impl Runner {
     }
 }
 
-/// Returns the call an event of admission belongs to.
+/// Returns the call that waits for a person, where an event of admission belongs to one.
 fn call_of(event: &Event) -> Option<(SessionId, u32)> {
     if let Event::Granted(grant) = event {
-        return Some((grant.parent, grant.call));
+        return grant.awaiting_approval.then_some((grant.parent, grant.call));
     }
     if let Event::Refused { parent, call, .. } | Event::ApprovalAsked { parent, call, .. } = event {
         return Some((*parent, *call));

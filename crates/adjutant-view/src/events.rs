@@ -46,6 +46,8 @@ pub enum What {
         hash: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        automatic: Option<Automatic>,
     },
     /// A delegation began; `total` tasks came with its call.
     Started { label: String, index: u32, total: usize },
@@ -79,12 +81,25 @@ pub enum What {
     },
 }
 
+/// What a call that starts without asking counts against the amount a person set.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Automatic {
+    /// The worst case of the call.
+    pub amount_usd: Usd,
+    /// The worst cases of all such calls of the run so far.
+    pub total_usd: Usd,
+    /// What they may come to.
+    pub limit_usd: Usd,
+}
+
 /// How far a question to a person has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {
     /// It is open.
     Asked,
+    /// Nobody was asked: the call fits the amount a person set beforehand.
+    Automatic,
     /// The answer was yes.
     Approved,
     /// The answer was no, or none came in time.
@@ -136,7 +151,10 @@ pub fn translate(view: &RunView, entry: &Entry<'_>) -> Vec<WireEvent> {
 
 /// Returns who asked for what a person answers; a denial names only the question.
 fn parent_asked(view: &RunView, event: &Event) -> Option<SessionId> {
-    if let Event::ApprovalAsked { parent, .. } | Event::Approved { parent, .. } = event {
+    if let Event::ApprovalAsked { parent, .. }
+    | Event::AutoApproved { parent, .. }
+    | Event::Approved { parent, .. } = event
+    {
         return view.delegation(*parent).map(|parent| parent.session);
     }
     None
@@ -144,7 +162,7 @@ fn parent_asked(view: &RunView, event: &Event) -> Option<SessionId> {
 
 fn of_run(view: &RunView, event: &Event) -> Option<What> {
     let approval = |state, call, hash: &String, reason| {
-        Some(What::Approval { state, call, hash: hash.clone(), reason })
+        Some(What::Approval { state, call, hash: hash.clone(), reason, automatic: None })
     };
     match event {
         Event::RunStarted { run, agent, goal, .. } => {
@@ -153,6 +171,17 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::ApprovalAsked { call, hash, .. } => {
             approval(ApprovalState::Asked, Some(*call), hash, None)
         }
+        Event::AutoApproved { call, hash, amount, .. } => Some(What::Approval {
+            state: ApprovalState::Automatic,
+            call: Some(*call),
+            hash: hash.clone(),
+            reason: None,
+            automatic: Some(Automatic {
+                amount_usd: *amount,
+                total_usd: view.auto_approved(),
+                limit_usd: view.approve_below(),
+            }),
+        }),
         Event::Approved { hash, .. } => approval(ApprovalState::Approved, None, hash, None),
         Event::Denied { hash, reason } => {
             approval(ApprovalState::Denied, None, hash, Some(reason.clone()))
@@ -223,6 +252,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }
         | Event::ApprovalAsked { .. }
+        | Event::AutoApproved { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Reserved { .. }

@@ -63,6 +63,11 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         Event::ApprovalAsked { parent, call, hash, .. } => {
             format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
         }
+        Event::AutoApproved { parent, call, hash, amount } => format!(
+            "approved without asking: call {call} of {} ({}), {amount} at most",
+            name(view, *parent),
+            fit(hash, 12)
+        ),
         Event::Approved { hash, .. } => format!("approved ({})", fit(hash, 12)),
         Event::Denied { hash, reason } => format!("denied ({}): {}", fit(hash, 12), safe(reason)),
         Event::RunEnded { outcome } => format!("run ended: {}", outcome.word()),
@@ -149,6 +154,7 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::ApprovalAsked { .. }
+        | Event::AutoApproved { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Started { .. }

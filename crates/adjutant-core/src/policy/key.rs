@@ -14,6 +14,8 @@ use crate::rights::ToolSet;
 pub enum Tighter {
     /// Lower it; an absent limit is the loosest.
     Lower,
+    /// Lower it or take it away; an absent amount is the tightest.
+    Less,
     /// Switch it off.
     Off,
     /// Remove members.
@@ -30,6 +32,7 @@ impl Tighter {
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Lower => "may only be lowered",
+            Self::Less => "may only be lowered or taken away",
             Self::Off => "may only be switched off",
             Self::Fewer => "may only lose members",
             Self::Ask => "may only be made to ask",
@@ -92,6 +95,7 @@ keys! {
     Tools "tools" Fewer "tools a delegation may hold",
     Network "network" Off "whether tools may reach the network",
     Approval "approval" Ask "who is asked before a batch: none or batch",
+    ApproveBelowUsd "approve_below_usd" Less "dollars up to which calls start without asking, by their worst cases added up",
     Contract "contract" Unordered "what a return must satisfy: report or standard",
     RetentionDays "retention_days" Unordered "days for which content is kept",
 }
@@ -129,6 +133,7 @@ impl Key {
             Self::Tools => json!(policy.tools),
             Self::Network => json!(policy.network),
             Self::Approval => json!(policy.approval),
+            Self::ApproveBelowUsd => json!(policy.approve_below_usd),
             Self::Contract => json!(policy.contract),
             Self::RetentionDays => json!(policy.retention_days),
         }
@@ -163,6 +168,7 @@ impl Key {
             Self::Tools => policy.tools = self.tools(value)?,
             Self::Network => policy.network = self.boolean(value)?,
             Self::Approval => policy.approval = self.word::<Approval>(value, "none or batch")?,
+            Self::ApproveBelowUsd => policy.approve_below_usd = self.dollars(value)?,
             Self::Contract => {
                 policy.contract = self.word::<ContractKind>(value, "report or standard")?
             }

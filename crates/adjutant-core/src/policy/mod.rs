@@ -70,6 +70,10 @@ pub struct Policy {
     pub network: bool,
     /// Who is asked before a batch starts.
     pub approval: Approval,
+    /// Dollars up to which calls start without asking, by their worst cases added up over the run.
+    /// Inclusive; absent means that every call asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approve_below_usd: Option<Usd>,
     /// What a return must satisfy.
     pub contract: ContractKind,
     /// Days for which content is kept; metadata and cost stay.

@@ -131,6 +131,7 @@ fn scout() -> Policy {
         tools: ToolSet::read_only(),
         network: false,
         approval: Approval::Batch,
+        approve_below_usd: None,
         contract: ContractKind::Report,
         retention_days: 7,
     }

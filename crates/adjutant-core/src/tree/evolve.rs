@@ -57,6 +57,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::ApprovalAsked { parent, call, hash, expires } => {
             tree.asked(*parent, *call, hash, *expires)
         }
+        Event::AutoApproved { amount, .. } => {
+            tree.auto_approved += *amount;
+            Ok(())
+        }
         Event::Approved { hash, .. } => tree.answered("approved", hash, true),
         Event::Denied { hash, .. } => tree.answered("denied", hash, false),
         Event::Started { session, deadline, bound } => {

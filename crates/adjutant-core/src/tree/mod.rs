@@ -8,6 +8,7 @@
 //! cap, save what a provider billed beyond a reservation.
 
 mod admit;
+mod automatic;
 mod clock;
 mod evolve;
 mod node;
@@ -20,6 +21,7 @@ use crate::command::Command;
 use crate::event::{Event, IllegalEvent};
 use crate::graph::StoryGraph;
 use crate::ids::{AgentName, RunId, SessionId};
+use crate::money::Usd;
 use crate::outcome::{Outcome, State};
 use crate::policy::{Policy, Preset};
 use crate::refusal::Refusal;
@@ -28,7 +30,7 @@ use crate::time::Timestamp;
 
 use node::End;
 
-pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case};
+pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case, worst_case_within};
 pub use clock::Deadline;
 pub use node::Node;
 pub(crate) use turn::uses_tools;
@@ -51,6 +53,8 @@ pub struct Tree {
     granted: u64,
     /// Delegations waiting for a place or for a person.
     waiting: u64,
+    /// Worst cases of the calls that started without asking.
+    auto_approved: Usd,
     ended: Option<Outcome>,
 }
 
@@ -83,6 +87,7 @@ impl Default for Tree {
             approvals: BTreeMap::new(),
             granted: 0,
             waiting: 0,
+            auto_approved: Usd::ZERO,
             ended: None,
         }
     }

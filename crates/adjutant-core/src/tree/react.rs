@@ -45,6 +45,7 @@ impl Tree {
             Event::RunStarted { .. }
             | Event::AgentDefined { .. }
             | Event::Granted(_)
+            | Event::AutoApproved { .. }
             | Event::Denied { .. }
             | Event::AttemptFailed { .. }
             | Event::Settled { .. }

@@ -113,6 +113,13 @@ fn table() -> Vec<Row> {
             looser: vec![],
             wrong: vec![Value::Null, json!("sometimes"), json!(true)],
         },
+        Row {
+            from: json!(2.5),
+            tighter: vec![json!(2.49), json!(0.000_001), Value::Null, json!("none")],
+            looser: vec![json!(2.51), json!(3)],
+            wrong: vec![json!("$5"), json!(true), json!(1e30)],
+            key: Key::ApproveBelowUsd,
+        },
         unordered(Key::Contract, ["report", "standard"]),
         Row { tighter: vec![], ..count(Key::RetentionDays) },
     ]
@@ -455,6 +462,7 @@ fn the_presets_are_the_table_of_the_design() {
         ),
         ("network", [json!(false), json!(false), json!(false)]),
         ("approval", [json!("batch"), json!("none"), json!("none")]),
+        ("approve_below_usd", [json!(null), json!(null), json!(null)]),
         ("contract", [json!("report"), json!("standard"), json!("standard")]),
         ("retention_days", [json!(7), json!(7), json!(7)]),
     ];

@@ -33,26 +33,30 @@ fn policies() -> impl Strategy<Value = Policy> {
         100..=1_000_u64,
         option::of(900..=20_000_u64),
     );
-    let kinds = (any::<bool>(), any::<bool>(), 1..=3_u64);
+    let kinds = (any::<bool>(), any::<bool>(), 1..=3_u64, option::of(10..=4_000_u64));
     (fan_out, cycle_key, time, tokens, kinds)
-        .prop_map(|(fan_out, cycle_key, time, tokens, (asks, standard, concurrency))| Policy {
-            max_depth: fan_out.0,
-            tasks_per_call: fan_out.1,
-            children_per_parent: fan_out.2,
-            children_per_run: fan_out.3,
-            concurrency,
-            cycle_key,
-            timeout_s: time.0.map_or(Timeout::None, Timeout::Seconds),
-            total_s: time.1,
-            stall_s: time.2,
-            budget_tokens: tokens.0,
-            budget_tokens_run: tokens.1,
-            budget_usd: tokens.2.and_then(|cents| Usd::from_dollars(cents as f64 / 1_000.0)),
-            max_output_tokens: tokens.3,
-            context_tokens: tokens.4,
-            approval: if asks { Approval::Batch } else { Approval::None },
-            contract: if standard { ContractKind::Standard } else { ContractKind::Report },
-            ..Preset::Story.policy()
+        .prop_map(|(fan_out, cycle_key, time, tokens, (asks, standard, concurrency, below))| {
+            Policy {
+                max_depth: fan_out.0,
+                tasks_per_call: fan_out.1,
+                children_per_parent: fan_out.2,
+                children_per_run: fan_out.3,
+                concurrency,
+                cycle_key,
+                timeout_s: time.0.map_or(Timeout::None, Timeout::Seconds),
+                total_s: time.1,
+                stall_s: time.2,
+                budget_tokens: tokens.0,
+                budget_tokens_run: tokens.1,
+                budget_usd: tokens.2.and_then(|cents| Usd::from_dollars(cents as f64 / 1_000.0)),
+                max_output_tokens: tokens.3,
+                context_tokens: tokens.4,
+                approve_below_usd: below
+                    .and_then(|mills| Usd::from_dollars(mills as f64 / 1_000.0)),
+                approval: if asks { Approval::Batch } else { Approval::None },
+                contract: if standard { ContractKind::Standard } else { ContractKind::Report },
+                ..Preset::Story.policy()
+            }
         })
         .prop_map(|policy| Policy { enabled: true, ..policy })
 }

@@ -66,6 +66,13 @@ impl Question {
         }));
         rows.push(vec!["Worst case".into(), self.worst_words()]);
         rows.push(vec!["Budget".into(), self.budget_words()]);
+        if let Some(limit) = self.policy.approve_below_usd {
+            let words = match self.automatic {
+                Some(_) => format!("not needed: it fits the {limit} approved beforehand"),
+                None => format!("needed: it does not fit the {limit} approved beforehand"),
+            };
+            rows.push(vec!["Approval".into(), words]);
+        }
         let places = self.grants.first().map_or(0, |grant| grant.places);
         rows.push(vec!["At once".into(), grouped(places)]);
         rows

@@ -22,6 +22,11 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         Event::RunStarted { .. } => view.run().map(|run| format!("{run} started")),
         Event::RunEnded { .. } => Some(total(view, entry.at, Liveness::Alive)),
         Event::ApprovalAsked { parent, call, .. } => Some(asked(view, *parent, *call)),
+        Event::AutoApproved { amount, .. } => Some(format!(
+            "Approved without asking: {amount} at most; {} of {} so far",
+            view.auto_approved(),
+            view.approve_below()
+        )),
         Event::Denied { reason, .. } => {
             Some(format!("Not approved: {}", fit(reason, TEXT_COLUMNS)))
         }
@@ -102,6 +107,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::ApprovalAsked { .. }
+        | Event::AutoApproved { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Reserved { .. }

@@ -39,6 +39,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
                 waiting,
             });
         }
+        Event::AutoApproved { amount, .. } => view.auto_approved += *amount,
         Event::Approved { hash, .. } => view.answered(hash, true),
         Event::Denied { hash, .. } => view.answered(hash, false),
         Event::Overran { session, amount } => view.overran(*session, *amount),
@@ -257,6 +258,7 @@ impl Delegation {
             | Event::Granted(_)
             | Event::Refused { .. }
             | Event::ApprovalAsked { .. }
+            | Event::AutoApproved { .. }
             | Event::Approved { .. }
             | Event::Denied { .. }
             | Event::Settled { .. }
