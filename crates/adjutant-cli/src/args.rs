@@ -191,9 +191,13 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Let the agents reach public addresses with WebFetch and WebSearch.
+    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks.
     #[arg(long)]
     pub(crate) allow_network: bool,
+
+    /// A host that WebFetch may ask without a question; may be repeated.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_domain: Vec<String>,
 
     /// A file that replaces the built-in base prompt of the subagents.
     #[arg(long, value_name = "FILE")]

@@ -69,6 +69,9 @@ impl Conversation {
             | Event::ApprovalAsked { .. }
             | Event::Approved { .. }
             | Event::AutoApproved { .. }
+            | Event::DomainAsked { .. }
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. }
             | Event::Denied { .. }
             | Event::Started { .. }
             | Event::Reserved { .. }
@@ -76,6 +79,7 @@ impl Conversation {
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
+            | Event::Paused { .. }
             | Event::ToolCalled { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }

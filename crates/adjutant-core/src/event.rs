@@ -93,10 +93,18 @@ pub enum Event {
     Overran { session: SessionId, amount: Amount },
     /// Bytes arrived from a model.
     Progressed { session: SessionId, bytes: u64 },
+    /// A model call is held back, because its provider asked someone for a pause.
+    Paused { session: SessionId, provider: String, until: Timestamp },
     /// The engine put a message into the conversation.
     Told { session: SessionId, nudge: Nudge, text: String },
     /// A tool was about to run.
     ToolCalled { session: SessionId, call: u32 },
+    /// A person has to say yes to a host before a tool asks it.
+    DomainAsked { session: SessionId, call: u32, host: String, expires: Timestamp },
+    /// A host may be asked for the rest of the run.
+    DomainAllowed { host: String },
+    /// A person or the clock said no to a host, for the rest of the run.
+    DomainDenied { host: String, reason: String },
     /// A tool call was answered without running it.
     ToolRefused { session: SessionId, call: u32, text: String },
     /// A tool gave its result.
@@ -216,8 +224,10 @@ impl Event {
             | Self::Settled { session, .. }
             | Self::Overran { session, .. }
             | Self::Progressed { session, .. }
+            | Self::Paused { session, .. }
             | Self::Told { session, .. }
             | Self::ToolCalled { session, .. }
+            | Self::DomainAsked { session, .. }
             | Self::ToolRefused { session, .. }
             | Self::ToolReturned { session, .. }
             | Self::Crashed { session, .. }
@@ -227,6 +237,8 @@ impl Event {
             | Self::AgentDefined { .. }
             | Self::ApprovalAsked { .. }
             | Self::AutoApproved { .. }
+            | Self::DomainAllowed { .. }
+            | Self::DomainDenied { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::RunEnded { .. } => None,
@@ -245,7 +257,7 @@ impl Event {
     /// Says whether the event must be on disk before anything follows from it.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {
-        !matches!(self, Self::Progressed { .. })
+        !matches!(self, Self::Progressed { .. } | Self::Paused { .. })
     }
 
     /// Drops what people and models said, keeping who, when, how and how much.
@@ -283,6 +295,10 @@ impl Event {
                 reason.message = EXPIRED.to_owned();
                 reason.recommendation = EXPIRED.to_owned();
             }
+            // An agent chose whom to ask.
+            Self::DomainAsked { host, .. }
+            | Self::DomainAllowed { host }
+            | Self::DomainDenied { host, .. } => EXPIRED.clone_into(host),
             Self::AttemptFailed { error, .. } => EXPIRED.clone_into(&mut error.message),
             Self::Crashed { message, backtrace, .. } => {
                 EXPIRED.clone_into(message);
@@ -298,6 +314,7 @@ impl Event {
             | Self::Settled { .. }
             | Self::Overran { .. }
             | Self::Progressed { .. }
+            | Self::Paused { .. }
             | Self::ToolCalled { .. }
             | Self::Ended { reason: None, .. }
             | Self::RunEnded { .. } => {}

@@ -10,7 +10,7 @@ use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{AgentName, Event, Label, Outcome, Policy, Preset, SessionId, Timestamp};
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Setup, Staff, Storage,
+    Setup, Staff, Storage, Web,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -39,6 +39,7 @@ pub struct Rig {
     watch: Option<Watch>,
     goal: Option<String>,
     model: Option<Arc<dyn Model>>,
+    web: Option<Web>,
 }
 
 /// What happened.
@@ -76,6 +77,7 @@ impl Rig {
             watch: None,
             goal: None,
             model: None,
+            web: None,
         }
     }
 
@@ -180,6 +182,14 @@ impl Rig {
         self
     }
 
+    /// Gives the agents the web, and the policy that lets them use it.
+    #[must_use]
+    pub fn web(mut self, web: Web) -> Self {
+        self.policy.network = true;
+        self.web = Some(web);
+        self
+    }
+
     /// Returns the journal's disk, to plan failures or to look at it afterwards.
     #[must_use]
     pub fn disk(&self) -> MemoryDisk {
@@ -204,7 +214,7 @@ impl Rig {
             workdir: self.tree.path().to_owned(),
             system: self.system,
             opener: None,
-            web: None,
+            web: self.web,
             secrets: Vec::new(),
             version: "test".into(),
         };

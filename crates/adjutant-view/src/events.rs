@@ -61,6 +61,17 @@ pub enum What {
     Tokens { label: String, input: u64, output: u64, cost_usd: Option<Usd>, estimated: bool },
     /// A model call failed and is tried again in so many milliseconds.
     Retry { label: String, attempt: u32, error: String, in_ms: u64 },
+    /// A model call is held back for so many milliseconds, because its provider asked for a pause.
+    Wait { label: String, provider: String, in_ms: u64 },
+    /// A person is asked about a host, or has answered.
+    Domain {
+        state: DomainState,
+        host: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// A delegation ended.
     Completed {
         label: String,
@@ -102,6 +113,18 @@ pub enum ApprovalState {
     Automatic,
     /// The answer was yes.
     Approved,
+    /// The answer was no, or none came in time.
+    Denied,
+}
+
+/// How far a question about a host has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DomainState {
+    /// It is open.
+    Asked,
+    /// The answer was yes.
+    Allowed,
     /// The answer was no, or none came in time.
     Denied,
 }
@@ -186,6 +209,18 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::Denied { hash, reason } => {
             approval(ApprovalState::Denied, None, hash, Some(reason.clone()))
         }
+        Event::DomainAllowed { host } => Some(What::Domain {
+            state: DomainState::Allowed,
+            host: host.clone(),
+            label: None,
+            reason: None,
+        }),
+        Event::DomainDenied { host, reason } => Some(What::Domain {
+            state: DomainState::Denied,
+            host: host.clone(),
+            label: None,
+            reason: Some(reason.clone()),
+        }),
         Event::RunEnded { outcome } => Some(What::RunEnded {
             status: outcome.result_word(),
             outcome: *outcome,
@@ -203,6 +238,8 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         | Event::Settled { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Paused { .. }
+        | Event::DomainAsked { .. }
         | Event::Told { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
@@ -236,6 +273,17 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
             });
             [tokens(delegation)].into_iter().chain(retry).collect()
         }
+        Event::Paused { provider, until, .. } => vec![What::Wait {
+            label: label(),
+            provider: provider.clone(),
+            in_ms: until.as_millis().saturating_sub(entry.at.as_millis()),
+        }],
+        Event::DomainAsked { host, .. } => vec![What::Domain {
+            state: DomainState::Asked,
+            host: host.clone(),
+            label: Some(label()),
+            reason: None,
+        }],
         Event::ToolCalled { call, .. } => {
             let (tool, args) = called(delegation, *call);
             vec![What::ToolCall { label: label(), tool, args }]
@@ -253,6 +301,8 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::Delegated { .. }
         | Event::ApprovalAsked { .. }
         | Event::AutoApproved { .. }
+        | Event::DomainAllowed { .. }
+        | Event::DomainDenied { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Reserved { .. }

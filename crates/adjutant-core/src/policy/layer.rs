@@ -242,7 +242,11 @@ fn is_tighter_or_equal(key: Key, current: &Policy, changed: &Policy) -> bool {
                 after.is_null() || after.as_f64().zip(allowed).is_some_and(|(a, b)| a <= b)
             }
             Tighter::Off => after == Value::Bool(false),
-            Tighter::Fewer => changed.tools.beyond(&current.tools).is_empty(),
+            Tighter::Fewer => {
+                let held = before.as_array();
+                let is_held = |name: &Value| held.is_some_and(|held| held.contains(name));
+                after.as_array().is_some_and(|names| names.iter().all(is_held))
+            }
             Tighter::Ask => current.approval == super::Approval::None,
             Tighter::Unordered => false,
         }

@@ -404,6 +404,12 @@ impl Tree {
         }
     }
 
+    /// Says whether a call of that hash waits for a person.
+    #[must_use]
+    pub fn awaits_approval(&self, hash: &str) -> bool {
+        self.approvals.contains_key(hash)
+    }
+
     pub(super) fn deny(&self, hash: &str, reason: &str) -> Vec<Event> {
         let Some(pending) = self.approvals.get(hash) else { return Vec::new() };
         let refusal = Refusal::ApprovalDenied { reason: reason.to_owned() };

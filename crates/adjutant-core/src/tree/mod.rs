@@ -10,6 +10,7 @@
 mod admit;
 mod automatic;
 mod clock;
+mod domains;
 mod evolve;
 mod node;
 mod react;
@@ -49,6 +50,8 @@ pub struct Tree {
     stories: StoryGraph,
     timers: BTreeSet<(Timestamp, usize, Deadline)>,
     approvals: BTreeMap<String, PendingApproval>,
+    /// Hosts a person was asked about.
+    domains: BTreeMap<String, domains::Domain>,
     /// Delegations granted so far in the whole run.
     granted: u64,
     /// Delegations waiting for a place or for a person.
@@ -85,6 +88,7 @@ impl Default for Tree {
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
             approvals: BTreeMap::new(),
+            domains: BTreeMap::new(),
             granted: 0,
             waiting: 0,
             auto_approved: Usd::ZERO,
@@ -122,7 +126,15 @@ impl Tree {
                 let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
                 Ok(open.then_some(Event::Progressed { session, bytes }).into_iter().collect())
             }
-            Command::UseTools { session } => Ok(self.use_tools(session)),
+            Command::Pause { session, provider, ms } => {
+                let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
+                let until = now.plus_millis(ms);
+                let paused = Event::Paused { session, provider, until };
+                Ok(open.then_some(paused).into_iter().collect())
+            }
+            Command::UseTools { session } => Ok(self.use_tools(now, session)),
+            Command::AllowDomain { host } => Ok(self.allow_domain(host)),
+            Command::DenyDomain { host, reason } => Ok(self.deny_domain(&host, &reason)),
             Command::TakeOutput { session, turn, call, output } => {
                 Ok(self.take_output(session, turn, call, output))
             }

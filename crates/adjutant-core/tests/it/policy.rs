@@ -107,6 +107,13 @@ fn table() -> Vec<Row> {
         },
         switch(Key::Network),
         Row {
+            key: Key::WebDomains,
+            from: json!(["docs.rs", "crates.io"]),
+            tighter: vec![json!(["docs.rs"]), json!("crates.io"), json!([])],
+            looser: vec![json!(["docs.rs", "crates.io", "a.example"]), json!("sub.docs.rs")],
+            wrong: vec![Value::Null, json!([1]), json!("https://docs.rs"), json!("*.rs"), json!(3)],
+        },
+        Row {
             key: Key::Approval,
             from: json!("none"),
             tighter: vec![json!("batch")],
@@ -461,6 +468,7 @@ fn the_presets_are_the_table_of_the_design() {
             ],
         ),
         ("network", [json!(false), json!(false), json!(false)]),
+        ("web_domains", [json!([]), json!([]), json!([])]),
         ("approval", [json!("batch"), json!("none"), json!("none")]),
         ("approve_below_usd", [json!(null), json!(null), json!(null)]),
         ("contract", [json!("report"), json!("standard"), json!("standard")]),

@@ -4,6 +4,7 @@
 //! of what is at stake ([`Question::text`]). Goals are foreign text, so both show them escaped and
 //! cut; the whole form keeps head and tail, because the harm may stand at the end.
 
+mod domain;
 mod json;
 mod text;
 
@@ -16,6 +17,7 @@ use crate::layout::{bracketed, excerpt};
 use crate::names::counted;
 use crate::sanitize;
 
+pub use domain::domain_question;
 pub use json::QuestionJson;
 
 /// Characters of a goal in the one-line form, the `…` of a cut included.

@@ -19,7 +19,7 @@ use adjutant_core::{Outcome, Policy, RunId, SessionId, State, Timestamp, Usd};
 use crate::entry::{Entry, Moment};
 
 pub use calls::{Call, brief_arguments};
-pub use delegation::{Activity, Delegation, LateArrival, Retry, Warning};
+pub use delegation::{Activity, Delegation, LateArrival, Pause, Retry, Warning};
 pub(crate) use fold::warnings;
 pub use outcomes::Outcomes;
 pub use spend::Spend;
