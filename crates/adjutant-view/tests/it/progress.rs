@@ -138,7 +138,7 @@ fn a_pause_of_the_provider_is_shown_until_the_next_byte() {
     let until = Timestamp::from_millis(12_000);
     h.push(Event::Paused { session: held, provider: "anthropic\u{1b}[31m".into(), until });
     let row = |h: &History| frame(h, 90).lines().nth(1).unwrap().to_owned();
-    insta::assert_snapshot!(row(&h), @"  [held]  → waiting 12s: anthropic␛[31m asked for a pause 0.0s");
+    insta::assert_snapshot!(row(&h), @"  [held]  → waiting 12s: anthropic⟨U+001B⟩[31m asked for a pause 0.0s");
     h.push(Event::Progressed { session: held, bytes: 1 });
     insta::assert_snapshot!(row(&h), @"  [held]  → writing 0.0s");
 }
