@@ -10,6 +10,7 @@ use adjutant_engine::{Answer, Control, Question, Web};
 use adjutant_testkit::Rig;
 
 /// Serves pages on loopback: `/away` leads to another host.
+#[expect(clippy::unwrap_used, reason = "a test without its server cannot go on")]
 fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -53,13 +54,15 @@ fn rig(port: u16, path: &str) -> Rig {
 
 /// Returns what the agents said in the end.
 fn said(events: &[(adjutant_core::Timestamp, Event)]) -> Vec<&str> {
-    let text = |event| match event {
-        &Event::Replied { ref text, ref tool_calls, .. } if tool_calls.is_empty() => {
-            Some(text.as_str())
+    let mut said = Vec::new();
+    for (_, event) in events {
+        if let Event::Replied { text, tool_calls, .. } = event
+            && tool_calls.is_empty()
+        {
+            said.push(text.as_str());
         }
-        _ => None,
-    };
-    events.iter().filter_map(|(_, event)| text(event)).collect()
+    }
+    said
 }
 
 #[tokio::test]

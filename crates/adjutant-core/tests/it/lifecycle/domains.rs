@@ -23,11 +23,13 @@ fn deny(sim: &mut Sim, host: &str) -> Vec<Event> {
 
 /// Returns the hosts a person was asked about, in order.
 fn questions(sim: &Sim) -> Vec<&str> {
-    let host = |effect| match effect {
-        &Effect::AskDomain { ref host, .. } => Some(host.as_str()),
-        _ => None,
-    };
-    sim.effects.iter().filter_map(host).collect()
+    let mut hosts = Vec::new();
+    for effect in &sim.effects {
+        if let Effect::AskDomain { host, .. } = effect {
+            hosts.push(host.as_str());
+        }
+    }
+    hosts
 }
 
 /// Returns whom each fetch may ask, in order: the host itself, then all it may be led to.
