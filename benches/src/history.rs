@@ -151,6 +151,8 @@ impl<'a> Driver<'a> {
                     self.submit(Command::TakeOutput { session, turn, call: index, output })?;
                 }
                 Effect::AskApproval { .. }
+                | Effect::Fetch { .. }
+                | Effect::AskDomain { .. }
                 | Effect::Delegate { .. }
                 | Effect::HandUp { .. }
                 | Effect::Verify { .. }

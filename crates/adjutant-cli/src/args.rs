@@ -228,6 +228,10 @@ pub(crate) struct WorkFlags {
     #[arg(short, long)]
     pub(crate) yes: bool,
 
+    /// Start without asking while the worst cases of all such calls of the run fit this amount.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    pub(crate) approve_below: Option<f64>,
+
     /// Stream one JSON event per line to standard output instead of the result.
     #[arg(long)]
     pub(crate) events: bool,
@@ -240,9 +244,13 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Let the agents reach public addresses with WebFetch and WebSearch.
+    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks.
     #[arg(long)]
     pub(crate) allow_network: bool,
+
+    /// A host that WebFetch may ask without a question; may be repeated.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_domain: Vec<String>,
 
     /// A file that replaces the built-in base prompt of the subagents.
     #[arg(long, value_name = "FILE")]

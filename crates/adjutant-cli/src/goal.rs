@@ -2,15 +2,14 @@
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use adjutant_core::AgentName;
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
-use adjutant_engine::{Answer, Approver, Engine, Goal, Resume, Setup, lead_prompt};
+use adjutant_core::{AgentName, Policy};
+use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
 
-use crate::args::GoalArgs;
-use crate::ask::{Terminal, ask};
+use crate::args::{GoalArgs, WorkFlags};
+use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -61,12 +60,7 @@ pub(crate) fn run_goal(
         events: flags.events,
         result_tokens: policy.result_tokens,
     };
-    if !flags.yes && policy.approval != Approval::None && Terminal::open().is_none() {
-        say(
-            "adjutant: there is no terminal to ask on, so every delegation will be refused; add --yes",
-        );
-    }
-    let approver = approver(flags.yes, policy.approval);
+    let approver = approver_of(flags, &policy);
     let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
     exit
@@ -108,14 +102,14 @@ fn goal_text(typed: Option<&str>) -> Result<String, Failure> {
 }
 
 /// Finds out who answers when the agent wants to delegate: nobody to ask is a no.
-pub(crate) fn approver(yes: bool, approval: Approval) -> Approver {
-    if yes || approval == Approval::None {
-        return Arc::new(|_| Answer::Yes);
+fn approver_of(flags: &WorkFlags, policy: &Policy) -> Approver {
+    let terminal = if flags.yes || !may_ask(policy) { None } else { Terminal::open() };
+    if terminal.is_none() && !flags.yes && policy.approval == Approval::Batch {
+        let refused = match policy.approve_below_usd {
+            Some(limit) => format!("every delegation beyond {limit} will be refused"),
+            None => "every delegation will be refused".into(),
+        };
+        say(&format!("adjutant: there is no terminal to ask on, so {refused}; add --yes"));
     }
-    match Terminal::open() {
-        Some(terminal) => Arc::new(move |question| ask(&terminal, question)),
-        None => {
-            Arc::new(|_| Answer::No("there is no terminal to ask on; --yes answers for you".into()))
-        }
-    }
+    approver(flags.yes, terminal)
 }

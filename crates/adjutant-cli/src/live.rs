@@ -117,6 +117,10 @@ impl Live {
 
     /// Draws the picture, where there is one, over the one before.
     pub(crate) fn redraw(&mut self) {
+        if is_asking() {
+            // The question stands below the picture; the next one is drawn below the answer.
+            self.drawn_lines = 0;
+        }
         if self.is_drawn() {
             self.draw();
         }

@@ -5,11 +5,10 @@ use adjutant_core::schema::ReturnForm;
 use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
 
 use crate::args::{Form, PolicyFlags, ResumeArgs, WorkFlags};
-use crate::ask::Terminal;
+use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, failed, form};
 use crate::demo;
 use crate::exit::{Exit, Failure};
-use crate::goal::approver;
 use crate::output::say;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
@@ -76,7 +75,9 @@ pub(crate) fn go_on(
             format!("`adjutant status {0}` shows it, `adjutant cancel {0}` ends it.", files.id()),
         ));
     }
-    if past.open_questions > 0 && !flags.yes && Terminal::open().is_none() {
+    let asks = !flags.yes && (past.open_questions > 0 || may_ask(&past.policy));
+    let terminal = if asks { Terminal::open() } else { None };
+    if past.open_questions > 0 && !flags.yes && terminal.is_none() {
         return Err(Failure::new(
             Exit::Refused,
             format!("{} waits for an answer and there is no terminal to ask on", files.id()),
@@ -105,7 +106,7 @@ pub(crate) fn go_on(
         (chosen.model, Some(opener))
     };
     let (form, result_tokens) = (flags.form, past.policy.result_tokens);
-    let approver = approver(flags.yes, past.policy.approval);
+    let approver = approver(flags.yes, terminal);
     let setup = Setup {
         policy: settings.policy.policy().clone(),
         model,

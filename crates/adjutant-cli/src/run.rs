@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adjutant_core::schema::ReturnForm;
-use adjutant_core::{Brief, Event, RunId, SessionId, Timestamp};
+use adjutant_core::{Brief, Event, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
     Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Resume,
     RunFiles, Staff,
@@ -190,13 +190,16 @@ fn show_synthesis(
     let text = view.root().map(|root| root.last_text.as_str()).unwrap_or_default();
     if showing.form == Form::Json {
         let tree = tree::json(view, now, Liveness::Alive);
-        return print_json(
-            &json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost::json(view) }),
-        );
+        let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost::json(view) });
+        if view.auto_approved() > Usd::ZERO {
+            json["auto_approved_usd"] = json!(view.auto_approved());
+        }
+        return print_json(&json);
     }
     print(&format!("{}\n", sanitize::block(text.trim_end())))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
+    unasked(view).iter().for_each(|words| say(words));
     if let Some(files) = files {
         say(&format!("Transcripts in {}", transcripts(files).display()));
     }
@@ -220,6 +223,7 @@ pub(crate) fn show_results(
     match form {
         Form::Json => {
             let mut json = results.json(&options);
+            json.auto_approved_usd = Some(view.auto_approved()).filter(|usd| *usd > Usd::ZERO);
             for result in &mut json.results {
                 // A task that was refused has said nothing that could be kept.
                 result.transcript.take_if(|path| !Path::new(path).is_file());
@@ -231,10 +235,18 @@ pub(crate) fn show_results(
             if let Some(run) = view.run() {
                 let place = format!(", transcripts in {}", sanitize::line(&folder));
                 text += &format!("\nRun {run}{}\n", if kept { place.as_str() } else { "" });
+                text.extend(unasked(view).map(|words| words + "\n"));
             }
             print(&text)
         }
     }
+}
+
+/// Says what started without asking, where anything did.
+fn unasked(view: &RunView) -> Option<String> {
+    let (total, limit) = (view.auto_approved(), view.approve_below());
+    (total > Usd::ZERO)
+        .then(|| format!("Approved without asking: {total} of {limit}, by the worst case"))
 }
 
 /// Returns where a run's transcripts lie, once there are any.

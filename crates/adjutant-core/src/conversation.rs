@@ -70,6 +70,10 @@ impl Conversation {
             | Event::Refused { .. }
             | Event::ApprovalAsked { .. }
             | Event::Approved { .. }
+            | Event::AutoApproved { .. }
+            | Event::DomainAsked { .. }
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. }
             | Event::Denied { .. }
             | Event::Started { .. }
             | Event::Reserved { .. }
@@ -77,6 +81,7 @@ impl Conversation {
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
+            | Event::Paused { .. }
             | Event::ToolCalled { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }

@@ -10,6 +10,7 @@ use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
+use crate::money::Usd;
 use crate::outcome::{Outcome, Reason};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
@@ -54,6 +55,8 @@ pub enum Event {
     },
     /// A person has to say yes to a call before its tasks start.
     ApprovalAsked { parent: SessionId, call: u32, hash: String, expires: Timestamp },
+    /// A call starts without asking: its worst case fits the amount a person set beforehand.
+    AutoApproved { parent: SessionId, call: u32, hash: String, amount: Usd },
     /// A person said yes to exactly this call.
     Approved { hash: String, parent: SessionId },
     /// A person, the policy or the clock said no to this call.
@@ -90,10 +93,18 @@ pub enum Event {
     Overran { session: SessionId, amount: Amount },
     /// Bytes arrived from a model.
     Progressed { session: SessionId, bytes: u64 },
+    /// A model call is held back, because its provider asked someone for a pause.
+    Paused { session: SessionId, provider: String, until: Timestamp },
     /// The engine put a message into the conversation.
     Told { session: SessionId, nudge: Nudge, text: String },
     /// A tool was about to run.
     ToolCalled { session: SessionId, call: u32 },
+    /// A person has to say yes to a host before a tool asks it.
+    DomainAsked { session: SessionId, call: u32, host: String, expires: Timestamp },
+    /// A host may be asked for the rest of the run.
+    DomainAllowed { host: String },
+    /// A person or the clock said no to a host, for the rest of the run.
+    DomainDenied { host: String, reason: String },
     /// A tool call was answered without running it.
     ToolRefused { session: SessionId, call: u32, text: String },
     /// A tool gave its result.
@@ -243,8 +254,10 @@ impl Event {
             | Self::Settled { session, .. }
             | Self::Overran { session, .. }
             | Self::Progressed { session, .. }
+            | Self::Paused { session, .. }
             | Self::Told { session, .. }
             | Self::ToolCalled { session, .. }
+            | Self::DomainAsked { session, .. }
             | Self::ToolRefused { session, .. }
             | Self::ToolReturned { session, .. }
             | Self::Crashed { session, .. }
@@ -253,6 +266,9 @@ impl Event {
             Self::RunStarted { .. }
             | Self::AgentDefined { .. }
             | Self::ApprovalAsked { .. }
+            | Self::AutoApproved { .. }
+            | Self::DomainAllowed { .. }
+            | Self::DomainDenied { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::Resumed { .. }
@@ -272,7 +288,7 @@ impl Event {
     /// Says whether the event must be on disk before anything follows from it.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {
-        !matches!(self, Self::Progressed { .. })
+        !matches!(self, Self::Progressed { .. } | Self::Paused { .. })
     }
 
     /// Drops what people and models said, keeping who, when, how and how much.
@@ -311,6 +327,10 @@ impl Event {
                 reason.message = EXPIRED.to_owned();
                 reason.recommendation = EXPIRED.to_owned();
             }
+            // An agent chose whom to ask.
+            Self::DomainAsked { host, .. }
+            | Self::DomainAllowed { host }
+            | Self::DomainDenied { host, .. } => EXPIRED.clone_into(host),
             Self::AttemptFailed { error, .. } => EXPIRED.clone_into(&mut error.message),
             Self::Crashed { message, backtrace, .. } => {
                 EXPIRED.clone_into(message);
@@ -318,6 +338,7 @@ impl Event {
             }
             Self::Delegated { .. }
             | Self::ApprovalAsked { .. }
+            | Self::AutoApproved { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::Resumed { .. }
@@ -326,6 +347,7 @@ impl Event {
             | Self::Settled { .. }
             | Self::Overran { .. }
             | Self::Progressed { .. }
+            | Self::Paused { .. }
             | Self::ToolCalled { .. }
             | Self::Ended { reason: None, .. }
             | Self::RunEnded { .. } => {}

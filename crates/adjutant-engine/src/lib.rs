@@ -16,6 +16,7 @@ mod execute;
 mod ids;
 mod opening;
 mod prompt;
+mod questions;
 mod resume;
 mod runner;
 

@@ -59,8 +59,13 @@ impl RunFiles {
                         past.model.get_or_insert_with(|| model.name.clone());
                     }
                 }
-                Event::ApprovalAsked { hash, .. } => drop(open.insert(hash)),
-                Event::Approved { hash, .. } | Event::Denied { hash, .. } => {
+                Event::ApprovalAsked { hash, .. } | Event::DomainAsked { host: hash, .. } => {
+                    open.insert(hash);
+                }
+                Event::Approved { hash, .. }
+                | Event::Denied { hash, .. }
+                | Event::DomainAllowed { host: hash }
+                | Event::DomainDenied { host: hash, .. } => {
                     open.remove(&hash);
                 }
                 Event::RunEnded { .. } => open.clear(),

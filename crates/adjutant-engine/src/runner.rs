@@ -12,6 +12,7 @@ use adjutant_core::{
     Timestamp, ToolCall, ToolOutput, ToolSpec, Tree,
 };
 use adjutant_store::{Durability, Journal, JournalError, Record, Seq};
+use adjutant_tools::Approved;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
@@ -20,11 +21,12 @@ use crate::crash::guard;
 use crate::desk::Desk;
 use crate::engine::EngineError;
 use crate::execute::{
-    Answer, Approver, Briefs, Done, Heard, Question, Thought, put, read_call, think, use_tool,
-    verify,
+    Answer, Approver, Asked, Briefs, Done, Heard, Question, Sign, Thought, put, read_call, think,
+    use_tool, verify,
 };
 use crate::ids::IdSource;
 use crate::opening::Durable;
+use crate::questions::Questions;
 
 /// Hears of every event, in order, once it is on disk.
 pub trait Reporter {
@@ -111,6 +113,7 @@ pub(crate) struct Runner {
     works: BTreeMap<SessionId, Work>,
     /// Calls a person has yet to answer, by parent and number.
     asked: BTreeMap<(SessionId, u32), Vec<Event>>,
+    questions: Questions,
     /// Calls of the `Delegate` tool that are being read or wait for it.
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
     tasks: JoinSet<Done>,
@@ -142,6 +145,7 @@ impl Runner {
             conversations: BTreeMap::new(),
             works: BTreeMap::new(),
             asked: BTreeMap::new(),
+            questions: Questions::default(),
             unread: BTreeMap::new(),
             tasks: JoinSet::new(),
             held: VecDeque::new(),
@@ -212,7 +216,7 @@ impl Runner {
         self.conversations.retain(|session, _| live(session));
         let open = |events: &Vec<Event>| {
             events.iter().any(
-                |event| matches!(event, Event::ApprovalAsked { hash, .. } if self.tree.is_asked(hash)),
+                |event| matches!(event, Event::ApprovalAsked { hash, .. } if self.tree.awaits_approval(hash)),
             )
         };
         self.asked.retain(|_, events| open(events));
@@ -235,7 +239,10 @@ impl Runner {
             }
             Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take(done),
             Some(control) = self.control.recv() => self.obey(control),
-            Some((session, bytes)) = self.heard.1.recv() => self.submit(Command::Progress { session, bytes }),
+            Some((session, sign)) = self.heard.1.recv() => self.submit(match sign {
+                Sign::Bytes(bytes) => Command::Progress { session, bytes },
+                Sign::Pause { provider, ms } => Command::Pause { session, provider, ms },
+            }),
             () = alarm => self.submit(Command::Tick),
         }
     }
@@ -280,8 +287,19 @@ impl Runner {
                 self.read_next(session);
                 return self.delegate(session, turn, index, read);
             }
-            Done::Answered { hash, answer: Answer::Yes } => Command::Approve { hash },
-            Done::Answered { hash, answer: Answer::No(reason) } => Command::Deny { hash, reason },
+            Done::Answered { asked, answer } => {
+                self.submit(match (asked, answer) {
+                    (Asked::Call(hash), Answer::Yes) => Command::Approve { hash },
+                    (Asked::Call(hash), Answer::No(reason)) => Command::Deny { hash, reason },
+                    (Asked::Domain(host), Answer::Yes) => Command::AllowDomain { host },
+                    (Asked::Domain(host), Answer::No(reason)) => {
+                        Command::DenyDomain { host, reason }
+                    }
+                })?;
+                self.questions.answered();
+                self.put_next();
+                return Ok(());
+            }
         };
         self.submit(command)
     }
@@ -468,8 +486,17 @@ impl Runner {
             Effect::Tool { session, turn, index, call } => {
                 let stop = Arc::clone(&self.works.entry(session).or_default().stop);
                 let toolbox = Arc::clone(&self.shop.desk.toolbox);
-                self.tasks
-                    .spawn_blocking(move || use_tool(&toolbox, session, turn, index, &call, &stop));
+                self.tasks.spawn_blocking(move || {
+                    use_tool(&toolbox, session, turn, index, &call, None, &stop)
+                });
+            }
+            Effect::Fetch { session, turn, index, call, host, hosts } => {
+                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
+                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                self.tasks.spawn_blocking(move || {
+                    let approved = Some(Approved { host: &host, hosts: &hosts });
+                    use_tool(&toolbox, session, turn, index, &call, approved, &stop)
+                });
             }
             Effect::Delegate { session, turn, index, call } => {
                 let waiting = self.unread.entry(session).or_default();
@@ -487,9 +514,17 @@ impl Runner {
             }
             Effect::AskApproval { parent, call, hash } => {
                 let events = self.asked.remove(&(parent, call)).unwrap_or_default();
-                let question = Question { events, policy: self.tree.policy().clone() };
-                let approver = Arc::clone(&self.shop.approver);
-                self.tasks.spawn_blocking(move || put(&approver, &question, hash));
+                let policy = Box::new(self.tree.policy().clone());
+                let question = Question::Call { events, policy, left: self.tree.spendable(parent) };
+                self.questions.add(question, Asked::Call(hash));
+                self.put_next();
+            }
+            Effect::AskDomain { session, host, url } => {
+                if let Some(node) = self.tree.node(session) {
+                    let (label, asked) = (node.label.clone(), Asked::Domain(host.clone()));
+                    self.questions.add(Question::Domain { label, host, url }, asked);
+                    self.put_next();
+                }
             }
             Effect::Stop { session } => {
                 self.shop.desk.models.forget(session);
@@ -504,6 +539,19 @@ impl Runner {
             Effect::Close => self.closed = true,
         }
         Ok(())
+    }
+
+    /// Puts the next question to the person, unless one is out.
+    fn put_next(&mut self) {
+        let tree = &self.tree;
+        let is_open = |asked: &Asked| match asked {
+            Asked::Call(hash) => tree.awaits_approval(hash),
+            Asked::Domain(host) => tree.awaits_domain(host),
+        };
+        if let Some((question, asked)) = self.questions.next(is_open) {
+            let approver = Arc::clone(&self.shop.approver);
+            self.tasks.spawn_blocking(move || put(&approver, &question, asked));
+        }
     }
 
     /// Reads the first call that waits. The calls of one agent are read one after the other, so that
@@ -580,10 +628,10 @@ impl Runner {
     }
 }
 
-/// Returns the call an event of admission belongs to.
+/// Returns the call that waits for a person, where an event of admission belongs to one.
 fn call_of(event: &Event) -> Option<(SessionId, u32)> {
     if let Event::Granted(grant) = event {
-        return Some((grant.parent, grant.call));
+        return grant.awaiting_approval.then_some((grant.parent, grant.call));
     }
     if let Event::Refused { parent, call, .. } | Event::ApprovalAsked { parent, call, .. } = event {
         return Some((*parent, *call));

@@ -12,7 +12,7 @@ use adjutant_core::{
 };
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Resume, Setup, Staff, Storage,
+    Resume, Setup, Staff, Storage, Web,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -41,6 +41,7 @@ pub struct Rig {
     watch: Option<Watch>,
     goal: Option<String>,
     model: Option<Arc<dyn Model>>,
+    web: Option<Web>,
 }
 
 /// What happened.
@@ -80,6 +81,7 @@ impl Rig {
             watch: None,
             goal: None,
             model: None,
+            web: None,
         }
     }
 
@@ -184,6 +186,14 @@ impl Rig {
         self
     }
 
+    /// Gives the agents the web, and the policy that lets them use it.
+    #[must_use]
+    pub fn web(mut self, web: Web) -> Self {
+        self.policy.network = true;
+        self.web = Some(web);
+        self
+    }
+
     /// Returns the journal's disk, to plan failures or to look at it afterwards.
     #[must_use]
     pub fn disk(&self) -> MemoryDisk {
@@ -221,7 +231,7 @@ impl Rig {
             workdir: self.tree.path().to_owned(),
             system: self.system,
             opener: None,
-            web: None,
+            web: self.web,
             secrets: Vec::new(),
             version: "test".into(),
         };

@@ -35,5 +35,5 @@ pub use context::{
 pub use mask::{Masker, mask};
 pub use name::ToolName;
 pub use output::ToolOutput;
-pub use toolbox::Toolbox;
+pub use toolbox::{Approved, Toolbox};
 pub use web::{DomainPolicy, Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};

@@ -63,6 +63,16 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         Event::ApprovalAsked { parent, call, hash, .. } => {
             format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
         }
+        Event::AutoApproved { parent, call, hash, amount } => format!(
+            "approved without asking: call {call} of {} ({}), {amount} at most",
+            name(view, *parent),
+            fit(hash, 12)
+        ),
+        Event::DomainAsked { host, .. } => format!("asks a person about {}", safe(host)),
+        Event::DomainAllowed { host } => format!("allowed {}", safe(host)),
+        Event::DomainDenied { host, reason } => {
+            format!("not allowed {}: {}", safe(host), safe(reason))
+        }
         Event::Approved { hash, .. } => format!("approved ({})", fit(hash, 12)),
         Event::Denied { hash, reason } => format!("denied ({}): {}", fit(hash, 12), safe(reason)),
         Event::Resumed { version, .. } => format!("run resumed by {}", safe(version)),
@@ -92,6 +102,7 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         | Event::Settled { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Paused { .. }
         | Event::Told { .. } => model_words(entry),
         Event::ToolCalled { .. } | Event::ToolRefused { .. } | Event::ToolReturned { .. } => {
             let delegation = entry.event.session().and_then(|session| view.delegation(session));
@@ -142,6 +153,13 @@ fn model_words(entry: &Entry<'_>) -> String {
             format!("overran by {} tokens, {}", grouped(amount.tokens), amount.usd)
         }
         Event::Progressed { bytes, .. } => format!("{} bytes arrived", grouped(*bytes)),
+        Event::Paused { provider, until, .. } => {
+            format!(
+                "held back for {}, {} asked for it",
+                elapsed(until.since(entry.at)),
+                safe(provider)
+            )
+        }
         Event::Told { nudge, text, .. } => {
             let why = match nudge {
                 Nudge::LastCall(code) => format!("last call, {}", code_words(*code)),
@@ -158,6 +176,10 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::ApprovalAsked { .. }
+        | Event::AutoApproved { .. }
+        | Event::DomainAsked { .. }
+        | Event::DomainAllowed { .. }
+        | Event::DomainDenied { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Started { .. }

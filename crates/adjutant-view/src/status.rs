@@ -312,6 +312,8 @@ fn delegation_json(look: &Look<'_>, delegation: &Delegation) -> DelegationJson {
             (Some("tool"), Some(ToolJson { name: call.tool.clone(), args: call.arguments.clone() }))
         }
         Activity::Retrying(_) => (Some("retrying"), None),
+        Activity::Paused(_) => (Some("waiting"), None),
+        Activity::AwaitingDomain(_) => (Some("asking"), None),
         Activity::Delegating => (Some("delegating"), None),
         Activity::AwaitingApproval | Activity::Queued | Activity::Ended(_) => (None, None),
     };

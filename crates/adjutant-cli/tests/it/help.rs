@@ -144,6 +144,9 @@ fn the_help_of_delegate_teaches_by_example() {
           -y, --yes
                   Start without asking
 
+              --approve-below <USD>
+                  Start without asking while the worst cases of all such calls of the run fit this amount
+
               --events
                   Stream one JSON event per line to standard output instead of the result
 
@@ -154,7 +157,10 @@ fn the_help_of_delegate_teaches_by_example() {
                   The most tokens the run may use
 
               --allow-network
-                  Let the agents reach public addresses with WebFetch and WebSearch
+                  Let the agents reach public addresses with WebFetch and WebSearch; each new host asks
+
+              --allow-domain <HOST>
+                  A host that WebFetch may ask without a question; may be repeated
 
               --system <FILE>
                   A file that replaces the built-in base prompt of the subagents

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::admit::fingerprint;
+use super::domains::Domain;
 use super::node::{Node, OpenDelegation};
 use super::turn::{LOOP_WINDOW, is_final, uses_tools};
 use super::{Agent, Deadline, PendingApproval, Tree};
@@ -56,6 +57,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         }
         Event::ApprovalAsked { parent, call, hash, expires } => {
             tree.asked(*parent, *call, hash, *expires)
+        }
+        Event::AutoApproved { amount, .. } => {
+            tree.auto_approved += *amount;
+            Ok(())
         }
         Event::Approved { hash, .. } => tree.answered("approved", hash, true),
         Event::Denied { hash, .. } => tree.answered("denied", hash, false),
@@ -110,11 +115,30 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.feed(at, index);
             Ok(())
         }
+        // Nobody was asked yet, so the silence is ours until then.
+        Event::Paused { session, until, .. } => {
+            let index = tree.known("paused", *session)?;
+            tree.feed(at.max(*until), index);
+            Ok(())
+        }
         Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
         Event::ToolCalled { session, call } => {
             let index = tree.running("tool_called", *session)?;
             tree.nodes[index].called.insert(*call);
             tree.remember_call(index, *call);
+            Ok(())
+        }
+        Event::DomainAsked { session, call, host, expires } => {
+            let index = tree.running("domain_asked", *session)?;
+            tree.domain_asked(index, *call, host, *expires);
+            Ok(())
+        }
+        Event::DomainAllowed { host } => {
+            tree.domains.insert(host.clone(), Domain::Allowed);
+            Ok(())
+        }
+        Event::DomainDenied { host, reason } => {
+            tree.domains.insert(host.clone(), Domain::Denied(reason.clone()));
             Ok(())
         }
         Event::ToolRefused { session, call, text } => {
@@ -358,6 +382,7 @@ impl Tree {
         }
         self.set_retry(index, None);
         self.set_stall(index, None);
+        self.forget_fetches(index);
         if was_asked_about {
             self.forget_idle_questions();
         }

@@ -8,7 +8,9 @@
 //! cap, save what a provider billed beyond a reservation.
 
 mod admit;
+mod automatic;
 mod clock;
+mod domains;
 mod evolve;
 mod node;
 mod react;
@@ -21,6 +23,7 @@ use crate::command::Command;
 use crate::event::{Event, IllegalEvent};
 use crate::graph::StoryGraph;
 use crate::ids::{AgentName, RunId, SessionId};
+use crate::money::Usd;
 use crate::outcome::{Outcome, State};
 use crate::policy::{Policy, Preset};
 use crate::refusal::Refusal;
@@ -29,7 +32,7 @@ use crate::time::Timestamp;
 
 use node::End;
 
-pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case};
+pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case, worst_case_within};
 pub use clock::Deadline;
 pub use node::Node;
 pub(crate) use resume::INTERRUPTED;
@@ -49,12 +52,16 @@ pub struct Tree {
     stories: StoryGraph,
     timers: BTreeSet<(Timestamp, usize, Deadline)>,
     approvals: BTreeMap<String, PendingApproval>,
+    /// Hosts a person was asked about.
+    domains: BTreeMap<String, domains::Domain>,
     /// Delegations granted so far in the whole run.
     granted: u64,
     /// Delegations that have not ended.
     live: u64,
     /// Delegations waiting for a place or for a person.
     waiting: u64,
+    /// Worst cases of the calls that started without asking.
+    auto_approved: Usd,
     ended: Option<Outcome>,
 }
 
@@ -85,9 +92,11 @@ impl Default for Tree {
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
             approvals: BTreeMap::new(),
+            domains: BTreeMap::new(),
             granted: 0,
             live: 0,
             waiting: 0,
+            auto_approved: Usd::ZERO,
             ended: None,
         }
     }
@@ -122,7 +131,15 @@ impl Tree {
                 let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
                 Ok(open.then_some(Event::Progressed { session, bytes }).into_iter().collect())
             }
-            Command::UseTools { session } => Ok(self.use_tools(session)),
+            Command::Pause { session, provider, ms } => {
+                let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
+                let until = now.plus_millis(ms);
+                let paused = Event::Paused { session, provider, until };
+                Ok(open.then_some(paused).into_iter().collect())
+            }
+            Command::UseTools { session } => Ok(self.use_tools(now, session)),
+            Command::AllowDomain { host } => Ok(self.allow_domain(host)),
+            Command::DenyDomain { host, reason } => Ok(self.deny_domain(&host, &reason)),
             Command::TakeOutput { session, turn, call, output } => {
                 Ok(self.take_output(session, turn, call, output))
             }
@@ -180,12 +197,6 @@ impl Tree {
     #[must_use]
     pub fn awaits_output(&self, session: SessionId, turn: u32, index: u32) -> bool {
         self.live(session).is_some_and(|(_, node)| node.awaits(turn, index))
-    }
-
-    /// Says whether a person is being asked this question.
-    #[must_use]
-    pub fn is_asked(&self, hash: &str) -> bool {
-        self.approvals.contains_key(hash)
     }
 
     /// Says whether a delegation ended because its conversation no longer fits: taking it up again

@@ -3,6 +3,7 @@
 use super::Tree;
 use super::turn::{is_final, uses_tools};
 use crate::command::{Command, Effect, Reaction};
+use crate::domain::WEB_FETCH;
 use crate::event::{Event, Nudge};
 use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
@@ -32,6 +33,9 @@ impl Tree {
                 command(Command::TakeTurn { session: *session })
             }
             Event::ToolCalled { session, call } => self.run_tool(*session, *call),
+            Event::DomainAsked { session, call, host, .. } => {
+                self.ask_domain(*session, *call, host)
+            }
             Event::ToolReturned { session, .. } | Event::ToolRefused { session, .. } => {
                 let done = self.node(*session).is_some_and(|node| node.open_calls == 0);
                 if done {
@@ -47,11 +51,15 @@ impl Tree {
             Event::RunStarted { .. }
             | Event::AgentDefined { .. }
             | Event::Granted(_)
+            | Event::AutoApproved { .. }
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. }
             | Event::Denied { .. }
             | Event::AttemptFailed { .. }
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
+            | Event::Paused { .. }
             | Event::Told { nudge: Nudge::LastCall(_), .. }
             | Event::Crashed { .. }
             | Event::Late { .. } => Reaction::default(),
@@ -115,6 +123,9 @@ impl Tree {
         let Some((_, node)) = self.live(session) else { return Reaction::default() };
         let Some(Some(call)) = node.pending.get(index as usize) else { return Reaction::default() };
         let (turn, call) = (node.turn, call.clone());
+        if call.name == WEB_FETCH {
+            return self.fetch(session, turn, index, call).map_or_else(Reaction::default, effect);
+        }
         effect(if call.name == DELEGATE {
             Effect::Delegate { session, turn, index, call }
         } else {

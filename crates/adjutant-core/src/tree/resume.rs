@@ -137,6 +137,7 @@ impl Tree {
                 (old, (open.expires, open.parent, Deadline::Approval))
             })
             .unzip();
+        self.extend_domain_questions(at.plus_seconds(APPROVAL_EXPIRES_S));
         self.timers.retain(|timer| !old.contains(timer));
         self.timers.extend(new);
     }
@@ -210,6 +211,7 @@ impl Tree {
                 hash: hash.clone(),
             });
         }
+        reaction.effects.extend(self.open_domain_questions());
         reaction.commands.push(Command::EndRun);
         reaction
     }
@@ -229,6 +231,7 @@ impl Tree {
                 };
                 reaction.effects.extend(next.effects);
             }
+            // Those that wait for a person's word stay so; where there are no others, nothing comes of it.
             if begun.len() < node.open_calls {
                 reaction.commands.push(Command::UseTools { session });
             }

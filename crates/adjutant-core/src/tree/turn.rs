@@ -215,13 +215,16 @@ impl Tree {
     }
 
     /// Runs, answers or refuses each tool call of the last answer.
-    pub(super) fn use_tools(&self, session: SessionId) -> Vec<Event> {
+    pub(super) fn use_tools(&self, now: Timestamp, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let usable = node.rights.usable_tools();
         let mut recent = node.recent_calls.clone();
         let mut events = Vec::new();
         for (number, call) in (0_u32..).zip(&node.pending) {
-            let Some(call) = call.as_ref().filter(|_| !node.called.contains(&number)) else {
+            let Some(call) = call
+                .as_ref()
+                .filter(|_| !node.called.contains(&number) && !self.is_held(index, number))
+            else {
                 continue;
             };
             let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
@@ -240,7 +243,7 @@ impl Tree {
                 })
                 .or_else(|| (equal >= LOOP_TOLD).then(|| repeated(&call.name, equal)));
             events.push(match complaint {
-                None => Event::ToolCalled { session, call: number },
+                None => self.run_or_ask(now, session, number, call),
                 Some(text) => Event::ToolRefused { session, call: number, text },
             });
         }
@@ -255,7 +258,7 @@ impl Tree {
         output: ToolOutput,
     ) -> Vec<Event> {
         match self.live(session) {
-            Some((_, node)) if node.awaits(turn, call) => {
+            Some((index, node)) if node.awaits(turn, call) && !self.is_held(index, call) => {
                 vec![Event::ToolReturned { session, call, output }]
             }
             Some(_) | None => {

@@ -34,26 +34,31 @@ fn policies() -> impl Strategy<Value = Policy> {
         100..=1_000_u64,
         option::of(900..=20_000_u64),
     );
-    let kinds = (any::<bool>(), any::<bool>(), 1..=3_u64);
+    let kinds = (any::<bool>(), any::<bool>(), 1..=3_u64, option::of(10..=4_000_u64));
     (fan_out, cycle_key, time, tokens, kinds)
-        .prop_map(|(fan_out, cycle_key, time, tokens, (asks, standard, concurrency))| Policy {
-            max_depth: fan_out.0,
-            tasks_per_call: fan_out.1,
-            children_per_parent: fan_out.2,
-            children_per_run: fan_out.3,
-            concurrency,
-            cycle_key,
-            timeout_s: time.0.map_or(Timeout::None, Timeout::Seconds),
-            total_s: time.1,
-            stall_s: time.2,
-            budget_tokens: tokens.0,
-            budget_tokens_run: tokens.1,
-            budget_usd: tokens.2.and_then(|cents| Usd::from_dollars(cents as f64 / 1_000.0)),
-            max_output_tokens: tokens.3,
-            context_tokens: tokens.4,
-            approval: if asks { Approval::Batch } else { Approval::None },
-            contract: if standard { ContractKind::Standard } else { ContractKind::Report },
-            ..Preset::Story.policy()
+        .prop_map(|(fan_out, cycle_key, time, tokens, (asks, standard, concurrency, below))| {
+            Policy {
+                max_depth: fan_out.0,
+                tasks_per_call: fan_out.1,
+                children_per_parent: fan_out.2,
+                children_per_run: fan_out.3,
+                concurrency,
+                cycle_key,
+                timeout_s: time.0.map_or(Timeout::None, Timeout::Seconds),
+                total_s: time.1,
+                stall_s: time.2,
+                budget_tokens: tokens.0,
+                budget_tokens_run: tokens.1,
+                budget_usd: tokens.2.and_then(|cents| Usd::from_dollars(cents as f64 / 1_000.0)),
+                max_output_tokens: tokens.3,
+                context_tokens: tokens.4,
+                approve_below_usd: below
+                    .and_then(|mills| Usd::from_dollars(mills as f64 / 1_000.0)),
+                network: true,
+                approval: if asks { Approval::Batch } else { Approval::None },
+                contract: if standard { ContractKind::Standard } else { ContractKind::Report },
+                ..Preset::Story.policy()
+            }
         })
         .prop_map(|policy| Policy { enabled: true, ..policy })
 }
@@ -87,6 +92,11 @@ enum Step {
     },
     Decide {
         which: Index,
+        yes: bool,
+    },
+    /// A person's word about a host, asked for or not.
+    Host {
+        which: usize,
         yes: bool,
     },
     Cancel {
@@ -140,14 +150,18 @@ fn replies() -> impl Strategy<Value = Reply> {
         1 => Just((StopReason::Refused, 0)),
     ];
     (kind, "[a-z ]{0,12}", usage).prop_map(|((stop, calls), text, usage)| Reply {
-        text,
         tool_calls: (0..calls)
             .map(|call| match call {
                 0 => read("same", "a"),
+                1 if text.len() % 2 == 0 => {
+                    let host = ["a.example", "b.example", "odd@c.example"][text.len() % 3];
+                    tool("w", "WebFetch", json!({"url": format!("https://{host}/")}))
+                }
                 1 => tool("b", "Grep", json!({"pattern": "x"})),
                 _ => tool("same", "Dance", json!({})),
             })
             .collect(),
+        text,
         stop,
         opaque: None,
         usage: usage.map(|(input, output, cache_read, cache_write)| Usage {
@@ -190,6 +204,7 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => (who(), any::<bool>()).prop_map(|(who, good)| Step::Conclude { who, good }),
         1 => who().prop_map(|who| Step::Progress { who }),
         4 => (who(), prop::bool::weighted(0.9)).prop_map(|(which, yes)| Step::Decide { which, yes }),
+        2 => (0..2_usize, any::<bool>()).prop_map(|(which, yes)| Step::Host { which, yes }),
         1 => who().prop_map(|who| Step::Cancel { who }),
         1 => who().prop_map(|who| Step::Crash { who }),
         1 => (who(), 0..4_u32, 0..3_u32)
@@ -270,6 +285,8 @@ fn perform(sim: &mut Sim, step: Step) {
         Step::Progress { who } => {
             if let Some(session) = pick(sessions(sim, all), who) {
                 sim.submit(Command::Progress { session, bytes: 1 }).unwrap();
+                let pause = Command::Pause { session, provider: "p".into(), ms: 700 };
+                sim.submit(pause).unwrap();
             }
         }
         Step::Decide { which, yes } => {
@@ -287,6 +304,16 @@ fn perform(sim: &mut Sim, step: Step) {
                     Command::Deny { hash, reason: "no".into() }
                 });
             }
+        }
+        Step::Host { which, yes } => {
+            let host = ["a.example", "b.example"][which].to_owned();
+            let no = "no".to_owned();
+            sim.submit(if yes {
+                Command::AllowDomain { host }
+            } else {
+                Command::DenyDomain { host, reason: no }
+            })
+            .unwrap();
         }
         Step::Cancel { who } => {
             if let Some(session) = pick(sessions(sim, |node| node.depth > 0), who) {
@@ -631,5 +658,5 @@ fn random_histories_meet_every_kind_of_event() {
     }
     // Agents are defined by front ends; a loop needs more patience than chance has.
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed crashed denied depth 1 depth 2 depth 3 ended granted late overran progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted late overran paused progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
 }

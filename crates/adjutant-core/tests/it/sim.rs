@@ -289,6 +289,8 @@ impl Sim {
     /// Says what holds in every history, at every step.
     pub(crate) fn check_invariants(&self) {
         let policy = self.tree.policy();
+        let automatic = self.tree.auto_approved();
+        assert!(automatic <= policy.approve_below_usd.unwrap_or_default(), "started {automatic}");
         let mut open: BTreeMap<SessionId, Amount> = BTreeMap::new();
         let mut spent: BTreeMap<SessionId, Amount> = BTreeMap::new();
         for node in self.tree.nodes() {

@@ -4,6 +4,7 @@
 mod bad_input;
 mod crashes;
 mod cuts;
+mod domains;
 mod flow;
 mod lead;
 mod limits;

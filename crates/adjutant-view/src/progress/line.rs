@@ -3,7 +3,7 @@
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
-use super::words::{TEXT_COLUMNS, ended, tool, total, usage_of};
+use super::words::{TEXT_COLUMNS, ended, paused, tool, total, usage_of};
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words, counted, mark};
@@ -26,6 +26,15 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         Event::RunStarted { .. } => view.run().map(|run| format!("{run} started")),
         Event::RunEnded { .. } => Some(total(view, entry.at, Liveness::Alive)),
         Event::ApprovalAsked { parent, call, .. } => Some(asked(view, *parent, *call)),
+        Event::AutoApproved { amount, .. } => Some(format!(
+            "Approved without asking: {amount} at most; {} of {} so far",
+            view.auto_approved(),
+            view.approve_below()
+        )),
+        Event::DomainAllowed { host } => Some(format!("Allowed: {}", safe(host))),
+        Event::DomainDenied { host, reason } => {
+            Some(format!("Not allowed: {}: {}", safe(host), safe(reason)))
+        }
         Event::Denied { reason, .. } => {
             Some(format!("Not approved: {}", fit(reason, TEXT_COLUMNS)))
         }
@@ -52,6 +61,8 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::AttemptFailed { .. }
         | Event::Overran { .. }
         | Event::Told { .. }
+        | Event::Paused { .. }
+        | Event::DomainAsked { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }
@@ -82,6 +93,8 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
             safe(&error.to_string())
         )),
         Event::AttemptFailed { error, retry_at: None, .. } => Some(safe(&error.to_string())),
+        Event::Paused { provider, until, .. } => Some(paused(until.since(entry.at), provider)),
+        Event::DomainAsked { host, .. } => Some(format!("waiting for approval of {}", safe(host))),
         Event::Overran { amount, .. } => Some(format!(
             "billed {} tokens and {} more than was reserved",
             adjutant_core::numbers::grouped(amount.tokens),
@@ -122,6 +135,9 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::ApprovalAsked { .. }
+        | Event::AutoApproved { .. }
+        | Event::DomainAllowed { .. }
+        | Event::DomainDenied { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Reserved { .. }

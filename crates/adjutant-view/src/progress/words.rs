@@ -28,11 +28,23 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
         }
         Activity::Retrying(retry) => {
             let wait = elapsed(retry.at.since(now));
-            format!("retrying in {wait} ({})", retry.kind)
+            format!("retrying in {wait}: {}", retry.kind)
+        }
+        Activity::Paused(pause) if pause.until > now => {
+            paused(pause.until.since(now), &pause.provider)
+        }
+        Activity::Paused(_) => thinking(Duration::ZERO, 0),
+        Activity::AwaitingDomain(host) => {
+            format!("waiting for approval of {}", fit(host, TEXT_COLUMNS))
         }
         Activity::Delegating => "waiting for its subagents".into(),
         Activity::Ended(outcome) => ended(outcome, delegation),
     }
+}
+
+/// Says why a model call is held back: `waiting 12s: anthropic asked for a pause`.
+pub(super) fn paused(wait: Duration, provider: &str) -> String {
+    format!("waiting {}: {} asked for a pause", elapsed(wait), fit(provider, 32))
 }
 
 fn thinking(silent: Duration, bytes: u64) -> String {

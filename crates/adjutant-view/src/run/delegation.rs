@@ -69,6 +69,12 @@ pub struct Delegation {
     pub crash: Option<String>,
     /// The failed call that is to be tried again.
     pub retry: Option<Retry>,
+    /// Why its model call is held back.
+    #[serde(default)]
+    pub pause: Option<Pause>,
+    /// The hosts a person is asked about for it, each with the number of the call that waits.
+    #[serde(default)]
+    pub hosts: Vec<(u32, String)>,
 
     /// The model call under way.
     pub(super) open: Option<Reservation>,
@@ -130,6 +136,15 @@ pub struct Retry {
     pub kind: ErrorKind,
 }
 
+/// A pause a provider asked for, which every call to it keeps.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Pause {
+    /// Who asked for it.
+    pub provider: String,
+    /// When it is over.
+    pub until: Timestamp,
+}
+
 /// What a delegation is doing now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity<'a> {
@@ -153,6 +168,10 @@ pub enum Activity<'a> {
     },
     /// It waits to try a model call again.
     Retrying(Retry),
+    /// Its model call is held back; once that is over, its model writes.
+    Paused(&'a Pause),
+    /// A person has yet to allow a host.
+    AwaitingDomain(&'a str),
     /// It only waits for what it handed down.
     Delegating,
     /// It has ended.
@@ -176,6 +195,12 @@ impl Delegation {
             return Activity::Retrying(retry);
         }
         let oldest = self.under_way.first().and_then(|&number| self.asked.get(number as usize));
+        if let (None, Some((_, host))) = (oldest, self.hosts.first()) {
+            return Activity::AwaitingDomain(host);
+        }
+        if let (None, Some(pause)) = (oldest, &self.pause) {
+            return Activity::Paused(pause);
+        }
         match oldest {
             Some(call) => Activity::Tool { call, more: self.under_way.len() - 1 },
             None if self.parent.is_none() && self.own.calls == 0 && self.turns == 0 => {

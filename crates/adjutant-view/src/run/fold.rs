@@ -9,7 +9,7 @@ use adjutant_core::{
     ToolOutput,
 };
 
-use super::{Call, Delegation, LateArrival, OpenApproval, Retry, RunView, Spend, Warning};
+use super::{Call, Delegation, LateArrival, OpenApproval, Pause, Retry, RunView, Spend, Warning};
 use crate::entry::{Entry, Moment};
 use crate::layout::excerpt;
 
@@ -39,6 +39,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
                 waiting,
             });
         }
+        Event::AutoApproved { amount, .. } => view.auto_approved += *amount,
         Event::Approved { hash, .. } => view.answered(hash, true),
         Event::Denied { hash, .. } => view.answered(hash, false),
         Event::Overran { session, amount } => view.overran(*session, *amount),
@@ -47,14 +48,19 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.ended = Some(entry.moment());
         }
         Event::Resumed { .. } => view.resumed(),
-        Event::AgentDefined { .. } | Event::Delegated { .. } => {}
         Event::Reopened(reopening) => view.within(reopening.session, entry),
+        Event::AgentDefined { .. }
+        | Event::Delegated { .. }
+        | Event::DomainAllowed { .. }
+        | Event::DomainDenied { .. } => {}
         Event::Started { session, .. }
         | Event::Reserved { session, .. }
         | Event::Replied { session, .. }
         | Event::AttemptFailed { session, .. }
         | Event::Settled { session, .. }
         | Event::Progressed { session, .. }
+        | Event::Paused { session, .. }
+        | Event::DomainAsked { session, .. }
         | Event::Told { session, .. }
         | Event::ToolCalled { session, .. }
         | Event::ToolRefused { session, .. }
@@ -244,8 +250,17 @@ impl Delegation {
                 self.retry = retry_at.map(|at| Retry { attempt: *attempt, at, kind: error.kind });
                 self.waits_since(entry);
             }
-            Event::Progressed { bytes, .. } => self.bytes = self.bytes.saturating_add(*bytes),
+            Event::Progressed { bytes, .. } => {
+                self.bytes = self.bytes.saturating_add(*bytes);
+                self.pause = None;
+            }
+            Event::Paused { provider, until, .. } => {
+                self.pause = Some(Pause { provider: provider.clone(), until: *until });
+            }
+            Event::DomainAsked { call, host, .. } => self.hosts.push((*call, host.clone())),
+            Event::ToolRefused { call, .. } => self.hosts.retain(|(waits, _)| waits != call),
             Event::ToolCalled { call, .. } => {
+                self.hosts.retain(|(waits, _)| waits != call);
                 self.tool_calls += 1;
                 self.under_way.push(*call);
             }
@@ -259,6 +274,8 @@ impl Delegation {
                 self.ended = Some(entry.moment());
                 self.reason.clone_from(reason);
                 self.retry = None;
+                self.pause = None;
+                self.hosts = Vec::new();
                 self.under_way = Vec::new();
                 self.asked = Vec::new();
             }
@@ -276,17 +293,20 @@ impl Delegation {
             | Event::Granted(_)
             | Event::Refused { .. }
             | Event::ApprovalAsked { .. }
+            | Event::AutoApproved { .. }
             | Event::Approved { .. }
             | Event::Denied { .. }
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Told { .. }
-            | Event::ToolRefused { .. }
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. }
             | Event::RunEnded { .. } => {}
         }
     }
 
-    const fn waits_since(&mut self, entry: Entry<'_>) {
+    fn waits_since(&mut self, entry: Entry<'_>) {
+        self.pause = None;
         self.since = entry.at;
         self.bytes = 0;
     }
@@ -354,6 +374,8 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         reopened: false,
         crash: None,
         retry: None,
+        pause: None,
+        hosts: Vec::new(),
         open: None,
         is_priced: true,
         children: Vec::new(),

@@ -14,12 +14,12 @@ mod spend;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use adjutant_core::{Outcome, Policy, RunId, SessionId, State, Timestamp};
+use adjutant_core::{Outcome, Policy, RunId, SessionId, State, Timestamp, Usd};
 
 use crate::entry::{Entry, Moment};
 
 pub use calls::{Call, brief_arguments};
-pub use delegation::{Activity, Delegation, LateArrival, Retry, Warning};
+pub use delegation::{Activity, Delegation, LateArrival, Pause, Retry, Warning};
 pub(crate) use fold::warnings;
 pub use outcomes::Outcomes;
 pub use spend::Spend;
@@ -59,6 +59,8 @@ pub struct RunView {
     delegations: Vec<Delegation>,
     by_session: BTreeMap<SessionId, usize>,
     approvals: Vec<OpenApproval>,
+    #[serde(default)]
+    auto_approved: Usd,
     total: Spend,
     began: Option<Moment>,
     latest: Moment,
@@ -152,6 +154,18 @@ impl RunView {
     #[must_use]
     pub fn approvals(&self) -> &[OpenApproval] {
         &self.approvals
+    }
+
+    /// Returns the worst cases of the calls that started without asking, added up.
+    #[must_use]
+    pub const fn auto_approved(&self) -> Usd {
+        self.auto_approved
+    }
+
+    /// Returns the amount up to which calls start without asking.
+    #[must_use]
+    pub fn approve_below(&self) -> Usd {
+        self.policy().and_then(|policy| policy.approve_below_usd).unwrap_or_default()
     }
 
     /// Returns the root, once the run began.

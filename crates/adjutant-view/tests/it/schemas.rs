@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Rights, Timestamp};
+use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Rights, Timestamp, Usd};
 use adjutant_view::approval::Question;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{Options, Results};
@@ -26,13 +26,19 @@ fn everything() -> History {
     let (hash, expires) = ("abc".to_owned(), Timestamp::from_millis(900_000));
     h.push(Event::ApprovalAsked { parent: root(), call: 3, hash: hash.clone(), expires });
     h.push(Event::Denied { hash, reason: "no".into() });
+    let (hash, amount) = ("def".to_owned(), Usd::from_pico(150_000_000_000));
+    h.push(Event::AutoApproved { parent: root(), call: 4, hash, amount });
     let denied = reason(Code::ApprovalDenied, "Not approved: no.", "Add --yes.");
     h.end(session, Outcome::Refused, Some(denied));
     h.push(Event::Late { session, what: "reply".into(), text: "late".into() });
     h.push(Event::Resumed { version: "test".into(), rights: Rights::default(), timeout_s: None });
     let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
     h.start(busy);
+    h.push(Event::Paused { session: busy, provider: "anthropic".into(), until: expires });
     h.fail(busy, ErrorKind::Network, Some(100));
+    h.push(Event::DomainAsked { session: busy, call: 0, host: "docs.rs".into(), expires });
+    h.push(Event::DomainAllowed { host: "docs.rs".into() });
+    h.push(Event::DomainDenied { host: "b.example".into(), reason: "no".into() });
     h.reply(busy, "", vec![call("Read", json!({ "path": "a" }))], tokens(1, 1));
     h.push(Event::ToolCalled { session: busy, call: 0 });
     h.start(odd);

@@ -3,6 +3,7 @@
 mod answers;
 mod approval;
 mod budgets;
+mod domains;
 mod ends;
 mod errors;
 mod time;
