@@ -89,7 +89,7 @@ pub enum Effect {
     },
     /// Run a tool.
     Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
-    /// Read a call of the `Delegate` tool and hand its tasks down.
+    /// Read a call of `Delegate` or `Task` and hand its tasks down.
     Delegate { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Give an agent the results of the tasks it handed down.
     HandUp { session: SessionId, call: u32, origin: Origin },

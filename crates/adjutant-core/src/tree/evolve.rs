@@ -190,6 +190,7 @@ impl Tree {
         node.story.clone_from(&brief.story);
         node.timeout_s = grant.timeout_s;
         node.max_output_wish = brief.max_output_tokens;
+        node.max_turns = brief.max_turns;
         node.appended_bytes = grant.opening_bytes;
         node.places = self.policy.concurrency;
         if let Some(story) = &brief.story {
@@ -486,6 +487,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         timeout_s: None,
         bound: TimeBound::Own,
         max_output_wish: None,
+        max_turns: None,
         settled_input: None,
         appended_bytes: 0,
         given_context: 0,

@@ -7,7 +7,7 @@ use crate::event::{Event, Nudge};
 use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
-use crate::schema::DELEGATE;
+use crate::schema::{DELEGATE, TASK};
 
 impl Tree {
     /// Returns what follows from `event`, which has been folded in already.
@@ -102,7 +102,7 @@ impl Tree {
         let Some(node) = self.node(session) else { return Reaction::default() };
         let Some(Some(call)) = node.pending.get(index as usize) else { return Reaction::default() };
         let (turn, call) = (node.turn, call.clone());
-        effect(if call.name == DELEGATE {
+        effect(if call.name == DELEGATE || call.name == TASK {
             Effect::Delegate { session, turn, index, call }
         } else {
             Effect::Tool { session, turn, index, call }

@@ -5,6 +5,7 @@ mod approval;
 mod budgets;
 mod ends;
 mod errors;
+mod limited;
 mod time;
 mod turns;
 
