@@ -16,6 +16,8 @@ mod execute;
 mod ids;
 mod opening;
 mod prompt;
+mod role;
+pub mod roster;
 mod runner;
 
 pub use adjutant_core::Secret;
@@ -28,4 +30,5 @@ pub use execute::{Answer, Approver, Question, artifact_facts};
 pub use ids::Chance;
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
+pub use role::Role;
 pub use runner::{Control, Narrator, Reporter};

@@ -8,4 +8,6 @@ mod lead;
 mod limits;
 mod providers;
 mod replay;
+mod roles;
+mod roster;
 mod time;
