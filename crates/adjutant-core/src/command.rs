@@ -28,7 +28,13 @@ pub enum Command {
         model: Option<ModelSpec>,
     },
     /// Make an agent known.
-    Define { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
+    Define {
+        agent: AgentName,
+        system: String,
+        tools: Vec<ToolSpec>,
+        rights: Rights,
+        max_turns: Option<u32>,
+    },
     /// Hand tasks down.
     Delegate {
         parent: SessionId,

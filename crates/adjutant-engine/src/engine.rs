@@ -346,7 +346,8 @@ impl Engine {
         }
         let tools = self.tools(0, &rights, Some(&agent));
         let text = self.desk.project_text() + &text;
-        let define = Command::Define { agent: agent.clone(), system, tools, rights };
+        let max_turns = role.and_then(|role| role.definition.limits.max_turns);
+        let define = Command::Define { agent: agent.clone(), system, tools, rights, max_turns };
         let begin = self.begin(run, agent.clone(), text, model);
         let mut commands = vec![begin, define, self.define_child(Some(&agent))];
         let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
@@ -381,14 +382,15 @@ impl Engine {
         let rights = Rights::of(&self.policy);
         let tools = self.tools(1, &rights, lead);
         let system = self.system_of(&tools);
-        Command::Define { agent: self.desk.agent.clone(), system, tools, rights }
+        Command::Define { agent: self.desk.agent.clone(), system, tools, rights, max_turns: None }
     }
 
     fn define_role(&self, role: &Role, lead: Option<&AgentName>) -> Command {
         let tools = self.tools(1, &role.rights, lead);
         let system = format!("{}\n\n{}", self.system_of(&tools), role.told(&self.desk.masker));
         let agent = role.definition.name.clone();
-        Command::Define { agent, system, tools, rights: role.rights.clone() }
+        let max_turns = role.definition.limits.max_turns;
+        Command::Define { agent, system, tools, rights: role.rights.clone(), max_turns }
     }
 
     fn system_of(&self, tools: &[ToolSpec]) -> String {

@@ -23,7 +23,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::RunStarted { run, agent, goal, policy, model, .. } => {
             tree.begin(*run, agent, goal, policy, model.as_ref())
         }
-        Event::AgentDefined { agent, system, tools, rights } => {
+        Event::AgentDefined { agent, system, tools, rights, max_turns } => {
             let tool_bytes: usize = tools
                 .iter()
                 .map(|tool| {
@@ -37,6 +37,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             {
                 root.appended_bytes += preamble_bytes;
                 root.rights = root.rights.intersection(rights);
+                root.max_turns = *max_turns;
             }
             tree.agents.get_or_insert_default().insert(agent.clone(), known);
             Ok(())

@@ -177,6 +177,24 @@ async fn turns_are_counted_and_the_last_is_for_the_report() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_parent_agent_is_bound_by_the_turns_of_its_definition_too() {
+    let script = r#"
+        [[turn]]
+        agent = "reviewer"
+        [[turn.call]]
+        tool = "Read"
+        args = { path = "map.txt" }
+        [[turn]]
+        agent = "reviewer"
+        text = "as far as I got"
+    "#;
+    let story = rig().script(script).goal("Judge all of it").lead("reviewer").delegate().await;
+    assert_eq!(story.outcome(), Outcome::Partial);
+    assert_eq!(story.requests.len(), 2);
+    assert_eq!(story.requests[1].tools, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn tasks_without_a_name_go_to_the_agent_a_person_chose() {
     let script = "[[turn]]\nagent = 'reviewer'\ntext = 'good'\ntimes = 'forever'";
     let rig = rig().script(script).task("a", "Judge a").task("b", "Judge b");
