@@ -416,7 +416,8 @@ impl Engine {
         let delegates = depth < self.policy.max_depth;
         let delegate = delegates.then(|| delegate_spec(&limits));
         let callable = self.desk.roles.values().filter(|role| self.is_callable(role, lead));
-        let cards: Vec<AgentCard> = callable.filter(|_| delegates).map(Role::card).collect();
+        let cards: Vec<AgentCard> =
+            callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
         let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
         let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
         known.filter(|spec| usable.contains(&spec.name)).collect()

@@ -58,10 +58,10 @@ impl Role {
     }
 
     /// Returns how the agent is told of to a model that may call it.
-    pub(crate) fn card(&self) -> AgentCard {
+    pub(crate) fn card(&self, masker: &Masker) -> AgentCard {
         AgentCard {
             name: self.definition.name.to_string(),
-            description: self.definition.description.clone(),
+            description: masker.mask(&self.definition.description).into_owned(),
         }
     }
 

@@ -169,10 +169,10 @@ impl Place<'_> {
 }
 
 fn link_out(error: &PathError) -> String {
-    match error {
-        PathError::Outside => "it is a link that leads out of the project".to_owned(),
-        other => other.to_string(),
+    if matches!(error, PathError::Outside) {
+        return "it is a link that leads out of the project".to_owned();
     }
+    error.to_string()
 }
 
 fn follow(link: &Path) -> Result<OpenedFile, PathError> {

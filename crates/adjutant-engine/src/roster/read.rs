@@ -150,12 +150,10 @@ fn toml_keys(text: &str) -> Result<yaml::Front, String> {
         let message = error.message().lines().next().unwrap_or_default().to_owned();
         format!("its TOML is broken: {message}")
     })?;
-    let keys =
-        serde_json::to_value(table).map_err(|error| format!("its TOML is broken: {error}"))?;
-    match keys {
-        Value::Object(keys) => Ok(yaml::Front { keys, again: Vec::new() }),
-        other => Err(format!("its TOML is {other}")),
-    }
+    let keys: serde_json::Result<Map<String, Value>> =
+        table.into_iter().map(|(key, value)| Ok((key, serde_json::to_value(value)?))).collect();
+    let keys = keys.map_err(|error| format!("its TOML is broken: {error}"))?;
+    Ok(yaml::Front { keys, again: Vec::new() })
 }
 
 /// The keys of a file that have not been read yet, and what was said about the others.

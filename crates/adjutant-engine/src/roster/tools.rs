@@ -175,10 +175,9 @@ pub(super) fn permit(wished: &mut Wished, key: &str, value: &Value, ignored: &mu
         wished.allow_only(allowed.flat_map(|(name, _)| covered(name)));
     }
     for (name, value) in map.iter().filter(|(name, _)| *name != "*") {
-        let denies = match value {
-            Value::Object(rules) => rules.values().any(|rule| rule != "allow"),
-            other => other != "allow",
-        };
+        let denies = value
+            .as_object()
+            .map_or_else(|| value != "allow", |rules| rules.values().any(|rule| rule != "allow"));
         let covered = covered(name);
         if !denies || covered.is_empty() {
             continue;

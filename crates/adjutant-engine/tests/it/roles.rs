@@ -172,7 +172,7 @@ async fn turns_are_counted_and_the_last_is_for_the_report() {
     "#;
     let story = rig().script(script).goal("Is it good?").delegate().await;
     assert_eq!(story.ends(), ["reviewer: partial BUDGET_EXCEEDED"]);
-    let last = story.requests.iter().filter(|request| request.label == "reviewer").last().unwrap();
+    let last = story.requests.iter().rfind(|request| request.label == "reviewer").unwrap();
     assert_eq!(last.tools, [""; 0]);
 }
 
