@@ -117,6 +117,7 @@ impl<'a> Driver<'a> {
             system: "You are a capable engineer.".into(),
             tools: Vec::new(),
             rights: Rights { tools: policy.tools.clone(), network: policy.network },
+            max_turns: None,
         })?;
         Ok(driver)
     }

@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Show the limits in force and where each comes from.
     Policy(PolicyArgs),
+    /// List the agents that files describe: what each may do, and what of its file is ignored.
+    Agents(AgentsArgs),
     /// List the well-known models, what they charge, and which can be used.
     Models,
     /// Look at everything a run needs and say what is missing.
@@ -208,6 +210,10 @@ pub(crate) struct WorkFlags {
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
+    /// Work as the agent of that name; `adjutant agents` lists them.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+
     /// Keep what the provider is asked and answers in a new file, for --model replay:FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -352,6 +358,29 @@ pub(crate) struct PolicyArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyFlags,
 }
+
+/// `adjutant agents`.
+#[derive(Debug, Args)]
+#[command(after_help = AGENTS_HELP)]
+pub(crate) struct AgentsArgs {
+    /// Show only this agent, with its prompt.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// The tree whose agents count.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+
+    /// The limits.
+    #[command(flatten)]
+    pub(crate) policy: PolicyFlags,
+}
+
+const AGENTS_HELP: &str = "\
+Agents are read where people have them: .claude/agents, .opencode/agent and agents, .codex/agents,
+.gemini/agents and .adjutant/agents in the project, then the same products' folders at home. A file
+may narrow what its agent can do, never widen it. `adjutant run` offers them to its parent agent;
+--agent NAME works as one of them.";
 
 /// The word `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

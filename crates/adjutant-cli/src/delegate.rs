@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
 use adjutant_core::{Event, Layered, Policy, Refusal};
+use adjutant_engine::roster::Roster;
 use adjutant_engine::{Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
 use serde_json::{Map, Value, json};
 
+use crate::agents;
 use crate::args::{DelegateArgs, Form, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::exit::{Exit, Failure};
@@ -37,8 +39,13 @@ pub(crate) fn run_delegate(
     if let Some(file) = args.work.record.as_deref().filter(|_| !args.dry_run) {
         wiring = wiring.record(file, &settings.secrets)?;
     }
-    let named = args.work.model.as_deref().or(settings.model.as_deref());
-    let chosen = if args.dry_run { wiring.choose_or_none(named)? } else { wiring.choose(named)? };
+    // Whoever names nobody needs no files read.
+    let wanted = args.work.agent.as_deref();
+    let roster = wanted.map_or_else(|| Ok(Roster::default()), |_| agents::find(&root))?;
+    let agent = wanted.map(|name| agents::named(&roster, name)).transpose()?;
+    let chosen = agents::choose(&settings, &args.work, agent, |name| {
+        if args.dry_run { wiring.choose_or_none(name) } else { wiring.choose(name) }
+    })?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     if args.work.budget_usd.is_some() && chosen.model.spec().price.is_none() {
         say(
@@ -56,7 +63,13 @@ pub(crate) fn run_delegate(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let mut engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    if let Some(agent) = agent {
+        engine = engine
+            .with_agents([agent.clone()], &settings.models_allowed)
+            .with_default_agent(agent.name.clone());
+        agents::introduce(&engine, &agent.name, &Roster::default());
+    }
     let briefs = engine.briefs(&call.tasks);
     let preview =
         engine.preview(briefs.clone(), call.concurrency).map_err(|error| failed(&error))?;

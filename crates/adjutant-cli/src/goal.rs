@@ -8,6 +8,7 @@ use adjutant_core::schema::ReturnForm;
 use adjutant_core::{AgentName, Policy};
 use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
 
+use crate::agents;
 use crate::args::{GoalArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
@@ -38,7 +39,9 @@ pub(crate) fn run_goal(
     if let Some(file) = flags.record.as_deref() {
         wiring = wiring.record(file, &settings.secrets)?;
     }
-    let chosen = wiring.choose(flags.model.as_deref().or(settings.model.as_deref()))?;
+    let roster = agents::find(&workdir)?;
+    let lead = flags.agent.as_deref().map(|name| agents::named(&roster, name)).transpose()?;
+    let chosen = agents::choose(&settings, flags, lead, |name| wiring.choose(name))?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
@@ -52,8 +55,11 @@ pub(crate) fn run_goal(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = engine.with_agents(roster.agents.iter().cloned(), &settings.models_allowed);
     let system = base.unwrap_or_else(|| lead_prompt(&policy));
-    let goal = Goal { agent: AgentName::new("lead"), system, text: goal };
+    let agent = lead.map_or_else(|| AgentName::new("lead"), |lead| lead.name.clone());
+    agents::introduce(&engine, &agent, &roster);
+    let goal = Goal { agent, system, text: goal };
     let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(flags.return_form, ReturnForm::Markdown, as_json),

@@ -4,6 +4,7 @@
 //! view; `wiring` is the one place that knows a concrete model.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod agents;
 mod args;
 mod ask;
 mod delegate;
@@ -52,6 +53,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Parse(args) => pure::run_parse(&args),
         Command::Validate(args) => pure::run_validate(&args),
         Command::Policy(args) => policy::run_policy(&args, json),
+        Command::Agents(args) => agents::run_agents(&args, json),
         Command::Models => models::run_models(json),
         Command::Doctor => models::run_doctor(&settings::home(home)?, json),
         Command::Init => models::run_init(),

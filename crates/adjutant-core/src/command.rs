@@ -31,7 +31,13 @@ pub enum Command {
         model: Option<ModelSpec>,
     },
     /// Make an agent known.
-    Define { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
+    Define {
+        agent: AgentName,
+        system: String,
+        tools: Vec<ToolSpec>,
+        rights: Rights,
+        max_turns: Option<u32>,
+    },
     /// Hand tasks down.
     Delegate {
         parent: SessionId,
@@ -128,7 +134,7 @@ pub enum Effect {
     },
     /// Ask a person about a host.
     AskDomain { session: SessionId, host: String, url: String },
-    /// Read a call of the `Delegate` tool and hand its tasks down.
+    /// Read a call of `Delegate` or `Task` and hand its tasks down.
     Delegate { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Give an agent the results of the tasks it handed down.
     HandUp { session: SessionId, call: u32, origin: Origin },

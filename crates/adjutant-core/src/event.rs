@@ -38,7 +38,14 @@ pub enum Event {
         model: Option<ModelSpec>,
     },
     /// An agent became known, with what it is told and what it may hold.
-    AgentDefined { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
+    AgentDefined {
+        agent: AgentName,
+        system: String,
+        tools: Vec<ToolSpec>,
+        rights: Rights,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_turns: Option<u32>,
+    },
     /// An agent handed tasks down by a tool call; its result is due when all of them have ended.
     Delegated { session: SessionId, call: u32, origin: Origin },
     /// A task was admitted.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
-use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Conversation, ErrorKind, Event, Label, ModelSpec,
     Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
@@ -112,17 +112,36 @@ pub(crate) struct Briefs {
     pub(crate) form: ReturnForm,
 }
 
-/// Reads a call of the `Delegate` tool; blocks, for it reads context files.
+/// Reads a call of `Delegate` or `Task`; blocks, for it reads context files.
 pub(crate) fn read_call(
     desk: &Desk,
     limits: &CallLimits,
     caller: &ModelSpec,
     request: &ToolCall,
 ) -> Result<Briefs, String> {
+    if request.name == TASK {
+        let call =
+            TaskCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
+        let agent = AgentName::new(&call.agent);
+        let brief = desk.brief_for(&agent, &named_task(call), caller, Asker::Model);
+        return Ok(Briefs { briefs: vec![brief], concurrency: None, form: ReturnForm::default() });
+    }
     let call =
         DelegateCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
     let briefs = call.tasks.iter().map(|task| desk.brief(task, caller, Asker::Model)).collect();
     Ok(Briefs { briefs, concurrency: call.concurrency, form: call.return_form })
+}
+
+/// A task for a named agent is shown under the agent's name.
+fn named_task(call: TaskCall) -> TaskSpec {
+    let short: String = call.agent.chars().take(Label::MAX_CHARS).collect();
+    TaskSpec {
+        label: Label::new(&short).unwrap_or_else(|_| Label::unnamed()),
+        prompt: call.prompt,
+        context: call.context,
+        model: call.model,
+        max_output_tokens: None,
+    }
 }
 
 /// A model call to be made: everything it needs, shared instead of copied.

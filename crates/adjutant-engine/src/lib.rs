@@ -18,6 +18,8 @@ mod opening;
 mod prompt;
 mod questions;
 mod resume;
+mod role;
+pub mod roster;
 mod runner;
 
 pub use adjutant_core::Secret;
@@ -31,4 +33,5 @@ pub use ids::Chance;
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
+pub use role::Role;
 pub use runner::{Control, Narrator, Reporter};

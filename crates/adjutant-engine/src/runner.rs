@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use adjutant_core::policy::Approval;
-use adjutant_core::schema::{CallLimits, DELEGATE, ReturnForm};
+use adjutant_core::schema::{CallLimits, DELEGATE, ReturnForm, TASK};
 use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, Refusal, SessionId,
-    Timestamp, ToolCall, ToolOutput, ToolSpec, Tree,
+    Timestamp, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
 };
 use adjutant_store::{Durability, Journal, JournalError, Record, Seq};
 use adjutant_tools::Approved;
@@ -429,7 +429,7 @@ impl Runner {
     /// Keeps what effects will need: conversations, preambles, open questions.
     fn fold(&mut self, event: &Event) {
         if let Event::AgentDefined { agent, system, tools, .. } = event {
-            let works = |tool: &&ToolSpec| tool.name != DELEGATE;
+            let works = |tool: &&ToolSpec| tool.name != DELEGATE && tool.name != TASK;
             let preamble = Preamble {
                 system: system.as_str().into(),
                 tools: tools.as_slice().into(),
@@ -619,7 +619,7 @@ impl Runner {
             agent: node.agent.clone(),
             label: node.label.clone(),
             system: Arc::clone(&preamble.system),
-            tools: preamble.offer(with_tools, node.rights.tools.contains(DELEGATE)),
+            tools: preamble.offer(with_tools, &node.rights.usable_tools()),
             conversation: self.conversations.get(&session).cloned().unwrap_or_default(),
             model: self.shop.desk.models.get(&spec.name),
         };
@@ -640,12 +640,17 @@ fn call_of(event: &Event) -> Option<(SessionId, u32)> {
 }
 
 impl Preamble {
-    /// Returns the tools an agent is offered: none in its last turn, and delegating while it may.
-    fn offer(&self, with_tools: bool, delegates: bool) -> Arc<[ToolSpec]> {
-        match (with_tools, delegates) {
-            (false, _) => Arc::default(),
-            (true, true) => Arc::clone(&self.tools),
-            (true, false) => Arc::clone(&self.tools_to_work),
+    /// Returns the tools an agent is offered: none in its last turn, and of its definition's only
+    /// what was granted to it.
+    fn offer(&self, with_tools: bool, usable: &ToolSet) -> Arc<[ToolSpec]> {
+        if !with_tools {
+            return Arc::default();
         }
+        let delegates = usable.contains(DELEGATE) || usable.contains(TASK);
+        let tools = if delegates { &self.tools } else { &self.tools_to_work };
+        if tools.iter().all(|tool| usable.contains(&tool.name)) {
+            return Arc::clone(tools);
+        }
+        tools.iter().filter(|tool| usable.contains(&tool.name)).cloned().collect()
     }
 }

@@ -49,6 +49,8 @@ fn help_names_every_command_and_every_exit_code() {
           parse        Read [delegate:description:hours] markers from standard input
           validate     Judge a return, given on standard input, against the standard format
           policy       Show the limits in force and where each comes from
+          agents       List the agents that files describe: what each may do, and what of its file is
+                       ignored
           models       List the well-known models, what they charge, and which can be used
           doctor       Look at everything a run needs and say what is missing
           init         Write a commented configuration file
@@ -122,6 +124,9 @@ fn the_help_of_delegate_teaches_by_example() {
                   The model, as provider/model, script:FILE or replay:FILE
                   
                   [env: ADJUTANT_MODEL=]
+
+              --agent <NAME>
+                  Work as the agent of that name; `adjutant agents` lists them
 
               --record <FILE>
                   Keep what the provider is asked and answers in a new file, for --model replay:FILE

@@ -2,6 +2,7 @@
 //! the files it leaves behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod agents;
 mod apis;
 mod approval;
 mod bad_calls;

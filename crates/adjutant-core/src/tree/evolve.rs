@@ -24,7 +24,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::RunStarted { run, agent, goal, policy, model, .. } => {
             tree.begin(*run, agent, goal, policy, model.as_ref())
         }
-        Event::AgentDefined { agent, system, tools, rights } => {
+        Event::AgentDefined { agent, system, tools, rights, max_turns } => {
             let tool_bytes: usize = tools
                 .iter()
                 .map(|tool| {
@@ -38,6 +38,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             {
                 root.appended_bytes += preamble_bytes;
                 root.rights = root.rights.intersection(rights);
+                root.max_turns = *max_turns;
             }
             tree.agents.get_or_insert_default().insert(agent.clone(), known);
             Ok(())
@@ -226,6 +227,7 @@ impl Tree {
         node.story.clone_from(&brief.story);
         node.timeout_s = grant.timeout_s;
         node.max_output_wish = brief.max_output_tokens;
+        node.max_turns = brief.max_turns;
         node.appended_bytes = grant.opening_bytes;
         node.places = self.policy.concurrency;
         if let Some(story) = &brief.story {
@@ -535,6 +537,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         timeout_s: None,
         bound: TimeBound::Own,
         max_output_wish: None,
+        max_turns: None,
         settled_input: None,
         appended_bytes: 0,
         given_context: 0,

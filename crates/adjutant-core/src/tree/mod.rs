@@ -111,8 +111,8 @@ impl Tree {
             Command::Begin { run, agent, goal, workdir, policy, version, model } => {
                 Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version, model }])
             }
-            Command::Define { agent, system, tools, rights } => {
-                Ok(vec![Event::AgentDefined { agent, system, tools, rights }])
+            Command::Define { agent, system, tools, rights, max_turns } => {
+                Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])
             }
             Command::Delegate { parent, tasks, concurrency, origin } => {
                 self.admit(now, parent, tasks, concurrency, origin)

@@ -46,6 +46,8 @@ pub struct Node {
     pub reservation: Option<Reservation>,
     /// The turns it has taken or begun.
     pub turn: u32,
+    /// The turns its definition allows. Inclusive; the last of them is a last call.
+    pub max_turns: Option<u32>,
 
     pub(super) parent: Option<usize>,
     pub(super) children: Vec<usize>,

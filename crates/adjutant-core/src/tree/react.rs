@@ -8,7 +8,7 @@ use crate::event::{Event, Nudge};
 use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
-use crate::schema::DELEGATE;
+use crate::schema::{DELEGATE, TASK};
 
 impl Tree {
     /// Returns what follows from `event`, which has been folded in already.
@@ -126,7 +126,7 @@ impl Tree {
         if call.name == WEB_FETCH {
             return self.fetch(session, turn, index, call).map_or_else(Reaction::default, effect);
         }
-        effect(if call.name == DELEGATE {
+        effect(if call.name == DELEGATE || call.name == TASK {
             Effect::Delegate { session, turn, index, call }
         } else {
             Effect::Tool { session, turn, index, call }

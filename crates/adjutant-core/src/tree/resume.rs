@@ -17,7 +17,7 @@ use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::outcome::{Outcome, State};
 use crate::rights::{Rights, is_repeatable};
-use crate::schema::DELEGATE;
+use crate::schema::{DELEGATE, TASK};
 use crate::time::Timestamp;
 
 /// What an agent is told about a call of which nobody knows what came.
@@ -280,7 +280,7 @@ fn close_open_call(node: &Node, events: &mut Vec<Event>) {
 /// Says whether a call that was begun may be begun again: it reads, or it only hands down, and
 /// what it handed down is known.
 fn may_begin_again(call: &ToolCall) -> bool {
-    is_repeatable(&call.name) || call.name == DELEGATE
+    is_repeatable(&call.name) || call.name == DELEGATE || call.name == TASK
 }
 
 fn reopening(

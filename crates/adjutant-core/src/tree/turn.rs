@@ -84,6 +84,9 @@ impl Tree {
             return Vec::new();
         }
         let mut room = self.room(index, node, 0, held);
+        let retried = node.attempts > 0;
+        let turn = if retried { node.turn } else { node.turn + 1 };
+        room.is_last |= node.max_turns.is_some_and(|max| turn >= max);
         let tells = room.is_last && node.last_call.is_none();
         let told_bytes = if tells { LAST_CALL.len() as u64 } else { 0 };
         if tells {
@@ -101,13 +104,12 @@ impl Tree {
                 text: LAST_CALL.into(),
             });
         }
-        let retried = node.attempts > 0;
         let input = node.input_bound().saturating_add(told_bytes);
         let max_output = room.max_output;
         events.push(Event::Reserved {
             session,
             reservation: Reservation {
-                turn: if retried { node.turn } else { node.turn + 1 },
+                turn,
                 attempt: node.attempts + 1,
                 max_output,
                 amount: Amount {
@@ -355,6 +357,11 @@ impl Tree {
     }
 
     fn exhausted(&self, code: Code, node: &Node) -> End {
+        if let Some(max) = node.max_turns.filter(|max| node.turn >= *max)
+            && code == Code::BudgetExceeded
+        {
+            return out_of_turns(max);
+        }
         let message = if code == Code::ContextExhausted {
             let window = node.window(self.policy.context_tokens).unwrap_or_default();
             format!(
@@ -428,6 +435,15 @@ impl Tree {
 /// Room kept free beyond a full answer, so that an agent near its end can be told and still report.
 const fn grace(wish: u64) -> u64 {
     wish / 4 + LAST_CALL.len() as u64
+}
+
+fn out_of_turns(max: u32) -> End {
+    let s = if max == 1 { "" } else { "s" };
+    End::partial(
+        Code::BudgetExceeded,
+        format!("The definition of the agent allows {max} turn{s}, and all were taken."),
+        "Split the task, or allow the agent more turns in its file.",
+    )
 }
 
 fn ceiling(node: &Node, input: u64, output: u64) -> crate::Usd {

@@ -127,8 +127,18 @@ fn briefs() -> impl Strategy<Value = Brief> {
             ModelSpec { name: "script:random".into(), window, max_output: 800, price }
         },
     );
-    (0..4_usize, 0..4_usize, option::of(0..5_usize), option::of(1..80_u64), 0..300_u64, model)
-        .prop_map(|(agent, prompt, story, timeout_wish, estimate, model)| Brief {
+    let turns = option::of(1..6_u32);
+    (
+        0..4_usize,
+        0..4_usize,
+        option::of(0..5_usize),
+        option::of(1..80_u64),
+        0..300_u64,
+        model,
+        turns,
+    )
+        .prop_map(|(agent, prompt, story, timeout_wish, estimate, model, max_turns)| Brief {
+            max_turns,
             story: story.map(|story| ["US-1", "US-2", "US-3", "US-4", "lead"][story].to_owned()),
             timeout_wish,
             estimate_tokens: Some(estimate),

@@ -295,6 +295,12 @@ impl Sim {
         let mut spent: BTreeMap<SessionId, Amount> = BTreeMap::new();
         for node in self.tree.nodes() {
             assert!(node.depth <= policy.max_depth, "{} at depth {}", node.session, node.depth);
+            assert!(
+                node.max_turns.is_none_or(|max| node.turn <= max),
+                "{} took {} turns",
+                node.session,
+                node.turn
+            );
             assert!(node.ledger.holds(), "books of {}: {:?}", node.session, node.ledger);
             assert!(
                 node.reservation.is_none() || node.state == State::Running,

@@ -12,4 +12,6 @@ mod live;
 mod providers;
 mod replay;
 mod resume;
+mod roles;
+mod roster;
 mod time;

@@ -133,6 +133,7 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
             system: String::new(),
             tools: Vec::new(),
             rights: read_only.clone(),
+            max_turns: None,
         });
     }
     let deadline = breaks(12).then(|| at.plus_seconds(10));

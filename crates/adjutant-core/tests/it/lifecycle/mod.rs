@@ -6,6 +6,7 @@ mod budgets;
 mod domains;
 mod ends;
 mod errors;
+mod limited;
 mod time;
 mod turns;
 
