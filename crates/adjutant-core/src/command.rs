@@ -62,6 +62,8 @@ pub enum Command {
     Decline { session: SessionId },
     /// Give up on a delegation because something of ours broke.
     Crash { session: SessionId, message: String, backtrace: String },
+    /// End everything in order: the journal has no room left for more than the ends themselves.
+    DiskFull,
     /// Stop a delegation and all below it.
     Cancel { session: SessionId },
     /// See what time alone has changed.

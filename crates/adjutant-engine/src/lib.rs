@@ -16,6 +16,7 @@ mod execute;
 mod ids;
 mod opening;
 mod prompt;
+mod room;
 mod runner;
 
 pub use adjutant_core::Secret;

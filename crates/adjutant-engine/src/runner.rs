@@ -25,6 +25,7 @@ use crate::execute::{
 };
 use crate::ids::IdSource;
 use crate::opening::Durable;
+use crate::room::Room;
 
 /// Hears of every event, in order, once it is on disk.
 pub trait Reporter {
@@ -111,6 +112,9 @@ pub(crate) struct Runner {
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
     tasks: JoinSet<Done>,
     held: VecDeque<Held>,
+    room: Room,
+    /// The disk is full and everything was ended: nothing more is recorded than that.
+    full: bool,
     closed: bool,
 }
 
@@ -139,12 +143,15 @@ impl Runner {
             unread: BTreeMap::new(),
             tasks: JoinSet::new(),
             held: VecDeque::new(),
+            room: Room::default(),
+            full: false,
             closed: false,
         }
     }
 
     /// Takes the opening commands, then inputs until the run has ended and is on disk.
     pub(crate) async fn run(mut self, opening: Vec<Command>) -> Result<Outcome, EngineError> {
+        self.room = Room::of(&self.tree);
         for command in opening {
             self.submit(command)?;
         }
@@ -195,6 +202,10 @@ impl Runner {
     fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
         let Ok(done) = done else { return Ok(()) };
+        if self.full {
+            // It came too late for everyone, and there is no room to say so.
+            return Ok(());
+        }
         let command = match done {
             Done::Model { session, turn, attempt, result: Ok(Ok(reply)) } => {
                 Command::Reply { session, turn, attempt, reply }
@@ -297,14 +308,22 @@ impl Runner {
         queue: &mut VecDeque<Command>,
     ) -> Result<(), EngineError> {
         let wall_ms = self.clock.wall_ms();
-        let first = self.held.len();
-        for event in events {
+        let (first, start) = (self.held.len(), self.journal.position());
+        for event in &events {
             let durability =
                 if event.must_be_durable() { Durability::Sync } else { Durability::Lazy };
-            let seq = match self.journal.stage(now, wall_ms, &event, durability) {
-                Ok(seq) => seq,
-                Err(error) => return self.give_up(&event, error, queue),
-            };
+            if let Err(error) = self.journal.stage(now, wall_ms, event, durability) {
+                self.journal.unstage(start);
+                return self.give_up(event, error, queue);
+            }
+        }
+        if let Err(error) = self.leave_room(&events) {
+            self.journal.unstage(start);
+            return self.run_out(error, queue);
+        }
+        let mut seq = start.seq;
+        for event in events {
+            seq = seq.next();
             self.tree.evolve(now, &event)?;
             self.fold(&event);
             self.held.push_back(Held { seq, at: now, wall_ms, event, effects: Vec::new() });
@@ -318,6 +337,34 @@ impl Runner {
         if self.held.front().is_some_and(|held| !held.event.must_be_durable()) {
             self.report_lazy();
         }
+        Ok(())
+    }
+
+    /// Makes sure that, with these events staged, there is still room to end the run in order and
+    /// to record every answer that is under way.
+    fn leave_room(&mut self, events: &[Event]) -> Result<(), JournalError> {
+        events.iter().for_each(|event| self.room.fold(event));
+        // Signs of life are part of the room of the answer they announce.
+        if self.full || !events.iter().any(Event::must_be_durable) {
+            return Ok(());
+        }
+        self.journal.make_room(self.room.bytes())
+    }
+
+    /// Ends everything while there is room to say so.
+    fn run_out(
+        &mut self,
+        error: JournalError,
+        queue: &mut VecDeque<Command>,
+    ) -> Result<(), EngineError> {
+        if self.tree.run().is_none() {
+            // Nothing has begun, so there is nothing to end.
+            return Err(error.into());
+        }
+        self.full = true;
+        // What else was to follow would only need more room.
+        queue.clear();
+        queue.push_back(Command::DiskFull);
         Ok(())
     }
 

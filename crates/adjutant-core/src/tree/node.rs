@@ -6,7 +6,7 @@ use crate::budget::{Ledger, Reservation};
 use crate::code::Code;
 use crate::event::Origin;
 use crate::fingerprint::Fingerprint;
-use crate::ids::{AgentName, Label, SessionId};
+use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{ModelSpec, ToolCall};
 use crate::money::Usd;
 use crate::outcome::{Outcome, Reason, State};
@@ -183,6 +183,14 @@ impl End {
         )
     }
 
+    pub(super) fn disk_full(run: RunId) -> Self {
+        Self::partial(
+            Code::DiskFull,
+            "The disk is full: the journal has no room for another step.".into(),
+            &format!("Free space, then `adjutant resume {run}`; what was found so far is kept."),
+        )
+    }
+
     /// Returns the end of what works below a delegation that ends so.
     pub(super) fn below(end: &Self) -> Self {
         match &end.reason {
@@ -192,6 +200,8 @@ impl End {
                 "Timed out with the one it worked for.".into(),
                 &reason.recommendation,
             ),
+            // The disk is full for all of them alike.
+            Some(reason) if reason.code == Code::DiskFull => end.clone(),
             Some(_) | None => Self::cancelled(),
         }
     }

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod crashes;
+mod disk;
 mod flow;
 mod lead;
 mod limits;
