@@ -5,6 +5,7 @@ mod bad_input;
 mod crashes;
 mod disk;
 mod flow;
+mod formats;
 mod lead;
 mod limits;
 mod providers;
