@@ -113,8 +113,8 @@ pub(crate) struct Runner {
     tasks: JoinSet<Done>,
     held: VecDeque<Held>,
     room: Room,
-    /// The disk is full and everything was ended: nothing more is recorded than that.
-    full: bool,
+    /// Why everything was ended, once the disk is full: nothing more is recorded than that.
+    full: Option<JournalError>,
     closed: bool,
 }
 
@@ -144,7 +144,7 @@ impl Runner {
             tasks: JoinSet::new(),
             held: VecDeque::new(),
             room: Room::default(),
-            full: false,
+            full: None,
             closed: false,
         }
     }
@@ -152,8 +152,14 @@ impl Runner {
     /// Takes the opening commands, then inputs until the run has ended and is on disk.
     pub(crate) async fn run(mut self, opening: Vec<Command>) -> Result<Outcome, EngineError> {
         self.room = Room::of(&self.tree);
+        let start = self.journal.position();
         for command in opening {
             self.submit(command)?;
+        }
+        if let Some(error) = self.full.take_if(|_| self.tree.nodes().nth(1).is_none()) {
+            // Nobody was admitted and nothing was asked: better no run than one about nothing.
+            self.journal.unstage(start);
+            return Err(error.into());
         }
         self.journal.submit()?;
         while !self.closed {
@@ -170,6 +176,11 @@ impl Runner {
     /// Waits for the next thing that happens and takes it.
     async fn next_input(&mut self) -> Result<(), EngineError> {
         let deadline = self.tree.next_deadline().map(|(at, _)| self.clock.instant(at));
+        if deadline.is_some_and(|at| at <= tokio::time::Instant::now()) {
+            // Whoever was stopped, or kept from the processor, wakes up to a deadline and to what
+            // came meanwhile. Time decides first, and so the same way each time.
+            return self.submit(Command::Tick);
+        }
         let alarm = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -202,7 +213,7 @@ impl Runner {
     fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
         let Ok(done) = done else { return Ok(()) };
-        if self.full {
+        if self.full.is_some() {
             // It came too late for everyone, and there is no room to say so.
             return Ok(());
         }
@@ -345,7 +356,7 @@ impl Runner {
     fn leave_room(&mut self, events: &[Event]) -> Result<(), JournalError> {
         events.iter().for_each(|event| self.room.fold(event));
         // Signs of life are part of the room of the answer they announce.
-        if self.full || !events.iter().any(Event::must_be_durable) {
+        if self.full.is_some() || !events.iter().any(Event::must_be_durable) {
             return Ok(());
         }
         self.journal.make_room(self.room.bytes())
@@ -361,7 +372,7 @@ impl Runner {
             // Nothing has begun, so there is nothing to end.
             return Err(error.into());
         }
-        self.full = true;
+        self.full = Some(error);
         // What else was to follow would only need more room.
         queue.clear();
         queue.push_back(Command::DiskFull);

@@ -10,7 +10,7 @@ use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{AgentName, Event, Label, Outcome, Policy, Preset, SessionId, Timestamp};
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Setup, Staff, Storage,
+    Setup, Staff, Storage, Wall,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -39,6 +39,7 @@ pub struct Rig {
     watch: Option<Watch>,
     goal: Option<String>,
     model: Option<Arc<dyn Model>>,
+    wall: Wall,
 }
 
 /// What happened.
@@ -76,6 +77,7 @@ impl Rig {
             watch: None,
             goal: None,
             model: None,
+            wall: || WALL_MS,
         }
     }
 
@@ -120,6 +122,13 @@ impl Rig {
     #[must_use]
     pub fn model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
+        self
+    }
+
+    /// Reads this wall clock instead of one that stands still.
+    #[must_use]
+    pub fn wall(mut self, wall: Wall) -> Self {
+        self.wall = wall;
         self
     }
 
@@ -208,7 +217,7 @@ impl Rig {
             secrets: Vec::new(),
             version: "test".into(),
         };
-        let engine = Engine::new(setup).expect("an engine").with_sources(|| WALL_MS, chance);
+        let engine = Engine::new(setup).expect("an engine").with_sources(self.wall, chance);
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;
         let events = Rc::new(RefCell::new(Vec::new()));

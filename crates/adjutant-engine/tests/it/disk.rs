@@ -78,8 +78,12 @@ async fn whatever_the_room_the_run_ends_in_order_or_never_begins() {
         assert!(matches!(events.last(), Some(Event::RunEnded { .. })), "{capacity}");
         let told: Vec<&Event> = story.events.iter().map(|(_, event)| event).collect();
         assert_eq!(events.iter().collect::<Vec<_>>(), told, "{capacity}");
-        let answered = events.iter().filter(|event| matches!(event, Event::Replied { .. })).count();
-        assert_eq!(story.requests.len(), answered, "every answer was kept: {capacity}");
+        // Every call is in the books: answered, or closed while it was under way.
+        let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+        let answered = count(|event| matches!(event, Event::Replied { .. }));
+        let closed = count(|event| matches!(event, Event::Settled { .. }));
+        let asked = story.requests.len();
+        assert!((answered..=answered + closed).contains(&asked), "{capacity}: {asked} requests");
     }
     assert!(unbegun > 0 && full > 10 && completed > 10, "{unbegun} {full} {completed}");
 }
