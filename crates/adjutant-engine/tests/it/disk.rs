@@ -1,5 +1,6 @@
 //! A disk that fills up: the run ends in order while it still can, and nothing is bought that
 //! could not be recorded.
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::EngineError;
