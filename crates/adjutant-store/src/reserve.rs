@@ -108,3 +108,31 @@ impl Reserve {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_promises_nothing_is_asked_what_is_free() {
+        // A file that cannot be allocated to stands in for it.
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let file = File::open(dir.path().join("file")).unwrap();
+        let mut space = FileSpace { file: Arc::new(file), limit: u64::MAX };
+        space.allocate(0, 1).unwrap();
+        let full = space.allocate(0, 1 << 62).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_limit_on_the_length_of_files_is_known_before_it_is_met() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let mut reserve =
+            Reserve::new(Box::new(FileSpace { file: Arc::clone(&file), limit: 5_000 }), 0);
+        reserve.reach(1_000, 4_000).unwrap();
+        let beyond = reserve.reach(1_001, 4_000).unwrap_err();
+        assert_eq!(beyond.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
+}

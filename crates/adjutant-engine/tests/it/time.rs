@@ -180,3 +180,15 @@ async fn a_wall_clock_that_jumps_by_ten_years_changes_no_deadline_and_no_id_twic
     let ids: Vec<_> = granted.collect();
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 4, "{ids:?}");
 }
+
+#[test]
+fn a_live_run_looks_no_older_than_it_has_been_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = adjutant_store::Home::open(dir.path()).unwrap();
+    let run = home.create_run(adjutant_core::RunId::new(1_735_460_684, [0; 6])).unwrap();
+    let _lock = run.lock().unwrap();
+    let files = adjutant_engine::Archive::open(dir.path()).unwrap().runs().unwrap().pop().unwrap();
+    let since = files.since(0);
+    assert!(since < 60_000, "the clock was set ahead by fifty years: {since} ms");
+    assert_eq!(files.since(u64::MAX), 0, "the clock was set back");
+}
