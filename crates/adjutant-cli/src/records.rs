@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
-use adjutant_engine::{Archive, ArchiveError, Expiry, Life, RunFiles, Swept, wall_now};
+use adjutant_engine::{Archive, ArchiveError, Expiry, Life, RunFiles, Swept};
 use adjutant_view::results::Results;
 use adjutant_view::status::{self, Look};
 use adjutant_view::transcript::Transcript;
@@ -33,7 +33,7 @@ struct Found {
 
 impl Found {
     fn now(&self) -> Timestamp {
-        now(&self.view)
+        now(&self.files, &self.view)
     }
 }
 
@@ -59,13 +59,13 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     for files in runs.into_iter().take(LISTED) {
         // One damaged run must not hide the others.
         match fold(&files) {
-            Ok((view, liveness)) => views.push((view, liveness)),
+            Ok((view, liveness)) => views.push((now(&files, &view), view, liveness)),
             Err(failure) => say(&format!("adjutant: {failure}")),
         }
     }
     let looks: Vec<Look<'_>> = views
         .iter()
-        .map(|(view, liveness)| Look { view, liveness: *liveness, now: now(view) })
+        .map(|(now, view, liveness)| Look { view, liveness: *liveness, now: *now })
         .collect();
     if as_json {
         print_json(&status::list_json(&looks))?;
@@ -298,10 +298,10 @@ fn say_torn(run: RunId, bytes: u64) {
     }
 }
 
-/// The run's own time now: what the latest record says, and the wall time since.
-fn now(view: &RunView) -> Timestamp {
+/// The run's own time now: what the latest record says, and the time since.
+fn now(files: &RunFiles, view: &RunView) -> Timestamp {
     let latest = view.latest();
-    latest.at.plus_millis(wall_now().saturating_sub(latest.wall_ms))
+    latest.at.plus_millis(files.since(latest.wall_ms))
 }
 
 fn colours() -> Palette {

@@ -4,6 +4,7 @@ use adjutant_core::policy::Key;
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
 
+use crate::agents;
 use crate::args::{Form, PolicyFlags, ResumeArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, failed, form};
@@ -117,7 +118,9 @@ pub(crate) fn go_on(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    let roster = agents::find(&setup.workdir)?;
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = engine.with_agents(roster.agents, &settings.models_allowed);
     let showing = Showing { form, events: flags.events, result_tokens };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)

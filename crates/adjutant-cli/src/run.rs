@@ -15,6 +15,7 @@ use adjutant_engine::{
 use adjutant_view::progress::total;
 use adjutant_view::results::{Options, Results};
 use adjutant_view::{Entry, Liveness, RunView, cost, sanitize, tree};
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -137,6 +138,9 @@ fn broken_off(error: &EngineError, view: &RunView) -> Failure {
         Some(run) => failure.hint(format!(
             "{run} is interrupted there; `adjutant result {run}` shows what was recorded."
         )),
+        None if error.is_disk_full() => {
+            failure.hint("Free space, or keep runs elsewhere with ADJUTANT_HOME or --home DIR.")
+        }
         None => failure,
     }
 }
@@ -151,6 +155,8 @@ async fn attend(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
+    // A file that may not grow further is an error of the write then, and no sudden death.
+    let _too_long = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let mut redraw = tokio::time::interval(REDRAW);
     let mut asked = false;
     loop {

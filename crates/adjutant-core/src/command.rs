@@ -77,6 +77,8 @@ pub enum Command {
     Decline { session: SessionId },
     /// Give up on a delegation because something of ours broke.
     Crash { session: SessionId, message: String, backtrace: String },
+    /// End everything in order: the journal has no room left for more than the ends themselves.
+    DiskFull,
     /// Stop a delegation and all below it.
     Cancel { session: SessionId },
     /// Go on with a run that was interrupted, or with what is left of one that has ended.

@@ -113,10 +113,12 @@ impl Archive {
         }
     }
 
-    /// A session is made after its run began, so only older runs are asked, the newest first.
+    /// A session is made after its run began, so older runs are asked first, the newest of them
+    /// before the others; the clock may have been set back in between, so all are asked.
     fn holder(&self, session: SessionId) -> Result<RunFiles, ArchiveError> {
-        let older = self.runs()?.into_iter().filter(|run| run.id().stamp() <= session.stamp());
-        for run in older {
+        let is_older = |run: &RunFiles| run.id().stamp() <= session.stamp();
+        let (older, newer): (Vec<_>, Vec<_>) = self.runs()?.into_iter().partition(is_older);
+        for run in older.into_iter().chain(newer) {
             let holds = |record: &Record<Event>| record.event.session() == Some(session);
             // A neighbour that cannot be read must not hide the run that can.
             let found = || {
@@ -213,6 +215,17 @@ impl RunFiles {
             Liveness::Live { pid } => Life::Live { pid },
             Liveness::Dead | Liveness::NeverLocked => Life::Dead,
         })
+    }
+
+    /// Returns the milliseconds since a record of a live run was written at `wall_ms`.
+    ///
+    /// A wall clock that was set back gives none, and one that was set ahead no more than the time
+    /// for which the run has been held.
+    #[must_use]
+    pub fn since(&self, wall_ms: u64) -> u64 {
+        let now = Now::read();
+        let held = self.folder.held_ms(&now).unwrap_or(u64::MAX);
+        now.wall_ms.saturating_sub(wall_ms).min(held)
     }
 
     /// Says whether its content is still there.

@@ -119,6 +119,14 @@ pub enum EngineError {
     Illegal(#[from] IllegalEvent),
 }
 
+impl EngineError {
+    /// Says whether there was no space left to write to.
+    #[must_use]
+    pub const fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Journal(JournalError::DiskFull(_)))
+    }
+}
+
 /// What would happen, computed by the core and not done.
 pub struct Preview {
     /// The grants and refusals, and the question that would be asked.

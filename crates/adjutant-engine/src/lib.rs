@@ -19,6 +19,7 @@ mod prompt;
 mod questions;
 mod resume;
 mod role;
+mod room;
 pub mod roster;
 mod runner;
 

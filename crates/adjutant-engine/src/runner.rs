@@ -27,6 +27,7 @@ use crate::execute::{
 use crate::ids::IdSource;
 use crate::opening::Durable;
 use crate::questions::Questions;
+use crate::room::Room;
 
 /// Hears of every event, in order, once it is on disk.
 pub trait Reporter {
@@ -120,6 +121,9 @@ pub(crate) struct Runner {
     held: VecDeque<Held>,
     /// Whether more decisions follow that count only together with this one.
     joined: bool,
+    room: Room,
+    /// Why everything was ended, once the disk is full: nothing more is recorded than that.
+    full: Option<JournalError>,
     closed: bool,
 }
 
@@ -150,17 +154,26 @@ impl Runner {
             tasks: JoinSet::new(),
             held: VecDeque::new(),
             joined: false,
+            room: Room::default(),
+            full: None,
             closed: false,
         }
     }
 
     /// Takes the opening commands, then inputs until the run has ended and is on disk.
     pub(crate) async fn run(mut self, opening: Vec<Command>) -> Result<Outcome, EngineError> {
+        self.room = Room::of(&self.tree);
+        let start = self.journal.position();
         let last = opening.len().saturating_sub(1);
         for (nth, command) in opening.into_iter().enumerate() {
             // A run that began without its tasks would have lost them.
             self.joined = nth < last;
             self.submit(command)?;
+        }
+        if let Some(error) = self.full.take_if(|_| self.tree.nodes().nth(1).is_none()) {
+            // Nobody was admitted and nothing was asked: better no run than one about nothing.
+            self.journal.unstage(start);
+            return Err(error.into());
         }
         self.work().await
     }
@@ -204,9 +217,15 @@ impl Runner {
         mut self,
         commands: Vec<Command>,
     ) -> Result<Option<Outcome>, EngineError> {
-        let before = self.held.len();
+        self.room = Room::of(&self.tree);
+        let (before, start) = (self.held.len(), self.journal.position());
         for command in commands {
             self.submit(command)?;
+        }
+        if let Some(error) = self.full.take() {
+            // Nothing was done yet; it waits as it was until there is room.
+            self.journal.unstage(start);
+            return Err(error.into());
         }
         if self.held.len() == before {
             return Ok(None);
@@ -226,6 +245,11 @@ impl Runner {
     /// Waits for the next thing that happens and takes it.
     async fn next_input(&mut self) -> Result<(), EngineError> {
         let deadline = self.tree.next_deadline().map(|(at, _)| self.clock.instant(at));
+        if deadline.is_some_and(|at| at <= tokio::time::Instant::now()) {
+            // Whoever was stopped, or kept from the processor, wakes up to a deadline and to what
+            // came meanwhile. Time decides first, and so the same way each time.
+            return self.submit(Command::Tick);
+        }
         let alarm = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -261,6 +285,10 @@ impl Runner {
     fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
         let Ok(done) = done else { return Ok(()) };
+        if self.full.is_some() {
+            // It came too late for everyone, and there is no room to say so.
+            return Ok(());
+        }
         let command = match done {
             Done::Model { session, turn, attempt, result: Ok(Ok(reply)) } => {
                 Command::Reply { session, turn, attempt, reply }
@@ -374,21 +402,29 @@ impl Runner {
         queue: &mut VecDeque<Command>,
     ) -> Result<(), EngineError> {
         let wall_ms = self.clock.wall_ms();
-        let first = self.held.len();
+        let (first, start) = (self.held.len(), self.journal.position());
         let last = events.len().saturating_sub(1);
-        for (nth, event) in events.into_iter().enumerate() {
+        for (nth, event) in events.iter().enumerate() {
             let durability =
                 if event.must_be_durable() { Durability::Sync } else { Durability::Lazy };
             // What was decided together is on disk together or not at all.
             let staged = if nth < last || self.joined {
-                self.journal.stage_open(now, wall_ms, &event, durability)
+                self.journal.stage_open(now, wall_ms, event, durability)
             } else {
-                self.journal.stage(now, wall_ms, &event, durability)
+                self.journal.stage(now, wall_ms, event, durability)
             };
-            let seq = match staged {
-                Ok(seq) => seq,
-                Err(error) => return self.give_up(&event, error, queue),
-            };
+            if let Err(error) = staged {
+                self.journal.unstage(start);
+                return self.give_up(event, error, queue);
+            }
+        }
+        if let Err(error) = self.leave_room(&events) {
+            self.journal.unstage(start);
+            return self.run_out(error, queue);
+        }
+        let mut seq = start.seq;
+        for event in events {
+            seq = seq.next();
             self.tree.evolve(now, &event)?;
             self.fold(&event);
             if let Event::Ended { session, .. } | Event::Refused { session, .. } = &event {
@@ -406,6 +442,34 @@ impl Runner {
         if self.held.front().is_some_and(|held| !held.event.must_be_durable()) {
             self.report_lazy();
         }
+        Ok(())
+    }
+
+    /// Makes sure that, with these events staged, there is still room to end the run in order and
+    /// to record every answer that is under way.
+    fn leave_room(&mut self, events: &[Event]) -> Result<(), JournalError> {
+        events.iter().for_each(|event| self.room.fold(event));
+        // Signs of life are part of the room of the answer they announce.
+        if self.full.is_some() || !events.iter().any(Event::must_be_durable) {
+            return Ok(());
+        }
+        self.journal.make_room(self.room.bytes())
+    }
+
+    /// Ends everything while there is room to say so.
+    fn run_out(
+        &mut self,
+        error: JournalError,
+        queue: &mut VecDeque<Command>,
+    ) -> Result<(), EngineError> {
+        if self.tree.run().is_none() {
+            // Nothing has begun, so there is nothing to end.
+            return Err(error.into());
+        }
+        self.full = Some(error);
+        // What else was to follow would only need more room.
+        queue.clear();
+        queue.push_back(Command::DiskFull);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use adjutant_core::{RunId, SessionId};
 use serde::de::DeserializeOwned;
 
 use crate::files::{self, During, FileError};
+use crate::identity::Now;
 use crate::lock::{self, Liveness, LockError, RunLock};
 use crate::reader::{self, JournalReader, ReadError};
 use crate::record::Position;
@@ -96,6 +97,13 @@ impl RunDir {
     /// Says whether the run has a writer, without disturbing it.
     pub fn liveness(&self) -> Result<Liveness, FileError> {
         lock::liveness(self)
+    }
+
+    /// Returns the milliseconds since the run was last taken or given back, by the clock that
+    /// nobody can set; nothing when that was before the machine's boot.
+    #[must_use]
+    pub fn held_ms(&self, now: &Now) -> Option<u64> {
+        now.boot.as_ref()?.since(&lock::last_held(self)?)
     }
 
     /// Says whether the run's content was pruned, or began to be: it cannot be resumed.

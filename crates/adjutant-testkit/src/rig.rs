@@ -13,7 +13,7 @@ use adjutant_core::{
 use adjutant_engine::roster::{UserFolders, muster};
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Resume, Setup, Staff, Storage, Web,
+    Resume, Setup, Staff, Storage, Wall, Web,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -47,6 +47,7 @@ pub struct Rig {
     models_allowed: Vec<String>,
     model: Option<Arc<dyn Model>>,
     web: Option<Web>,
+    wall: Wall,
 }
 
 /// What happened.
@@ -91,6 +92,7 @@ impl Rig {
             models_allowed: Vec::new(),
             model: None,
             web: None,
+            wall: || WALL_MS,
         }
     }
 
@@ -135,6 +137,13 @@ impl Rig {
     #[must_use]
     pub fn model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
+        self
+    }
+
+    /// Reads this wall clock instead of one that stands still.
+    #[must_use]
+    pub fn wall(mut self, wall: Wall) -> Self {
+        self.wall = wall;
         self
     }
 
@@ -275,7 +284,7 @@ impl Rig {
             secrets: Vec::new(),
             version: "test".into(),
         };
-        let mut engine = Engine::new(setup).expect("an engine").with_sources(|| WALL_MS, chance);
+        let mut engine = Engine::new(setup).expect("an engine").with_sources(self.wall, chance);
         let home = self.home.as_ref().map(TempDir::path);
         let user = UserFolders::usual(home, home.map(|home| home.join(".config")).as_deref());
         let roster = muster(self.tree.path(), &user).expect("a roster");

@@ -13,6 +13,7 @@ mod bad_stores;
 mod delegate;
 mod demo;
 mod exits;
+mod full_disk;
 mod help;
 mod hostile;
 mod injection;

@@ -38,7 +38,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             {
                 root.appended_bytes += preamble_bytes;
                 root.rights = root.rights.intersection(rights);
-                root.max_turns = *max_turns;
+                (root.max_turns, root.turns_each) = (*max_turns, *max_turns);
             }
             tree.agents.get_or_insert_default().insert(agent.clone(), known);
             Ok(())
@@ -227,7 +227,7 @@ impl Tree {
         node.story.clone_from(&brief.story);
         node.timeout_s = grant.timeout_s;
         node.max_output_wish = brief.max_output_tokens;
-        node.max_turns = brief.max_turns;
+        (node.max_turns, node.turns_each) = (brief.max_turns, brief.max_turns);
         node.appended_bytes = grant.opening_bytes;
         node.places = self.policy.concurrency;
         if let Some(story) = &brief.story {
@@ -538,6 +538,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         bound: TimeBound::Own,
         max_output_wish: None,
         max_turns: None,
+        turns_each: None,
         settled_input: None,
         appended_bytes: 0,
         given_context: 0,

@@ -151,6 +151,7 @@ impl Tree {
             Command::Crash { session, message, backtrace } => {
                 Ok(self.crash(session, message, backtrace))
             }
+            Command::DiskFull => Ok(self.disk_full()),
             Command::Cancel { session } => self.cancel(session),
             Command::Resume(resumption) => Ok(self.resume(*resumption)),
             Command::Tick => Ok(self.expire(now)),
@@ -327,6 +328,13 @@ impl Tree {
             return Err(Refusal::UnknownParent { parent: session.to_string() });
         }
         Ok(events)
+    }
+
+    /// Ends everything that is live, the root included.
+    fn disk_full(&self) -> Vec<Event> {
+        let live = self.nodes.first().is_some_and(|root| root.state.is_live());
+        let run = self.run.filter(|_| live && self.ended.is_none());
+        run.map(|run| self.end_subtree(ROOT, &End::disk_full(run))).unwrap_or_default()
     }
 
     fn crash(&self, session: SessionId, message: String, backtrace: String) -> Vec<Event> {

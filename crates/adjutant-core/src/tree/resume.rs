@@ -353,6 +353,7 @@ impl Node {
             }
         }
         self.timeout_s = reopening.timeout_s;
+        self.max_turns = self.turns_each.map(|each| self.turn.saturating_add(each));
         self.deadline = None;
         self.excused = self.attempts;
         self.last_call = None;

@@ -4,8 +4,10 @@
 mod bad_input;
 mod crashes;
 mod cuts;
+mod disk;
 mod domains;
 mod flow;
+mod formats;
 mod lead;
 mod limits;
 mod live;

@@ -9,6 +9,8 @@ mod home;
 mod locking;
 mod pruning;
 mod reading;
+mod recovery;
+mod reserve;
 mod rig;
 mod speed;
 mod writing;
