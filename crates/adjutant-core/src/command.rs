@@ -62,6 +62,8 @@ pub enum Command {
     Decline { session: SessionId },
     /// Give up on a delegation because something of ours broke.
     Crash { session: SessionId, message: String, backtrace: String },
+    /// Say something to an agent before its next turn.
+    Tell { session: SessionId, text: String },
     /// Stop a delegation and all below it.
     Cancel { session: SessionId },
     /// See what time alone has changed.

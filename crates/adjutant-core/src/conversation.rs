@@ -75,6 +75,7 @@ impl Conversation {
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
+            | Event::Messaged { .. }
             | Event::ToolCalled { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }

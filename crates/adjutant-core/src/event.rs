@@ -90,6 +90,8 @@ pub enum Event {
     Overran { session: SessionId, amount: Amount },
     /// Bytes arrived from a model.
     Progressed { session: SessionId, bytes: u64 },
+    /// A person said something to an agent; it waits for the agent's next turn.
+    Messaged { session: SessionId, text: String },
     /// The engine put a message into the conversation.
     Told { session: SessionId, nudge: Nudge, text: String },
     /// A tool was about to run.
@@ -172,6 +174,8 @@ pub enum Nudge {
     Shorten,
     /// Its return did not satisfy the contract.
     Repair,
+    /// A person has something to say: the oldest word that waits.
+    Person,
 }
 
 /// What a tool gave back.
@@ -213,6 +217,7 @@ impl Event {
             | Self::Settled { session, .. }
             | Self::Overran { session, .. }
             | Self::Progressed { session, .. }
+            | Self::Messaged { session, .. }
             | Self::Told { session, .. }
             | Self::ToolCalled { session, .. }
             | Self::ToolRefused { session, .. }
@@ -271,9 +276,10 @@ impl Event {
                 output.note = None;
                 output.touched.clear();
             }
-            Self::Told { text, .. } | Self::Late { text, .. } | Self::ToolRefused { text, .. } => {
-                text.clear();
-            }
+            Self::Told { text, .. }
+            | Self::Messaged { text, .. }
+            | Self::Late { text, .. }
+            | Self::ToolRefused { text, .. } => text.clear(),
             // A reason may quote a task or be a model's own word; its code is enough to count by.
             Self::Refused { reason, .. } | Self::Ended { reason: Some(reason), .. } => {
                 reason.message = EXPIRED.to_owned();

@@ -174,6 +174,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         | Event::Settled { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
@@ -228,6 +229,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::Reserved { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. }
         | Event::ToolReturned { .. }
         | Event::Crashed { .. }

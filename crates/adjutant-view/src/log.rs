@@ -85,6 +85,7 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         | Event::Settled { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. } => model_words(entry),
         Event::ToolCalled { .. } | Event::ToolRefused { .. } | Event::ToolReturned { .. } => {
             let delegation = entry.event.session().and_then(|session| view.delegation(session));
@@ -135,11 +136,13 @@ fn model_words(entry: &Entry<'_>) -> String {
             format!("overran by {} tokens, {}", grouped(amount.tokens), amount.usd)
         }
         Event::Progressed { bytes, .. } => format!("{} bytes arrived", grouped(*bytes)),
+        Event::Messaged { text, .. } => format!("a person says: {}", safe(text)),
         Event::Told { nudge, text, .. } => {
             let why = match nudge {
                 Nudge::LastCall(code) => format!("last call, {}", code_words(*code)),
                 Nudge::Shorten => "shorten".into(),
                 Nudge::Repair => "repair".into(),
+                Nudge::Person => "person".into(),
             };
             format!("told ({why}): {}", safe(text))
         }

@@ -106,6 +106,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.feed(at, index);
             Ok(())
         }
+        Event::Messaged { session, text } => tree.messaged(*session, text),
         Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
         Event::ToolCalled { session, call } => {
             let index = tree.running("tool_called", *session)?;
@@ -310,6 +311,16 @@ impl Tree {
         Ok(())
     }
 
+    fn messaged(&mut self, session: SessionId, text: &str) -> Result<(), IllegalEvent> {
+        let index = self.known("messaged", session)?;
+        let node = &mut self.nodes[index];
+        if !node.state.is_live() {
+            return Err(unfit("messaged", format!("{session} had ended already")));
+        }
+        node.mailbox.push_back(text.to_owned());
+        Ok(())
+    }
+
     fn told(&mut self, session: SessionId, nudge: Nudge, text: &str) -> Result<(), IllegalEvent> {
         let index = self.running("told", session)?;
         let node = &mut self.nodes[index];
@@ -318,6 +329,9 @@ impl Tree {
             Nudge::LastCall(code) => node.last_call = Some(code),
             Nudge::Shorten => node.shortened = true,
             Nudge::Repair => node.repairs += 1,
+            Nudge::Person => {
+                node.mailbox.pop_front().ok_or_else(|| unfit("told", "no word waits"))?;
+            }
         }
         Ok(())
     }
@@ -332,6 +346,7 @@ impl Tree {
         self.set_state(index, State::Ended(outcome));
         let node = &mut self.nodes[index];
         node.pending = Vec::new();
+        node.mailbox = VecDeque::new();
         node.open_calls = 0;
         node.recent_calls = VecDeque::new();
         if let Some(deadline) = node.deadline {
@@ -496,6 +511,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         last_call: None,
         shortened: false,
         repairs: 0,
+        mailbox: VecDeque::new(),
         has_findings: false,
         final_text: false,
         stall_at: None,

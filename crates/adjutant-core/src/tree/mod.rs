@@ -10,6 +10,7 @@
 mod admit;
 mod clock;
 mod evolve;
+mod mail;
 mod node;
 mod react;
 mod turn;
@@ -30,6 +31,7 @@ use node::End;
 
 pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case};
 pub use clock::Deadline;
+pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
 pub(crate) use turn::uses_tools;
 pub use turn::{
@@ -129,6 +131,7 @@ impl Tree {
             Command::Crash { session, message, backtrace } => {
                 Ok(self.crash(session, message, backtrace))
             }
+            Command::Tell { session, text } => self.hear(session, text),
             Command::Cancel { session } => self.cancel(session),
             Command::Tick => Ok(self.expire(now)),
             Command::EndRun => Ok(self.end_run()),

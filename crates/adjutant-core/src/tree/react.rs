@@ -50,7 +50,9 @@ impl Tree {
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
-            | Event::Told { nudge: Nudge::LastCall(_), .. }
+            // A word waits for the next turn; once it is told, the call that follows is reserved.
+            | Event::Messaged { .. }
+            | Event::Told { nudge: Nudge::LastCall(_) | Nudge::Person, .. }
             | Event::Crashed { .. }
             | Event::Late { .. } => Reaction::default(),
         }

@@ -3,13 +3,14 @@
 //! A history is a list of steps that name their targets by number, so that it shrinks well. The
 //! simulator checks the books and the shape of the tree after every batch; here is the rest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{Approval, ContractKind, CycleKey, Timeout};
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Policy,
-    Preset, Price, Reply, SessionId, State, StopReason, Timestamp, ToolOutput, Tree, Usage, Usd,
+    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Nudge,
+    Policy, Preset, Price, Reply, SessionId, State, StopReason, Timestamp, ToolOutput, Tree, Usage,
+    Usd,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -87,6 +88,10 @@ enum Step {
     Decide {
         which: Index,
         yes: bool,
+    },
+    Tell {
+        who: Index,
+        bytes: usize,
     },
     Cancel {
         who: Index,
@@ -189,6 +194,7 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => (who(), any::<bool>()).prop_map(|(who, good)| Step::Conclude { who, good }),
         1 => who().prop_map(|who| Step::Progress { who }),
         4 => (who(), prop::bool::weighted(0.9)).prop_map(|(which, yes)| Step::Decide { which, yes }),
+        3 => (who(), 0..1_500_usize).prop_map(|(who, bytes)| Step::Tell { who, bytes }),
         1 => who().prop_map(|who| Step::Cancel { who }),
         1 => who().prop_map(|who| Step::Crash { who }),
         1 => (who(), 0..4_u32, 0..3_u32)
@@ -285,6 +291,11 @@ fn perform(sim: &mut Sim, step: Step) {
                 } else {
                     Command::Deny { hash, reason: "no".into() }
                 });
+            }
+        }
+        Step::Tell { who, bytes } => {
+            if let Some(session) = pick(sessions(sim, all), who) {
+                let _ = sim.submit(Command::Tell { session, text: "x".repeat(bytes) });
             }
         }
         Step::Cancel { who } => {
@@ -407,6 +418,32 @@ fn check_paths(sim: &Sim) {
     }
 }
 
+/// (j) Nothing is put between a tool call and its results, and what a person said is told in order,
+/// at most once, with the call that carries it.
+fn check_told(log: &[(Timestamp, Event)]) {
+    let mut lives: BTreeMap<SessionId, (usize, VecDeque<&str>, bool)> = BTreeMap::new();
+    for (_, event) in log {
+        let Some(session) = event.session() else { continue };
+        let (open, mailbox, told) = lives.entry(session).or_default();
+        let is_turn = matches!(event, Event::Told { .. } | Event::Reserved { .. });
+        assert!(!*told || is_turn, "{event:?} follows what a person said");
+        *told = false;
+        match event {
+            Event::ToolCalled { .. } => *open += 1,
+            Event::ToolReturned { .. } => *open -= 1,
+            Event::Messaged { text, .. } => mailbox.push_back(text),
+            Event::Told { nudge, text, .. } => {
+                assert_eq!(*open, 0, "told while a call lacks its result");
+                if *nudge == Nudge::Person {
+                    assert!(text.contains(mailbox.pop_front().unwrap()));
+                    *told = true;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Everything a tree knows, private parts included.
 fn observed(tree: &Tree) -> String {
     format!("{tree:?}")
@@ -440,6 +477,7 @@ proptest! {
         let mut sim = play(policy, history);
         complete(&mut sim);
         sim.check_over();
+        check_told(&sim.log);
         let root = sim.node(sim.root());
         prop_assert_eq!(root.ledger.settled, settled(&sim.log));
     }
@@ -564,5 +602,5 @@ fn random_histories_meet_every_kind_of_event() {
     }
     // Agents are defined by front ends; a loop needs more patience than chance has.
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed crashed denied depth 1 depth 2 depth 3 ended granted late overran progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed crashed denied depth 1 depth 2 depth 3 ended granted late messaged overran progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
 }

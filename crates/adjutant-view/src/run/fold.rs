@@ -53,6 +53,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         | Event::AttemptFailed { session, .. }
         | Event::Settled { session, .. }
         | Event::Progressed { session, .. }
+        | Event::Messaged { session, .. }
         | Event::Told { session, .. }
         | Event::ToolCalled { session, .. }
         | Event::ToolRefused { session, .. }
@@ -261,6 +262,7 @@ impl Delegation {
             | Event::Denied { .. }
             | Event::Settled { .. }
             | Event::Overran { .. }
+            | Event::Messaged { .. }
             | Event::Told { .. }
             | Event::ToolRefused { .. }
             | Event::RunEnded { .. } => {}

@@ -5,6 +5,7 @@ mod approval;
 mod budgets;
 mod ends;
 mod errors;
+mod mail;
 mod time;
 mod turns;
 
