@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, Timestamp};
 use adjutant_view::progress::{Frame, line};
@@ -32,6 +32,8 @@ enum Mode {
     Lines,
     /// Wire events on standard output, nothing else.
     Events,
+    /// Nothing: somebody else's run, and no terminal.
+    Quiet,
 }
 
 impl Live {
@@ -56,11 +58,24 @@ impl Live {
         }
     }
 
+    /// Looks on at a run that another process carries: a picture on a terminal, or nothing.
+    pub(crate) fn watching() -> Self {
+        let live = Self::new(false);
+        let mode = if live.mode == Mode::Picture { Mode::Picture } else { Mode::Quiet };
+        Self { mode, ..live }
+    }
+
+    /// Counts time from the beginning of the run, which is `age` old.
+    pub(crate) fn keep_time_of(&mut self, age: Timestamp) {
+        let age = Duration::from_millis(age.as_millis());
+        self.began = Instant::now().checked_sub(age).unwrap_or(self.began);
+    }
+
     /// Folds in an event and says it where lines are said.
     pub(crate) fn take(&mut self, entry: Entry<'_>) {
         self.view.apply(entry);
         match self.mode {
-            Mode::Picture => {}
+            Mode::Picture | Mode::Quiet => {}
             // The one who asks for approval says so; with --yes nobody waits.
             Mode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
             Mode::Lines => {

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::clock::Clock;
+use crate::control::{Door, Order};
 use crate::crash::guard;
 use crate::desk::Desk;
 use crate::engine::EngineError;
@@ -99,6 +100,7 @@ pub(crate) struct Runner {
     journal: Journal<Event>,
     durable: watch::Receiver<Durable>,
     control: mpsc::Receiver<Control>,
+    door: Door,
     heard: (mpsc::Sender<Heard>, mpsc::Receiver<Heard>),
     shop: Shop,
     reporters: Vec<Box<dyn Reporter>>,
@@ -120,6 +122,7 @@ impl Runner {
         journal: Journal<Event>,
         durable: watch::Receiver<Durable>,
         control: mpsc::Receiver<Control>,
+        door: Door,
         shop: Shop,
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Self {
@@ -129,6 +132,7 @@ impl Runner {
             journal,
             durable,
             control,
+            door,
             heard: mpsc::channel(HEARD_QUEUE),
             shop,
             reporters,
@@ -157,6 +161,7 @@ impl Runner {
         self.tasks.abort_all();
         let outcome = self.tree.outcome().unwrap_or(Outcome::Failed);
         self.journal.close()?;
+        self.door.close().await;
         Ok(outcome)
     }
 
@@ -176,6 +181,7 @@ impl Runner {
             }
             Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take(done),
             Some(control) = self.control.recv() => self.obey(control),
+            Some(order) = self.door.next() => self.serve(order),
             Some((session, bytes)) = self.heard.1.recv() => self.submit(Command::Progress { session, bytes }),
             () = alarm => self.submit(Command::Tick),
         }
@@ -264,6 +270,17 @@ impl Runner {
             Control::Cancel(session) => Some(session),
         };
         session.map_or(Ok(()), |session| self.submit(Command::Cancel { session }))
+    }
+
+    /// Does what another process asks, and answers it.
+    fn serve(&mut self, order: Order) -> Result<(), EngineError> {
+        let Some(run) = self.tree.run() else { return Ok(()) };
+        let done = match order.request.command(run) {
+            None => Ok(None),
+            Some(command) => self.try_submit(command)?.map(|()| Some(self.journal.position().seq)),
+        };
+        self.door.answer(run, self.tree.outcome(), order, done);
+        Ok(())
     }
 
     /// Decides a command and everything that follows from it.
@@ -378,7 +395,13 @@ impl Runner {
             effects.extend(held.effects);
         }
         self.report_lazy();
-        effects.into_iter().try_for_each(|effect| self.perform(effect))
+        self.door.keep(through);
+        let begins = !effects.is_empty();
+        effects.into_iter().try_for_each(|effect| self.perform(effect))?;
+        if let (true, Some(run)) = (begins, self.tree.run()) {
+            self.door.open(run);
+        }
+        Ok(())
     }
 
     /// Signs of life are never waited for: they are reported when nothing before them is open.

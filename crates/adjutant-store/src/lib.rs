@@ -12,6 +12,7 @@
 mod checkpoint;
 mod disk;
 mod files;
+mod holder;
 mod home;
 mod identity;
 mod journal;
@@ -22,10 +23,12 @@ mod reader;
 mod record;
 mod run_dir;
 mod seal;
+mod socket;
 mod writer;
 
 pub use disk::{Disk, FileDisk};
 pub use files::FileError;
+pub use holder::{KillError, RunWriter};
 pub use home::{FindError, Home, HomeError};
 pub use identity::{BootInstant, Now};
 pub use journal::{Durability, Journal, JournalError};
@@ -35,3 +38,4 @@ pub use prune::{PruneReport, Retention, Verdict, prune, prune_one};
 pub use reader::{Damage, JournalReader, ReadError, Tail, read_from, read_journal};
 pub use record::{FORMAT, MAX_RECORD_BYTES, Position, Record, Seq};
 pub use run_dir::RunDir;
+pub use socket::ControlSocket;
