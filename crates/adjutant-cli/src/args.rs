@@ -388,7 +388,7 @@ Examples:
   adjutant tell sess_1735460684_k3x9f2 'Leave the tests out'
   git diff --stat | adjutant tell sess_1735460684_k3x9f2 -
 
-The subagent hears it before its next turn, also when it was about to end. `adjutant tree --json`
+The subagent hears it before its next turn, also when it was about to end. `adjutant status latest`
 lists sessions.";
 
 /// `adjutant prune`.

@@ -42,7 +42,7 @@ pub(crate) fn run_cancel(
     };
     if let Cancelled::Killed { .. } | Cancelled::Recorded = cancelled {
         keep(&files);
-        target.say_stopped(pid)?;
+        target.say_stopped(pid);
     }
     if as_json {
         print_json(&json!({
@@ -75,7 +75,8 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
         },
     };
     let target = Target::new(&files, session);
-    let (exit, state) = match watch(&files, &target, args.timeout)? {
+    let ending = watch(&files, &target, args.timeout)?;
+    let (exit, state) = match ending {
         Ending::Ended(outcome) => (Exit::of(outcome), outcome.word()),
         Ending::Interrupted => (Exit::Partial, "interrupted"),
         Ending::TimedOut => (Exit::TimedOut, "running"),
@@ -88,17 +89,18 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
     } else {
         print(&format!("{target} {state}\n"))?;
     }
-    match exit {
-        Exit::TimedOut => {
-            say("adjutant: the time is up and it goes on; `adjutant wait` again waits on")
+    match ending {
+        Ending::Ended(_) => {}
+        Ending::Interrupted => say(&target.interrupted()),
+        Ending::TimedOut => {
+            say("adjutant: the time is up and it goes on; `adjutant wait` again waits on");
         }
-        Exit::Partial if state == "interrupted" => say(&target.interrupted()),
-        _ => {}
     }
     Ok(exit)
 }
 
 /// How waiting came to its end.
+#[derive(Clone, Copy)]
 enum Ending {
     Ended(Outcome),
     Interrupted,
@@ -188,7 +190,7 @@ impl Target {
     }
 
     /// Says what became of the process, and of the rest of its run.
-    fn say_stopped(&self, pid: Option<u32>) -> Result<(), Failure> {
+    fn say_stopped(&self, pid: Option<u32>) {
         match pid {
             Some(pid) => say(&format!(
                 "adjutant: process {pid} did not answer and was killed; the end is recorded"
@@ -198,7 +200,6 @@ impl Target {
         if self.session.is_some() {
             say(&format!("  `adjutant resume {}` goes on with the rest of the run.", self.run));
         }
-        Ok(())
     }
 
     fn interrupted(&self) -> String {

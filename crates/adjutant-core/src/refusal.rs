@@ -440,7 +440,7 @@ impl Refusal {
             Self::Time { .. } => "Finish with what is there, or give the parent more time.".into(),
             Self::QueueFull { .. } => "Wait until delegations have ended, then try again.".into(),
             Self::Untold { problem: Untold::NotLive | Untold::NoAgent, .. } => {
-                "Name a session at work; `adjutant tree` lists them.".into()
+                "Name a session at work; `adjutant status latest` lists them.".into()
             }
             Self::Untold { problem: Untold::Empty, .. } => "Say something.".into(),
             Self::Untold { problem: Untold::TooLong { .. }, .. } => {

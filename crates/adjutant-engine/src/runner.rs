@@ -46,12 +46,14 @@ pub trait Narrator {
 }
 
 /// What a person or another process may ask of a live run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Stop everything and keep what was found.
     CancelRun,
     /// Stop one delegation and all below it.
     Cancel(SessionId),
+    /// Say something to an agent before its next turn.
+    Tell(SessionId, String),
 }
 
 /// Inputs taken before the journal is handed what they led to: enough to share a sync, few enough
@@ -265,11 +267,15 @@ impl Runner {
     }
 
     fn obey(&mut self, control: Control) -> Result<(), EngineError> {
-        let session = match control {
-            Control::CancelRun => self.tree.run().map(adjutant_core::RunId::root_session),
-            Control::Cancel(session) => Some(session),
+        let command = match control {
+            Control::CancelRun => {
+                let Some(run) = self.tree.run() else { return Ok(()) };
+                Command::Cancel { session: run.root_session() }
+            }
+            Control::Cancel(session) => Command::Cancel { session },
+            Control::Tell(session, text) => Command::Tell { session, text },
         };
-        session.map_or(Ok(()), |session| self.submit(Command::Cancel { session }))
+        self.submit(command)
     }
 
     /// Does what another process asks, and answers it.

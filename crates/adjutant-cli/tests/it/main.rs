@@ -7,6 +7,8 @@ mod bad_calls;
 mod bad_files;
 mod bad_limits;
 mod bad_stores;
+mod control;
+mod control_socket;
 mod delegate;
 mod demo;
 mod exits;

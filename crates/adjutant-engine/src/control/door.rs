@@ -37,11 +37,15 @@ impl Door {
     /// Starts to listen, once. Called after the first effects are under way, which must not wait.
     pub(crate) fn open(&mut self, run: RunId) {
         let Some(socket) = self.socket.take() else { return };
-        // A run that nobody can reach is still worth having: it can be watched, and killed.
-        let Ok(listener) = socket.bind() else { return };
-        let Ok(listener) = UnixListener::from_std(listener) else { return };
         let (orders, over) = (self.orders.0.clone(), self.over.subscribe());
-        self.server = Some(tokio::spawn(Server { listener, run, orders, over }.serve()));
+        // Bound within the task, whose turn comes after those of the effects before it.
+        self.server = Some(tokio::spawn(async move {
+            // A run that nobody can reach is still worth having: it can be watched, and killed.
+            let Ok(listener) = socket.bind() else { return };
+            drop(socket);
+            let Ok(listener) = UnixListener::from_std(listener) else { return };
+            Server { listener, run, orders, over }.serve().await;
+        }));
     }
 
     /// Waits for the next order.
