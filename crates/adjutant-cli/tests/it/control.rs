@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::rig::{Output, Rig};
 use crate::running::Running;
 use crate::schema::assert_fits;
+use crate::terminal::Terminal;
 
 /// Takes a note and then thinks for longer than any test waits; others answer at once.
 const HANGING: &str = r#"
@@ -222,6 +223,18 @@ fn waiting_ends_with_the_runs_own_exit_code() {
     for bad in ["-1", "soon", "nan"] {
         assert_eq!(rig.run(["wait", "--timeout", bad]).code, 2, "{bad}");
     }
+}
+
+#[test]
+fn waiting_on_a_terminal_shows_how_the_run_stands() {
+    let rig = rig();
+    let mut run = hanging(&rig, &["slow", "quick"]);
+    run.wait_for("[quick] ✓ complete");
+    let mut terminal = Terminal::start(&rig, 80, &[], &["wait"]);
+    terminal.wait_for("[slow]").wait_for("[quick]");
+    assert_eq!(rig.run(["cancel"]).code, 0);
+    terminal.wait_for(&format!("{} cancelled", rig.only_run()));
+    assert_eq!((terminal.finish(), run.finish().code), (130, 130));
 }
 
 /// Thinks for a while, and answers whoever speaks to it.

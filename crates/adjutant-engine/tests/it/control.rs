@@ -1,4 +1,5 @@
 //! Words to agents at work, and orders over a run's own socket.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
