@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use adjutant_core::schema::TaskSpec;
-use adjutant_core::{Event, Label, Message, Outcome, Preset, SessionId};
+use adjutant_core::{Event, Label, Message, Outcome, Preset, SessionId, Tree};
 use adjutant_engine::{
     Archive, Cancelled, Control, ControlError, Engine, Life, RunFiles, RunState, Setup, Staff,
 };
@@ -83,6 +84,9 @@ async fn a_parent_agent_is_told_as_well() {
     assert!(heard.contains("> Mind the gap."), "{heard}");
 }
 
+/// How long anything may take before it counts as hanging.
+const GUARD: Duration = Duration::from_secs(60);
+
 /// A state directory, and runs in it that another thread talks to.
 struct Place {
     dir: TempDir,
@@ -107,7 +111,7 @@ impl Place {
         Engine::new(Setup::new(Preset::Scout.policy(), model, self.dir.path())).unwrap()
     }
 
-    /// Carries a run whose children hang, and `meanwhile` deals with it from another thread.
+    /// Carries a run of at most two children, which hang, and `meanwhile` deals with it from another thread.
     fn while_running<T: Send + 'static>(
         &self,
         labels: &[&str],
@@ -128,7 +132,7 @@ impl Place {
             },
         );
         let other = std::thread::spawn(move || {
-            let sessions = receiver.recv().unwrap();
+            let sessions = receiver.recv_timeout(GUARD).unwrap();
             let (files, _) = looker.find("latest").unwrap();
             meanwhile(files, sessions)
         });
@@ -178,4 +182,38 @@ fn a_live_run_answers_over_its_socket_and_takes_it_along() {
         Err(ControlError::NotLive)
     ));
     assert_eq!(files.cancel(None).unwrap(), Cancelled::EndedBefore(Outcome::Cancelled));
+}
+
+/// Whatever was written last when its process died, the run is ended, once, and what was written
+/// stands.
+#[test]
+fn a_run_that_died_after_any_record_can_be_cancelled() {
+    let place = Place::new();
+    let (_, (run, journal)) = place.while_running(&["a", "b"], |files, sessions| {
+        files.tell(sessions[0], "Hurry.".into()).unwrap();
+        files.cancel(Some(sessions[1])).unwrap();
+        files.cancel(None).unwrap();
+        (files.id(), std::fs::read_to_string(files.path().join("journal.jsonl")).unwrap())
+    });
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    for kept in 1..=lines.len() {
+        let dead = Place::new();
+        let archive = dead.archive();
+        let folder = dead.state().join("runs").join(run.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("journal.jsonl"), lines[..kept].concat()).unwrap();
+        let (files, _) = archive.find(&run.to_string()).unwrap();
+        let cancelled = files.cancel(None).unwrap();
+        let whole = kept == lines.len();
+        assert_eq!(matches!(cancelled, Cancelled::EndedBefore(_)), whole, "{kept}: {cancelled:?}");
+        let now = std::fs::read_to_string(folder.join("journal.jsonl")).unwrap();
+        assert!(now.starts_with(&lines[..kept].concat()), "{kept}");
+        let mut tree = Tree::default();
+        for record in files.records().unwrap() {
+            let record = record.unwrap();
+            tree.evolve(record.at, &record.event).unwrap();
+        }
+        assert!(tree.outcome().is_some(), "{kept}");
+        assert!(tree.nodes().all(|node| !node.state.is_live()), "{kept}");
+    }
 }
