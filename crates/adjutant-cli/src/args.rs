@@ -1,6 +1,7 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -31,8 +32,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
     0  all completed            4  refused by a limit or a person
     1  all failed               5  blocked, an answer is needed
-    2  usage or bad input     130  cancelled
-    3  partial or mixed";
+    2  usage or bad input     124  the time of `wait --timeout` is up
+    3  partial or mixed       130  cancelled";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -74,6 +75,12 @@ pub(crate) enum Command {
     Cost(RunArg),
     /// Show every event of a run, one line each.
     Log(RunArg),
+    /// End a run, or a subagent and all below it, from any terminal.
+    Cancel(CancelArgs),
+    /// Wait for the end of a run; the exit code is that of the run.
+    Wait(WaitArgs),
+    /// Say something to a subagent at work, before its next turn.
+    Tell(TellArgs),
     /// Remove the content of old runs; metadata and cost stay.
     Prune(PruneArgs),
     /// Print a completion script for your shell.
@@ -408,6 +415,71 @@ pub(crate) struct ResultArgs {
     #[arg(long = "return", value_enum, value_name = "FORM")]
     pub(crate) return_form: Option<Form>,
 }
+
+/// `adjutant cancel`.
+#[derive(Debug, Args)]
+#[command(after_help = CANCEL_HELP)]
+pub(crate) struct CancelArgs {
+    /// The run or session, by its id or the start of it [default: the latest run that is live].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+}
+
+const CANCEL_HELP: &str = "\
+Examples:
+  adjutant cancel                          the run that is under way
+  adjutant cancel sess_1735460684_k3x9f2   one subagent and all below it; the others go on
+
+What was found is kept: `adjutant result` shows it. It is over within two seconds: a process that does
+not answer within one is killed and its end recorded. A run that died before is ended the same way.";
+
+/// `adjutant wait`.
+#[derive(Debug, Args)]
+#[command(after_help = WAIT_HELP)]
+pub(crate) struct WaitArgs {
+    /// The run or session, by its id or the start of it [default: the latest that is live, or the
+    /// latest].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+
+    /// Give up after so many seconds, with exit code 124; the run goes on.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+const WAIT_HELP: &str = "\
+Examples:
+  adjutant wait && adjutant result         the report, once there is one
+  adjutant wait --timeout 60 --json        look for a minute at most
+
+Ends with the exit code of the run; with 3 when its process is gone, and says how to go on.";
+
+/// Reads a span of time, whole seconds or parts of them.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let span = text.parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
+    span.ok_or_else(|| "not a number of seconds, such as 30 or 0.5".into())
+}
+
+/// `adjutant tell`.
+#[derive(Debug, Args)]
+#[command(after_help = TELL_HELP)]
+pub(crate) struct TellArgs {
+    /// The session that is to hear it, or a run for its parent agent.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// What to say, or - for standard input; at most 16 KiB.
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) text: String,
+}
+
+const TELL_HELP: &str = "\
+Examples:
+  adjutant tell sess_1735460684_k3x9f2 'Leave the tests out'
+  git diff --stat | adjutant tell sess_1735460684_k3x9f2 -
+
+The subagent hears it before its next turn, also when it was about to end. `adjutant status latest`
+lists sessions.";
 
 /// `adjutant prune`.
 #[derive(Debug, Args)]

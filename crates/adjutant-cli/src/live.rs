@@ -34,6 +34,8 @@ enum Mode {
     Lines,
     /// Wire events on standard output, nothing else.
     Events,
+    /// Nothing: somebody else's run, and no terminal.
+    Quiet,
 }
 
 impl Live {
@@ -59,11 +61,23 @@ impl Live {
         }
     }
 
+    /// Looks on at a run that another process carries: a picture on a terminal, or nothing.
+    pub(crate) fn watching() -> Self {
+        let live = Self::new(false);
+        let mode = if live.mode == Mode::Picture { Mode::Picture } else { Mode::Quiet };
+        Self { mode, ..live }
+    }
+
+    /// Counts time from the beginning of the run, which is `age` old.
+    pub(crate) fn keep_time_of(&mut self, age: Timestamp) {
+        (self.began, self.age) = (Instant::now(), age);
+    }
+
     /// Folds in an event and says it where lines are said.
     pub(crate) fn take(&mut self, entry: Entry<'_>) {
         self.view.apply(entry);
         match self.mode {
-            Mode::Picture => {}
+            Mode::Picture | Mode::Quiet => {}
             // The one who asks for approval says so; with --yes nobody waits.
             Mode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
             Mode::Lines => {
@@ -83,7 +97,7 @@ impl Live {
     /// Folds in what an earlier process said already.
     pub(crate) fn recall(&mut self, entry: Entry<'_>) {
         self.view.apply(entry);
-        (self.began, self.age) = (Instant::now(), entry.at);
+        self.keep_time_of(entry.at);
     }
 
     /// Says whether there is a picture worth drawing: something has started.

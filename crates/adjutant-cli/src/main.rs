@@ -7,6 +7,7 @@
 mod agents;
 mod args;
 mod ask;
+mod control;
 mod delegate;
 mod demo;
 mod exit;
@@ -64,6 +65,9 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Cost(run) => records::run_cost(&archive()?, &run, json),
         Command::Log(run) => records::run_log(&archive()?, &run, json),
         Command::Prune(args) => records::run_prune(&archive()?, &args, json),
+        Command::Cancel(args) => control::run_cancel(&archive()?, &args, json),
+        Command::Wait(args) => control::run_wait(&archive()?, &args, json),
+        Command::Tell(args) => control::run_tell(&archive()?, &args, json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "adjutant", &mut script);

@@ -263,7 +263,7 @@ fn find(archive: &Archive, text: Option<&str>) -> Result<Found, Failure> {
     Ok(Found { files, view, session, liveness })
 }
 
-fn fold(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
+pub(crate) fn fold(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
     // Asked first: a run that ends while it is read must not look interrupted.
     let life = files.life().map_err(failed)?;
     let (mut view, torn) = files
@@ -299,7 +299,7 @@ fn say_torn(run: RunId, bytes: u64) {
 }
 
 /// The run's own time now: what the latest record says, and the time since.
-fn now(files: &RunFiles, view: &RunView) -> Timestamp {
+pub(crate) fn now(files: &RunFiles, view: &RunView) -> Timestamp {
     let latest = view.latest();
     latest.at.plus_millis(files.since(latest.wall_ms))
 }
@@ -308,7 +308,7 @@ fn colours() -> Palette {
     palette(io::stdout().is_terminal())
 }
 
-fn failed(error: ArchiveError) -> Failure {
+pub(crate) fn failed(error: ArchiveError) -> Failure {
     let exit = match &error {
         ArchiveError::Find(_) | ArchiveError::NoSession(_) => Exit::Usage,
         ArchiveError::Home(_) | ArchiveError::Read { .. } | ArchiveError::File(_) => Exit::Failed,

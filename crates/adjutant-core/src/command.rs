@@ -79,6 +79,8 @@ pub enum Command {
     Crash { session: SessionId, message: String, backtrace: String },
     /// End everything in order: the journal has no room left for more than the ends themselves.
     DiskFull,
+    /// Say something to an agent before its next turn.
+    Tell { session: SessionId, text: String },
     /// Stop a delegation and all below it.
     Cancel { session: SessionId },
     /// Go on with a run that was interrupted, or with what is left of one that has ended.

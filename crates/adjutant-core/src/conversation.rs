@@ -82,6 +82,7 @@ impl Conversation {
             | Event::Overran { .. }
             | Event::Progressed { .. }
             | Event::Paused { .. }
+            | Event::Messaged { .. }
             | Event::ToolCalled { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }

@@ -102,6 +102,8 @@ pub enum Event {
     Progressed { session: SessionId, bytes: u64 },
     /// A model call is held back, because its provider asked someone for a pause.
     Paused { session: SessionId, provider: String, until: Timestamp },
+    /// A person said something to an agent; it waits for the agent's next turn.
+    Messaged { session: SessionId, text: String },
     /// The engine put a message into the conversation.
     Told { session: SessionId, nudge: Nudge, text: String },
     /// A tool was about to run.
@@ -219,6 +221,8 @@ pub enum Nudge {
     Shorten,
     /// Its return did not satisfy the contract.
     Repair,
+    /// A person has something to say: the oldest word that waits.
+    Person,
 }
 
 /// What a tool gave back.
@@ -262,6 +266,7 @@ impl Event {
             | Self::Overran { session, .. }
             | Self::Progressed { session, .. }
             | Self::Paused { session, .. }
+            | Self::Messaged { session, .. }
             | Self::Told { session, .. }
             | Self::ToolCalled { session, .. }
             | Self::DomainAsked { session, .. }
@@ -326,9 +331,10 @@ impl Event {
                 output.note = None;
                 output.touched.clear();
             }
-            Self::Told { text, .. } | Self::Late { text, .. } | Self::ToolRefused { text, .. } => {
-                text.clear();
-            }
+            Self::Told { text, .. }
+            | Self::Messaged { text, .. }
+            | Self::Late { text, .. }
+            | Self::ToolRefused { text, .. } => text.clear(),
             // A reason may quote a task or be a model's own word; its code is enough to count by.
             Self::Refused { reason, .. } | Self::Ended { reason: Some(reason), .. } => {
                 reason.message = EXPIRED.to_owned();

@@ -177,7 +177,7 @@ impl Swept {
 /// The files of one run.
 #[derive(Clone, Debug)]
 pub struct RunFiles {
-    folder: RunDir,
+    pub(crate) folder: RunDir,
 }
 
 impl RunFiles {

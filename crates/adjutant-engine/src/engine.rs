@@ -13,12 +13,13 @@ use adjutant_core::{
     RunId, SessionId, Timestamp, ToolSet, ToolSpec, Tree,
 };
 use adjutant_model::Model;
-use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
+use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError, RunLock};
 use adjutant_tools::{Caps, Masker, Toolbox, Web};
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Wall, wall_now};
+use crate::control::Door;
 use crate::desk::{Asker, Desk, ModelOpener, Models};
 use crate::execute::{Answer, Approver};
 use crate::ids::{Chance, IdSource, system};
@@ -334,7 +335,8 @@ impl Engine {
         let Opened { id, folder, journal, durable, lock } = opened;
         let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
-        let runner = Runner::new(clock, journal, durable, control, shop, reporters);
+        let door = Door::new(lock.as_ref().map(RunLock::control_socket));
+        let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
         let outcome = runner.run(opening).await?;
         drop(lock);
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use adjutant_core::{
-    Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId, State,
-    Timestamp, Tree,
+    Command, Conversation, Event, Node, Outcome, Policy, Resumption, Rights, RunId, SessionId,
+    State, Timestamp, Tree,
 };
-use adjutant_store::Record;
+use adjutant_store::{Record, RunLock};
 
 use crate::archive::{ArchiveError, RunFiles};
 use crate::clock::Clock;
+use crate::control::Door;
 use crate::engine::{Engine, EngineError, Finished, Staff};
 use crate::opening::Opened;
 use crate::runner::{Runner, Shop};
@@ -107,13 +108,15 @@ impl Engine {
         let (version, models) = (self.version.clone(), self.desk.models.clone());
         let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
         let clock = Clock::start(self.ids.wall, age);
-        let mut runner = Runner::new(clock, journal, durable, control, shop, reporters);
+        let door = Door::new(lock.as_ref().map(RunLock::control_socket));
+        let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
         let mut findings: BTreeMap<SessionId, Findings> = BTreeMap::new();
         for record in records {
             note(&record.event, &mut findings);
             runner.recall(&record)?;
         }
         let before = runner.tree.outcome();
+        let words = words(&runner.tree, &wish);
         let handovers = handovers(&runner, &findings);
         let resumption = Resumption {
             version,
@@ -128,11 +131,24 @@ impl Engine {
             models.choose(&name).map_err(|problem| EngineError::Model { name, problem })?;
         }
         let nothing = why_nothing(&runner.tree, wish.session, before);
-        let outcome = runner.go_on(vec![command]).await?;
+        let commands = std::iter::once(command).chain(words).collect();
+        let outcome = runner.go_on(commands).await?;
         drop(lock);
         let outcome = outcome.ok_or(EngineError::NothingToResume(nothing))?;
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
+}
+
+/// Returns what is said to those who were at work; whoever had ended hears it when taken up again.
+fn words(tree: &Tree, wish: &Resume) -> Vec<Command> {
+    let Some(text) = &wish.say else { return Vec::new() };
+    let has_lead = tree.nodes().next().is_some_and(|root| root.model.is_some());
+    let is_meant = |node: &&Node| match wish.session {
+        Some(session) => node.session == session,
+        None => node.depth == u64::from(!has_lead),
+    };
+    let meant = tree.nodes().filter(|node| node.state.is_live()).filter(is_meant);
+    meant.map(|node| Command::Tell { session: node.session, text: text.clone() }).collect()
 }
 
 /// Returns the names of the models that will be asked, each of which must be there.

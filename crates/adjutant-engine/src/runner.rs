@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::clock::Clock;
+use crate::control::{Door, Order};
 use crate::crash::guard;
 use crate::desk::Desk;
 use crate::engine::EngineError;
@@ -52,12 +53,14 @@ pub trait Narrator {
 }
 
 /// What a person or another process may ask of a live run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Stop everything and keep what was found.
     CancelRun,
     /// Stop one delegation and all below it.
     Cancel(SessionId),
+    /// Say something to an agent before its next turn.
+    Tell(SessionId, String),
 }
 
 /// Inputs taken before the journal is handed what they led to: enough to share a sync, few enough
@@ -106,6 +109,7 @@ pub(crate) struct Runner {
     journal: Journal<Event>,
     durable: watch::Receiver<Durable>,
     control: mpsc::Receiver<Control>,
+    door: Door,
     heard: (mpsc::Sender<Heard>, mpsc::Receiver<Heard>),
     shop: Shop,
     reporters: Vec<Box<dyn Reporter>>,
@@ -133,6 +137,7 @@ impl Runner {
         journal: Journal<Event>,
         durable: watch::Receiver<Durable>,
         control: mpsc::Receiver<Control>,
+        door: Door,
         shop: Shop,
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Self {
@@ -142,6 +147,7 @@ impl Runner {
             journal,
             durable,
             control,
+            door,
             heard: mpsc::channel(HEARD_QUEUE),
             shop,
             reporters,
@@ -189,6 +195,7 @@ impl Runner {
         self.tasks.abort_all();
         let outcome = self.tree.outcome().unwrap_or(Outcome::Failed);
         self.journal.close()?;
+        self.door.close().await;
         Ok(outcome)
     }
 
@@ -263,6 +270,7 @@ impl Runner {
             }
             Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take(done),
             Some(control) = self.control.recv() => self.obey(control),
+            Some(order) = self.door.next() => self.serve(order),
             Some((session, sign)) = self.heard.1.recv() => self.submit(match sign {
                 Sign::Bytes(bytes) => Command::Progress { session, bytes },
                 Sign::Pause { provider, ms } => Command::Pause { session, provider, ms },
@@ -364,11 +372,26 @@ impl Runner {
     }
 
     fn obey(&mut self, control: Control) -> Result<(), EngineError> {
-        let session = match control {
-            Control::CancelRun => self.tree.run().map(adjutant_core::RunId::root_session),
-            Control::Cancel(session) => Some(session),
+        let command = match control {
+            Control::CancelRun => {
+                let Some(run) = self.tree.run() else { return Ok(()) };
+                Command::Cancel { session: run.root_session() }
+            }
+            Control::Cancel(session) => Command::Cancel { session },
+            Control::Tell(session, text) => Command::Tell { session, text },
         };
-        session.map_or(Ok(()), |session| self.submit(Command::Cancel { session }))
+        self.submit(command)
+    }
+
+    /// Does what another process asks, and answers it.
+    fn serve(&mut self, order: Order) -> Result<(), EngineError> {
+        let Some(run) = self.tree.run() else { return Ok(()) };
+        let done = match order.request.command(run) {
+            None => Ok(None),
+            Some(command) => self.try_submit(command)?.map(|()| Some(self.journal.position().seq)),
+        };
+        self.door.answer(run, self.tree.outcome(), order, done);
+        Ok(())
     }
 
     /// Decides a command and everything that follows from it.
@@ -525,7 +548,13 @@ impl Runner {
             effects.extend(held.effects);
         }
         self.report_lazy();
-        effects.into_iter().try_for_each(|effect| self.perform(effect))
+        self.door.keep(through);
+        let begins = !effects.is_empty();
+        effects.into_iter().try_for_each(|effect| self.perform(effect))?;
+        if let (true, Some(run)) = (begins, self.tree.run()) {
+            self.door.open(run);
+        }
+        Ok(())
     }
 
     /// Signs of life are never waited for: they are reported when nothing before them is open.

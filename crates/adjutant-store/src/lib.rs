@@ -12,6 +12,7 @@
 mod checkpoint;
 mod disk;
 mod files;
+mod holder;
 mod home;
 mod identity;
 mod journal;
@@ -23,10 +24,12 @@ mod record;
 mod reserve;
 mod run_dir;
 mod seal;
+mod socket;
 mod writer;
 
 pub use disk::{Disk, FileDisk};
 pub use files::FileError;
+pub use holder::{KillError, RunWriter};
 pub use home::{FindError, Home, HomeError};
 pub use identity::{BootInstant, Now};
 pub use journal::{Durability, Journal, JournalError};
@@ -37,3 +40,4 @@ pub use reader::{Damage, JournalReader, ReadError, Tail, read_from, read_journal
 pub use record::{FORMAT, MAX_RECORD_BYTES, Position, Record, Seq};
 pub use reserve::Space;
 pub use run_dir::RunDir;
+pub use socket::ControlSocket;

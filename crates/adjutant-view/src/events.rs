@@ -246,6 +246,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         | Event::Progressed { .. }
         | Event::Paused { .. }
         | Event::DomainAsked { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
@@ -315,6 +316,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::Reserved { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. }
         | Event::ToolReturned { .. }
         | Event::Crashed { .. }

@@ -103,6 +103,7 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         | Event::Overran { .. }
         | Event::Progressed { .. }
         | Event::Paused { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. } => model_words(entry),
         Event::ToolCalled { .. } | Event::ToolRefused { .. } | Event::ToolReturned { .. } => {
             let delegation = entry.event.session().and_then(|session| view.delegation(session));
@@ -160,11 +161,13 @@ fn model_words(entry: &Entry<'_>) -> String {
                 safe(provider)
             )
         }
+        Event::Messaged { text, .. } => format!("a person says: {}", safe(text)),
         Event::Told { nudge, text, .. } => {
             let why = match nudge {
                 Nudge::LastCall(code) => format!("last call, {}", code_words(*code)),
                 Nudge::Shorten => "shorten".into(),
                 Nudge::Repair => "repair".into(),
+                Nudge::Person => "person".into(),
             };
             format!("told ({why}): {}", safe(text))
         }

@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 18] = [
     "demo",
     "run",
     "delegate",
@@ -16,6 +16,9 @@ const COMMANDS: [&str; 15] = [
     "transcript",
     "cost",
     "log",
+    "cancel",
+    "wait",
+    "tell",
     "prune",
     "completions",
 ];
@@ -60,6 +63,9 @@ fn help_names_every_command_and_every_exit_code() {
           transcript   Print what a subagent was told and said
           cost         Show what a run cost, own and inclusive, by agent and by model
           log          Show every event of a run, one line each
+          cancel       End a run, or a subagent and all below it, from any terminal
+          wait         Wait for the end of a run; the exit code is that of the run
+          tell         Say something to a subagent at work, before its next turn
           prune        Remove the content of old runs; metadata and cost stay
           completions  Print a completion script for your shell
           help         Print this message or the help of the given subcommand(s)
@@ -82,8 +88,8 @@ fn help_names_every_command_and_every_exit_code() {
         Exit codes:
             0  all completed            4  refused by a limit or a person
             1  all failed               5  blocked, an answer is needed
-            2  usage or bad input     130  cancelled
-            3  partial or mixed
+            2  usage or bad input     124  the time of `wait --timeout` is up
+            3  partial or mixed       130  cancelled
         --- stderr ---
         [exit 0]
     ");

@@ -10,6 +10,8 @@ mod bad_files;
 mod bad_limits;
 mod bad_models;
 mod bad_stores;
+mod control;
+mod control_socket;
 mod delegate;
 mod demo;
 mod exits;

@@ -122,6 +122,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.feed(at.max(*until), index);
             Ok(())
         }
+        Event::Messaged { session, text } => tree.messaged(*session, text),
         Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
         Event::ToolCalled { session, call } => {
             let index = tree.running("tool_called", *session)?;
@@ -349,6 +350,16 @@ impl Tree {
         Ok(())
     }
 
+    fn messaged(&mut self, session: SessionId, text: &str) -> Result<(), IllegalEvent> {
+        let index = self.known("messaged", session)?;
+        let node = &mut self.nodes[index];
+        if !node.state.is_live() {
+            return Err(unfit("messaged", format!("{session} had ended already")));
+        }
+        node.mailbox.push_back(text.to_owned());
+        Ok(())
+    }
+
     fn told(&mut self, session: SessionId, nudge: Nudge, text: &str) -> Result<(), IllegalEvent> {
         let index = self.running("told", session)?;
         let node = &mut self.nodes[index];
@@ -358,6 +369,9 @@ impl Tree {
             Nudge::LastCall(code) => node.last_call = Some(code),
             Nudge::Shorten => node.shortened = true,
             Nudge::Repair => node.repairs += 1,
+            Nudge::Person => {
+                node.mailbox.pop_front().ok_or_else(|| unfit("told", "no word waits"))?;
+            }
         }
         Ok(())
     }
@@ -376,7 +390,7 @@ impl Tree {
         let was_asked_about = self.nodes[index].state == State::AwaitingApproval;
         self.set_state(index, State::Ended(outcome));
         let node = &mut self.nodes[index];
-        // Calls without a result stay: whoever takes it up again must be told of them.
+        // Calls without a result and words not heard stay: whoever takes it up again must be told.
         node.recent_calls = VecDeque::new();
         node.end_reason = reason.map(|reason| (reason.code, reason.recoverable));
         if let Some(deadline) = node.deadline {
@@ -551,6 +565,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         last_call: None,
         shortened: false,
         repairs: 0,
+        mailbox: VecDeque::new(),
         has_findings: false,
         final_text: false,
         said: None,

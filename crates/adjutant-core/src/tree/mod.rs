@@ -12,6 +12,7 @@ mod automatic;
 mod clock;
 mod domains;
 mod evolve;
+mod mail;
 mod node;
 mod react;
 mod resume;
@@ -34,6 +35,7 @@ use node::End;
 
 pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case, worst_case_within};
 pub use clock::Deadline;
+pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
 pub(crate) use resume::INTERRUPTED;
 pub(crate) use turn::uses_tools;
@@ -152,6 +154,7 @@ impl Tree {
                 Ok(self.crash(session, message, backtrace))
             }
             Command::DiskFull => Ok(self.disk_full()),
+            Command::Tell { session, text } => self.hear(session, text),
             Command::Cancel { session } => self.cancel(session),
             Command::Resume(resumption) => Ok(self.resume(*resumption)),
             Command::Tick => Ok(self.expire(now)),

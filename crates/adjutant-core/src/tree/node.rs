@@ -94,6 +94,8 @@ pub struct Node {
     pub(super) last_call: Option<Code>,
     pub(super) shortened: bool,
     pub(super) repairs: u32,
+    /// What a person said that its model has not been told yet.
+    pub(super) mailbox: VecDeque<String>,
     pub(super) has_findings: bool,
     pub(super) final_text: bool,
     /// How its last answer stopped, while nobody has spoken since and no tool was asked for.

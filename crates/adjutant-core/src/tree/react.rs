@@ -60,7 +60,9 @@ impl Tree {
             | Event::Overran { .. }
             | Event::Progressed { .. }
             | Event::Paused { .. }
-            | Event::Told { nudge: Nudge::LastCall(_), .. }
+            // A word waits for the next turn; once it is told, the call that follows is reserved.
+            | Event::Messaged { .. }
+            | Event::Told { nudge: Nudge::LastCall(_) | Nudge::Person, .. }
             | Event::Crashed { .. }
             | Event::Late { .. } => Reaction::default(),
         }

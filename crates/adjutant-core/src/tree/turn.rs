@@ -46,8 +46,8 @@ const FIRST_RETRY_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
 
 /// How much a call may ask for, and what holds it back the most.
-struct Room {
-    max_output: u64,
+pub(super) struct Room {
+    pub(super) max_output: u64,
     code: Code,
     is_last: bool,
 }
@@ -83,12 +83,14 @@ impl Tree {
         if node.reservation.is_some() || node.open_calls > 0 || node.model.is_none() {
             return Vec::new();
         }
-        let mut room = self.room(index, node, 0, held);
         let retried = node.attempts > 0;
         let turn = if retried { node.turn } else { node.turn + 1 };
+        let mail = self.mail(index, node, held);
+        let mail_bytes = mail.iter().map(|word| word.len() as u64).sum();
+        let mut room = self.room(index, node, mail_bytes, held);
         room.is_last |= node.max_turns.is_some_and(|max| turn >= max);
         let tells = room.is_last && node.last_call.is_none();
-        let told_bytes = if tells { LAST_CALL.len() as u64 } else { 0 };
+        let told_bytes = mail_bytes + if tells { LAST_CALL.len() as u64 } else { 0 };
         if tells {
             // Telling costs input as well, so the room is measured again with the words in it.
             room = self.room(index, node, told_bytes, held);
@@ -96,7 +98,8 @@ impl Tree {
         if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
             return self.end_subtree(index, &self.exhausted(room.code, node));
         }
-        let mut events = Vec::new();
+        let person = |text| Event::Told { session, nudge: Nudge::Person, text };
+        let mut events: Vec<Event> = mail.into_iter().map(person).collect();
         if tells {
             events.push(Event::Told {
                 session,
@@ -122,7 +125,7 @@ impl Tree {
         events
     }
 
-    fn output_wish(&self, node: &Node) -> u64 {
+    pub(super) fn output_wish(&self, node: &Node) -> u64 {
         let wish = node.max_output_wish.unwrap_or(self.policy.max_output_tokens);
         node.model.as_ref().map_or(wish, |model| wish.min(model.max_output))
     }
@@ -130,7 +133,7 @@ impl Tree {
     /// Finds the tightest of window, tokens and money, and whether it leaves room for one more turn.
     ///
     /// `told_bytes` are about to join the conversation.
-    fn room(&self, index: usize, node: &Node, told_bytes: u64, held: &Held) -> Room {
+    pub(super) fn room(&self, index: usize, node: &Node, told_bytes: u64, held: &Held) -> Room {
         let wish = self.output_wish(node);
         let input = node.input_bound().saturating_add(told_bytes);
         let window = node.window(self.policy.context_tokens).unwrap_or(u64::MAX);
@@ -291,6 +294,11 @@ impl Tree {
             ContractKind::Report => (Some(End::completed()), String::new()),
             ContractKind::Standard => judge_return(text, self.metadata(now, index), artifacts),
         };
+        let is_over = end.is_some() || node.repairs >= MAX_REPAIRS;
+        if is_over && !self.mail(index, node, &Held::default()).is_empty() {
+            // A person spoke after its last call: it hears that before anything is final.
+            return self.take_turn_beside(session, &Held::default());
+        }
         match end {
             Some(end) => self.end_subtree(index, &end),
             None if node.repairs < MAX_REPAIRS => {

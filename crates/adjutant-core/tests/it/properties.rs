@@ -3,14 +3,14 @@
 //! A history is a list of steps that name their targets by number, so that it shrinks well. The
 //! simulator checks the books and the shape of the tree after every batch; here is the rest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{Approval, ContractKind, CycleKey, Timeout};
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Outcome,
-    Policy, Preset, Price, Reply, Resumption, Rights, SessionId, State, StopReason, Timestamp,
-    ToolOutput, Tree, Usage, Usd,
+    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Nudge,
+    Outcome, Policy, Preset, Price, Reply, Resumption, Rights, SessionId, State, StopReason,
+    Timestamp, ToolOutput, Tree, Usage, Usd,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -98,6 +98,10 @@ enum Step {
     Host {
         which: usize,
         yes: bool,
+    },
+    Tell {
+        who: Index,
+        bytes: usize,
     },
     Cancel {
         who: Index,
@@ -215,6 +219,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => who().prop_map(|who| Step::Progress { who }),
         4 => (who(), prop::bool::weighted(0.9)).prop_map(|(which, yes)| Step::Decide { which, yes }),
         2 => (0..2_usize, any::<bool>()).prop_map(|(which, yes)| Step::Host { which, yes }),
+        3 => (who(), 0..1_500_usize).prop_map(|(who, bytes)| Step::Tell { who, bytes }),
         1 => who().prop_map(|who| Step::Cancel { who }),
         1 => who().prop_map(|who| Step::Crash { who }),
         1 => (who(), 0..4_u32, 0..3_u32)
@@ -324,6 +329,11 @@ fn perform(sim: &mut Sim, step: Step) {
                 Command::DenyDomain { host, reason: no }
             })
             .unwrap();
+        }
+        Step::Tell { who, bytes } => {
+            if let Some(session) = pick(sessions(sim, all), who) {
+                let _ = sim.submit(Command::Tell { session, text: "x".repeat(bytes) });
+            }
         }
         Step::Cancel { who } => {
             if let Some(session) = pick(sessions(sim, |node| node.depth > 0), who) {
@@ -445,6 +455,32 @@ fn check_paths(sim: &Sim) {
     }
 }
 
+/// (j) Nothing is put between a tool call and its results, and what a person said is told in order,
+/// at most once, with the call that carries it.
+fn check_told(log: &[(Timestamp, Event)]) {
+    let mut lives: BTreeMap<SessionId, (usize, VecDeque<&str>, bool)> = BTreeMap::new();
+    for (_, event) in log {
+        let Some(session) = event.session() else { continue };
+        let (open, mailbox, told) = lives.entry(session).or_default();
+        let is_turn = matches!(event, Event::Told { .. } | Event::Reserved { .. });
+        assert!(!*told || is_turn, "{event:?} follows what a person said");
+        *told = false;
+        match event {
+            Event::ToolCalled { .. } => *open += 1,
+            Event::ToolReturned { .. } => *open -= 1,
+            Event::Messaged { text, .. } => mailbox.push_back(text),
+            Event::Told { nudge, text, .. } => {
+                assert_eq!(*open, 0, "told while a call lacks its result");
+                if *nudge == Nudge::Person {
+                    assert!(text.contains(mailbox.pop_front().unwrap()));
+                    *told = true;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Everything a tree knows, private parts included.
 fn observed(tree: &Tree) -> String {
     format!("{tree:?}")
@@ -478,6 +514,7 @@ proptest! {
         let mut sim = play(policy, history);
         complete(&mut sim);
         sim.check_over();
+        check_told(&sim.log);
         let root = sim.node(sim.root());
         prop_assert_eq!(root.ledger.settled, settled(&sim.log));
     }
@@ -668,5 +705,5 @@ fn random_histories_meet_every_kind_of_event() {
     }
     // Agents are defined by front ends; a loop needs more patience than chance has.
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted late overran paused progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted late messaged overran paused progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "tests pick the events they ask about")]
 
 mod bad_input;
+mod control;
 mod crashes;
 mod cuts;
 mod disk;

@@ -60,6 +60,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::Replied { .. }
         | Event::AttemptFailed { .. }
         | Event::Overran { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. }
         | Event::Paused { .. }
         | Event::DomainAsked { .. }
@@ -105,6 +106,10 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         }
         Event::Told { nudge: Nudge::Shorten, .. } => Some("told to answer shorter".into()),
         Event::Told { nudge: Nudge::Repair, .. } => Some("told to repair its return".into()),
+        Event::Told { nudge: Nudge::Person, .. } => Some("was told what you said".into()),
+        Event::Messaged { text, .. } => {
+            Some(format!("you say, before its next turn: {}", safe(text)))
+        }
         // What was noted is said when it is.
         Event::ToolCalled { call, .. } => called(*call)
             .filter(|call| call.tool != "Note")

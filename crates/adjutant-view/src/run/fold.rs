@@ -61,6 +61,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         | Event::Progressed { session, .. }
         | Event::Paused { session, .. }
         | Event::DomainAsked { session, .. }
+        | Event::Messaged { session, .. }
         | Event::Told { session, .. }
         | Event::ToolCalled { session, .. }
         | Event::ToolRefused { session, .. }
@@ -298,6 +299,7 @@ impl Delegation {
             | Event::Denied { .. }
             | Event::Settled { .. }
             | Event::Overran { .. }
+            | Event::Messaged { .. }
             | Event::Told { .. }
             | Event::DomainAllowed { .. }
             | Event::DomainDenied { .. }

@@ -7,6 +7,7 @@ mod domains;
 mod ends;
 mod errors;
 mod limited;
+mod mail;
 mod time;
 mod turns;
 
