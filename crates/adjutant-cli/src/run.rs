@@ -179,7 +179,7 @@ fn show_synthesis(
     if showing.form == Form::Json {
         let tree = tree::json(view, now, Liveness::Alive);
         return print_json(
-            &json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost::json(view) }),
+            &json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost::json(view, None) }),
         );
     }
     print(&format!("{}\n", sanitize::block(text.trim_end())))?;

@@ -116,6 +116,8 @@ pub enum Event {
     },
     /// The run ended.
     RunEnded { outcome: Outcome },
+    /// A person said that an error of this run is dealt with; nothing else follows from it.
+    ErrorFixed { id: String },
 }
 
 /// An admitted task, with everything decided about it.
@@ -225,7 +227,8 @@ impl Event {
             | Self::ApprovalAsked { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
-            | Self::RunEnded { .. } => None,
+            | Self::RunEnded { .. }
+            | Self::ErrorFixed { .. } => None,
         }
     }
 
@@ -295,7 +298,8 @@ impl Event {
             | Self::Progressed { .. }
             | Self::ToolCalled { .. }
             | Self::Ended { reason: None, .. }
-            | Self::RunEnded { .. } => {}
+            | Self::RunEnded { .. }
+            | Self::ErrorFixed { .. } => {}
         }
         event
     }

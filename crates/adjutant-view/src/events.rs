@@ -165,6 +165,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         }),
         Event::AgentDefined { .. }
         | Event::Delegated { .. }
+        | Event::ErrorFixed { .. }
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::Started { .. }
@@ -222,6 +223,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         Event::RunStarted { .. }
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }
+        | Event::ErrorFixed { .. }
         | Event::ApprovalAsked { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }

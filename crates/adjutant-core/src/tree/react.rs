@@ -52,7 +52,8 @@ impl Tree {
             | Event::Progressed { .. }
             | Event::Told { nudge: Nudge::LastCall(_), .. }
             | Event::Crashed { .. }
-            | Event::Late { .. } => Reaction::default(),
+            | Event::Late { .. }
+            | Event::ErrorFixed { .. } => Reaction::default(),
         }
     }
 

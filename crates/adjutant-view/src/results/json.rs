@@ -98,7 +98,7 @@ impl Results<'_> {
             v: VERSION,
             completed: counts.ok,
             partial: counts.partial,
-            failed: counts.failed,
+            failed: counts.failed + counts.refused,
             pending: counts.pending,
             total: counts.total,
             results: self.items.iter().map(|item| entry(item, options)).collect(),
