@@ -205,3 +205,37 @@ fn status_and_cost_of_a_session_are_its_own_alone() {
         (1, &json!(100))
     );
 }
+
+/// Nothing but the files is read, so it makes no difference that somebody writes them.
+#[test]
+fn every_view_works_while_a_run_goes_on_and_after_it_died() {
+    let rig = signals::rig();
+    let mut run = signals::hanging(&rig);
+    run.wait_for("[quick] ✓ complete");
+    let status = rig.run(["status", "latest", "--json"]).json();
+    let slow = &status["runs"][0]["delegations"][0];
+    assert_eq!((&slow["state"], &slow["activity"]), (&json!("running"), &json!("thinking")));
+    let slow = slow["session_id"].as_str().unwrap().to_owned();
+    let look = |state: &str| {
+        for (schema, view, code) in [
+            ("status", vec!["status", "latest"], 0),
+            ("status", vec!["status", &slow], 0),
+            ("tree", vec!["tree"], 0),
+            ("result", vec!["result"], 3),
+            ("transcript", vec!["transcript", &slow], 0),
+            ("cost", vec!["cost"], 0),
+            ("errors", vec!["errors"], 0),
+        ] {
+            let out = rig.call(&view).arg("--json").run();
+            assert_eq!((out.code, out.stderr.as_str()), (code, ""), "{state} {view:?}: {out}");
+            assert_fits(schema, &out.json());
+            assert_eq!(rig.run(&view).code, code, "{state} {view:?}");
+        }
+        let shown = rig.run(["status", "--json"]).json()["runs"][0]["state"].clone();
+        assert_eq!(shown, state);
+    };
+    look("running");
+    run.signal(Signal::KILL);
+    assert_eq!(run.finish().code, 128 + 9);
+    look("interrupted");
+}

@@ -46,6 +46,9 @@ pub struct RunJson {
     pub resume: Option<String>,
     /// Whether its content was pruned; metadata and cost stay.
     pub expired: bool,
+    /// The agent at the root, where one works there; only when one run is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Box<DelegationJson>>,
     /// Its delegations; only when one run is asked about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegations: Option<Vec<DelegationJson>>,
@@ -133,7 +136,8 @@ pub fn list_json(runs: &[Look<'_>]) -> StatusJson {
 pub fn detail_json(look: &Look<'_>, of: Option<SessionId>) -> StatusJson {
     let delegations = look.delegations(of).into_iter();
     let delegations = delegations.map(|delegation| delegation_json(look, delegation)).collect();
-    let run = RunJson { delegations: Some(delegations), ..run_json(look) };
+    let lead = look.lead(of).map(|lead| Box::new(delegation_json(look, lead)));
+    let run = RunJson { lead, delegations: Some(delegations), ..run_json(look) };
     StatusJson { v: VERSION, runs: vec![run] }
 }
 
@@ -152,6 +156,7 @@ fn run_json(look: &Look<'_>) -> RunJson {
         spent: view.total().into(),
         resume: look.resume(),
         expired: look.content == Content::Expired,
+        lead: None,
         delegations: None,
     }
 }

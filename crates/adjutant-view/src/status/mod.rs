@@ -92,6 +92,12 @@ impl Look<'_> {
         }
     }
 
+    /// Returns the root where an agent works there; one that only delegates has nothing to tell.
+    fn lead(&self, of: Option<SessionId>) -> Option<&Delegation> {
+        let root = self.view.root().filter(|root| root.model.is_some())?;
+        of.is_none_or(|session| session == root.session).then_some(root)
+    }
+
     fn elapsed_of(&self, delegation: &Delegation) -> Option<std::time::Duration> {
         delegation.elapsed_in(self.now, self.view.latest().at, self.liveness)
     }
@@ -139,8 +145,8 @@ fn at_work(look: &Look<'_>) -> String {
     if look.liveness == Liveness::Dead {
         return String::new();
     }
-    let live: Vec<&Delegation> =
-        look.view.preorder().into_iter().skip(1).filter(|node| node.state.is_live()).collect();
+    let nodes = look.lead(None).into_iter().chain(look.delegations(None));
+    let live: Vec<&Delegation> = nodes.filter(|node| node.state.is_live()).collect();
     let mut text = String::new();
     for node in live.iter().take(SHOWN_AT_WORK) {
         let label = bracketed(node.label.as_str(), 34);
@@ -175,7 +181,7 @@ fn words(all: &Outcomes, liveness: Liveness) -> String {
 pub fn detail(look: &Look<'_>, of: Option<SessionId>, palette: Palette) -> String {
     let view = look.view;
     let mut text = head(look, palette);
-    for delegation in look.delegations(of) {
+    for delegation in look.lead(of).into_iter().chain(look.delegations(of)) {
         text.push('\n');
         text.push_str(&block(look, delegation, palette));
     }
