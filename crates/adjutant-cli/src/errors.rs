@@ -43,7 +43,7 @@ pub(crate) fn run_errors(
         }
         None => gather(archive)?.into_iter().map(|(_, error)| error).collect(),
     };
-    let kind = args.kind.map(|kind| word(kind));
+    let kind = args.kind.map(word);
     let of_type: Vec<ErrorJson> =
         found.into_iter().filter(|error| kind.is_none_or(|kind| error.kind == kind)).collect();
     let (shown, fixed): (Vec<_>, Vec<_>) =

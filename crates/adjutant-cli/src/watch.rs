@@ -204,9 +204,7 @@ fn tell(mode: Mode, palette: Palette, view: &RunView, entry: &Entry<'_>) -> Resu
         Mode::Picture => Ok(()),
         Mode::Lines => line(view, entry, palette)
             .map_or(Ok(()), |text| print(&format!("{}\n", sanitize::block(&text)))),
-        Mode::Events => {
-            events::translate(view, entry).iter().try_for_each(|event| print_json_line(event))
-        }
+        Mode::Events => events::translate(view, entry).iter().try_for_each(print_json_line),
     }
 }
 

@@ -81,13 +81,14 @@ pub(crate) fn fault_id(run: RunId, session: SessionId, moment: Moment, code: Cod
     format!("err_{}_{}", moment.wall_ms / 1_000, six_of(&what))
 }
 
+const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+
 /// Returns six characters of `a-z0-9` that follow from `text` alone (FNV-1a).
 fn six_of(text: &str) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in text.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-    const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     (0..6)
         .map(|_| {
             let letter = LETTERS[(hash % 36) as usize];
