@@ -63,18 +63,22 @@ pub(crate) enum Command {
     Doctor,
     /// Write a commented configuration file.
     Init,
-    /// List runs, or show one.
-    Status(RunArg),
+    /// List runs and what they do, or show one.
+    Status(StatusArgs),
     /// Show a run's delegations as a tree.
     Tree(RunArg),
+    /// Follow a run until it ends, from any terminal.
+    Watch(WatchArgs),
     /// Print a run's results again.
     Result(ResultArgs),
     /// Print what a subagent was told and said.
     Transcript(RunArg),
     /// Show what a run cost, own and inclusive, by agent and by model.
     Cost(RunArg),
+    /// List what went wrong in all runs, and tick it off.
+    Errors(ErrorsArgs),
     /// Show every event of a run, one line each.
-    Log(RunArg),
+    Log(LogArgs),
     /// End a run, or a subagent and all below it, from any terminal.
     Cancel(CancelArgs),
     /// Wait for the end of a run; the exit code is that of the run.
@@ -403,6 +407,112 @@ pub(crate) struct RunArg {
     #[arg(value_name = "RUN|SESSION")]
     pub(crate) run: Option<String>,
 }
+
+/// `adjutant status`.
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_HELP)]
+pub(crate) struct StatusArgs {
+    /// The run or session to show, by its id or the start of it [default: a list of the newest].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+}
+
+const STATUS_HELP: &str = "Examples:
+  adjutant status                  the newest runs, and what the live ones are doing
+  adjutant status latest           everything about the latest
+  adjutant status sess_1738326896_a1b2c3 --json
+
+A run whose process is gone is `interrupted` and shown with the command that resumes it.";
+
+/// `adjutant watch`.
+#[derive(Debug, Args)]
+#[command(after_help = WATCH_HELP)]
+pub(crate) struct WatchArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+}
+
+const WATCH_HELP: &str = "Examples:
+  adjutant watch                   the latest run, redrawn as it goes on
+  adjutant watch run_17 | tee log  a line for each step
+  adjutant watch --json            the events that `delegate --events` streams
+
+Reads the files alone: ctrl+c stops watching, and the run goes on. Ends with the run, prints its tree and
+exits as it did; an interrupted run exits with 3.";
+
+/// `adjutant errors`.
+#[derive(Debug, Args)]
+#[command(after_help = ERRORS_HELP, args_conflicts_with_subcommands = true)]
+pub(crate) struct ErrorsArgs {
+    /// What to do about one.
+    #[command(subcommand)]
+    pub(crate) tick: Option<ErrorsCommand>,
+
+    /// The run or session [default: all runs].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+
+    /// Show fixed ones too.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Show only errors of this type.
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(crate) kind: Option<ErrorKind>,
+
+    /// Keep all of them as errors.json in the state directory, replaced as a whole.
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+/// What can be done about an error.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ErrorsCommand {
+    /// Tick an error off; recorded in its run.
+    Fixed {
+        /// The error, such as err_1738326967_x1y2z3.
+        id: String,
+    },
+}
+
+/// The types of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ErrorKind {
+    /// Time ran out.
+    Timeout,
+    /// A limit or a contract said no.
+    Validation,
+    /// The work itself went wrong.
+    Execution,
+    /// A tool that was needed is not there.
+    ToolUnavailable,
+}
+
+const ERRORS_HELP: &str = "Examples:
+  adjutant errors                  what nobody has ticked off yet, in all runs
+  adjutant errors latest --all     everything that went wrong in the latest
+  adjutant errors --type timeout --json
+  adjutant errors fixed err_1738326967_x1y2z3";
+
+/// `adjutant log`.
+#[derive(Debug, Args)]
+#[command(after_help = LOG_HELP)]
+pub(crate) struct LogArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+
+    /// Print delegation.jsonl instead: one JSON object for each beginning and each end.
+    #[arg(long)]
+    pub(crate) delegations: bool,
+}
+
+const LOG_HELP: &str = "Examples:
+  adjutant log                     every event of the latest run, for people
+  adjutant log run_17 --json       its journal, one record per line
+  adjutant log --delegations | jq 'select(.status != \"started\")'";
 
 /// `adjutant result`.
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ use crate::live::Live;
 use crate::output::{print, print_json, say};
 use crate::projections;
 use crate::pure::read_stdin;
-use crate::records::{failed, fold, now};
+use crate::records::{Need, failed, fold, now};
 
 /// How often the files of a run are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -59,7 +59,7 @@ pub(crate) fn run_cancel(
 
 /// Leaves the transcripts that the run's own process can no longer write.
 fn keep(files: &RunFiles) {
-    let written = fold(files).and_then(|(view, _)| projections::write(files, &view));
+    let written = fold(files, Need::Texts).and_then(|(view, _)| projections::write(files, &view));
     if let Err(failure) = written {
         say(&format!("adjutant: {failure}"));
     }
@@ -118,7 +118,7 @@ fn watch(files: &RunFiles, target: &Target, timeout: Option<Duration>) -> Result
         // Asked first: a run that ends while it is read must not look interrupted.
         let life = files.life().map_err(failed)?;
         let mut take = |view: &mut Live| {
-            follow.catch_up(|record| {
+            follow.more(|record| {
                 view.take(Entry::new(record.at, record.wall_ms, &record.event));
             })
         };

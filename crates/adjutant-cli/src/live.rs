@@ -170,9 +170,14 @@ pub(crate) fn columns(terminal: impl AsFd) -> usize {
     }
 }
 
+/// Returns the lines of a terminal, where it says.
+pub(crate) fn lines(terminal: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
+}
+
 /// Returns the lines a picture may have; one stays free for the cursor and one
 /// above, so that drawing neither scrolls nor clears the whole screen into the history.
 fn rows(terminal: impl AsFd) -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
-    Some(usize::from(size.ws_row).saturating_sub(2)).filter(|rows| *rows > 2)
+    lines(terminal).map(|rows| rows.saturating_sub(2)).filter(|rows| *rows > 2)
 }

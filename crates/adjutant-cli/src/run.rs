@@ -196,7 +196,8 @@ fn show_synthesis(
     let text = view.root().map(|root| root.last_text.as_str()).unwrap_or_default();
     if showing.form == Form::Json {
         let tree = tree::json(view, now, Liveness::Alive);
-        let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost::json(view) });
+        let cost = cost::json(view, None);
+        let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost });
         if view.auto_approved() > Usd::ZERO {
             json["auto_approved_usd"] = json!(view.auto_approved());
         }

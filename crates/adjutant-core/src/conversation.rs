@@ -87,7 +87,8 @@ impl Conversation {
             | Event::Crashed { .. }
             | Event::Late { .. }
             | Event::Ended { .. }
-            | Event::RunEnded { .. } => {}
+            | Event::RunEnded { .. }
+            | Event::ErrorFixed { .. } => {}
         }
     }
 

@@ -146,6 +146,8 @@ pub enum Event {
     },
     /// The run ended.
     RunEnded { outcome: Outcome },
+    /// A person said that an error of this run is dealt with; nothing else follows from it.
+    ErrorFixed { id: String },
 }
 
 /// An admitted task, with everything decided about it.
@@ -284,7 +286,8 @@ impl Event {
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::Resumed { .. }
-            | Self::RunEnded { .. } => None,
+            | Self::RunEnded { .. }
+            | Self::ErrorFixed { .. } => None,
         }
     }
 
@@ -363,7 +366,8 @@ impl Event {
             | Self::Paused { .. }
             | Self::ToolCalled { .. }
             | Self::Ended { reason: None, .. }
-            | Self::RunEnded { .. } => {}
+            | Self::RunEnded { .. }
+            | Self::ErrorFixed { .. } => {}
         }
         event
     }

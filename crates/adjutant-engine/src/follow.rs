@@ -1,44 +1,60 @@
 //! Reading a journal while it is written: only what is new, each time one looks.
 
-use std::io;
-
 use adjutant_core::Event;
-use adjutant_store::{Position, Record};
+use adjutant_store::{Position, Record, RunDir};
 
-use crate::archive::{ArchiveError, RunFiles};
+use crate::archive::{ArchiveError, RunFiles, torn};
 
-/// A place in a run's journal that moves on.
+/// A place in a run's journal from which reading goes on when more was written.
 #[derive(Debug)]
 pub struct Follow {
-    files: RunFiles,
+    folder: RunDir,
     position: Position,
-}
-
-impl RunFiles {
-    /// Begins to read the run's journal.
-    #[must_use]
-    pub fn follow(&self) -> Follow {
-        Follow { files: self.clone(), position: Position::start(self.id()) }
-    }
+    /// How long the journal was when it was last read.
+    seen: u64,
+    torn: u64,
 }
 
 impl Follow {
-    /// Hands over every record that was added since the last time, oldest first.
-    pub fn catch_up(&mut self, mut visit: impl FnMut(&Record<Event>)) -> Result<(), ArchiveError> {
-        match self.files.folder.journal_path().metadata() {
-            Ok(file) if file.len() <= self.position.offset => return Ok(()),
-            // A run has a folder before it has a journal.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // Opening it says what is wrong.
+    /// Reads on from `position`, behind which there are `torn` bytes that are not a whole record.
+    pub(crate) fn from(folder: RunDir, position: Position, torn: u64) -> Self {
+        Self { folder, position, seen: position.offset + torn, torn }
+    }
+
+    /// Hands over what was recorded since, and says whether there was anything.
+    ///
+    /// Reads nothing when the journal did not grow, and never what was read before.
+    pub fn more(&mut self, mut visit: impl FnMut(&Record<Event>)) -> Result<bool, ArchiveError> {
+        let run = self.folder.id();
+        match std::fs::metadata(self.folder.journal_path()) {
+            Ok(journal) if journal.len() == self.seen => return Ok(false),
+            // A run that is just beginning.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Ok(_) | Err(_) => {}
         }
-        let run = self.files.id();
         let failed = |source| ArchiveError::Read { run, source };
-        let mut reader = self.files.folder.read_from::<Event>(self.position).map_err(failed)?;
+        let mut reader = self.folder.read_from::<Event>(self.position).map_err(failed)?;
+        let before = self.position;
         for record in &mut reader {
             visit(&record.map_err(failed)?);
         }
         self.position = reader.position();
-        Ok(())
+        self.torn = torn(&reader);
+        self.seen = self.position.offset + self.torn;
+        Ok(self.position != before)
+    }
+
+    /// Returns how many bytes at the end are not a whole record.
+    #[must_use]
+    pub const fn torn(&self) -> u64 {
+        self.torn
+    }
+}
+
+impl RunFiles {
+    /// Returns the journal's beginning, to read on from.
+    #[must_use]
+    pub fn follow(&self) -> Follow {
+        Follow::from(self.folder.clone(), Position::start(self.id()), 0)
     }
 }

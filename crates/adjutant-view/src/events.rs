@@ -235,6 +235,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::AgentDefined { .. }
         | Event::Reopened(_)
         | Event::Delegated { .. }
+        | Event::ErrorFixed { .. }
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::Started { .. }
@@ -307,6 +308,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }
+        | Event::ErrorFixed { .. }
         | Event::ApprovalAsked { .. }
         | Event::AutoApproved { .. }
         | Event::DomainAllowed { .. }

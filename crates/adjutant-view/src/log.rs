@@ -83,6 +83,7 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             format!("{how}{}", said.unwrap_or_default())
         }
         Event::RunEnded { outcome } => format!("run ended: {}", outcome.word()),
+        Event::ErrorFixed { id } => format!("{} is fixed", fit(id, 40)),
         Event::Granted(grant) => {
             let agent = fit(grant.brief.agent.as_str(), 32);
             let model = grant.brief.model.as_ref().map_or("no model", |model| model.name.as_str());
@@ -192,7 +193,8 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Crashed { .. }
         | Event::Late { .. }
         | Event::Ended { .. }
-        | Event::RunEnded { .. } => String::new(),
+        | Event::RunEnded { .. }
+        | Event::ErrorFixed { .. } => String::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 20] = [
     "demo",
     "run",
     "delegate",
@@ -12,9 +12,11 @@ const COMMANDS: [&str; 18] = [
     "policy",
     "status",
     "tree",
+    "watch",
     "result",
     "transcript",
     "cost",
+    "errors",
     "log",
     "cancel",
     "wait",
@@ -57,11 +59,13 @@ fn help_names_every_command_and_every_exit_code() {
           models       List the well-known models, what they charge, and which can be used
           doctor       Look at everything a run needs and say what is missing
           init         Write a commented configuration file
-          status       List runs, or show one
+          status       List runs and what they do, or show one
           tree         Show a run's delegations as a tree
+          watch        Follow a run until it ends, from any terminal
           result       Print a run's results again
           transcript   Print what a subagent was told and said
           cost         Show what a run cost, own and inclusive, by agent and by model
+          errors       List what went wrong in all runs, and tick it off
           log          Show every event of a run, one line each
           cancel       End a run, or a subagent and all below it, from any terminal
           wait         Wait for the end of a run; the exit code is that of the run

@@ -167,7 +167,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.ended = Some(*outcome);
             Ok(())
         }
-        Event::Overran { .. } | Event::Crashed { .. } | Event::Late { .. } => Ok(()),
+        Event::Overran { .. }
+        | Event::Crashed { .. }
+        | Event::Late { .. }
+        | Event::ErrorFixed { .. } => Ok(()),
     }
 }
 

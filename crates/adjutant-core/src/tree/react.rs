@@ -64,7 +64,8 @@ impl Tree {
             | Event::Messaged { .. }
             | Event::Told { nudge: Nudge::LastCall(_) | Nudge::Person, .. }
             | Event::Crashed { .. }
-            | Event::Late { .. } => Reaction::default(),
+            | Event::Late { .. }
+            | Event::ErrorFixed { .. } => Reaction::default(),
         }
     }
 

@@ -174,7 +174,7 @@ impl RunFiles {
     ) -> Result<Option<Outcome>, ControlError> {
         let (mut follow, mut ended) = (self.follow(), None);
         loop {
-            follow.catch_up(|record| recover::note_end(&mut ended, &record.event, session))?;
+            follow.more(|record| recover::note_end(&mut ended, &record.event, session))?;
             if ended.is_some() || Instant::now() >= until {
                 return Ok(ended);
             }

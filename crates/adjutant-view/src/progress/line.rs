@@ -78,7 +78,8 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::Approved { .. }
         | Event::Reserved { .. }
         | Event::Settled { .. }
-        | Event::Progressed { .. } => None,
+        | Event::Progressed { .. }
+        | Event::ErrorFixed { .. } => None,
     }
 }
 
@@ -151,7 +152,8 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Progressed { .. }
         | Event::ToolReturned { .. }
         | Event::Ended { .. }
-        | Event::RunEnded { .. } => None,
+        | Event::RunEnded { .. }
+        | Event::ErrorFixed { .. } => None,
     }
 }
 

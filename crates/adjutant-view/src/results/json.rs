@@ -101,7 +101,7 @@ impl Results<'_> {
             v: VERSION,
             completed: counts.ok,
             partial: counts.partial,
-            failed: counts.failed,
+            failed: counts.failed + counts.refused,
             pending: counts.pending,
             total: counts.total,
             auto_approved_usd: None,

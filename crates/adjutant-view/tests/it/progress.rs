@@ -124,7 +124,7 @@ fn a_frame_shows_waiting_retrying_thinking_and_children_of_children() {
       [lead]     → Read a.rs (+1) (in=100 out=10) 12s $0.0004
         [below]  → thinking 12s
       [slow]     → retrying in 2.5s: rate limited (in=4.0k out=1.0k) 12s ~$0.0270
-      [later]    · queued
+      [later]    · waiting for a place
       4 subagents: 3 running, 1 waiting · in=4.1k out=1.0k · ~$0.0274 · 12s
     ");
 }
@@ -182,8 +182,8 @@ fn a_low_terminal_shows_the_interesting_and_counts_the_rest() {
       [task 15]  → thinking 0.0s
       [task 16]  → thinking 0.0s
       [task 17]  → thinking 0.0s
-      [task 18]  · queued
-      [task 19]  · queued
+      [task 18]  · waiting for a place
+      [task 19]  · waiting for a place
       … 11 more: 11 complete
       20 subagents: 6 running, 2 waiting, 11 complete, 1 failed…
     ");

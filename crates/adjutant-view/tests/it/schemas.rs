@@ -7,7 +7,7 @@ use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Rights, Timestamp, 
 use adjutant_view::approval::Question;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{Options, Results};
-use adjutant_view::status::{Look, detail_json, list_json};
+use adjutant_view::status::{Content, Look, detail_json, list_json};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{Liveness, RunView, cost, tree};
 use serde_json::{Value, json};
@@ -142,10 +142,15 @@ fn status_fits_its_schema() {
     let h = everything();
     let views = [h.view(), three().0.view(), RunView::default()];
     for liveness in [Liveness::Alive, Liveness::Dead] {
-        let looks = views.each_ref().map(|view| Look { view, liveness, now: h.at() });
+        let looks = views.each_ref().map(|view| Look {
+            view,
+            liveness,
+            now: h.at(),
+            content: Content::Kept,
+        });
         assert_fits("status", list_json(&looks));
         for look in &looks {
-            assert_fits("status", detail_json(look));
+            assert_fits("status", detail_json(look, None));
         }
     }
 }
@@ -159,8 +164,8 @@ fn the_tree_fits_its_schema() {
 
 #[test]
 fn cost_fits_its_schema() {
-    assert_fits("cost", cost::json(&everything().view()));
-    assert_fits("cost", cost::json(&RunView::default()));
+    assert_fits("cost", cost::json(&everything().view(), None));
+    assert_fits("cost", cost::json(&RunView::default(), None));
 }
 
 #[test]
