@@ -48,35 +48,40 @@ impl RunFiles {
         let mut past: Option<Past> = None;
         let mut open = BTreeSet::new();
         for record in self.records()? {
-            match record?.event {
-                Event::RunStarted { workdir, policy, model, .. } => {
-                    let model = model.map(|model| model.name);
-                    let (workdir, has_lead) = (workdir.into(), model.is_some());
-                    let (policy, open_questions) = (*policy, 0);
-                    past = Some(Past { workdir, policy, model, has_lead, open_questions });
-                }
-                Event::Granted(grant) => {
-                    if let (Some(past), Some(model)) = (&mut past, &grant.brief.model) {
-                        past.model.get_or_insert_with(|| model.name.clone());
-                    }
-                }
-                Event::ApprovalAsked { hash, .. } | Event::DomainAsked { host: hash, .. } => {
-                    open.insert(hash);
-                }
-                Event::Approved { hash, .. }
-                | Event::Denied { hash, .. }
-                | Event::DomainAllowed { host: hash }
-                | Event::DomainDenied { host: hash, .. } => {
-                    open.remove(&hash);
-                }
-                Event::RunEnded { .. } => open.clear(),
-                _ => {}
+            let event = record?.event;
+            note_question(&event, &mut open);
+            if let Event::RunStarted { workdir, policy, model, .. } = event {
+                let model = model.map(|model| model.name);
+                let (workdir, has_lead) = (workdir.into(), model.is_some());
+                let (policy, open_questions) = (*policy, 0);
+                past = Some(Past { workdir, policy, model, has_lead, open_questions });
+            } else if let (Event::Granted(grant), Some(past)) = (event, &mut past)
+                && past.model.is_none()
+            {
+                past.model = grant.brief.model.map(|model| model.name);
             }
         }
         if let Some(past) = &mut past {
             past.open_questions = open.len();
         }
         Ok(past)
+    }
+}
+
+/// Keeps the questions to a person that are open: by a call's hash, or a host.
+fn note_question(event: &Event, open: &mut BTreeSet<String>) {
+    if let Event::ApprovalAsked { hash: name, .. } | Event::DomainAsked { host: name, .. } = event {
+        open.insert(name.clone());
+    }
+    if let Event::Approved { hash: name, .. }
+    | Event::Denied { hash: name, .. }
+    | Event::DomainAllowed { host: name }
+    | Event::DomainDenied { host: name, .. } = event
+    {
+        open.remove(name);
+    }
+    if matches!(event, Event::RunEnded { .. }) {
+        open.clear();
     }
 }
 
@@ -168,17 +173,12 @@ fn needed_models(tree: &Tree, command: &Command, now: Timestamp) -> Vec<String> 
 
 fn note(event: &Event, findings: &mut BTreeMap<SessionId, Findings>) {
     let Some(session) = event.conversation() else { return };
-    match event {
-        Event::RunStarted { goal, .. } => {
-            findings.entry(session).or_default().opening.clone_from(goal);
-        }
-        Event::Granted(grant) => {
-            grant.brief.opening().clone_into(&mut findings.entry(session).or_default().opening);
-        }
-        Event::ToolReturned { output, .. } => {
-            findings.entry(session).or_default().notes.extend(output.note.clone());
-        }
-        _ => {}
+    if let Event::RunStarted { goal, .. } = event {
+        findings.entry(session).or_default().opening.clone_from(goal);
+    } else if let Event::Granted(grant) = event {
+        grant.brief.opening().clone_into(&mut findings.entry(session).or_default().opening);
+    } else if let Event::ToolReturned { output, .. } = event {
+        findings.entry(session).or_default().notes.extend(output.note.clone());
     }
 }
 

@@ -134,8 +134,8 @@ fn a_process_that_is_stopped_is_killed_and_its_end_recorded() {
     assert!(lock.contains("\"released\":true"), "the lock is free: {lock}");
     insta::assert_snapshot!(rig.run(["tree"]), @"
         run_0000000000_aaaaaa
-        [root] ■ cancelled · delegate · depth 0 · in=2.1k out=4.1k · no price · 0.0s
-        └─ [slow] ■ cancelled · scout · depth 1 · in=2.1k out=4.1k · no price · 0.0s
+        [root] ■ cancelled · delegate · depth 0 · in=~2.1k out=~4.1k · no price · 0.0s
+        └─ [slow] ■ cancelled · scout · depth 1 · in=~2.1k out=~4.1k · no price · 0.0s
         --- stderr ---
         [exit 0]
     ");

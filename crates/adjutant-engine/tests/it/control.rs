@@ -202,12 +202,19 @@ fn a_run_that_died_after_any_record_can_be_cancelled() {
         let folder = dead.state().join("runs").join(run.to_string());
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("journal.jsonl"), lines[..kept].concat()).unwrap();
+        // What was decided together counts together.
+        let open = |line: &&&str| line.contains(r#","more":true,"#);
+        let unfinished = lines[..kept].iter().rev().take_while(open).count();
+        let counting = lines[..kept - unfinished].concat();
+        if counting.is_empty() {
+            continue;
+        }
         let (files, _) = archive.find(&run.to_string()).unwrap();
         let cancelled = files.cancel(None).unwrap();
         let whole = kept == lines.len();
         assert_eq!(matches!(cancelled, Cancelled::EndedBefore(_)), whole, "{kept}: {cancelled:?}");
         let now = std::fs::read_to_string(folder.join("journal.jsonl")).unwrap();
-        assert!(now.starts_with(&lines[..kept].concat()), "{kept}");
+        assert!(now.starts_with(&counting), "{kept}");
         let mut tree = Tree::default();
         for record in files.records().unwrap() {
             let record = record.unwrap();

@@ -112,8 +112,7 @@ async fn survives(rig: impl Fn() -> Rig) {
     for cut in cuts(&journal) {
         let story = rig().resume(&journal[..cut], Resume::default()).await;
         if cut == journal.len() {
-            let nothing = story.result.unwrap_err();
-            assert!(matches!(nothing, EngineError::NothingToResume(_)), "{nothing}");
+            assert!(matches!(story.result, Err(EngineError::NothingToResume(_))), "{story:?}");
             continue;
         }
         if story.recalled == 0 {

@@ -129,7 +129,7 @@ fn a_list_says_what_everyone_waits_for() {
     run_1738326896_aaaaaa  → running  6 subagents: 4 running, 2 waiting  in=4.0k out=1.0k  ~$0.0271  41s  Review the tree
       [quiet] stalled? nothing heard for 41s · 9m 19s left
       [tool] Grep src/lib.rs · in=10 out=1 · $0.0000 · 9m 19s left
-      [retry] retrying in 5.0s (provider overloaded) · in=4.0k out=1.0k · ~$0.0270 · 9m 19s left
+      [retry] retrying in 5.0s: provider overloaded · in=4.0k out=1.0k · ~$0.0270 · 9m 19s left
       [lead] waiting for its subagents · in=10 out=1 · $0.0000 · 9m 19s left
       [child] waiting for a place
       [asked] waiting for approval
