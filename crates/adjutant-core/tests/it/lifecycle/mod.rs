@@ -8,6 +8,7 @@ mod ends;
 mod errors;
 mod limited;
 mod mail;
+mod resume;
 mod time;
 mod turns;
 
