@@ -54,6 +54,7 @@ pub(crate) fn run_delegate(
         workdir: root,
         system,
         web: settings.web(),
+        tools: Vec::new(),
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -113,6 +113,7 @@ pub(crate) fn go_on(
         workdir,
         system: None,
         web: settings.web(),
+        tools: Vec::new(),
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{
-    AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp,
+    AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
 };
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Resume, Setup, Staff, Storage,
+    Resume, Setup, Staff, Storage, Tool,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -41,6 +41,7 @@ pub struct Rig {
     watch: Option<Watch>,
     goal: Option<String>,
     model: Option<Arc<dyn Model>>,
+    tools: Vec<Arc<dyn Tool>>,
 }
 
 /// What happened.
@@ -80,6 +81,7 @@ impl Rig {
             watch: None,
             goal: None,
             model: None,
+            tools: Vec::new(),
         }
     }
 
@@ -124,6 +126,16 @@ impl Rig {
     #[must_use]
     pub fn model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
+        self
+    }
+
+    /// Brings a tool of the test's own, and lets agents call it.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        let name = tool.spec().name;
+        let known = self.policy.tools.iter().chain([name.as_str()]);
+        self.policy.tools = ToolSet::new(known);
+        self.tools.push(Arc::new(tool));
         self
     }
 
@@ -222,6 +234,7 @@ impl Rig {
             system: self.system,
             opener: None,
             web: None,
+            tools: self.tools,
             secrets: Vec::new(),
             version: "test".into(),
         };

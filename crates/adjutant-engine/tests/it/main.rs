@@ -4,10 +4,12 @@
 mod bad_input;
 mod crashes;
 mod cuts;
+mod faults;
 mod flow;
 mod lead;
 mod limits;
 mod live;
+mod own_tools;
 mod providers;
 mod replay;
 mod resume;
