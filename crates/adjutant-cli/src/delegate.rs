@@ -203,6 +203,7 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         | EngineError::JournalGone
         | EngineError::Thread(_)
         | EngineError::Chance(_)
+        | EngineError::ToolName(_)
         | EngineError::Illegal(_) => Failure::caused(Exit::Failed, error),
     }
 }

@@ -4,7 +4,6 @@
 //! It holds no hooks: whoever wants it dead kills it. Start at [`main`].
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +16,13 @@ use crate::append::Append;
 use crate::fake::Api;
 
 const USAGE: &str = "usage: crash-rig start|resume --home DIR --workdir DIR --api API --url URL
-                 --ledger FILE [--stay-ms N] [--task LABEL=PROMPT]...";
+                 --ledger FILE [--stay-ms N] [--task LABEL=PROMPT]... [--run RUN]";
 
 /// What was asked for.
 #[derive(Default)]
 struct Wanted {
     resumes: bool,
+    run: Option<String>,
     home: PathBuf,
     workdir: PathBuf,
     api: Option<Api>,
@@ -34,16 +34,17 @@ struct Wanted {
 
 /// Runs the program: 0 when the run is completed, 1 when it ended otherwise, 2 when nothing ran.
 #[expect(clippy::print_stderr, reason = "stderr is where a command line tool complains")]
-pub fn main(words: impl Iterator<Item = String>) -> ExitCode {
+#[must_use]
+pub fn main(words: impl Iterator<Item = String>) -> u8 {
     match parse(words).and_then(|wanted| run(&wanted)) {
-        Ok(Finished { outcome: Outcome::Completed, .. }) => ExitCode::SUCCESS,
+        Ok(Finished { outcome: Outcome::Completed, .. }) => 0,
         Ok(finished) => {
             eprintln!("crash-rig: {} ended {}", finished.run, finished.outcome.word());
-            ExitCode::from(1)
+            1
         }
         Err(why) => {
             eprintln!("crash-rig: {why}\n{USAGE}");
-            ExitCode::from(2)
+            2
         }
     }
 }
@@ -58,6 +59,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
     while let Some(flag) = words.next() {
         let value = words.next().ok_or_else(|| format!("`{flag}` needs a value"))?;
         match flag.as_str() {
+            "--run" => wanted.run = Some(value),
             "--home" => wanted.home = value.into(),
             "--workdir" => wanted.workdir = value.into(),
             "--api" => wanted.api = Some(value.parse()?),
@@ -93,7 +95,7 @@ fn run(wanted: &Wanted) -> Result<Finished, String> {
         let engine = Engine::new(setup)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ran: Result<Finished, EngineError> = if wanted.resumes {
-            let (files, _) = archive.find("latest")?;
+            let (files, _) = archive.find(wanted.run.as_deref().unwrap_or("latest"))?;
             let staff = Staff::unattended(files.storage());
             runtime.block_on(engine.resume(files.id(), Resume::default(), staff))
         } else {

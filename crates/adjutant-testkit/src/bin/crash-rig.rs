@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    adjutant_testkit::crash_rig::main(std::env::args().skip(1))
+    ExitCode::from(adjutant_testkit::crash_rig::main(std::env::args().skip(1)))
 }
