@@ -193,6 +193,9 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         EngineError::Workdir { .. } | EngineError::NothingToResume(_) => {
             Failure::caused(Exit::Usage, error)
         }
+        EngineError::Lock(_) if error.is_in_use() => {
+            Failure::caused(Exit::Usage, error).hint("`adjutant status` shows what goes on in it.")
+        }
         EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
             .hint("Name a model that can be had with --model, or give this one its key."),
         EngineError::Home(_)

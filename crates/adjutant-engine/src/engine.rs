@@ -121,6 +121,14 @@ pub enum EngineError {
     Illegal(#[from] IllegalEvent),
 }
 
+impl EngineError {
+    /// Says whether somebody else is at work on the run.
+    #[must_use]
+    pub const fn is_in_use(&self) -> bool {
+        matches!(self, Self::Lock(LockError::Held { .. }))
+    }
+}
+
 /// What would happen, computed by the core and not done.
 pub struct Preview {
     /// The grants and refusals, and the question that would be asked.

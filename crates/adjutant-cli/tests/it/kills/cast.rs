@@ -2,6 +2,7 @@
 //! another program whose tool leaves traces.
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use adjutant_testkit::fake::{Api, Fake, Running, Script, Turn, Usage};
@@ -36,7 +37,8 @@ impl Part {
             let tasks = json!({ "tasks": [
                 { "label": "north", "prompt": LOOKS[0] }, { "label": "east", "prompt": LOOKS[1] },
             ] });
-            let turns = [read(), Turn::calls("Delegate", &tasks), Turn::says("Home is north-east.")];
+            let turns =
+                [read(), Turn::calls("Delegate", &tasks), Turn::says("Home is north-east.")];
             script = script.on(GOAL, turns.map(slowly));
         }
         for who in LOOKS {
@@ -77,7 +79,7 @@ pub(crate) struct Stage {
     pub(crate) part: Part,
     pub(crate) rig: Rig,
     pub(crate) server: Running,
-    key: &'static str,
+    pub(crate) key: &'static str,
 }
 
 impl Stage {
@@ -91,39 +93,40 @@ impl Stage {
     }
 
     /// Starts the program from the beginning.
-    pub(crate) fn start(&self) -> Child {
+    pub(crate) fn start(&self, inject: Option<Inject>) -> Child {
         let model = ["--yes", "--model", "fake/priced"];
         match self.part {
             Part::Subagents => {
                 let tasks = ["-t", "north=Look north", "-t", "east=Look east"];
                 let more = ["-t", "south=Look south", "--concurrency", "3"];
-                self.adjutant(&[&["delegate"], &model[..], &tasks, &more].concat())
+                self.adjutant(inject, &[&["delegate"], &model[..], &tasks, &more].concat())
             }
-            Part::Lead => self.adjutant(&[&["run", GOAL], &model[..]].concat()),
+            Part::Lead => self.adjutant(inject, &[&["run", GOAL], &model[..]].concat()),
             Part::Engine => {
                 let tasks = ["--task", "north=Look north", "--task", "east=Look east"];
-                self.engine(&[&["start"], &tasks[..], &["--task", "south=Look south"]].concat())
+                let more = ["--task", "south=Look south"];
+                self.engine(inject, &[&["start"], &tasks[..], &more].concat())
             }
         }
     }
 
     /// Starts the program again to go on with a run.
-    pub(crate) fn resume(&self, run: &str) -> Child {
+    pub(crate) fn resume(&self, run: &str, inject: Option<Inject>) -> Child {
         match self.part {
-            Part::Subagents | Part::Lead => self.adjutant(&["resume", run, "--yes"]),
-            Part::Engine => self.engine(&["resume", "--run", run]),
+            Part::Subagents | Part::Lead => self.adjutant(inject, &["resume", run, "--yes"]),
+            Part::Engine => self.engine(inject, &["resume", "--run", run]),
         }
     }
 
-    fn adjutant(&self, args: &[&str]) -> Child {
-        let mut command = Command::new(BINARY);
+    fn adjutant(&self, inject: Option<Inject>, args: &[&str]) -> Child {
+        let mut command = under(inject, BINARY.as_ref());
         command.args(args).env("FAKE_KEY", self.key);
         self.spawn(command)
     }
 
     /// This very test program, which is the engine's when it is told so.
-    fn engine(&self, args: &[&str]) -> Child {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+    fn engine(&self, inject: Option<Inject>, args: &[&str]) -> Child {
+        let mut command = under(inject, &std::env::current_exe().unwrap());
         command.args(["--exact", "kills::cast::the_engine_in_a_program_to_be_killed"]);
         command.args(["--ignored", "--nocapture"]);
         let home = self.rig.state().display().to_string();
@@ -148,6 +151,22 @@ impl Stage {
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
     }
+}
+
+/// A kill when a thread of the program makes a system call for the nth time, from 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inject {
+    pub(crate) call: &'static str,
+    pub(crate) nth: u64,
+}
+
+fn under(inject: Option<Inject>, program: &Path) -> Command {
+    let Some(Inject { call, nth }) = inject else { return Command::new(program) };
+    let mut command = Command::new("strace");
+    let inject = format!("inject={call}:signal=KILL:when={nth}");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+    command.arg(program);
+    command
 }
 
 const WORDS: &str = "ADJUTANT_CRASH_RIG";

@@ -48,7 +48,10 @@ fn nothing_is_bought_twice(played: &Played) {
         let turns: BTreeSet<Turn> = requests.iter().map(turn).collect();
         assert_eq!(turns.len(), requests.len(), "one process asked for a turn twice");
         for turn in turns {
-            assert!(!life.answered_before.contains(&turn), "{turn:?} was answered and bought again");
+            assert!(
+                !life.answered_before.contains(&turn),
+                "{turn:?} was answered and bought again"
+            );
             if life.killed && !life.answered.contains(&turn) {
                 *hit.entry(turn.clone()).or_default() += 1;
             }
@@ -69,7 +72,10 @@ fn conversations_go_on(requests: &[Recorded]) {
         let (who, number) = (request.when.as_deref().unwrap(), turn(request).1);
         if let Some((before, earlier)) = latest.get(who) {
             assert!(number >= *before, "{who} went back from turn {before} to {number}");
-            assert!(messages.starts_with(earlier), "{who}, turn {number}: {earlier:?} {messages:?}");
+            assert!(
+                messages.starts_with(earlier),
+                "{who}, turn {number}: {earlier:?} {messages:?}"
+            );
             let same = messages.len() == earlier.len();
             assert_eq!(same, number == *before, "{who}, turn {number} is not turn {before}");
         }

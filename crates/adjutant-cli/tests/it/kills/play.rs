@@ -1,6 +1,6 @@
 //! One run that is killed until it is left alone: where each kill fell, and what was known then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,16 +15,16 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::book::{Book, Turn};
-use super::cast::Stage;
+use super::cast::{Inject, Stage};
 use super::chance::Chance;
-use super::kernel;
+use super::{AT_LEAST, kernel};
 use crate::running::GUARD;
 
 /// Kills of processes that go on, one after the other, before one is left alone.
 const DEEPEST: u64 = 3;
 
 /// The longest a kill waits for its moment; about as long as a run takes.
-const LATEST_MS: u64 = 260;
+const LATEST_MS: u64 = 160;
 
 /// When to kill.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,7 @@ impl Moment {
         match chance.below(8) {
             0 | 1 => Self::Sync(chance.below(LATEST_MS * 1_000)),
             2 | 3 if resumes => Self::Taken(chance.below(4_000)),
+            4 if resumes => Self::After(chance.below(LATEST_MS * 250)),
             _ => Self::After(chance.below(LATEST_MS * 1_000)),
         }
     }
@@ -67,18 +68,28 @@ pub(crate) struct Tally {
     pub(crate) sync: u64,
     pub(crate) recovery: u64,
     pub(crate) before_all: u64,
+    /// Runs that were killed three times while they went on.
+    pub(crate) deep: u64,
     pub(crate) runs: u64,
 }
 
 impl Tally {
+    /// Says whether enough was tried: so many kills, and some in every kind of place unless it
+    /// cannot be hit at all.
+    pub(crate) fn is_enough(&self, wanted: u64) -> bool {
+        let least = self.stream.min(self.tool).min(self.sync).min(self.recovery);
+        self.kills >= 3 * wanted || (self.kills >= wanted && least >= AT_LEAST)
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { kills, stream, tool, sync, recovery, before_all, runs } = other;
+        let Self { kills, stream, tool, sync, recovery, before_all, deep, runs } = other;
         self.kills += kills;
         self.stream += stream;
         self.tool += tool;
         self.sync += sync;
         self.recovery += recovery;
         self.before_all += before_all;
+        self.deep += deep;
         self.runs += runs;
     }
 }
@@ -91,26 +102,67 @@ pub(crate) struct Played {
     pub(crate) tally: Tally,
 }
 
-/// Plays a run; a quiet one is not killed.
-pub(crate) fn play(stage: &Stage, chance: &mut Chance, runtime: &Handle, quiet: bool) -> Played {
+/// How a run is disturbed.
+pub(crate) enum Plan {
+    /// Not at all.
+    Quiet,
+    /// By kills at random moments.
+    Random(Chance),
+    /// By strace, in the first lives of the program: a kill at a system call.
+    Traced(VecDeque<Inject>),
+}
+
+impl Plan {
+    fn next(&mut self, resumes: bool, kills: u64) -> Option<Disturbance> {
+        match self {
+            Self::Quiet => None,
+            Self::Random(chance) => {
+                // How many there will be is drawn anew before each, which comes to the same.
+                let more = kills == 0 || (kills <= DEEPEST && chance.below(4) > 0);
+                more.then(|| Disturbance::Kill(Moment::draw(chance, resumes)))
+            }
+            Self::Traced(injections) => injections.pop_front().map(Disturbance::Inject),
+        }
+    }
+}
+
+enum Disturbance {
+    Kill(Moment),
+    Inject(Inject),
+}
+
+/// Plays a run to its end.
+pub(crate) fn play(stage: &Stage, mut plan: Plan, runtime: &Handle) -> Played {
     let mut lives: Vec<Life> = Vec::new();
     let mut tally = Tally { runs: 1, ..Tally::default() };
-    let mut kills_left = if quiet { 0 } else { 1 + chance.below(DEEPEST + 1) };
     loop {
         let (run, book) = begun(stage);
         let answered_before = book.answered();
         if book.is_over() {
             nothing_is_left(stage, &run);
             let requests = stage.server.requests();
+            tally.deep = u64::from(tally.kills > DEEPEST);
             return Played { run, lives, requests, tally };
         }
         let first = stage.server.arrived();
-        assert!(book.began() || first == 0, "asked before anything was on disk");
-        let mut child = if book.began() { stage.resume(&run) } else { stage.start() };
-        let moment = (kills_left > 0).then(|| Moment::draw(chance, book.began()));
-        let killed = moment.and_then(|moment| kill(stage, &mut child, moment, &run));
+        if !book.began() {
+            nothing_began(stage);
+        }
+        let disturbance = plan.next(book.began(), tally.kills);
+        let inject = match &disturbance {
+            Some(Disturbance::Inject(inject)) => Some(*inject),
+            Some(Disturbance::Kill(_)) | None => None,
+        };
+        let mut child = if book.began() { stage.resume(&run, inject) } else { stage.start(inject) };
+        let killed = match disturbance {
+            Some(Disturbance::Kill(moment)) => kill(stage, &mut child, moment, &run),
+            Some(Disturbance::Inject(inject)) => {
+                let status = child.wait().unwrap();
+                (status.signal() == Some(9)).then_some(inject.call == "fdatasync")
+            }
+            None => None,
+        };
         if let Some(in_sync) = killed {
-            kills_left -= 1;
             calm(stage, runtime);
             let life = Requests { first, server: stage.server.requests() };
             tally.kills += 1;
@@ -233,10 +285,23 @@ fn no_ghost(stage: &Stage) {
     }
 }
 
+/// Runs that died before their first step asked for nothing, and say so.
+fn nothing_began(stage: &Stage) {
+    assert_eq!(stage.server.arrived(), 0, "asked before anything was on disk");
+    for run in stage.rig.runs() {
+        let out = stage.rig.run(["resume", &run]);
+        let said = format!("adjutant: nothing to resume: {run} never began\n");
+        assert_eq!((out.stderr.as_str(), out.code), (said.as_str(), 2), "{out}");
+        let out = stage.rig.run(["tree", &run]);
+        let said = "nothing is recorded: the run died before its first step";
+        assert!(out.code == 1 && out.stderr.contains(said), "{out}");
+    }
+}
+
 /// A run that is over is not begun again.
 fn nothing_is_left(stage: &Stage, run: &str) {
     let before = stage.server.arrived();
-    let status = stage.resume(run).wait().unwrap();
+    let status = stage.resume(run, None).wait().unwrap();
     let said = said(stage);
     assert!(status.code() == Some(2) && said.contains("nothing to resume"), "{status}: {said}");
     assert_eq!(stage.server.arrived(), before, "it was resumed all the same");
