@@ -131,7 +131,8 @@ impl Toolbox {
         match ToolName::parse(name) {
             Some(name) => self.call(name, arguments, should_stop),
             None if let Some(tool) = self.own.find(name) => {
-                self.masked(capped(tool.run(arguments, should_stop), self.caps.read_bytes))
+                // Masked first: half a secret at the cut would not be known as one.
+                capped(self.masked(tool.run(arguments, should_stop)), self.caps.read_bytes)
             }
             None => {
                 let (name, available) = (brief(name), self.available());

@@ -1,5 +1,6 @@
 //! A disk that fails at its Nth write or sync, for every N until a run gets through: what is left
 //! leads to the same end, no answered turn is bought again, and no effect happens twice.
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -39,7 +39,7 @@ async fn a_tool_that_the_policy_does_not_name_is_neither_offered_nor_performed()
     assert!(!ledger.exists(), "it was performed all the same");
 }
 
-/// Says more than anybody wants to read, and a secret.
+/// Says more than anybody wants to read.
 struct Flood(&'static str);
 
 impl Tool for Flood {
@@ -49,7 +49,7 @@ impl Tool for Flood {
     }
 
     fn run(&self, _arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolOutput {
-        ToolOutput::ok(format!("the key is own-secret-of-the-test {}", "ä".repeat(1 << 20)))
+        ToolOutput::ok("ä".repeat(1 << 20))
     }
 }
 

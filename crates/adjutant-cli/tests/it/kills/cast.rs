@@ -93,7 +93,7 @@ impl Stage {
     }
 
     /// Starts the program from the beginning.
-    pub(crate) fn start(&self, inject: Option<Inject>) -> Child {
+    pub(crate) fn start(&self, inject: Option<Inject>) -> Process {
         let model = ["--yes", "--model", "fake/priced"];
         match self.part {
             Part::Subagents => {
@@ -111,21 +111,21 @@ impl Stage {
     }
 
     /// Starts the program again to go on with a run.
-    pub(crate) fn resume(&self, run: &str, inject: Option<Inject>) -> Child {
+    pub(crate) fn resume(&self, run: &str, inject: Option<Inject>) -> Process {
         match self.part {
             Part::Subagents | Part::Lead => self.adjutant(inject, &["resume", run, "--yes"]),
             Part::Engine => self.engine(inject, &["resume", "--run", run]),
         }
     }
 
-    fn adjutant(&self, inject: Option<Inject>, args: &[&str]) -> Child {
+    fn adjutant(&self, inject: Option<Inject>, args: &[&str]) -> Process {
         let mut command = under(inject, BINARY.as_ref());
         command.args(args).env("FAKE_KEY", self.key);
         self.spawn(command)
     }
 
     /// This very test program, which is the engine's when it is told so.
-    fn engine(&self, inject: Option<Inject>, args: &[&str]) -> Child {
+    fn engine(&self, inject: Option<Inject>, args: &[&str]) -> Process {
         let mut command = under(inject, &std::env::current_exe().unwrap());
         command.args(["--exact", "kills::cast::the_engine_in_a_program_to_be_killed"]);
         command.args(["--ignored", "--nocapture"]);
@@ -140,7 +140,7 @@ impl Stage {
         self.spawn(command)
     }
 
-    fn spawn(&self, mut command: Command) -> Child {
+    fn spawn(&self, mut command: Command) -> Process {
         let log = std::fs::File::create(self.rig.path().join("stderr")).unwrap();
         // A group of its own: what a kill of one process leaves behind would stay in it.
         command.process_group(0).current_dir(self.rig.work());
@@ -149,7 +149,19 @@ impl Stage {
         for (name, value) in self.rig.environment() {
             command.env(name, value);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        Process(command.spawn().unwrap())
+    }
+}
+
+/// A program at work, which does not outlive the test.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has ended, or the test has failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

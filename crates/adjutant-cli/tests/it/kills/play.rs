@@ -6,7 +6,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,10 +14,12 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::book::{Book, Turn};
-use super::cast::{Inject, Stage};
+use super::cast::{Inject, Process, Stage};
 use super::chance::Chance;
 use super::{AT_LEAST, kernel};
-use crate::running::GUARD;
+
+/// How long a run may take; it takes a fraction of a second.
+const GUARD: Duration = Duration::from_secs(30);
 
 /// Kills of processes that go on, one after the other, before one is left alone.
 const DEEPEST: u64 = 3;
@@ -157,7 +158,7 @@ pub(crate) fn play(stage: &Stage, mut plan: Plan, runtime: &Handle) -> Played {
         let killed = match disturbance {
             Some(Disturbance::Kill(moment)) => kill(stage, &mut child, moment, &run),
             Some(Disturbance::Inject(inject)) => {
-                let status = child.wait().unwrap();
+                let status = child.0.wait().unwrap();
                 (status.signal() == Some(9)).then_some(inject.call == "fdatasync")
             }
             None => None,
@@ -167,7 +168,7 @@ pub(crate) fn play(stage: &Stage, mut plan: Plan, runtime: &Handle) -> Played {
             let life = Requests { first, server: stage.server.requests() };
             tally.kills += 1;
             tally.sync += u64::from(in_sync);
-            classify(stage, &life, child.id(), &mut tally);
+            classify(stage, &life, child.0.id(), &mut tally);
         } else {
             finish(stage, &mut child);
         }
@@ -211,9 +212,9 @@ fn begun(stage: &Stage) -> (String, Book) {
 }
 
 /// Kills at the moment, unless the program ends before; says whether it was in a sync.
-fn kill(stage: &Stage, child: &mut Child, moment: Moment, run: &str) -> Option<bool> {
+fn kill(stage: &Stage, child: &mut Process, moment: Moment, run: &str) -> Option<bool> {
     let began = Instant::now();
-    let pid = child.id();
+    let pid = child.0.id();
     let (wait, ready): (u64, Box<dyn Fn() -> bool>) = match moment {
         Moment::After(wait) => (wait, Box::new(|| true)),
         Moment::Sync(wait) => (wait, Box::new(move || kernel::is_syncing(pid))),
@@ -222,6 +223,7 @@ fn kill(stage: &Stage, child: &mut Child, moment: Moment, run: &str) -> Option<b
             let mine = format!("{{\"pid\":{pid},");
             let taken = || fs::read_to_string(&lock).is_ok_and(|text| text.starts_with(&mine));
             while !taken() && !has_ended(child) {
+                not_forever(began, stage);
                 thread::sleep(Duration::from_micros(100));
             }
             (wait, Box::new(|| true))
@@ -233,31 +235,34 @@ fn kill(stage: &Stage, child: &mut Child, moment: Moment, run: &str) -> Option<b
         if has_ended(child) {
             return None;
         }
+        not_forever(began, stage);
         let rest = wait.saturating_sub(since.elapsed());
         thread::sleep(rest.clamp(Duration::from_micros(50), Duration::from_millis(5)));
     }
     let in_sync = kernel::is_syncing(pid);
-    child.kill().unwrap();
-    let status = child.wait().unwrap();
+    child.0.kill().unwrap();
+    let status = child.0.wait().unwrap();
     (status.signal() == Some(9)).then_some(in_sync)
 }
 
-fn has_ended(child: &mut Child) -> bool {
-    child.try_wait().unwrap().is_some()
+fn has_ended(child: &mut Process) -> bool {
+    child.0.try_wait().unwrap().is_some()
 }
 
 /// Waits for the end of a program that is left alone, which is a good one.
-fn finish(stage: &Stage, child: &mut Child) {
+fn finish(stage: &Stage, child: &mut Process) {
     let began = Instant::now();
     while !has_ended(child) {
-        if began.elapsed() > GUARD {
-            let _ = child.kill();
-            panic!("it hangs: {}", said(stage));
-        }
+        not_forever(began, stage);
         thread::sleep(Duration::from_millis(2));
     }
-    let status = child.wait().unwrap();
+    let status = child.0.wait().unwrap();
     assert!(status.success(), "{status}: {}", said(stage));
+}
+
+/// Ends the test when a program takes longer than anything here should.
+fn not_forever(began: Instant, stage: &Stage) {
+    assert!(began.elapsed() < GUARD, "it hangs: {}", said(stage));
 }
 
 fn said(stage: &Stage) -> String {
@@ -301,7 +306,7 @@ fn nothing_began(stage: &Stage) {
 /// A run that is over is not begun again.
 fn nothing_is_left(stage: &Stage, run: &str) {
     let before = stage.server.arrived();
-    let status = stage.resume(run, None).wait().unwrap();
+    let status = stage.resume(run, None).0.wait().unwrap();
     let said = said(stage);
     assert!(status.code() == Some(2) && said.contains("nothing to resume"), "{status}: {said}");
     assert_eq!(stage.server.arrived(), before, "it was resumed all the same");
