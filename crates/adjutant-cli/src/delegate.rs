@@ -60,6 +60,7 @@ pub(crate) fn run_delegate(
         workdir: root,
         system,
         web: settings.web(),
+        tools: Vec::new(),
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -236,6 +237,9 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         EngineError::Workdir { .. } | EngineError::NothingToResume(_) => {
             Failure::caused(Exit::Usage, error)
         }
+        EngineError::Lock(_) if error.is_in_use() => {
+            Failure::caused(Exit::Usage, error).hint("`adjutant status` shows what goes on in it.")
+        }
         EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
             .hint("Name a model that can be had with --model, or give this one its key."),
         EngineError::Home(_)
@@ -246,6 +250,7 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         | EngineError::JournalGone
         | EngineError::Thread(_)
         | EngineError::Chance(_)
+        | EngineError::ToolName(_)
         | EngineError::Illegal(_) => Failure::caused(Exit::Failed, error),
     }
 }

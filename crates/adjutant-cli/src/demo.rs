@@ -62,6 +62,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         system: None,
         opener: None,
         web: None,
+        tools: Vec::new(),
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -49,6 +49,7 @@ pub(crate) fn run_goal(
         opener: Some(chosen.opener(&wiring)),
         model: chosen.model,
         web: settings.web(),
+        tools: Vec::new(),
         workdir,
         system: None,
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),

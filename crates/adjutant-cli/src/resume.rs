@@ -70,11 +70,13 @@ pub(crate) fn go_on(
     wish: Resume,
     flags: &Again<'_>,
 ) -> Result<Exit, Failure> {
-    if let Ok(Life::Live { pid }) = files.life() {
-        let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
-        return Err(Failure::usage(format!("{} is being worked on{by}", files.id())).hint(
-            format!("`adjutant status {0}` shows it, `adjutant cancel {0}` ends it.", files.id()),
-        ));
+    // One that has no name yet has just come; who tries to take the run waits until it has.
+    if let Ok(Life::Live { pid: Some(pid) }) = files.life() {
+        let text = format!("{} is being worked on by process {pid}", files.id());
+        return Err(Failure::usage(text).hint(format!(
+            "`adjutant status {0}` shows it, `adjutant cancel {0}` ends it.",
+            files.id()
+        )));
     }
     let asks = !flags.yes && (past.open_questions > 0 || may_ask(&past.policy));
     let terminal = if asks { Terminal::open() } else { None };
@@ -115,6 +117,7 @@ pub(crate) fn go_on(
         workdir,
         system: None,
         web: settings.web(),
+        tools: Vec::new(),
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -1,5 +1,6 @@
 //! Reading what ran: by any process, at any time, from the files alone.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -262,11 +263,16 @@ impl RunFiles {
     /// Returns the records one by one; what is being written right now ends the list.
     pub fn records(&self) -> Result<Records, ArchiveError> {
         let run = self.id();
-        let reader = self
-            .folder
-            .read_journal::<Event>()
-            .map_err(|source| ArchiveError::Read { run, source })?;
+        let reader = self.journal().map_err(|source| ArchiveError::Read { run, source })?;
         Ok(Records { run, reader })
+    }
+
+    /// Opens the journal; there is none when its writer died before it made one.
+    fn journal(&self) -> Result<Option<JournalReader<Event>>, ReadError> {
+        match self.folder.read_journal() {
+            Err(ReadError::File(error)) if error.io().kind() == ErrorKind::NotFound => Ok(None),
+            other => other.map(Some),
+        }
     }
 
     /// Hands every record to `visit`, starting from a checkpoint of `fold` where there is one, and
@@ -291,7 +297,10 @@ impl RunFiles {
                 state,
                 position.seq.get(),
             ),
-            None => (self.folder.read_journal::<Event>().map_err(failed)?, blank(), 0),
+            None => match self.journal().map_err(failed)? {
+                Some(reader) => (reader, blank(), 0),
+                None => return Ok((blank(), self.follow())),
+            },
         };
         for record in &mut reader {
             visit(&mut state, &record.map_err(failed)?);
@@ -343,14 +352,15 @@ const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The records of a run, in order.
 pub struct Records {
     run: RunId,
-    reader: JournalReader<Event>,
+    /// Absent where nothing was ever written.
+    reader: Option<JournalReader<Event>>,
 }
 
 impl Records {
     /// Returns how many bytes at the end were passed over; known once the last record was taken.
     #[must_use]
     pub fn torn(&self) -> u64 {
-        torn(&self.reader)
+        self.reader.as_ref().map_or(0, torn)
     }
 }
 
@@ -358,7 +368,7 @@ impl Iterator for Records {
     type Item = Result<Record<Event>, ArchiveError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let record = self.reader.next()?;
+        let record = self.reader.as_mut()?.next()?;
         Some(record.map_err(|source| ArchiveError::Read { run: self.run, source }))
     }
 }

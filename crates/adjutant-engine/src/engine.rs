@@ -14,7 +14,7 @@ use adjutant_core::{
 };
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError, RunLock};
-use adjutant_tools::{Caps, Masker, Toolbox, Web};
+use adjutant_tools::{Caps, Masker, Tool, ToolName, Toolbox, Web};
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
@@ -41,6 +41,8 @@ pub struct Setup {
     pub workdir: PathBuf,
     /// What reaches the network for agents that may; absent where nobody may.
     pub web: Option<Web>,
+    /// Tools of the embedding program; agents get those that the policy's `tools` name.
+    pub tools: Vec<Arc<dyn Tool>>,
     /// What replaces the built-in base prompt.
     pub system: Option<String>,
     /// Texts that are masked wherever a tool shows them: the engine's own keys.
@@ -59,6 +61,7 @@ impl Setup {
             opener: None,
             workdir: workdir.into(),
             web: None,
+            tools: Vec::new(),
             system: None,
             secrets: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -77,6 +80,9 @@ pub enum EngineError {
         /// Why.
         source: PathError,
     },
+    /// A tool of the embedding program has the name of another.
+    #[error("there is a tool named `{0}` already")]
+    ToolName(String),
     /// The call was refused as a whole, before anything happened.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -125,6 +131,12 @@ impl EngineError {
     #[must_use]
     pub const fn is_disk_full(&self) -> bool {
         matches!(self, Self::Journal(JournalError::DiskFull(_)))
+    }
+
+    /// Says whether somebody else is at work on the run.
+    #[must_use]
+    pub const fn is_in_use(&self) -> bool {
+        matches!(self, Self::Lock(LockError::Held { .. }))
     }
 }
 
@@ -220,6 +232,14 @@ impl Engine {
         let mut toolbox = Toolbox::new(root, Caps::default()).with_masker(masker.clone());
         if let Some(web) = setup.web {
             toolbox = toolbox.with_web(web);
+        }
+        for tool in setup.tools {
+            let name = tool.spec().name;
+            let is_known = |spec: ToolSpec| spec.name == name;
+            if ToolName::parse(&name).is_some() || toolbox.specs().into_iter().any(is_known) {
+                return Err(EngineError::ToolName(name));
+            }
+            toolbox = toolbox.with_tool(tool);
         }
         let desk = Desk {
             toolbox: Arc::new(toolbox),

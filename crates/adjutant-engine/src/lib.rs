@@ -27,7 +27,7 @@ pub mod roster;
 mod runner;
 
 pub use adjutant_core::Secret;
-pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Web, WebCaps};
+pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Tool, ToolOutput, Web, WebCaps};
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use clock::{Wall, wall_now};
 pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};

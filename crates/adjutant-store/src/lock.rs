@@ -13,7 +13,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -133,10 +133,14 @@ impl RunLock {
     ) -> Result<Journal<E>, OpenError> {
         let path = self.run.journal_path();
         let file = files::create_new(&path).during("create", &path)?;
-        let folders = [Some(self.run.path()), self.run.path().parent()];
-        let new_names = folders.into_iter().flatten().map(Path::to_owned).collect();
-        let disk = FileDisk::new(file, new_names, Arc::clone(&self.file));
+        let disk = FileDisk::new(file, self.names(), Arc::clone(&self.file));
         Ok(Journal::start(disk, Position::start(self.run.id()), report).during("write", &path)?)
+    }
+
+    /// Returns the folders that hold the names of the journal and of the run.
+    fn names(&self) -> Vec<PathBuf> {
+        let folders = [Some(self.run.path()), self.run.path().parent()];
+        folders.into_iter().flatten().map(Path::to_owned).collect()
     }
 
     /// Opens the run's journal to go on with it; `report` as in [`Journal::start`].
@@ -164,7 +168,8 @@ impl RunLock {
         // The caller acts on what it was just told, and the one who wrote it may have died before
         // it was durable.
         file.sync_data().during("sync", &path)?;
-        let disk = FileDisk::new(file, Vec::new(), Arc::clone(&self.file));
+        // Nor need the names of the file and its folder be, if the one who made them died early.
+        let disk = FileDisk::new(file, self.names(), Arc::clone(&self.file));
         Ok((Journal::start(disk, position, report).during("write", &path)?, tail))
     }
 }

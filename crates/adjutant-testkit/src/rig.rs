@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{
-    AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp,
+    AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
 };
 use adjutant_engine::roster::{UserFolders, muster};
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Resume, Setup, Staff, Storage, Wall, Web,
+    Resume, Setup, Staff, Storage, Tool, Wall, Web,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -48,6 +48,7 @@ pub struct Rig {
     model: Option<Arc<dyn Model>>,
     web: Option<Web>,
     wall: Wall,
+    tools: Vec<Arc<dyn Tool>>,
 }
 
 /// What happened.
@@ -93,6 +94,7 @@ impl Rig {
             model: None,
             web: None,
             wall: || WALL_MS,
+            tools: Vec::new(),
         }
     }
 
@@ -144,6 +146,16 @@ impl Rig {
     #[must_use]
     pub fn wall(mut self, wall: Wall) -> Self {
         self.wall = wall;
+        self
+    }
+
+    /// Brings a tool of the test's own, and lets agents call it.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        let name = tool.spec().name;
+        let known = self.policy.tools.iter().chain([name.as_str()]);
+        self.policy.tools = ToolSet::new(known);
+        self.tools.push(Arc::new(tool));
         self
     }
 
@@ -281,6 +293,7 @@ impl Rig {
             system: self.system,
             opener: None,
             web: self.web,
+            tools: self.tools,
             secrets: Vec::new(),
             version: "test".into(),
         };

@@ -19,6 +19,7 @@ mod mask;
 mod name;
 mod note;
 mod output;
+mod own;
 mod quote;
 mod read;
 mod rules;
@@ -35,5 +36,6 @@ pub use context::{
 pub use mask::{Masker, mask};
 pub use name::ToolName;
 pub use output::ToolOutput;
+pub use own::Tool;
 pub use toolbox::{Approved, Toolbox};
 pub use web::{DomainPolicy, Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};

@@ -16,11 +16,15 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    pub(crate) fn ok(text: impl Into<String>) -> Self {
+    /// Returns a result that is only text.
+    #[must_use]
+    pub fn ok(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    pub(crate) fn error(text: impl Display) -> Self {
+    /// Returns a failure, in words the model can act on.
+    #[must_use]
+    pub fn error(text: impl Display) -> Self {
         Self { text: text.to_string(), is_error: true, ..Self::default() }
     }
 }

@@ -3,6 +3,8 @@
 //! Whether the agent may make the call was judged before (`core`'s `decide`); when it must end is
 //! said from outside (`should_stop`). Start at [`Toolbox::call`].
 
+use std::sync::Arc;
+
 use adjutant_core::HostSet;
 use adjutant_core::message::ToolSpec;
 use adjutant_workspace::{OpenedFile, PathError, RelPath, Root};
@@ -10,6 +12,7 @@ use serde_json::Value;
 
 use crate::args::brief;
 use crate::output::ToolOutput;
+use crate::own::{Own, Tool, capped};
 use crate::web::{Web, fetch, search};
 use crate::{Caps, Masker, ToolName, glob, grep, note, read, spec};
 
@@ -20,6 +23,7 @@ pub struct Toolbox {
     caps: Caps,
     masker: Masker,
     web: Option<Web>,
+    own: Own,
 }
 
 /// One call as the tools see it.
@@ -55,7 +59,7 @@ impl Toolbox {
     /// Makes the tools of `root`, masking secrets by shape.
     #[must_use]
     pub fn new(root: Root, caps: Caps) -> Self {
-        Self { root, caps, masker: Masker::default(), web: None }
+        Self { root, caps, masker: Masker::default(), web: None, own: Own::default() }
     }
 
     /// Masks with `masker`, which may know literals such as the engine's own keys.
@@ -70,6 +74,13 @@ impl Toolbox {
         Self { web: Some(web), ..self }
     }
 
+    /// Adds a tool of the embedding program. One of a known name, ours or its own, is never reached.
+    #[must_use]
+    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.own.add(tool);
+        self
+    }
+
     /// Returns the tools that can be performed, as models are shown them.
     ///
     /// A search engine that nobody configured is not offered; a call that comes all the same is
@@ -77,7 +88,7 @@ impl Toolbox {
     #[must_use]
     pub fn specs(&self) -> Vec<ToolSpec> {
         let offered = ToolName::ALL.into_iter().filter(|tool| self.missing(*tool).is_none());
-        offered.filter_map(spec::of).collect()
+        offered.filter_map(spec::of).chain(self.own.specs().cloned()).collect()
     }
 
     /// Returns the root the tools act in.
@@ -121,7 +132,7 @@ impl Toolbox {
         approved: Option<Approved<'_>>,
         should_stop: &dyn Fn() -> bool,
     ) -> ToolOutput {
-        let Self { root, caps, masker, web } = self;
+        let Self { root, caps, masker, web, own: _ } = self;
         let call = Call { root, caps, masker, arguments, should_stop, approved };
         let output = match (name, web) {
             (ToolName::Read, _) => read::read(&call),
@@ -155,6 +166,10 @@ impl Toolbox {
     ) -> ToolOutput {
         match ToolName::parse(name) {
             Some(name) => self.call(name, arguments, should_stop),
+            None if let Some(tool) = self.own.find(name) => {
+                // Masked first: half a secret at the cut would not be known as one.
+                capped(self.masked(tool.run(arguments, should_stop)), self.caps.read_bytes)
+            }
             None => {
                 let (name, available) = (brief(name), self.available());
                 let text = format!("unknown tool `{name}`; available: {available}");
@@ -202,11 +217,9 @@ impl Toolbox {
 
     /// Lists the tools that can be performed, for messages.
     fn available(&self) -> String {
-        let names: Vec<_> = ToolName::ALL
-            .into_iter()
-            .filter(|tool| self.missing(*tool).is_none())
-            .map(ToolName::as_str)
-            .collect();
+        let ours = ToolName::ALL.into_iter().filter(|tool| self.missing(*tool).is_none());
+        let mut names: Vec<&str> = ours.map(ToolName::as_str).collect();
+        names.extend(self.own.specs().map(|spec| spec.name.as_str()));
         names.join(", ")
     }
 }

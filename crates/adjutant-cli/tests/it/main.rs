@@ -21,6 +21,7 @@ mod help;
 mod hostile;
 mod injection;
 mod journal;
+mod kills;
 mod live;
 mod pipes;
 mod pure;

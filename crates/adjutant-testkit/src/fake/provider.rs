@@ -23,6 +23,30 @@ impl Api {
         }
     }
 
+    /// Returns a server of this API at an address as a provider, with the key that fakes ask for.
+    #[must_use]
+    pub fn provider_at(self, url: &str) -> ProviderConfig {
+        let name = self.model().split('/').next().unwrap_or_default();
+        ProviderConfig {
+            name: name.to_owned(),
+            wire: self.wire(),
+            base_url: url.to_owned(),
+            key: Secret::new(KEY),
+            needs_key: true,
+        }
+    }
+
+    /// Returns how clients name the way it is spoken to.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Gemini => "gemini",
+        }
+    }
+
     const fn wire(self) -> Wire {
         match self {
             Self::Anthropic => Wire::Anthropic,
@@ -37,15 +61,7 @@ impl Running {
     /// Returns this server as a provider, with the key that fakes ask for.
     #[must_use]
     pub fn provider(&self) -> ProviderConfig {
-        let api = self.api();
-        let name = api.model().split('/').next().unwrap_or_default();
-        ProviderConfig {
-            name: name.to_owned(),
-            wire: api.wire(),
-            base_url: self.url.clone(),
-            key: Secret::new(KEY),
-            needs_key: true,
-        }
+        self.api().provider_at(&self.url)
     }
 
     /// Returns everything needed to open models that this server answers for.

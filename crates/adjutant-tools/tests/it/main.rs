@@ -9,6 +9,7 @@ mod grep;
 mod hostile;
 mod mask;
 mod note;
+mod own;
 mod read;
 mod web;
 

@@ -1,0 +1,193 @@
+//! Who is killed: the real binary with subagents, the same with a parent agent, and the engine in
+//! another program whose tool leaves traces.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use adjutant_testkit::fake::{Api, Fake, Running, Script, Turn, Usage};
+use serde_json::json;
+use tokio::runtime::Handle;
+
+use crate::rig::{BINARY, Rig};
+use crate::server::configure;
+
+/// What a parent agent is asked for; also what its conversation is known by.
+pub(crate) const GOAL: &str = "Find the way home";
+
+const LOOKS: [&str; 3] = ["Look north", "Look east", "Look south"];
+
+/// A program and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Subagents,
+    Lead,
+    Engine,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 3] = [Self::Subagents, Self::Lead, Self::Engine];
+
+    /// What the model says. Slowly, so that a kill can fall anywhere into it.
+    fn script(self) -> Script {
+        let mut script = Script::new().using(Usage { input: 900, output: 60, ..Usage::default() });
+        let read = || Turn::says("I look around.").and_calls("Read", &json!({ "path": "map.txt" }));
+        let note = |who: &str| Turn::calls("Note", &json!({ "content": format!("{who}: a map") }));
+        if self == Self::Lead {
+            let tasks = json!({ "tasks": [
+                { "label": "north", "prompt": LOOKS[0] }, { "label": "east", "prompt": LOOKS[1] },
+            ] });
+            let turns =
+                [read(), Turn::calls("Delegate", &tasks), Turn::says("Home is north-east.")];
+            script = script.on(GOAL, turns.map(slowly));
+        }
+        for who in LOOKS {
+            let append = |turn: u32, call: u32| {
+                ("Append", json!({ "line": format!("{who}, turn {turn}, call {call}") }))
+            };
+            let first = match self {
+                Self::Engine => {
+                    let (name, line) = append(0, 1);
+                    read().and_calls(name, &line)
+                }
+                Self::Subagents | Self::Lead => {
+                    read().and_calls("Grep", &json!({ "pattern": "x" }))
+                }
+            };
+            let second = match self {
+                Self::Engine => {
+                    let (name, line) = append(1, 0);
+                    let (_, other) = append(1, 1);
+                    Turn::calls(name, &line).and_calls(name, &other)
+                }
+                Self::Subagents | Self::Lead => note(who),
+            };
+            let last = Turn::says(&format!("{who}: nothing but trees.")).thinking("Trees.");
+            script = script.on(who, [first, second, last].map(slowly));
+        }
+        script
+    }
+}
+
+/// Sends an answer a few characters at a time.
+fn slowly(turn: Turn) -> Turn {
+    turn.fragmented(&[5]).delivered(|way| way.event_delay_ms = 2)
+}
+
+/// A place, a server, and a program between them.
+pub(crate) struct Stage {
+    pub(crate) part: Part,
+    pub(crate) rig: Rig,
+    pub(crate) server: Running,
+    pub(crate) key: &'static str,
+}
+
+impl Stage {
+    pub(crate) fn new(part: Part, api: Api, runtime: &Handle) -> Self {
+        let rig = Rig::new();
+        rig.write("map.txt", "x marks the spot\n");
+        let key = adjutant_testkit::fake::KEY;
+        let server = runtime.block_on(Fake::new(api, part.script()).key(key).start());
+        configure(&rig, &server.url, api.word());
+        Self { part, rig, server, key }
+    }
+
+    /// Starts the program from the beginning.
+    pub(crate) fn start(&self, inject: Option<Inject>) -> Process {
+        let model = ["--yes", "--model", "fake/priced"];
+        match self.part {
+            Part::Subagents => {
+                let tasks = ["-t", "north=Look north", "-t", "east=Look east"];
+                let more = ["-t", "south=Look south", "--concurrency", "3"];
+                self.adjutant(inject, &[&["delegate"], &model[..], &tasks, &more].concat())
+            }
+            Part::Lead => self.adjutant(inject, &[&["run", GOAL], &model[..]].concat()),
+            Part::Engine => {
+                let tasks = ["--task", "north=Look north", "--task", "east=Look east"];
+                let more = ["--task", "south=Look south"];
+                self.engine(inject, &[&["start"], &tasks[..], &more].concat())
+            }
+        }
+    }
+
+    /// Starts the program again to go on with a run.
+    pub(crate) fn resume(&self, run: &str, inject: Option<Inject>) -> Process {
+        match self.part {
+            Part::Subagents | Part::Lead => self.adjutant(inject, &["resume", run, "--yes"]),
+            Part::Engine => self.engine(inject, &["resume", "--run", run]),
+        }
+    }
+
+    fn adjutant(&self, inject: Option<Inject>, args: &[&str]) -> Process {
+        let mut command = under(inject, BINARY.as_ref());
+        command.args(args).env("FAKE_KEY", self.key);
+        self.spawn(command)
+    }
+
+    /// This very test program, which is the engine's when it is told so.
+    fn engine(&self, inject: Option<Inject>, args: &[&str]) -> Process {
+        let mut command = under(inject, &std::env::current_exe().unwrap());
+        command.args(["--exact", "kills::cast::the_engine_in_a_program_to_be_killed"]);
+        command.args(["--ignored", "--nocapture"]);
+        let home = self.rig.state().display().to_string();
+        let (work, ledger) = (self.rig.work(), self.rig.path().join("ledger"));
+        let work = work.display().to_string();
+        let ledger = ledger.display().to_string();
+        let place = ["--home", &home, "--workdir", &work, "--ledger", &ledger];
+        let server = ["--url", &self.server.url, "--api", self.server.api().word()];
+        let words = [args, &place, &server, &["--stay-ms", "6"]].concat();
+        command.env(WORDS, words.join("\n"));
+        self.spawn(command)
+    }
+
+    fn spawn(&self, mut command: Command) -> Process {
+        let log = std::fs::File::create(self.rig.path().join("stderr")).unwrap();
+        // A group of its own: what a kill of one process leaves behind would stay in it.
+        command.process_group(0).current_dir(self.rig.work());
+        let kept = std::env::var_os(WORDS);
+        assert_eq!(kept, None, "a program to be killed starts no others");
+        for (name, value) in self.rig.environment() {
+            command.env(name, value);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        Process(command.spawn().unwrap())
+    }
+}
+
+/// A program at work, which does not outlive the test.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has ended, or the test has failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A kill when a thread of the program makes a system call for the nth time, from 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inject {
+    pub(crate) call: &'static str,
+    pub(crate) nth: u64,
+}
+
+fn under(inject: Option<Inject>, program: &Path) -> Command {
+    let Some(Inject { call, nth }) = inject else { return Command::new(program) };
+    let mut command = Command::new("strace");
+    let inject = format!("inject={call}:signal=KILL:when={nth}");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+    command.arg(program);
+    command
+}
+
+const WORDS: &str = "ADJUTANT_CRASH_RIG";
+
+/// No test: the process that the suite starts and kills.
+#[test]
+#[ignore = "a program of the kill suite"]
+fn the_engine_in_a_program_to_be_killed() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let words = words.lines().map(str::to_owned);
+    std::process::exit(adjutant_testkit::crash_rig::main(words).into());
+}

@@ -1,0 +1,75 @@
+//! A kill at the Nth write, sync or rename, for every N until a run gets through, by strace. The
+//! engine's tests do the same in memory, where failing disks and lost power can be had too.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use adjutant_testkit::fake::Api;
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use super::cast::{Inject, Part, Stage};
+use super::check::check;
+use super::play::{Plan, play};
+use super::{servers, tell, undisturbed};
+
+/// The system calls that change what is on disk; the first is also that of pipes and sockets.
+const CALLS: [&str; 4] = ["write", "fdatasync", "fsync", "/^rename"];
+
+/// Which calls are hit when nobody asks for all of them.
+const SHORT: [u64; 12] = [1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31];
+
+fn has_strace() -> bool {
+    let tried = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_kill_at_any_write_sync_or_rename_is_survived() {
+    if !has_strace() {
+        tell("NOT CHECKED: there is no strace here, so no kill was aimed at a system call");
+        return;
+    }
+    let runtime = servers();
+    let ends = undisturbed(&runtime);
+    let long = std::env::var_os("ADJUTANT_KILLS").is_some();
+    for call in CALLS {
+        for resumes in [false, true] {
+            let kills = AtomicU64::new(0);
+            thread::scope(|scope| {
+                for (place, part) in (0..).zip(Part::ALL) {
+                    let (kills, ends, runtime) = (&kills, &ends[&part], &runtime);
+                    scope.spawn(move || {
+                        // The short version shares the places out among the programs.
+                        let short = SHORT.into_iter().filter(|nth| nth % 3 == place);
+                        let nths: Box<dyn Iterator<Item = u64>> =
+                            if long { Box::new(1..) } else { Box::new(short) };
+                        for nth in nths {
+                            let stage = Stage::new(part, Api::Anthropic, runtime);
+                            let hit = aim(&stage, Inject { call, nth }, resumes, runtime, ends);
+                            kills.fetch_add(u64::from(hit), Ordering::Relaxed);
+                            if !hit {
+                                // It got through: so many calls are not made.
+                                return;
+                            }
+                        }
+                    });
+                }
+            });
+            let when = if resumes { "going on" } else { "the first time" };
+            tell(&format!("{call}, {when}: {} kills", kills.into_inner()));
+        }
+    }
+}
+
+/// Kills at one system call, and says whether it came to that.
+fn aim(stage: &Stage, aimed: Inject, resumes: bool, runtime: &Handle, ends: &[Value]) -> bool {
+    // To go on, something must have been cut short.
+    let before = Inject { call: "fdatasync", nth: 3 + aimed.nth % 5 };
+    let plan = if resumes { vec![before, aimed] } else { vec![aimed] };
+    let wanted = plan.len() as u64;
+    let played = play(stage, Plan::Traced(plan.into()), runtime);
+    check(stage, &played, ends);
+    played.tally.kills == wanted
+}

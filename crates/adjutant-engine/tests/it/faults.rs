@@ -1,0 +1,177 @@
+//! A disk that fails at its Nth write or sync, for every N until a run gets through: what is left
+//! leads to the same end, no answered turn is bought again, and no effect happens twice.
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use adjutant_core::{Event, Outcome};
+use adjutant_engine::{EngineError, Resume};
+use adjutant_testkit::{Append, Request, Rig, Story};
+
+const SCRIPT: &str = r#"
+    [[turn]]
+    label = "left"
+    text = "I write it down twice."
+    [[turn.call]]
+    tool = "Append"
+    args = { line = "left 1 0" }
+    [[turn.call]]
+    tool = "Append"
+    args = { line = "left 1 1" }
+    [[turn]]
+    label = "left"
+    [[turn.call]]
+    tool = "Note"
+    args = { content = "both are down" }
+    [[turn.call]]
+    tool = "Append"
+    args = { line = "left 2 1" }
+    [[turn]]
+    label = "left"
+    text = "it is written"
+    [[turn]]
+    label = "right"
+    [[turn.call]]
+    tool = "Append"
+    args = { line = "right 1 0" }
+    [[turn]]
+    label = "right"
+    text = "here too"
+"#;
+
+const EIO: i32 = 5;
+
+/// What goes wrong, at the call with this number.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// A write stops after so many bytes.
+    Write(usize),
+    Sync,
+}
+
+fn rig(ledger: &Path) -> Rig {
+    Rig::new()
+        .script(SCRIPT)
+        .task("left", "Write left")
+        .task("right", "Write right")
+        .tool(Append::to(ledger))
+}
+
+/// The lines of the ledger and how often each stands there.
+fn lines(ledger: &Path) -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    for line in fs::read_to_string(ledger).unwrap_or_default().lines() {
+        *lines.entry(line.to_owned()).or_default() += 1;
+    }
+    lines
+}
+
+/// The turns that were answered, by label.
+fn answered(story: &Story) -> Vec<(String, u32)> {
+    let recalled = story.events[..story.recalled].iter();
+    let turn = |event: &Event| match event {
+        Event::Replied { session, turn, .. } => Some((story.label(*session)?, *turn)),
+        _ => None,
+    };
+    recalled.filter_map(|(_, event)| turn(event)).collect()
+}
+
+/// What the calls of Append were told, by the line they wanted.
+fn told(story: &Story) -> BTreeMap<String, String> {
+    let mut calls: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let mut told = BTreeMap::new();
+    for (_, event) in &story.events {
+        match event {
+            Event::Replied { session, tool_calls, .. } => {
+                drop(calls.insert(*session, tool_calls.clone()));
+            }
+            Event::ToolReturned { session, call, output } => {
+                let request = &calls[session][*call as usize];
+                if let Some(line) = request.arguments["line"].as_str() {
+                    let before = told.insert(line.to_owned(), output.content.clone());
+                    assert_eq!(before, None, "{line} was answered twice");
+                }
+            }
+            _ => {}
+        }
+    }
+    told
+}
+
+fn key(request: &Request) -> (&str, u32) {
+    (&request.label, request.turn)
+}
+
+/// Goes on from `journal` and holds the end to all promises.
+async fn goes_on(first: &Story, journal: &[u8], ledger: &Path, fault: &str) {
+    if !journal.contains(&b'\n') {
+        assert!(first.requests.is_empty(), "{fault}: asked before anything was on disk");
+        return;
+    }
+    let own = ledger.with_extension("again");
+    fs::write(&own, fs::read(ledger).unwrap_or_default()).unwrap();
+    let story = rig(&own).resume(journal, Resume::default()).await;
+    if let Err(EngineError::NothingToResume(_)) = &story.result {
+        let over = story.events.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
+        assert!(over || first.requests.is_empty(), "{fault}: it had begun and cannot go on");
+        return;
+    }
+    assert_eq!(story.outcome(), Outcome::Completed, "{fault}");
+    let answered = answered(&story);
+    for request in &story.requests {
+        let turn = (request.label.clone(), request.turn);
+        assert!(!answered.contains(&turn), "{fault}: {turn:?} was bought twice");
+        let before = first.requests.iter().find(|before| key(before) == key(request));
+        if let Some(before) = before {
+            assert_eq!(request.messages, before.messages, "{fault}: {turn:?}");
+        }
+    }
+    let written = lines(&own);
+    for (line, said) in told(&story) {
+        let times = written.get(&line).copied().unwrap_or_default();
+        if said.starts_with("Interrupted") {
+            assert!(times <= 1, "{fault}: {line} happened {times} times");
+        } else {
+            assert_eq!(times, 1, "{fault}: {line} was told as done");
+        }
+    }
+    assert!(written.values().all(|times| *times == 1), "{fault}: {written:?}");
+}
+
+/// Fails at every call of one kind in turn; returns how many there were.
+async fn sweep(fault: Fault, cut_fails: bool) -> usize {
+    for nth in 1.. {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = folder.path().join("ledger");
+        let rig = rig(&ledger);
+        let disk = rig.disk();
+        match fault {
+            Fault::Write(keeping) => disk.fail_write(nth, keeping, EIO),
+            Fault::Sync => disk.fail_sync(nth, EIO),
+        }
+        if cut_fails {
+            disk.fail_truncate(EIO);
+        }
+        let first = rig.delegate().await;
+        if let Ok(finished) = &first.result {
+            assert_eq!(finished.outcome, Outcome::Completed);
+            return nth - 1;
+        }
+        let name = format!("{fault:?} {nth}, cut fails: {cut_fails}");
+        goes_on(&first, &disk.bytes(), &ledger, &format!("{name}, all that was written")).await;
+        goes_on(&first, &disk.synced_bytes(), &ledger, &format!("{name}, all that is safe")).await;
+    }
+    unreachable!("a run ends")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_gets_through_whichever_write_or_sync_fails() {
+    for cut_fails in [false, true] {
+        for fault in [Fault::Write(0), Fault::Write(100), Fault::Write(usize::MAX), Fault::Sync] {
+            let count = sweep(fault, cut_fails).await;
+            assert!(count > 5, "{fault:?} hit only {count} calls");
+        }
+    }
+}

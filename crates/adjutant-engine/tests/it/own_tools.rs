@@ -1,0 +1,73 @@
+//! Tools of the embedding program: offered, allowed, and performed like the engine's own.
+
+use std::fs;
+
+use adjutant_core::{Preset, ToolSet};
+use adjutant_engine::{Engine, EngineError, Setup, Tool, ToolOutput};
+use adjutant_model::ScriptedModel;
+use adjutant_testkit::{Append, Rig};
+use serde_json::Value;
+
+const SCRIPT: &str = r#"
+    [[turn]]
+    [[turn.call]]
+    tool = "Append"
+    args = { line = "once" }
+    [[turn]]
+    text = "It said: {{result}}"
+"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_the_program_is_offered_performed_and_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = folder.path().join("ledger");
+    let rig = Rig::new().script(SCRIPT).task("a", "Append").tool(Append::to(&ledger));
+    let story = rig.delegate().await;
+    assert_eq!(story.ends(), ["a: completed"]);
+    assert!(story.requests[0].tools.contains(&"Append".to_owned()));
+    assert!(story.requests[1].messages.last().unwrap().text().contains("appended once"));
+    assert_eq!(fs::read_to_string(ledger).unwrap(), "once\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_the_policy_does_not_name_is_neither_offered_nor_performed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = folder.path().join("ledger");
+    let rig = Rig::new().script(SCRIPT).task("a", "Append").tool(Append::to(&ledger));
+    let story = rig.policy(|policy| policy.tools = ToolSet::read_only()).delegate().await;
+    assert!(!story.requests[0].tools.contains(&"Append".to_owned()));
+    assert!(!ledger.exists(), "it was performed all the same");
+}
+
+/// Says more than anybody wants to read.
+struct Flood(&'static str);
+
+impl Tool for Flood {
+    fn spec(&self) -> adjutant_core::ToolSpec {
+        let (name, description) = (self.0.to_owned(), "Floods.".to_owned());
+        adjutant_core::ToolSpec { name, description, schema: Value::Null }
+    }
+
+    fn run(&self, _arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolOutput {
+        ToolOutput::ok("ä".repeat(1 << 20))
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_when_the_engine_is_made() {
+    for taken in [&["Read"][..], &["Run"], &["Delegate"], &["Flood", "Flood"]] {
+        let model = std::sync::Arc::new(ScriptedModel::from_toml(SCRIPT).unwrap());
+        let mut setup = Setup::new(Preset::Scout.policy(), model, ".");
+        setup.tools = taken.iter().map(|name| std::sync::Arc::new(Flood(name)) as _).collect();
+        let error = Engine::new(setup).map(|_| ()).unwrap_err();
+        assert!(matches!(error, EngineError::ToolName(name) if name == taken[0]), "{taken:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_says_is_cut_like_what_other_tools_say() {
+    let script = "[[turn]]\n[[turn.call]]\ntool = 'Flood'\nargs = {}\n[[turn]]\ntext = 'done'\n";
+    let story = Rig::new().script(script).task("a", "Flood").tool(Flood("Flood")).delegate().await;
+    let said = story.requests[1].messages.last().unwrap().text().to_owned();
+    assert!(said.len() < 300_000 && said.ends_with("[cut after 262144 bytes]"), "{}", said.len());
+}

@@ -1,0 +1,78 @@
+//! A tool with an effect that can be counted: one line in a file for each execution.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use adjutant_core::ToolSpec;
+use adjutant_engine::{Tool, ToolOutput};
+use serde_json::{Value, json};
+
+/// Appends the line it is given to a file, safely on disk before it answers.
+///
+/// Stays for a while before and after, so that a kill can fall on either side of the effect.
+#[derive(Clone, Debug)]
+pub struct Append {
+    file: PathBuf,
+    stay: Duration,
+}
+
+impl Append {
+    /// Appends to `file` at once.
+    #[must_use]
+    pub fn to(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), stay: Duration::ZERO }
+    }
+
+    /// Stays that long before the effect and as long again behind it.
+    #[must_use]
+    pub const fn staying(mut self, stay: Duration) -> Self {
+        self.stay = stay;
+        self
+    }
+
+    fn append(&self, line: &str) -> std::io::Result<()> {
+        let mut file = File::options().create(true).append(true).open(&self.file)?;
+        file.write_all(format!("{line}\n").as_bytes())?;
+        file.sync_all()
+    }
+
+    fn wait(&self, should_stop: &dyn Fn() -> bool) {
+        let until = Instant::now() + self.stay;
+        while Instant::now() < until && !should_stop() {
+            thread::sleep(Duration::from_millis(1).min(self.stay));
+        }
+    }
+}
+
+impl Tool for Append {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "Append".to_owned(),
+            description: "Appends one line to the ledger.".to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": { "line": { "type": "string" } },
+                "required": ["line"],
+                "additionalProperties": false,
+            }),
+        }
+    }
+
+    fn run(&self, arguments: &Value, should_stop: &dyn Fn() -> bool) -> ToolOutput {
+        let Some(line) = arguments["line"].as_str() else {
+            return ToolOutput::error("`line` is missing");
+        };
+        self.wait(should_stop);
+        if should_stop() {
+            return ToolOutput::error("stopped before anything was done");
+        }
+        if let Err(error) = self.append(line) {
+            return ToolOutput::error(error);
+        }
+        self.wait(should_stop);
+        ToolOutput::ok(format!("appended {line}"))
+    }
+}

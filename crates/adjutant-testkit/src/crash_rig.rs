@@ -1,0 +1,109 @@
+//! A program around the engine that is made to be killed: a journal on disk, a model behind HTTP,
+//! and a tool whose executions can be counted.
+//!
+//! It holds no hooks: whoever wants it dead kills it. Start at [`main`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adjutant_core::schema::TaskSpec;
+use adjutant_core::{Outcome, Preset, ToolSet};
+use adjutant_engine::{Archive, Engine, EngineError, Finished, Resume, Setup, Staff};
+use adjutant_model::{Sources, open_model};
+
+use crate::append::Append;
+use crate::fake::Api;
+
+const USAGE: &str = "usage: crash-rig start|resume --home DIR --workdir DIR --api API --url URL
+                 --ledger FILE [--stay-ms N] [--task LABEL=PROMPT]... [--run RUN]";
+
+/// What was asked for.
+#[derive(Default)]
+struct Wanted {
+    resumes: bool,
+    run: Option<String>,
+    home: PathBuf,
+    workdir: PathBuf,
+    api: Option<Api>,
+    url: String,
+    ledger: PathBuf,
+    stay_ms: u64,
+    tasks: Vec<TaskSpec>,
+}
+
+/// Runs the program: 0 when the run is completed, 1 when it ended otherwise, 2 when nothing ran.
+#[expect(clippy::print_stderr, reason = "stderr is where a command line tool complains")]
+#[must_use]
+pub fn main(words: impl Iterator<Item = String>) -> u8 {
+    match parse(words).and_then(|wanted| run(&wanted)) {
+        Ok(Finished { outcome: Outcome::Completed, .. }) => 0,
+        Ok(finished) => {
+            eprintln!("crash-rig: {} ended {}", finished.run, finished.outcome.word());
+            1
+        }
+        Err(why) => {
+            eprintln!("crash-rig: {why}\n{USAGE}");
+            2
+        }
+    }
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
+    let resumes = match words.next().as_deref() {
+        Some("start") => false,
+        Some("resume") => true,
+        _ => return Err("`start` or `resume`?".to_owned()),
+    };
+    let mut wanted = Wanted { resumes, ..Wanted::default() };
+    while let Some(flag) = words.next() {
+        let value = words.next().ok_or_else(|| format!("`{flag}` needs a value"))?;
+        match flag.as_str() {
+            "--run" => wanted.run = Some(value),
+            "--home" => wanted.home = value.into(),
+            "--workdir" => wanted.workdir = value.into(),
+            "--api" => wanted.api = Some(value.parse()?),
+            "--url" => wanted.url = value,
+            "--ledger" => wanted.ledger = value.into(),
+            "--stay-ms" => {
+                wanted.stay_ms = value.parse().map_err(|_| "`--stay-ms` needs a number")?;
+            }
+            "--task" => {
+                let (label, prompt) = value.split_once('=').ok_or("a task is LABEL=PROMPT")?;
+                let task = TaskSpec::new(label, prompt).map_err(|error| error.to_string())?;
+                wanted.tasks.push(task);
+            }
+            other => return Err(format!("`{other}` is unknown")),
+        }
+    }
+    Ok(wanted)
+}
+
+fn run(wanted: &Wanted) -> Result<Finished, String> {
+    let api = wanted.api.ok_or("`--api` is missing")?;
+    let sources = Sources::default().with_provider(api.provider_at(&wanted.url));
+    let model = open_model(api.model(), &sources).map_err(|error| error.to_string())?;
+    let append = Append::to(&wanted.ledger).staying(Duration::from_millis(wanted.stay_ms));
+    let mut policy = Preset::Scout.policy();
+    policy.tools = ToolSet::new(policy.tools.iter().chain(["Append"]));
+    // Every crash bills what was under way in full; a limit would end the run for that.
+    (policy.budget_tokens_run, policy.budget_usd) = (None, None);
+    let tools = vec![Arc::new(append) as _];
+    let setup = Setup { tools, ..Setup::new(policy, model, &wanted.workdir) };
+    let archive = Archive::open(&wanted.home).map_err(|error| error.to_string())?;
+    let ran = || -> Result<Finished, Box<dyn std::error::Error>> {
+        let engine = Engine::new(setup)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let ran: Result<Finished, EngineError> = if wanted.resumes {
+            let (files, _) = archive.find(wanted.run.as_deref().unwrap_or("latest"))?;
+            let staff = Staff::unattended(files.storage());
+            runtime.block_on(engine.resume(files.id(), Resume::default(), staff))
+        } else {
+            let briefs = engine.briefs(&wanted.tasks);
+            let staff = Staff::unattended(archive.storage());
+            runtime.block_on(engine.delegate(briefs, None, staff))
+        };
+        Ok(ran?)
+    };
+    ran().map_err(|error| error.to_string())
+}
