@@ -64,11 +64,6 @@ impl<'rig> Running<'rig> {
         self
     }
 
-    /// Returns the number of the process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Waits for the end.
     pub(crate) fn finish(mut self) -> Output {
         let stdout = self.stdout.rest();
