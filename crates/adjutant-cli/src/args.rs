@@ -133,14 +133,28 @@ pub(crate) struct GoalArgs {
     #[arg(value_name = "GOAL")]
     pub(crate) goal: Option<String>,
 
-    /// Go on with the latest run of a parent agent instead of beginning a new one.
-    #[arg(long = "continue")]
+    /// Go on with the latest run of a parent agent in this tree instead of beginning a new one.
+    #[arg(long = "continue", conflicts_with_all = FIXED_AT_THE_START)]
     pub(crate) goes_on: bool,
 
     /// How it is done.
     #[command(flatten)]
     pub(crate) work: WorkFlags,
 }
+
+/// What is decided when a run begins and stays so.
+const FIXED_AT_THE_START: [&str; 10] = [
+    "record",
+    "concurrency",
+    "budget_usd",
+    "budget_tokens",
+    "approve_below",
+    "allow_domain",
+    "system",
+    "agent",
+    "set",
+    "enable_delegation",
+];
 
 const RUN_HELP: &str = r#"Examples:
   adjutant run "Why is the build slow?"

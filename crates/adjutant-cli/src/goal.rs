@@ -73,21 +73,23 @@ pub(crate) fn run_goal(
     exit
 }
 
-/// Goes on with the latest run that has a parent agent: the goal is the person's next word to it.
+/// Goes on with the latest run of a parent agent in this tree: the goal is the person's next word to it.
 fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
     let say = goal_text(args.goal.as_deref())?;
+    let workdir = absolute(&args.work.root)?;
     let archive = open_archive(given_home)?;
     let failed = |error| Failure::caused(Exit::Failed, &error);
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
         let Ok(Some(past)) = files.past() else { continue };
-        if past.has_lead {
-            let wish = Resume { say: Some(say), ..Resume::default() };
+        if past.has_lead && past.workdir == workdir {
+            let on_this_model = args.work.model.is_some();
+            let wish = Resume { say: Some(say), on_this_model, ..Resume::default() };
             let flags = Again::of(&args.work, as_json);
             return go_on(&archive, files, past, wish, &flags);
         }
     }
-    Err(Failure::usage("there is no run of a parent agent to go on with")
+    Err(Failure::usage("there is no run of a parent agent in this tree to go on with")
         .hint("Begin one with `adjutant run \"GOAL\"`."))
 }
 

@@ -18,7 +18,7 @@ use crate::projections;
 use crate::run::{show_results, transcripts};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
-const FOLD: u32 = 3;
+const FOLD: u32 = 4;
 
 /// Runs that a list shows.
 const LISTED: usize = 20;

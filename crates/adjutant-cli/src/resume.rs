@@ -51,7 +51,8 @@ pub(crate) fn run_resume(
         .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
     // The root of a run without a parent agent stands for the run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
-    let wish = Resume { session, say: args.say.clone(), timeout_s: args.timeout };
+    let (say, on_this_model) = (args.say.clone(), args.model.is_some());
+    let wish = Resume { session, say, timeout_s: args.timeout, on_this_model };
     let flags = Again {
         model: args.model.as_deref(),
         yes: args.yes,
@@ -102,10 +103,7 @@ pub(crate) fn go_on(
             if flags.model.is_some() { failure } else { failure.hint(ANOTHER_MODEL) }
         })?;
         chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
-        let opener = match flags.model {
-            Some(_) => chosen.stand_in(),
-            None => chosen.opener(&wiring),
-        };
+        let opener = chosen.opener(&wiring);
         (chosen.model, Some(opener))
     };
     let (form, result_tokens) = (flags.form, past.policy.result_tokens);

@@ -46,14 +46,6 @@ impl Chosen {
     }
 }
 
-impl Chosen {
-    /// Returns what gives this model for every name, where a person put it in the place of others.
-    pub(crate) fn stand_in(&self) -> ModelOpener {
-        let model = Arc::clone(&self.model);
-        Arc::new(move |_| Ok(Arc::clone(&model)))
-    }
-}
-
 /// A model as it is listed.
 pub(crate) struct Listed {
     /// What it holds and charges.

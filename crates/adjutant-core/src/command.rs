@@ -98,6 +98,10 @@ pub struct Resumption {
     pub version: String,
     /// What may be held at the most from here on.
     pub rights: Rights,
+    /// What the agents that are still defined may hold at the most.
+    pub agents: BTreeMap<AgentName, Rights>,
+    /// The model that takes the place of all others, where a person chose one.
+    pub model: Option<ModelSpec>,
     /// The one delegation to take up again; all that can go on when absent.
     pub session: Option<SessionId>,
     /// What the person has to say to it.

@@ -3,6 +3,8 @@
 //! Events are past tense and never judged again. Each says whether it must be on disk before its
 //! effects may happen, and what remains of it once its content has expired.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::brief::Brief;
@@ -124,10 +126,15 @@ pub enum Event {
         output: ToolOutput,
     },
     /// A person let the run go on, after it was interrupted or had ended. From here on nobody holds
-    /// more than `rights`; those who were at work get `timeout_s` anew, if it is given.
+    /// more than `rights`, nor an agent more than `agents` says of it; those who were at work get
+    /// `timeout_s` anew, if it is given, and `model` takes the place of every other.
     Resumed {
         version: String,
         rights: Rights,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        agents: BTreeMap<AgentName, Rights>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<ModelSpec>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_s: Option<u64>,
     },
@@ -289,6 +296,21 @@ impl Event {
             | Self::RunEnded { .. }
             | Self::ErrorFixed { .. } => None,
         }
+    }
+
+    /// Says whether the event changes the conversation it has a place in.
+    #[must_use]
+    pub const fn is_said(&self) -> bool {
+        matches!(
+            self,
+            Self::RunStarted { .. }
+                | Self::Granted(_)
+                | Self::Told { .. }
+                | Self::Replied { .. }
+                | Self::ToolReturned { .. }
+                | Self::ToolRefused { .. }
+                | Self::Reopened(_)
+        )
     }
 
     /// Returns the session in whose conversation the event has a place: a run's goal opens its root's.

@@ -1,10 +1,10 @@
 //! Going on with a run: its journal is folded again, and what is left of it is carried on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use adjutant_core::{
-    Command, Conversation, Event, Node, Outcome, Policy, Resumption, Rights, RunId, SessionId,
+    AgentName, Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId,
     State, Timestamp, Tree,
 };
 use adjutant_store::{Record, RunLock};
@@ -25,6 +25,8 @@ pub struct Resume {
     pub say: Option<String>,
     /// Seconds that are given anew.
     pub timeout_s: Option<u64>,
+    /// Whether the engine's model takes the place of those the run was on.
+    pub on_this_model: bool,
 }
 
 /// What must be known of a run before it can go on.
@@ -46,42 +48,26 @@ impl RunFiles {
     /// Returns what must be known before the run can go on; nothing when it never began.
     pub fn past(&self) -> Result<Option<Past>, ArchiveError> {
         let mut past: Option<Past> = None;
-        let mut open = BTreeSet::new();
+        let mut tree = Tree::default();
         for record in self.records()? {
-            let event = record?.event;
-            note_question(&event, &mut open);
-            if let Event::RunStarted { workdir, policy, model, .. } = event {
+            let record = record?;
+            // What does not fit is said when the run is taken up in earnest.
+            let _ = tree.evolve(record.at, &record.event);
+            if let Event::RunStarted { workdir, policy, model, .. } = record.event {
                 let model = model.map(|model| model.name);
                 let (workdir, has_lead) = (workdir.into(), model.is_some());
                 let (policy, open_questions) = (*policy, 0);
                 past = Some(Past { workdir, policy, model, has_lead, open_questions });
-            } else if let (Event::Granted(grant), Some(past)) = (event, &mut past)
+            } else if let (Event::Granted(grant), Some(past)) = (record.event, &mut past)
                 && past.model.is_none()
             {
                 past.model = grant.brief.model.map(|model| model.name);
             }
         }
         if let Some(past) = &mut past {
-            past.open_questions = open.len();
+            past.open_questions = tree.open_questions();
         }
         Ok(past)
-    }
-}
-
-/// Keeps the questions to a person that are open: by a call's hash, or a host.
-fn note_question(event: &Event, open: &mut BTreeSet<String>) {
-    if let Event::ApprovalAsked { hash: name, .. } | Event::DomainAsked { host: name, .. } = event {
-        open.insert(name.clone());
-    }
-    if let Event::Approved { hash: name, .. }
-    | Event::Denied { hash: name, .. }
-    | Event::DomainAllowed { host: name }
-    | Event::DomainDenied { host: name, .. } = event
-    {
-        open.remove(name);
-    }
-    if matches!(event, Event::RunEnded { .. }) {
-        open.clear();
     }
 }
 
@@ -110,8 +96,15 @@ impl Engine {
         let Opened { id, folder, journal, durable, lock } = opened;
         let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
         let rights = Rights::of(&self.policy);
-        let (version, models) = (self.version.clone(), self.desk.models.clone());
-        let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
+        let agents = self.desk.roles.iter().map(|(name, role)| (name.clone(), role.rights.clone()));
+        let agents: BTreeMap<AgentName, Rights> = agents.collect();
+        let model = wish.on_this_model.then(|| self.desk.models.default_spec().clone());
+        let mut desk = self.desk;
+        if let Some(usual) = usual_agent(&records, &desk.agent) {
+            desk.agent = usual;
+        }
+        let (version, models) = (self.version, desk.models.clone());
+        let shop = Shop { desk, approver, narrator, ids: self.ids };
         let clock = Clock::start(self.ids.wall, age);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
@@ -121,11 +114,12 @@ impl Engine {
             runner.recall(&record)?;
         }
         let before = runner.tree.outcome();
-        let words = words(&runner.tree, &wish);
         let handovers = handovers(&runner, &findings);
         let resumption = Resumption {
             version,
             rights,
+            agents,
+            model,
             session: wish.session,
             say: wish.say,
             timeout_s: wish.timeout_s,
@@ -136,24 +130,24 @@ impl Engine {
             models.choose(&name).map_err(|problem| EngineError::Model { name, problem })?;
         }
         let nothing = why_nothing(&runner.tree, wish.session, before);
-        let commands = std::iter::once(command).chain(words).collect();
-        let outcome = runner.go_on(commands).await?;
+        let outcome = runner.go_on(command).await?;
         drop(lock);
         let outcome = outcome.ok_or(EngineError::NothingToResume(nothing))?;
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
 }
 
-/// Returns what is said to those who were at work; whoever had ended hears it when taken up again.
-fn words(tree: &Tree, wish: &Resume) -> Vec<Command> {
-    let Some(text) = &wish.say else { return Vec::new() };
-    let has_lead = tree.nodes().next().is_some_and(|root| root.model.is_some());
-    let is_meant = |node: &&Node| match wish.session {
-        Some(session) => node.session == session,
-        None => node.depth == u64::from(!has_lead),
-    };
-    let meant = tree.nodes().filter(|node| node.state.is_live()).filter(is_meant);
-    meant.map(|node| Command::Tell { session: node.session, text: text.clone() }).collect()
+/// Returns the agent that did what none was named for, where that was another than the preset's.
+fn usual_agent(records: &[Record<Event>], preset: &AgentName) -> Option<AgentName> {
+    let mut defined = records.iter().filter_map(|record| match &record.event {
+        Event::AgentDefined { agent, .. } => Some(agent),
+        _ => None,
+    });
+    let has_lead = records
+        .iter()
+        .any(|record| matches!(&record.event, Event::RunStarted { model: Some(_), .. }));
+    let first = defined.clone().next().filter(|_| !has_lead)?;
+    (!defined.any(|agent| agent == preset)).then(|| first.clone())
 }
 
 /// Returns the names of the models that will be asked, each of which must be there.

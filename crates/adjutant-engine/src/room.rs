@@ -55,7 +55,7 @@ impl Room {
         {
             self.answers -= self.calls.remove(session).unwrap_or_default();
         }
-        if matches!(event, Event::RunStarted { .. } | Event::Granted(_)) {
+        if matches!(event, Event::RunStarted { .. } | Event::Granted(_) | Event::Reopened(_)) {
             self.live += 1;
         }
         if matches!(event, Event::Ended { .. }) {

@@ -97,19 +97,19 @@ fn total(all: &Spend) -> String {
 }
 
 fn by_agent(scope: &[&Delegation]) -> Vec<(String, Spend)> {
-    sums(scope, |node| node.agent.to_string())
+    sums(scope.iter().map(|node| (node.agent.to_string(), node.own)))
 }
 
 fn by_model(scope: &[&Delegation]) -> Vec<(String, Spend)> {
-    sums(scope, |node| node.model.clone().unwrap_or_else(|| "unknown".into()))
+    sums(scope.iter().flat_map(|node| node.by_model()))
 }
 
-/// Sums what nodes spent themselves under a name, the dearest first.
-fn sums(scope: &[&Delegation], name: impl Fn(&Delegation) -> String) -> Vec<(String, Spend)> {
+/// Sums what was spent under each name, the dearest first.
+fn sums(spent: impl Iterator<Item = (String, Spend)>) -> Vec<(String, Spend)> {
     let mut sums: BTreeMap<String, Spend> = BTreeMap::new();
-    for node in scope.iter().filter(|node| node.own.calls > 0) {
-        let sum = sums.entry(name(node)).or_default();
-        *sum = sum.plus(&node.own);
+    for (name, spend) in spent.filter(|(_, spend)| spend.calls > 0) {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.plus(&spend);
     }
     let mut sums: Vec<(String, Spend)> = sums.into_iter().collect();
     sums.sort_by_key(|(_, spend)| {

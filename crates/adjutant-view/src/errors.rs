@@ -112,7 +112,9 @@ pub fn of_run(view: &RunView, liveness: Liveness) -> Vec<ErrorJson> {
     let left_behind = |node: &&Delegation| {
         node.state == State::Running && liveness == Liveness::Dead && view.outcome().is_none()
     };
-    let interrupted = view.preorder().into_iter().skip(1).filter(left_behind);
+    // A root without a model only stands for those below it.
+    let works = |node: &&Delegation| node.parent.is_some() || node.model.is_some();
+    let interrupted = view.preorder().into_iter().filter(works).filter(left_behind);
     let interrupted = interrupted.map(|node| interruption(view, run, node));
     let faults = view.faults().all().iter().cloned();
     faults.chain(interrupted).filter_map(|fault| error(view, run, &fault)).collect()

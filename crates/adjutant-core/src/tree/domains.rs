@@ -126,6 +126,22 @@ impl Tree {
         }
     }
 
+    /// Drops one call that needs no answer any more, and the question only it asked.
+    pub(super) fn let_go(&mut self, index: usize, call: u32) {
+        self.domains.retain(|_, domain| match domain {
+            Domain::Asked { waiting, .. } => {
+                waiting.retain(|held| *held != (index, call));
+                !waiting.is_empty()
+            }
+            Domain::Allowed | Domain::Denied(_) => true,
+        });
+    }
+
+    /// Returns how many hosts a person has yet to decide about.
+    pub(super) fn open_domains(&self) -> usize {
+        self.domains.values().filter(|domain| matches!(domain, Domain::Asked { .. })).count()
+    }
+
     /// Drops the calls of a delegation that has ended, and the questions only they asked.
     pub(super) fn forget_fetches(&mut self, index: usize) {
         self.domains.retain(|_, domain| match domain {
@@ -168,8 +184,10 @@ impl Tree {
             .collect()
     }
 
-    /// Lets every open question about a host stand until `expires`.
-    pub(super) fn extend_domain_questions(&mut self, until: Timestamp) {
+    /// Lets every open question about a host stand until `until`, and forgets every no: it may have
+    /// been said because nobody was there.
+    pub(super) fn renew_domain_questions(&mut self, until: Timestamp) {
+        self.domains.retain(|_, domain| !matches!(domain, Domain::Denied(_)));
         for domain in self.domains.values_mut() {
             if let Domain::Asked { expires, .. } = domain {
                 *expires = until;

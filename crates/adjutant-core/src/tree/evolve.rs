@@ -145,6 +145,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         }
         Event::ToolRefused { session, call, text } => {
             let index = tree.running("tool_refused", *session)?;
+            tree.let_go(index, *call);
             tree.remember_call(index, *call);
             tree.answer_call(index, *call, text.len())
         }
@@ -155,8 +156,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             node.open_delegations.retain(|_, open| open.origin.index != *call || open.live > 0);
             tree.answer_call(index, *call, output.content.len())
         }
-        Event::Resumed { rights, timeout_s, .. } => {
-            tree.resumed(at, rights, *timeout_s);
+        Event::Resumed { rights, agents, model, timeout_s, .. } => {
+            tree.resumed(rights, agents, model.as_ref());
+            tree.give_time(at, *timeout_s);
             Ok(())
         }
         Event::Reopened(reopening) => tree.reopened(at, reopening),
@@ -257,6 +259,7 @@ impl Tree {
         above.places = grant.places;
         above.total_deadline = above.total_deadline.or(total);
         self.waiting += 1;
+        self.nodes[index].approved = !grant.awaiting_approval;
         if grant.awaiting_approval {
             self.nodes[index].state = State::AwaitingApproval;
         } else {
@@ -293,6 +296,7 @@ impl Tree {
         let nodes: Vec<usize> = pending.nodes.into_iter().filter(waiting).collect();
         if yes {
             for node in nodes {
+                self.nodes[node].approved = true;
                 self.set_state(node, State::Queued);
                 self.nodes[pending.parent].queue.push_back(node);
             }
@@ -537,6 +541,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         cost: crate::Usd::ZERO,
         reservation: None,
         turn: 0,
+        approved: true,
         parent: None,
         children: Vec::new(),
         ends: Vec::new(),

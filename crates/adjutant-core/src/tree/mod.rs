@@ -156,7 +156,7 @@ impl Tree {
             Command::DiskFull => Ok(self.disk_full()),
             Command::Tell { session, text } => self.hear(session, text),
             Command::Cancel { session } => self.cancel(session),
-            Command::Resume(resumption) => Ok(self.resume(*resumption)),
+            Command::Resume(resumption) => self.resume(*resumption),
             Command::Tick => Ok(self.expire(now)),
             Command::EndRun => Ok(self.end_run()),
         }
@@ -201,6 +201,12 @@ impl Tree {
     #[must_use]
     pub fn awaits_output(&self, session: SessionId, turn: u32, index: u32) -> bool {
         self.live(session).is_some_and(|(_, node)| node.awaits(turn, index))
+    }
+
+    /// Returns how many questions wait for a person.
+    #[must_use]
+    pub fn open_questions(&self) -> usize {
+        self.approvals.len() + self.open_domains()
     }
 
     /// Says whether a delegation ended because its conversation no longer fits: taking it up again
@@ -335,7 +341,8 @@ impl Tree {
 
     /// Ends everything that is live, the root included.
     fn disk_full(&self) -> Vec<Event> {
-        let live = self.nodes.first().is_some_and(|root| root.state.is_live());
+        let root = self.nodes.first().is_some_and(|root| root.state.is_live());
+        let live = root || self.has_live_delegations();
         let run = self.run.filter(|_| live && self.ended.is_none());
         run.map(|run| self.end_subtree(ROOT, &End::disk_full(run))).unwrap_or_default()
     }

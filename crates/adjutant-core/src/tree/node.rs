@@ -51,6 +51,8 @@ pub struct Node {
     /// The turns its definition allows each time a person lets it work.
     pub(super) turns_each: Option<u32>,
 
+    /// Whether nobody has to say yes any more.
+    pub(super) approved: bool,
     pub(super) parent: Option<usize>,
     pub(super) children: Vec<usize>,
     /// How its direct delegations ended so far, refusals included.

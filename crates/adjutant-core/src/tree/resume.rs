@@ -3,19 +3,21 @@
 //! Nothing here repeats what was done. A model call under way when the process died counts as
 //! spent; a tool that may have acted is not run again, its caller is told instead.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::admit::APPROVAL_EXPIRES_S;
 use super::evolve::unfit;
+use super::mail::TELL_BYTES;
 use super::node::Node;
 use super::{Deadline, ROOT, Tree};
 use crate::budget::Settlement;
 use crate::code::Code;
 use crate::command::{Command, Effect, Reaction, Resumption};
 use crate::event::{Event, IllegalEvent, Reopening, ToolOutput};
-use crate::ids::SessionId;
-use crate::message::{StopReason, ToolCall};
+use crate::ids::{AgentName, SessionId};
+use crate::message::{ModelSpec, StopReason, ToolCall};
 use crate::outcome::{Outcome, State};
+use crate::refusal::{Refusal, TimeBound, Untold};
 use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, TASK};
 use crate::time::Timestamp;
@@ -29,31 +31,68 @@ const GO_ON: &str = "Go on with your task from where you stopped.";
 
 impl Tree {
     /// Decides what goes on. No events mean that nothing can.
-    pub(super) fn resume(&self, wish: Resumption) -> Vec<Event> {
+    pub(super) fn resume(&self, wish: Resumption) -> Result<Vec<Event>, Refusal> {
         if self.run.is_none() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let again = self.to_reopen(&wish);
         if self.ended.is_some() && again.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let Resumption { version, rights, say, timeout_s, handovers, session } = wish;
-        let mut events = vec![Event::Resumed { version, rights, timeout_s }];
+        let words = self.words(&wish)?;
+        let mut events = vec![Event::Resumed {
+            version: wish.version.clone(),
+            rights: wish.rights.clone(),
+            agents: wish.agents.clone(),
+            model: wish.model.clone(),
+            timeout_s: wish.timeout_s,
+        }];
         for node in self.nodes.iter().filter(|node| node.state == State::Running) {
             close_open_call(node, &mut events);
-            for (number, _) in node.begun_calls().filter(|(_, call)| !may_begin_again(call)) {
-                let output = ToolOutput::error(INTERRUPTED);
-                events.push(Event::ToolReturned { session: node.session, call: number, output });
-            }
+            self.close_tool_calls(node, &wish, &mut events);
         }
         for index in again {
             let node = &self.nodes[index];
-            let say = say.as_ref().filter(|_| self.is_meant(session, index));
-            let handover = handovers.get(&node.session).filter(|_| node.is_exhausted());
-            let timeout_s = timeout_s.or(node.timeout_s);
+            let say = wish.say.as_ref().filter(|_| self.is_meant(wish.session, index));
+            let handover = wish.handovers.get(&node.session).filter(|_| node.is_exhausted());
+            let timeout_s = wish.timeout_s.or(node.timeout_s);
             events.push(Event::Reopened(Box::new(reopening(node, say, handover, timeout_s))));
         }
-        events
+        events.extend(words);
+        Ok(events)
+    }
+
+    /// Takes the person's words for those who are at work; whoever is taken up again hears them
+    /// with that.
+    fn words(&self, wish: &Resumption) -> Result<Vec<Event>, Refusal> {
+        let Some(text) = &wish.say else { return Ok(Vec::new()) };
+        let root = self.nodes[ROOT].session;
+        check_words(wish.session.unwrap_or(root), text)?;
+        let meant = (0..self.nodes.len())
+            .filter(|index| self.nodes[*index].state.is_live())
+            .filter(|index| self.nodes[*index].model.is_some())
+            .filter(|index| self.is_meant(wish.session, *index));
+        let mut events = Vec::new();
+        for index in meant {
+            events.extend(self.hear(self.nodes[index].session, text.clone())?);
+        }
+        Ok(events)
+    }
+
+    /// Answers the calls of a node that must not, or may no longer, be made.
+    fn close_tool_calls(&self, node: &Node, wish: &Resumption, events: &mut Vec<Event>) {
+        let session = node.session;
+        let usable = bounded(&node.rights, &node.agent, &wish.rights, &wish.agents).usable_tools();
+        for (call, made) in node.open_calls() {
+            let is_begun = node.called.contains(&call);
+            if is_begun && !may_begin_again(made) {
+                let output = ToolOutput::error(INTERRUPTED);
+                events.push(Event::ToolReturned { session, call, output });
+            } else if !usable.contains(&made.name) {
+                let text = format!("Not run: `{}` is no longer available to you.", made.name);
+                events.push(Event::ToolRefused { session, call, text });
+            }
+        }
     }
 
     /// Says whether a person's word is for that node: the one named, else the parent agent, else
@@ -84,7 +123,8 @@ impl Tree {
                 let Some(root) = self.nodes.first() else { return again };
                 if root.model.is_none() {
                     for &child in &root.children {
-                        if self.nodes[child].can_go_on(false) {
+                        let asks = self.nodes[child].state == State::Ended(Outcome::Blocked);
+                        if self.nodes[child].can_go_on(asks && wish.say.is_some()) {
                             self.reopen_with_helpers(child, &mut again);
                         }
                     }
@@ -114,42 +154,70 @@ impl Tree {
     }
 
     /// Folds in that the run goes on.
-    pub(super) fn resumed(&mut self, at: Timestamp, rights: &Rights, timeout_s: Option<u64>) {
+    pub(super) fn resumed(
+        &mut self,
+        rights: &Rights,
+        agents: &BTreeMap<AgentName, Rights>,
+        model: Option<&ModelSpec>,
+    ) {
         self.ended = None;
-        for index in 0..self.nodes.len() {
-            let node = &mut self.nodes[index];
-            node.rights = node.rights.intersection(rights);
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            node.rights = bounded(&node.rights, &node.agent, rights, agents);
             node.excused = node.attempts;
+            if node.model.is_some() && model.is_some() {
+                node.model = model.cloned();
+            }
             if index == ROOT && node.model.is_none() && !node.state.is_live() {
                 // A root without a model is only there for what is below it.
                 node.state = State::Running;
             }
-            if node.state == State::Running && timeout_s.is_some() {
-                self.extend(at, index, timeout_s);
-            }
         }
-        let (old, new): (Vec<_>, Vec<_>) = self
+        for (name, agent) in self.agents.iter_mut().flatten() {
+            agent.rights = bounded(&agent.rights, name, rights, agents);
+        }
+    }
+
+    /// Gives questions their time anew, and those at work, and those who wait, the seconds a person
+    /// gave them.
+    pub(super) fn give_time(&mut self, at: Timestamp, timeout_s: Option<u64>) {
+        let expires = at.plus_seconds(APPROVAL_EXPIRES_S);
+        let old: BTreeSet<_> = self
             .approvals
             .values_mut()
             .map(|open| {
                 let old = (open.expires, open.parent, Deadline::Approval);
-                open.expires = at.plus_seconds(APPROVAL_EXPIRES_S);
-                (old, (open.expires, open.parent, Deadline::Approval))
+                open.expires = expires;
+                old
             })
-            .unzip();
-        self.extend_domain_questions(at.plus_seconds(APPROVAL_EXPIRES_S));
+            .collect();
         self.timers.retain(|timer| !old.contains(timer));
+        let new = self.approvals.values().map(|open| (expires, open.parent, Deadline::Approval));
         self.timers.extend(new);
+        self.renew_domain_questions(expires);
+        let Some(seconds) = timeout_s else { return };
+        let total = self.policy.total_s.map(|total| at.plus_seconds(total));
+        for index in 0..self.nodes.len() {
+            let node = &mut self.nodes[index];
+            if node.total_deadline.is_some() && node.state.is_live() {
+                node.total_deadline = total;
+            }
+            if node.is_waiting() {
+                node.timeout_s = Some(seconds);
+            } else if node.state == State::Running && node.parent.is_some() {
+                self.extend(at.plus_seconds(seconds), index);
+            }
+        }
     }
 
-    /// Gives a node at work new time, never more than the one it works for.
-    fn extend(&mut self, at: Timestamp, index: usize, timeout_s: Option<u64>) {
-        let Some(old) = self.nodes[index].deadline else { return };
+    /// Lets a node at work go on until `own`, never longer than the one it works for.
+    fn extend(&mut self, own: Timestamp, index: usize) {
         let above = self.nodes[index].parent.and_then(|parent| self.nodes[parent].deadline);
-        let own = timeout_s.map(|seconds| at.plus_seconds(seconds));
-        let new = own.into_iter().chain(above).min();
-        self.nodes[index].deadline = new;
-        self.move_timer(index, Deadline::Timeout, Some(old), new);
+        let new = above.filter(|above| *above < own);
+        let node = &mut self.nodes[index];
+        node.bound = if new.is_some() { TimeBound::Parent } else { TimeBound::Own };
+        let old = node.deadline.replace(new.unwrap_or(own));
+        let new = node.deadline;
+        self.move_timer(index, Deadline::Timeout, old, new);
     }
 
     /// Folds in that an ended node goes on: it waits for a place like any other; the root needs none.
@@ -266,6 +334,29 @@ impl Tree {
     }
 }
 
+/// Says whether words can be said at all, before anyone is taken up again for them.
+fn check_words(session: SessionId, text: &str) -> Result<(), Refusal> {
+    let problem = if text.trim().is_empty() {
+        Untold::Empty
+    } else if text.len() > TELL_BYTES {
+        Untold::TooLong { bytes: text.len(), max: TELL_BYTES }
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::Untold { session, problem })
+}
+
+/// Returns what an agent still holds: what it held, within what is permitted now.
+fn bounded(
+    held: &Rights,
+    agent: &AgentName,
+    rights: &Rights,
+    agents: &BTreeMap<AgentName, Rights>,
+) -> Rights {
+    let held = held.intersection(rights);
+    agents.get(agent).map_or_else(|| held.clone(), |own| held.intersection(own))
+}
+
 fn close_open_call(node: &Node, events: &mut Vec<Event>) {
     if let Some(open) = &node.reservation {
         events.push(Event::Settled {
@@ -326,6 +417,10 @@ impl Node {
     /// something to add; who waits for an answer needs one; a defect of ours stays one.
     fn can_go_on(&self, with_words: bool) -> bool {
         let State::Ended(outcome) = self.state else { return false };
+        // What nobody said yes to does not begin by a way around the question.
+        if !self.approved {
+            return false;
+        }
         let recoverable = self.end_reason.is_none_or(|(_, recoverable)| recoverable);
         match outcome {
             Outcome::Refused => false,

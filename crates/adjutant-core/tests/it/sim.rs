@@ -4,7 +4,7 @@
 //! decided at once and in order. Effects are only collected; the test answers them as it likes.
 //! After every batch the books and the shape of the tree are checked, whatever the test is about.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{Approval, parse_assignment};
@@ -373,6 +373,27 @@ impl Sim {
         for node in self.tree.nodes() {
             assert!(!node.state.is_live(), "{} is {}", node.session, node.state.word());
             assert!(node.ledger.reserved.is_zero(), "{} holds {:?}", node.session, node.ledger);
+        }
+        let mut unasked = BTreeSet::new();
+        let mut asked: BTreeMap<&str, Vec<SessionId>> = BTreeMap::new();
+        for (_, event) in &self.log {
+            match event {
+                Event::Granted(grant) if grant.awaiting_approval => {
+                    unasked.insert(grant.session);
+                }
+                Event::ApprovalAsked { hash, .. } => {
+                    asked.insert(hash, unasked.iter().copied().collect());
+                }
+                Event::Approved { hash, .. } => {
+                    for session in asked.remove(hash.as_str()).unwrap_or_default() {
+                        unasked.remove(&session);
+                    }
+                }
+                Event::Started { session, .. } => {
+                    assert!(!unasked.contains(session), "nobody said yes to {session}");
+                }
+                _ => {}
+            }
         }
         let closes = self.effects.iter().filter(|effect| **effect == Effect::Close).count();
         let goes_on = |event: &Event| matches!(event, Event::Resumed { .. });

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use adjutant_core::RunId;
 use adjutant_store::ControlSocket;
@@ -41,6 +42,9 @@ struct Guest {
     is_waiting: Arc<AtomicBool>,
 }
 
+/// How long nobody is let in when the system has no handle for another.
+const OUT_OF_HANDLES: Duration = Duration::from_millis(50);
+
 impl Server {
     /// Serves until the run is over and everyone who waits has an answer.
     pub(crate) async fn serve(mut self) {
@@ -53,7 +57,7 @@ impl Server {
             };
             // Out of handles, or the other is gone already: there is nobody to serve.
             let Ok((stream, _)) = stream else {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(OUT_OF_HANDLES).await;
                 continue;
             };
             while tasks.try_join_next().is_some() {}

@@ -216,16 +216,12 @@ impl Runner {
         self.conversations.get(&session).map(AsRef::as_ref)
     }
 
-    /// Goes on with a recalled run: `commands` say how. Says no when nothing can go on.
-    pub(crate) async fn go_on(
-        mut self,
-        commands: Vec<Command>,
-    ) -> Result<Option<Outcome>, EngineError> {
+    /// Goes on with a recalled run as `command` says. Says no when nothing can go on.
+    pub(crate) async fn go_on(mut self, command: Command) -> Result<Option<Outcome>, EngineError> {
         self.room = Room::of(&self.tree);
         let (before, start) = (self.held.len(), self.journal.position());
-        for command in commands {
-            self.submit(command)?;
-        }
+        self.try_submit(command)??;
+        self.room = Room::of(&self.tree);
         if let Some(error) = self.full.take() {
             // Nothing was done yet; it waits as it was until there is room.
             self.journal.unstage(start);

@@ -111,6 +111,11 @@ impl Runner {
             // Nothing has begun, so there is nothing to end.
             return Err(error.into());
         }
+        let now = self.clock.now();
+        if self.tree.decide(now, Command::DiskFull).is_ok_and(|events| events.is_empty()) {
+            // Nobody is left to end, so nothing would ever close the run.
+            return Err(error.into());
+        }
         self.full = Some(error);
         // What else was to follow would only need more room.
         queue.clear();
@@ -151,7 +156,8 @@ impl Runner {
         {
             self.asked.entry(call).or_default().push(event.clone());
         }
-        let Some(session) = event.conversation() else { return };
+        // Whoever thinks right now shares the conversation: a sign of life must not copy it.
+        let Some(session) = event.conversation().filter(|_| event.is_said()) else { return };
         Arc::make_mut(self.conversations.entry(session).or_default()).apply(event);
     }
 

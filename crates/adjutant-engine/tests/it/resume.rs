@@ -262,7 +262,7 @@ async fn one_whose_context_was_full_begins_anew_from_its_notes() {
         Event::Granted(grant) => Some(grant.session),
         _ => None,
     });
-    let story = rig().resume(&disk.bytes(), Resume { session, say, timeout_s: None }).await;
+    let story = rig().resume(&disk.bytes(), Resume { session, say, ..Resume::default() }).await;
     let [Message::User { content }] = story.requests[0].messages.as_slice() else {
         panic!("{:?}", story.requests[0].messages)
     };
@@ -286,4 +286,74 @@ async fn a_lead_goes_on_with_another_word_from_the_person() {
     let before = &whole.requests.last().unwrap().messages;
     assert_eq!(request.messages[..before.len()], before[..]);
     assert_eq!(request.messages.last().unwrap().text(), "What about the sky?");
+}
+
+/// Runs `rig` and returns its journal up to the last record of a kind, with the whole story.
+async fn cut_after(rig: Rig, kind: &str) -> (Vec<u8>, Story) {
+    let disk = rig.disk();
+    let whole = rig.delegate().await;
+    let journal = disk.bytes();
+    let nth = whole.kinds().iter().rposition(|it| it == kind).expect("an event of that kind");
+    (journal[..cuts(&journal)[nth]].to_vec(), whole)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_to_an_interrupted_agent_is_in_its_very_next_request() {
+    let (journal, _) = cut_after(lead(), "reserved").await;
+    let say = Some("Mind the gap.".to_owned());
+    let story = lead().resume(&journal, Resume { say, ..Resume::default() }).await;
+    let request = story.single_request();
+    let last = request.messages.last().map(Message::text).unwrap_or_default();
+    assert!(last.contains("> Mind the gap."), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_that_cannot_be_said_change_nothing() {
+    let (journal, _) = cut_after(lead(), "reserved").await;
+    for text in [String::new(), "x".repeat(1 << 20)] {
+        let rig = lead();
+        let story = rig.resume(&journal, Resume { say: Some(text), ..Resume::default() }).await;
+        assert!(matches!(story.result, Err(EngineError::Refused(_))), "{:?}", story.result);
+        assert_eq!(story.events.len(), story.recalled);
+        assert!(story.requests.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_approved_does_not_begin_by_being_cancelled_and_resumed() {
+    let (journal, _) = cut_after(pair(), "approval_asked").await;
+    // The person leaves instead of answering.
+    let left = pair().answer(Answer::No("never asked".into())).when(|event, orders| {
+        if matches!(event, Event::Resumed { .. }) {
+            orders.try_send(adjutant_engine::Control::CancelRun).expect("room for an order");
+        }
+    });
+    let disk_of = left.resume(&journal, Resume::default()).await;
+    let ends = disk_of.ends();
+    assert!(ends.iter().all(|end| !end.contains("completed")), "{ends:?}");
+    assert!(disk_of.requests.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_model_is_billed_by_its_own_price() {
+    let cheap = format!(
+        "price = {{ input = 1.0, output = 1.0, cache_read = 0.1, cache_write = 1.0 }}\n{PAIR}"
+    );
+    let dear = format!(
+        "price = {{ input = 100.0, output = 100.0, cache_read = 10.0, cache_write = 100.0 }}\n{PAIR}"
+    );
+    let (journal, whole) = cut_after(pair().script(&cheap), "reserved").await;
+    let wish = Resume { on_this_model: true, ..Resume::default() };
+    let story = pair().script(&dear).resume(&journal, wish).await;
+    let paid = |events: &[(adjutant_core::Timestamp, Event)]| -> f64 {
+        let each = events.iter().filter_map(|(_, event)| match event {
+            Event::Replied { settlement, .. } => {
+                Some(settlement.usd.as_dollars() / settlement.usage.total() as f64)
+            }
+            _ => None,
+        });
+        each.last().expect("an answer")
+    };
+    let (before, after) = (paid(&whole.events), paid(&story.events[story.recalled..]));
+    assert!(after > 90.0 * before, "{before} and {after} a token");
 }

@@ -73,6 +73,9 @@ pub struct Delegation {
     pub warnings: Vec<Warning>,
     /// What arrived after its end.
     pub late: Vec<LateArrival>,
+    /// The models it ran on before, with what each was paid.
+    #[serde(default)]
+    pub earlier_models: Vec<(String, Spend)>,
     /// Whether it was taken up again after an end.
     #[serde(default)]
     pub reopened: bool,
@@ -192,6 +195,17 @@ pub enum Activity<'a> {
 }
 
 impl Delegation {
+    /// Returns what each model was paid for its own calls, the present one last.
+    #[must_use]
+    pub fn by_model(&self) -> Vec<(String, Spend)> {
+        let mut paid = self.earlier_models.clone();
+        let before = paid.iter().fold(Spend::default(), |sum, (_, spend)| sum.plus(spend));
+        let name = self.model.clone().unwrap_or_else(|| "unknown".into());
+        paid.push((name, self.own.minus(&before)));
+        paid.retain(|(_, spend)| spend.calls > 0);
+        paid
+    }
+
     /// Returns what it is doing now.
     #[must_use]
     pub fn activity(&self) -> Activity<'_> {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
-use adjutant_core::tree::CALLS_PER_TURN;
+use adjutant_core::tree::{APPROVAL_EXPIRES_S, CALLS_PER_TURN};
 use adjutant_core::{
     AgentName, Event, Found, Grant, Label, ModelSpec, Outcome, Policy, Reason, RunId, SessionId,
-    State, ToolCall, ToolOutput,
+    State, Timestamp, ToolCall, ToolOutput,
 };
 
 use super::{
@@ -57,8 +57,16 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.ended = Some(entry.moment());
         }
         Event::ErrorFixed { id } => view.faults.fix(id),
-        Event::Resumed { .. } => view.resumed(),
-        Event::Reopened(reopening) => view.within(reopening.session, entry),
+        Event::Resumed { model, timeout_s, .. } => {
+            view.resumed(entry.at, model.as_ref(), *timeout_s);
+        }
+        Event::Reopened(reopening) => {
+            let model = view.model_now.clone();
+            if let Some(&place) = view.by_session.get(&reopening.session) {
+                view.delegations[place].switch(model.as_ref());
+            }
+            view.within(reopening.session, entry);
+        }
         Event::AgentDefined { .. }
         | Event::Delegated { .. }
         | Event::DomainAllowed { .. }
@@ -179,9 +187,27 @@ impl RunView {
         }
     }
 
-    fn resumed(&mut self) {
+    fn resumed(&mut self, at: Timestamp, model: Option<&ModelSpec>, timeout_s: Option<u64>) {
         self.outcome = None;
         self.ended = None;
+        self.model_now = model.cloned();
+        for place in 0..self.delegations.len() {
+            let above =
+                self.delegations[place].parent.and_then(|parent| self.delegation(parent)?.deadline);
+            let node = &mut self.delegations[place];
+            if !node.state.is_live() {
+                continue;
+            }
+            node.switch(model);
+            if let (Some(seconds), State::Running, Some(_)) = (timeout_s, &node.state, node.parent)
+            {
+                let own = at.plus_seconds(seconds);
+                node.deadline = Some(above.map_or(own, |above| above.min(own)));
+            }
+        }
+        for open in &mut self.approvals {
+            open.expires = at.plus_seconds(APPROVAL_EXPIRES_S);
+        }
         if let Some(root) = self.delegations.first_mut().filter(|root| root.model.is_none()) {
             root.state = State::Running;
             root.ended = None;
@@ -275,6 +301,18 @@ impl Texts {
 }
 
 impl Delegation {
+    /// Goes on with another model; what was paid so far was paid to the one before.
+    fn switch(&mut self, model: Option<&ModelSpec>) {
+        let Some(model) =
+            model.filter(|model| self.model.as_ref().is_some_and(|it| *it != model.name))
+        else {
+            return;
+        };
+        self.earlier_models = self.by_model();
+        self.model = Some(model.name.clone());
+        self.is_priced = model.price.is_some();
+    }
+
     fn take(&mut self, entry: Entry<'_>, texts: Texts) {
         match entry.event {
             Event::Started { deadline, .. } => {
@@ -431,6 +469,7 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         reason: None,
         warnings: Vec::new(),
         late: Vec::new(),
+        earlier_models: Vec::new(),
         reopened: false,
         crash: None,
         retry: None,

@@ -15,7 +15,7 @@ mod spend;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use adjutant_core::{Outcome, Policy, RunId, SessionId, State, Timestamp, Usd};
+use adjutant_core::{ModelSpec, Outcome, Policy, RunId, SessionId, State, Timestamp, Usd};
 
 use crate::entry::{Entry, Moment};
 
@@ -65,6 +65,9 @@ pub struct OpenApproval {
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct RunView {
     run: Option<RunId>,
+    /// The model a person put in the place of the others when the run last went on.
+    #[serde(default)]
+    model_now: Option<ModelSpec>,
     goal: String,
     workdir: String,
     version: String,

@@ -48,6 +48,25 @@ impl Spend {
         }
     }
 
+    /// Returns what is left of it without `earlier`, which is part of it.
+    #[must_use]
+    pub fn minus(self, earlier: &Self) -> Self {
+        let tokens = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            usage: Usage {
+                input: tokens(self.usage.input, earlier.usage.input),
+                output: tokens(self.usage.output, earlier.usage.output),
+                cache_read: tokens(self.usage.cache_read, earlier.usage.cache_read),
+                cache_write: tokens(self.usage.cache_write, earlier.usage.cache_write),
+            },
+            usd: self.usd.saturating_sub(earlier.usd),
+            calls: tokens(self.calls, earlier.calls),
+            estimated: self.estimated.minus(earlier.estimated),
+            unpriced_tokens: tokens(self.unpriced_tokens, earlier.unpriced_tokens),
+            overrun: self.overrun.minus(earlier.overrun),
+        }
+    }
+
     /// Says whether part of it is an estimate.
     #[must_use]
     pub fn is_estimated(&self) -> bool {

@@ -31,7 +31,13 @@ fn everything() -> History {
     let denied = reason(Code::ApprovalDenied, "Not approved: no.", "Add --yes.");
     h.end(session, Outcome::Refused, Some(denied));
     h.push(Event::Late { session, what: "reply".into(), text: "late".into() });
-    h.push(Event::Resumed { version: "test".into(), rights: Rights::default(), timeout_s: None });
+    h.push(Event::Resumed {
+        version: "test".into(),
+        rights: Rights::default(),
+        agents: Default::default(),
+        model: None,
+        timeout_s: None,
+    });
     let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
     h.start(busy);
     h.push(Event::Paused { session: busy, provider: "anthropic".into(), until: expires });

@@ -201,3 +201,68 @@ fn money_and_tokens_are_never_given_anew() {
     assert!(sim.model_calls(child).is_empty());
     assert!(sim.tree.outcome().is_some(), "nothing is left to go on with");
 }
+
+#[test]
+fn a_call_begun_or_held_back_needs_the_rights_of_now() {
+    let mut sim = Sim::new(scout(&["network=true"]));
+    let child = sim.child(about("a"));
+    let fetch = tool("2", "WebFetch", json!({"url": "https://docs.example/"}));
+    sim.call(child, vec![tool("1", "Grep", json!({"pattern": "x"})), fetch]);
+    assert_eq!(sim.tree.open_questions(), 1);
+    let rights = Rights { tools: ToolSet::new(["Read"]), network: false };
+    let events = sim.restart(Resumption { rights, ..Resumption::default() });
+    let refused =
+        |event: &&Event| matches!(event, Event::ToolRefused { session, .. } if *session == child);
+    assert_eq!(events.iter().filter(refused).count(), 2);
+    assert!(sim.tools_run(child).is_empty());
+    assert_eq!(sim.tree.open_questions(), 0);
+}
+
+#[test]
+fn an_agent_holds_no_more_than_its_definition_says_now() {
+    let mut sim = Sim::new(scout(&[]));
+    let child = sim.child(about("a"));
+    let narrowed = Rights { tools: ToolSet::new(["Read", "Note"]), network: true };
+    let agents = [(sim.node(child).agent.clone(), narrowed)].into();
+    let wish = Resumption { agents, ..wish(&sim) };
+    sim.restart(wish);
+    assert_eq!(sim.node(child).rights.tools.to_string(), "Note, Read");
+}
+
+#[test]
+fn time_given_to_an_interrupted_run_reaches_everyone_in_it() {
+    let mut sim = Sim::new(scout(&["concurrency=1"]));
+    let [works, waits] = sim.children(vec![about("a"), about("b")])[..] else { panic!("two") };
+    assert_eq!(sim.node(works).deadline, None);
+    let wish = Resumption { timeout_s: Some(60), ..wish(&sim) };
+    sim.restart(wish);
+    assert_eq!(sim.node(works).deadline.unwrap().as_millis(), 60_000);
+    sim.tick_at(60);
+    assert_eq!(sim.code(works), Some(Code::Timeout));
+    assert_eq!(sim.node(waits).deadline.unwrap().as_millis(), 120_000);
+}
+
+#[test]
+fn what_nobody_said_yes_to_cannot_be_taken_up_again() {
+    let mut sim = Sim::new(policy(Preset::Scout, &[]));
+    let child = sim.child(about("a"));
+    assert_eq!(*sim.state(child), State::AwaitingApproval);
+    sim.cancel(sim.root());
+    let wish = wish(&sim);
+    assert!(sim.restart(wish).is_empty());
+}
+
+#[test]
+fn a_full_disk_ends_one_who_works_below_a_parent_that_has_ended() {
+    let mut sim = Sim::new(policy(Preset::Command, &[]));
+    let parent = sim.child(about("a"));
+    let child = sim.child_of(parent, crate::sim::brief("b", "helper", "look"));
+    sim.cancel(sim.root());
+    let wish = Resumption { session: Some(child), ..wish(&sim) };
+    sim.restart(wish);
+    assert_eq!(*sim.state(child), State::Running);
+    assert!(!sim.state(parent).is_live());
+    sim.submit(Command::DiskFull).unwrap();
+    assert!(!sim.state(child).is_live());
+    sim.check_over();
+}
