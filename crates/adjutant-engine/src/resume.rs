@@ -139,9 +139,8 @@ impl Engine {
 
 /// Returns the agent that did what none was named for, where that was another than the preset's.
 fn usual_agent(records: &[Record<Event>], preset: &AgentName) -> Option<AgentName> {
-    let mut defined = records.iter().filter_map(|record| match &record.event {
-        Event::AgentDefined { agent, .. } => Some(agent),
-        _ => None,
+    let mut defined = records.iter().filter_map(|record| {
+        if let Event::AgentDefined { agent, .. } = &record.event { Some(agent) } else { None }
     });
     let has_lead = records
         .iter()
