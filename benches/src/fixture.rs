@@ -15,7 +15,7 @@ use crate::server::{Arrivals, GOAL, Server};
 use crate::spawn::{Binary, target_dir};
 
 /// Files of the tree: one for each turn of the longest run.
-const FILES: usize = 500;
+const FILES: usize = 1_000;
 
 /// Lines of each file; with their length about 2 kB, as much as a record of the journal's bar.
 const LINES: usize = 30;
@@ -77,7 +77,7 @@ impl Fixture {
     pub(crate) fn run_goal(&self, server: &Server) -> Result<(Taken, Arrivals), Failure> {
         let mut args: Vec<OsString> = vec!["run".into(), GOAL.into()];
         args.extend(["--model".into(), MODEL.into()]);
-        args.extend(self.flags(server.load.children)?);
+        args.extend(limits(&self.home()?, server.load.children));
         let config = self.dir.path().join("config");
         if !config.exists() {
             fs::create_dir_all(config.join("adjutant"))?;
@@ -93,32 +93,46 @@ impl Fixture {
         Ok((taken, server.since(taken.began_ns)?))
     }
 
-    /// Returns the flags of every load: a fresh state directory, and limits it does not meet.
-    fn flags(&self, children: usize) -> Result<Vec<OsString>, Failure> {
-        // Kept until the fixture goes, see `spread`.
-        let home = TempDir::new_in(self.state.path())?.keep();
-        let mut args: Vec<OsString> = vec!["--yes".into(), "--root".into(), "tree".into()];
-        args.extend(["--home".into(), home.into()]);
-        for key in ["tasks_per_call", "children_per_run", "concurrency"] {
-            args.extend(["--set".into(), format!("{key}={children}").into()]);
-        }
-        for key in ["budget_tokens", "budget_tokens_run"] {
-            args.extend(["--set".into(), format!("{key}=1000000000000").into()]);
-        }
-        args.extend(["--set".into(), "budget_usd=1000000".into()]);
-        Ok(args)
-    }
-
     /// Runs a load in a fresh state directory and returns what it took.
     pub(crate) fn run(&self, load: Load, more: &[&str]) -> Result<Taken, Failure> {
+        let home = self.home()?;
+        self.run_at(&home, load, more)
+    }
+
+    fn run_at(&self, home: &Path, load: Load, more: &[&str]) -> Result<Taken, Failure> {
         let Load { children, turns } = load;
-        let script = self.script(turns)?;
         let tasks = self.tasks(children)?;
         let mut args: Vec<OsString> = vec!["delegate".into(), tasks.into()];
-        args.extend(["--model".into(), format!("script:{}", script.display()).into()]);
-        args.extend(self.flags(children)?);
+        args.extend(["--model".into(), self.model(turns)?]);
+        args.extend(limits(home, children));
         args.extend(more.iter().map(Into::into));
         self.binary.run(self.dir.path(), &args)
+    }
+
+    /// Goes on with a run that died in its last turn and returns what that took.
+    pub(crate) fn resume(&self, load: Load) -> Result<Taken, Failure> {
+        let home = self.home()?;
+        self.run_at(&home, load, &[])?;
+        let run = fs::read_dir(home.join("runs"))?.next().ok_or("no run was left")??;
+        let journal = run.path().join("journal.jsonl");
+        let text = fs::read_to_string(&journal)?;
+        let last = text.rfind(r#""type":"reserved""#).ok_or("no call was reserved")?;
+        let end = text[last..].find('\n').map(|end| last + end + 1).ok_or("a torn line")?;
+        fs::File::options().write(true).open(&journal)?.set_len(end as u64)?;
+        let _ = fs::remove_file(run.path().join("checkpoint.json"));
+        let mut args: Vec<OsString> = vec!["resume".into(), run.file_name()];
+        args.extend(["--model".into(), self.model(load.turns)?]);
+        args.extend(["--home".into(), home.into()]);
+        self.binary.run(self.dir.path(), &args)
+    }
+
+    fn model(&self, turns: usize) -> Result<OsString, Failure> {
+        Ok(format!("script:{}", self.script(turns)?.display()).into())
+    }
+
+    /// Makes a fresh state directory; kept until the fixture goes, see `spread`.
+    fn home(&self) -> Result<PathBuf, Failure> {
+        Ok(TempDir::new_in(self.state.path())?.keep())
     }
 
     fn script(&self, turns: usize) -> Result<PathBuf, Failure> {
@@ -134,6 +148,20 @@ impl Fixture {
         let name = format!("tasks_{children}.json");
         write_new(self.dir.path(), &name, &json!({ "tasks": tasks }).to_string())
     }
+}
+
+/// Returns the flags of every load: where it is kept, and limits it does not meet.
+fn limits(home: &Path, children: usize) -> Vec<OsString> {
+    let mut args: Vec<OsString> = vec!["--yes".into(), "--root".into(), "tree".into()];
+    args.extend(["--home".into(), home.into()]);
+    for key in ["tasks_per_call", "children_per_run", "concurrency"] {
+        args.extend(["--set".into(), format!("{key}={children}").into()]);
+    }
+    for key in ["budget_tokens", "budget_tokens_run"] {
+        args.extend(["--set".into(), format!("{key}=1000000000000").into()]);
+    }
+    args.extend(["--set".into(), "budget_usd=1000000".into()]);
+    args
 }
 
 /// Returns one child's task.

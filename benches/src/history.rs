@@ -117,6 +117,7 @@ impl<'a> Driver<'a> {
             system: "You are a capable engineer.".into(),
             tools: Vec::new(),
             rights: Rights { tools: policy.tools.clone(), network: policy.network },
+            max_turns: None,
         })?;
         Ok(driver)
     }
@@ -141,7 +142,7 @@ impl<'a> Driver<'a> {
             self.now = self.now.plus_millis(1);
             match effect {
                 Effect::Model { session, turn, attempt, .. } => {
-                    let reply = reply(turn, turns);
+                    let reply = reply(turn, turns, &content);
                     self.submit(Command::Reply { session, turn, attempt, reply })?;
                 }
                 Effect::Tool { session, turn, index, .. } => {
@@ -151,6 +152,8 @@ impl<'a> Driver<'a> {
                     self.submit(Command::TakeOutput { session, turn, call: index, output })?;
                 }
                 Effect::AskApproval { .. }
+                | Effect::Fetch { .. }
+                | Effect::AskDomain { .. }
                 | Effect::Delegate { .. }
                 | Effect::HandUp { .. }
                 | Effect::Verify { .. }
@@ -186,10 +189,11 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn reply(turn: u32, turns: u32) -> Reply {
+/// Returns one read, or a report that quotes as much as a read returns.
+fn reply(turn: u32, turns: u32, content: &str) -> Reply {
     let usage = Some(Usage { input: 2_000, output: 60, ..Usage::default() });
     if turn > turns {
-        let text = "Every function checks its input; nothing is missing.".into();
+        let text = format!("Every function checks its input; nothing is missing.\n{content}");
         return Reply {
             text,
             tool_calls: Vec::new(),

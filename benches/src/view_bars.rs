@@ -11,7 +11,7 @@ use crate::history::run_id;
 use crate::sample::{Plan, Spread};
 use crate::spawn::{Binary, target_dir};
 use crate::store_bars::write_run;
-use crate::table::{MEGABYTES, MILLIS, Row};
+use crate::table::{MEGABYTES, MILLIS, Row, TIMES};
 
 /// Rounds of everything here.
 const ROUNDS: usize = 5;
@@ -28,7 +28,49 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     for bytes in READ_BYTES {
         rows.extend(look(plan, &binary, bytes)?);
     }
+    rows.extend(memory(plan, &binary)?);
     Ok(rows)
+}
+
+/// What each read and each report holds in the runs whose memory is compared.
+const SAID_BYTES: [usize; 2] = [256, 32 << 10];
+
+const PEAK: &str = "peak memory with reads and reports of 32 KiB against 256 B, both rebuilt";
+
+/// Memory must follow the tree, not what was said in it.
+fn memory(plan: &Plan, binary: &Binary) -> Result<Vec<Row>, Failure> {
+    let mut peaks = Vec::new();
+    let mut sizes = Vec::new();
+    for bytes in SAID_BYTES {
+        let dir = TempDir::new_in(target_dir()?)?;
+        let path = dir.path().join("home");
+        let home = Home::open(&path)?;
+        write_run(&home, plan.pick(20_000, 5_000), bytes)?;
+        let run = home.run(run_id(1));
+        sizes.push(fs::metadata(run.journal_path())?.len() as f64 / 1e6);
+        let mut of_command = Vec::new();
+        for command in ["status", "tree", "cost"] {
+            let run_name = run_id(1).to_string();
+            let args: Vec<OsString> =
+                vec![command.into(), run_name.into(), "--home".into(), path.clone().into()];
+            of_command.push(plan.rounds(ROUNDS, || -> Result<f64, Failure> {
+                let _ = fs::remove_file(run.checkpoint_path());
+                Ok(binary.run(dir.path(), &args)?.peak_kb / 1e3)
+            })?);
+        }
+        peaks.push(of_command);
+    }
+    let (short, long) = (&peaks[0], &peaks[1]);
+    let rows = ["status", "tree", "cost"].into_iter().zip(short.iter().zip(long));
+    Ok(rows
+        .map(|(command, (short, long))| {
+            let what = format!("{command} of {:.0} against {:.0} MB", sizes[1], sizes[0]);
+            let (from, to) = (short.median, long.median);
+            let ratio = Spread::exact(to / from);
+            Row::at_most(format!("{what}, peak memory"), ratio, 1.1, TIMES)
+                .note(format!("{PEAK}; {command} {from:.1} and {to:.1} MB"))
+        })
+        .collect())
 }
 
 fn look(plan: &Plan, binary: &Binary, read_bytes: usize) -> Result<Vec<Row>, Failure> {

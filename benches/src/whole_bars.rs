@@ -24,6 +24,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = usual(plan, &fixture)?;
     rows.extend(turns(plan, &fixture)?);
     rows.extend(thousand(plan, &fixture)?);
+    rows.push(resume(plan, &fixture)?);
     Ok(rows)
 }
 
@@ -77,6 +78,16 @@ fn turns(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
         Row::info("CPU per tool turn, a child alone", alone, FINE_MILLIS).note(ALONE),
     ])
 }
+
+/// Going on with a run that died in its last turn: all of it is read and folded again.
+fn resume(plan: &Plan, fixture: &Fixture) -> Result<Row, Failure> {
+    let load = Load { children: 1, turns: plan.pick(1_000, 20) };
+    let cpu = plan.rounds(5, || fixture.resume(load).map(|taken| taken.cpu_ms))?;
+    let what = format!("CPU, resuming a run of {} turns", load.turns);
+    Ok(Row::at_most(what, cpu, 300.0, MILLIS).note(RESUME))
+}
+
+const RESUME: &str = "the whole process: journal read and folded, the last turn made, results and transcript written";
 
 /// A thousand children at once, against a run of one.
 fn thousand(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {

@@ -1,6 +1,7 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -31,8 +32,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
     0  all completed            4  refused by a limit or a person
     1  all failed               5  blocked, an answer is needed
-    2  usage or bad input     130  cancelled
-    3  partial or mixed";
+    2  usage or bad input     124  the time of `wait --timeout` is up
+    3  partial or mixed       130  cancelled";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -54,24 +55,36 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Show the limits in force and where each comes from.
     Policy(PolicyArgs),
+    /// List the agents that files describe: what each may do, and what of its file is ignored.
+    Agents(AgentsArgs),
     /// List the well-known models, what they charge, and which can be used.
     Models,
     /// Look at everything a run needs and say what is missing.
     Doctor,
     /// Write a commented configuration file.
     Init,
-    /// List runs, or show one.
-    Status(RunArg),
+    /// List runs and what they do, or show one.
+    Status(StatusArgs),
     /// Show a run's delegations as a tree.
     Tree(RunArg),
+    /// Follow a run until it ends, from any terminal.
+    Watch(WatchArgs),
     /// Print a run's results again.
     Result(ResultArgs),
     /// Print what a subagent was told and said.
     Transcript(RunArg),
     /// Show what a run cost, own and inclusive, by agent and by model.
     Cost(RunArg),
+    /// List what went wrong in all runs, and tick it off.
+    Errors(ErrorsArgs),
     /// Show every event of a run, one line each.
-    Log(RunArg),
+    Log(LogArgs),
+    /// End a run, or a subagent and all below it, from any terminal.
+    Cancel(CancelArgs),
+    /// Wait for the end of a run; the exit code is that of the run.
+    Wait(WaitArgs),
+    /// Say something to a subagent at work, before its next turn.
+    Tell(TellArgs),
     /// Remove the content of old runs; metadata and cost stay.
     Prune(PruneArgs),
     /// Print a completion script for your shell.
@@ -208,6 +221,10 @@ pub(crate) struct WorkFlags {
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
+    /// Work as the agent of that name; `adjutant agents` lists them.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+
     /// Keep what the provider is asked and answers in a new file, for --model replay:FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -228,6 +245,10 @@ pub(crate) struct WorkFlags {
     #[arg(short, long)]
     pub(crate) yes: bool,
 
+    /// Start without asking while the worst cases of all such calls of the run fit this amount.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    pub(crate) approve_below: Option<f64>,
+
     /// Stream one JSON event per line to standard output instead of the result.
     #[arg(long)]
     pub(crate) events: bool,
@@ -240,9 +261,13 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Let the agents reach public addresses with WebFetch and WebSearch.
+    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks.
     #[arg(long)]
     pub(crate) allow_network: bool,
+
+    /// A host that WebFetch may ask without a question; may be repeated.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_domain: Vec<String>,
 
     /// A file that replaces the built-in base prompt of the subagents.
     #[arg(long, value_name = "FILE")]
@@ -345,6 +370,29 @@ pub(crate) struct PolicyArgs {
     pub(crate) policy: PolicyFlags,
 }
 
+/// `adjutant agents`.
+#[derive(Debug, Args)]
+#[command(after_help = AGENTS_HELP)]
+pub(crate) struct AgentsArgs {
+    /// Show only this agent, with its prompt.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// The tree whose agents count.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+
+    /// The limits.
+    #[command(flatten)]
+    pub(crate) policy: PolicyFlags,
+}
+
+const AGENTS_HELP: &str = "\
+Agents are read where people have them: .claude/agents, .opencode/agent and agents, .codex/agents,
+.gemini/agents and .adjutant/agents in the project, then the same products' folders at home. A file
+may narrow what its agent can do, never widen it. `adjutant run` offers them to its parent agent;
+--agent NAME works as one of them.";
+
 /// The word `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Explain {
@@ -360,6 +408,112 @@ pub(crate) struct RunArg {
     pub(crate) run: Option<String>,
 }
 
+/// `adjutant status`.
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_HELP)]
+pub(crate) struct StatusArgs {
+    /// The run or session to show, by its id or the start of it [default: a list of the newest].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+}
+
+const STATUS_HELP: &str = "Examples:
+  adjutant status                  the newest runs, and what the live ones are doing
+  adjutant status latest           everything about the latest
+  adjutant status sess_1738326896_a1b2c3 --json
+
+A run whose process is gone is `interrupted` and shown with the command that resumes it.";
+
+/// `adjutant watch`.
+#[derive(Debug, Args)]
+#[command(after_help = WATCH_HELP)]
+pub(crate) struct WatchArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+}
+
+const WATCH_HELP: &str = "Examples:
+  adjutant watch                   the latest run, redrawn as it goes on
+  adjutant watch run_17 | tee log  a line for each step
+  adjutant watch --json            the events that `delegate --events` streams
+
+Reads the files alone: ctrl+c stops watching, and the run goes on. Ends with the run, prints its tree and
+exits as it did; an interrupted run exits with 3.";
+
+/// `adjutant errors`.
+#[derive(Debug, Args)]
+#[command(after_help = ERRORS_HELP, args_conflicts_with_subcommands = true)]
+pub(crate) struct ErrorsArgs {
+    /// What to do about one.
+    #[command(subcommand)]
+    pub(crate) tick: Option<ErrorsCommand>,
+
+    /// The run or session [default: all runs].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+
+    /// Show fixed ones too.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Show only errors of this type.
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(crate) kind: Option<ErrorKind>,
+
+    /// Keep all of them as errors.json in the state directory, replaced as a whole.
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+/// What can be done about an error.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ErrorsCommand {
+    /// Tick an error off; recorded in its run.
+    Fixed {
+        /// The error, such as err_1738326967_x1y2z3.
+        id: String,
+    },
+}
+
+/// The types of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ErrorKind {
+    /// Time ran out.
+    Timeout,
+    /// A limit or a contract said no.
+    Validation,
+    /// The work itself went wrong.
+    Execution,
+    /// A tool that was needed is not there.
+    ToolUnavailable,
+}
+
+const ERRORS_HELP: &str = "Examples:
+  adjutant errors                  what nobody has ticked off yet, in all runs
+  adjutant errors latest --all     everything that went wrong in the latest
+  adjutant errors --type timeout --json
+  adjutant errors fixed err_1738326967_x1y2z3";
+
+/// `adjutant log`.
+#[derive(Debug, Args)]
+#[command(after_help = LOG_HELP)]
+pub(crate) struct LogArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+
+    /// Print delegation.jsonl instead: one JSON object for each beginning and each end.
+    #[arg(long)]
+    pub(crate) delegations: bool,
+}
+
+const LOG_HELP: &str = "Examples:
+  adjutant log                     every event of the latest run, for people
+  adjutant log run_17 --json       its journal, one record per line
+  adjutant log --delegations | jq 'select(.status != \"started\")'";
+
 /// `adjutant result`.
 #[derive(Debug, Args)]
 pub(crate) struct ResultArgs {
@@ -371,6 +525,71 @@ pub(crate) struct ResultArgs {
     #[arg(long = "return", value_enum, value_name = "FORM")]
     pub(crate) return_form: Option<Form>,
 }
+
+/// `adjutant cancel`.
+#[derive(Debug, Args)]
+#[command(after_help = CANCEL_HELP)]
+pub(crate) struct CancelArgs {
+    /// The run or session, by its id or the start of it [default: the latest run that is live].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+}
+
+const CANCEL_HELP: &str = "\
+Examples:
+  adjutant cancel                          the run that is under way
+  adjutant cancel sess_1735460684_k3x9f2   one subagent and all below it; the others go on
+
+What was found is kept: `adjutant result` shows it. It is over within two seconds: a process that does
+not answer within one is killed and its end recorded. A run that died before is ended the same way.";
+
+/// `adjutant wait`.
+#[derive(Debug, Args)]
+#[command(after_help = WAIT_HELP)]
+pub(crate) struct WaitArgs {
+    /// The run or session, by its id or the start of it [default: the latest that is live, or the
+    /// latest].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+
+    /// Give up after so many seconds, with exit code 124; the run goes on.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+const WAIT_HELP: &str = "\
+Examples:
+  adjutant wait && adjutant result         the report, once there is one
+  adjutant wait --timeout 60 --json        look for a minute at most
+
+Ends with the exit code of the run; with 3 when its process is gone, and says how to go on.";
+
+/// Reads a span of time, whole seconds or parts of them.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let span = text.parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
+    span.ok_or_else(|| "not a number of seconds, such as 30 or 0.5".into())
+}
+
+/// `adjutant tell`.
+#[derive(Debug, Args)]
+#[command(after_help = TELL_HELP)]
+pub(crate) struct TellArgs {
+    /// The session that is to hear it, or a run for its parent agent.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// What to say, or - for standard input; at most 16 KiB.
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) text: String,
+}
+
+const TELL_HELP: &str = "\
+Examples:
+  adjutant tell sess_1735460684_k3x9f2 'Leave the tests out'
+  git diff --stat | adjutant tell sess_1735460684_k3x9f2 -
+
+The subagent hears it before its next turn, also when it was about to end. `adjutant status latest`
+lists sessions.";
 
 /// `adjutant prune`.
 #[derive(Debug, Args)]

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use adjutant_engine::{Answer, Question};
+use adjutant_core::Policy;
+use adjutant_core::policy::Approval;
+use adjutant_engine::{Answer, Approver, Question};
 use adjutant_view::approval;
 
 use crate::live::columns;
@@ -34,8 +36,32 @@ impl Terminal {
     }
 }
 
+/// Finds out who answers the questions of a run: `--yes`, the person at the terminal, or nobody,
+/// which is a no.
+pub(crate) fn approver(yes: bool, terminal: Option<Terminal>) -> Approver {
+    match terminal {
+        _ if yes => Arc::new(|_| Answer::Yes),
+        Some(terminal) => Arc::new(move |question| ask(&terminal, question)),
+        None => Arc::new(|question| {
+            Answer::No(match question {
+                Question::Call { .. } => {
+                    "there is no terminal to ask on; --yes answers for you".into()
+                }
+                Question::Domain { host, .. } => format!(
+                    "there is no terminal to ask on; a person allows it with --allow-domain {host}"
+                ),
+            })
+        }),
+    }
+}
+
+/// Says whether a run under this policy may have something to ask.
+pub(crate) fn may_ask(policy: &Policy) -> bool {
+    policy.approval == Approval::Batch || policy.network
+}
+
 /// Shows what is at stake and waits for yes or no.
-pub(crate) fn ask(terminal: &Terminal, question: &Question) -> Answer {
+fn ask(terminal: &Terminal, question: &Question) -> Answer {
     let _turn = terminal.turn.lock().unwrap_or_else(PoisonError::into_inner);
     ASKING.store(true, Ordering::Relaxed);
     let answer = put(terminal, question);
@@ -44,14 +70,23 @@ pub(crate) fn ask(terminal: &Terminal, question: &Question) -> Answer {
 }
 
 fn put(terminal: &Terminal, question: &Question) -> Answer {
-    let shown = approval::Question::of(&question.policy, &question.events);
+    let wide = columns(&terminal.output);
+    let (shown, prompt) = match question {
+        Question::Call { events, policy, left } => {
+            let question = approval::Question::of(policy, events).with_left(*left);
+            (question.text(wide), "Start? [y/N] ".to_owned())
+        }
+        Question::Domain { label, host, url } => {
+            approval::domain_question(label.as_str(), host, url, wide)
+        }
+    };
     let mut output = &terminal.output;
     let mut lines = BufReader::new(&terminal.input).lines();
-    if writeln!(output, "{}", shown.text(columns(&terminal.output))).is_err() {
+    if writeln!(output, "{shown}").is_err() {
         return Answer::No("the terminal is gone".into());
     }
     loop {
-        let asked = write!(output, "Start? [y/N] ").and_then(|()| output.flush());
+        let asked = write!(output, "{prompt}").and_then(|()| output.flush());
         let Some(Ok(line)) = asked.ok().and_then(|()| lines.next()) else {
             return Answer::No("the terminal is gone".into());
         };

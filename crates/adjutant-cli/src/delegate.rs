@@ -3,17 +3,18 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
 use adjutant_core::{Event, Layered, Policy, Refusal};
-use adjutant_engine::{Answer, Approver, Engine, EngineError, Setup};
+use adjutant_engine::roster::Roster;
+use adjutant_engine::{Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
 use serde_json::{Map, Value, json};
 
+use crate::agents;
 use crate::args::{DelegateArgs, Form, WorkFlags};
-use crate::ask::{Terminal, ask};
+use crate::ask::{Terminal, approver, may_ask};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::{print, print_json, say};
@@ -38,8 +39,13 @@ pub(crate) fn run_delegate(
     if let Some(file) = args.work.record.as_deref().filter(|_| !args.dry_run) {
         wiring = wiring.record(file, &settings.secrets)?;
     }
-    let named = args.work.model.as_deref().or(settings.model.as_deref());
-    let chosen = if args.dry_run { wiring.choose_or_none(named)? } else { wiring.choose(named)? };
+    // Whoever names nobody needs no files read.
+    let wanted = args.work.agent.as_deref();
+    let roster = wanted.map_or_else(|| Ok(Roster::default()), |_| agents::find(&root))?;
+    let agent = wanted.map(|name| agents::named(&roster, name)).transpose()?;
+    let chosen = agents::choose(&settings, &args.work, agent, |name| {
+        if args.dry_run { wiring.choose_or_none(name) } else { wiring.choose(name) }
+    })?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     if args.work.budget_usd.is_some() && chosen.model.spec().price.is_none() {
         say(
@@ -58,14 +64,20 @@ pub(crate) fn run_delegate(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let mut engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    if let Some(agent) = agent {
+        engine = engine
+            .with_agents([agent.clone()], &settings.models_allowed)
+            .with_default_agent(agent.name.clone());
+        agents::introduce(&engine, &agent.name, &Roster::default());
+    }
     let briefs = engine.briefs(&call.tasks);
     let preview =
         engine.preview(briefs.clone(), call.concurrency).map_err(|error| failed(&error))?;
     if args.dry_run {
         return dry_run(&policy, &preview.events, as_json);
     }
-    let approver = approver(args, &policy, &preview.events)?;
+    let approver = approver_of(args, &policy, &preview.events)?;
     let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(args.work.return_form, call.return_form, as_json),
@@ -88,6 +100,15 @@ pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<
     if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
     }
+    if !flags.allow_domain.is_empty() {
+        let held = Key::WebDomains.get(settings.policy.policy());
+        let held = held.as_array().cloned().unwrap_or_default();
+        let all = held.into_iter().chain(flags.allow_domain.iter().cloned().map(Value::String));
+        settings.set(Key::WebDomains, all.collect::<Vec<_>>(), "--allow-domain")?;
+    }
+    if let Some(usd) = flags.approve_below {
+        settings.set(Key::ApproveBelowUsd, usd, "--approve-below")?;
+    }
     if let Some(tokens) = flags.budget_tokens {
         settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
         let policy = settings.policy.policy();
@@ -95,7 +116,11 @@ pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<
         let each = policy.budget_tokens.into_iter().chain(run).min();
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
     }
-    settings.set_again(&flags.policy)
+    settings.set_again(&flags.policy)?;
+    if !flags.allow_domain.is_empty() && !settings.policy.policy().network {
+        say("adjutant: --allow-domain allows nothing without --allow-network");
+    }
+    Ok(())
 }
 
 /// Reads the tasks from a file, standard input and flags into one call.
@@ -164,21 +189,40 @@ fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Fai
 }
 
 /// Finds out who answers before anything starts: nobody to ask is a no.
-fn approver(args: &DelegateArgs, policy: &Policy, events: &[Event]) -> Result<Approver, Failure> {
-    if args.work.yes || policy.approval == Approval::None {
-        return Ok(Arc::new(|_| Answer::Yes));
+fn approver_of(
+    args: &DelegateArgs,
+    policy: &Policy,
+    events: &[Event],
+) -> Result<Approver, Failure> {
+    let yes = args.work.yes;
+    let terminal = if yes || !may_ask(policy) { None } else { Terminal::open() };
+    let question = Question::of(policy, events);
+    let needs_yes = policy.approval == Approval::Batch && !question.is_automatic();
+    if needs_yes && !yes && terminal.is_none() {
+        let reason = "there is no terminal to ask on".to_owned();
+        let refusal = Refusal::ApprovalDenied { reason };
+        let what = format!("{}\n  {}", refusal.message(), question.distillate());
+        return Err(Failure::new(Exit::Refused, what).hint(how_to_start(policy, &question)));
     }
-    match Terminal::open() {
-        Some(terminal) => Ok(Arc::new(move |question| ask(&terminal, question))),
-        None => {
-            let reason = "there is no terminal to ask on".to_owned();
-            let question = Question::of(policy, events);
-            let refusal = Refusal::ApprovalDenied { reason };
-            Err(Failure::new(
-                Exit::Refused,
-                format!("{}\n  {}", refusal.message(), question.distillate()),
+    Ok(approver(yes, terminal))
+}
+
+/// Names the flag that starts a call without asking.
+fn how_to_start(policy: &Policy, question: &Question) -> String {
+    let Some(limit) = policy.approve_below_usd else {
+        return "Add --yes to start without asking.".into();
+    };
+    match question.worst_usd() {
+        Some(worst) => {
+            // Rounded up to a cent, so that it works as it stands.
+            let cents = (worst.as_dollars() * 100.0).ceil() / 100.0;
+            format!(
+                "Its worst case is {worst}, beyond --approve-below {limit}: lower the budget with \
+                 --budget-usd or --budget-tokens, or add --approve-below {cents:.2} or --yes."
             )
-            .hint("Add --yes to start without asking."))
+        }
+        None => {
+            "Its model has no known price, so --approve-below cannot cover it; add --yes.".into()
         }
     }
 }

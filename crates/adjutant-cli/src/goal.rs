@@ -2,15 +2,15 @@
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use adjutant_core::AgentName;
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
-use adjutant_engine::{Answer, Approver, Engine, Goal, Resume, Setup, lead_prompt};
+use adjutant_core::{AgentName, Policy};
+use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
 
-use crate::args::GoalArgs;
-use crate::ask::{Terminal, ask};
+use crate::agents;
+use crate::args::{GoalArgs, WorkFlags};
+use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -39,7 +39,9 @@ pub(crate) fn run_goal(
     if let Some(file) = flags.record.as_deref() {
         wiring = wiring.record(file, &settings.secrets)?;
     }
-    let chosen = wiring.choose(flags.model.as_deref().or(settings.model.as_deref()))?;
+    let roster = agents::find(&workdir)?;
+    let lead = flags.agent.as_deref().map(|name| agents::named(&roster, name)).transpose()?;
+    let chosen = agents::choose(&settings, flags, lead, |name| wiring.choose(name))?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
@@ -54,20 +56,18 @@ pub(crate) fn run_goal(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = engine.with_agents(roster.agents.iter().cloned(), &settings.models_allowed);
     let system = base.unwrap_or_else(|| lead_prompt(&policy));
-    let goal = Goal { agent: AgentName::new("lead"), system, text: goal };
+    let agent = lead.map_or_else(|| AgentName::new("lead"), |lead| lead.name.clone());
+    agents::introduce(&engine, &agent, &roster);
+    let goal = Goal { agent, system, text: goal };
     let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
     };
-    if !flags.yes && policy.approval != Approval::None && Terminal::open().is_none() {
-        say(
-            "adjutant: there is no terminal to ask on, so every delegation will be refused; add --yes",
-        );
-    }
-    let approver = approver(flags.yes, policy.approval);
+    let approver = approver_of(flags, &policy);
     let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
     exit
@@ -109,14 +109,14 @@ fn goal_text(typed: Option<&str>) -> Result<String, Failure> {
 }
 
 /// Finds out who answers when the agent wants to delegate: nobody to ask is a no.
-pub(crate) fn approver(yes: bool, approval: Approval) -> Approver {
-    if yes || approval == Approval::None {
-        return Arc::new(|_| Answer::Yes);
+fn approver_of(flags: &WorkFlags, policy: &Policy) -> Approver {
+    let terminal = if flags.yes || !may_ask(policy) { None } else { Terminal::open() };
+    if terminal.is_none() && !flags.yes && policy.approval == Approval::Batch {
+        let refused = match policy.approve_below_usd {
+            Some(limit) => format!("every delegation beyond {limit} will be refused"),
+            None => "every delegation will be refused".into(),
+        };
+        say(&format!("adjutant: there is no terminal to ask on, so {refused}; add --yes"));
     }
-    match Terminal::open() {
-        Some(terminal) => Arc::new(move |question| ask(&terminal, question)),
-        None => {
-            Arc::new(|_| Answer::No("there is no terminal to ask on; --yes answers for you".into()))
-        }
-    }
+    approver(flags.yes, terminal)
 }

@@ -34,6 +34,8 @@ enum Mode {
     Lines,
     /// Wire events on standard output, nothing else.
     Events,
+    /// Nothing: somebody else's run, and no terminal.
+    Quiet,
 }
 
 impl Live {
@@ -59,11 +61,23 @@ impl Live {
         }
     }
 
+    /// Looks on at a run that another process carries: a picture on a terminal, or nothing.
+    pub(crate) fn watching() -> Self {
+        let live = Self::new(false);
+        let mode = if live.mode == Mode::Picture { Mode::Picture } else { Mode::Quiet };
+        Self { mode, ..live }
+    }
+
+    /// Counts time from the beginning of the run, which is `age` old.
+    pub(crate) fn keep_time_of(&mut self, age: Timestamp) {
+        (self.began, self.age) = (Instant::now(), age);
+    }
+
     /// Folds in an event and says it where lines are said.
     pub(crate) fn take(&mut self, entry: Entry<'_>) {
         self.view.apply(entry);
         match self.mode {
-            Mode::Picture => {}
+            Mode::Picture | Mode::Quiet => {}
             // The one who asks for approval says so; with --yes nobody waits.
             Mode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
             Mode::Lines => {
@@ -83,7 +97,7 @@ impl Live {
     /// Folds in what an earlier process said already.
     pub(crate) fn recall(&mut self, entry: Entry<'_>) {
         self.view.apply(entry);
-        (self.began, self.age) = (Instant::now(), entry.at);
+        self.keep_time_of(entry.at);
     }
 
     /// Says whether there is a picture worth drawing: something has started.
@@ -117,6 +131,10 @@ impl Live {
 
     /// Draws the picture, where there is one, over the one before.
     pub(crate) fn redraw(&mut self) {
+        if is_asking() {
+            // The question stands below the picture; the next one is drawn below the answer.
+            self.drawn_lines = 0;
+        }
         if self.is_drawn() {
             self.draw();
         }
@@ -152,9 +170,14 @@ pub(crate) fn columns(terminal: impl AsFd) -> usize {
     }
 }
 
+/// Returns the lines of a terminal, where it says.
+pub(crate) fn lines(terminal: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
+}
+
 /// Returns the lines a picture may have; one stays free for the cursor and one
 /// above, so that drawing neither scrolls nor clears the whole screen into the history.
 fn rows(terminal: impl AsFd) -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
-    Some(usize::from(size.ws_row).saturating_sub(2)).filter(|rows| *rows > 2)
+    lines(terminal).map(|rows| rows.saturating_sub(2)).filter(|rows| *rows > 2)
 }

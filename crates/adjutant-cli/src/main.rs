@@ -4,10 +4,13 @@
 //! view; `wiring` is the one place that knows a concrete model.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod agents;
 mod args;
 mod ask;
+mod control;
 mod delegate;
 mod demo;
+mod errors;
 mod exit;
 mod goal;
 mod live;
@@ -20,6 +23,7 @@ mod records;
 mod resume;
 mod run;
 mod settings;
+mod watch;
 mod wiring;
 
 use std::process::ExitCode;
@@ -52,16 +56,22 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Parse(args) => pure::run_parse(&args),
         Command::Validate(args) => pure::run_validate(&args),
         Command::Policy(args) => policy::run_policy(&args, json),
+        Command::Agents(args) => agents::run_agents(&args, json),
         Command::Models => models::run_models(json),
         Command::Doctor => models::run_doctor(&settings::home(home)?, json),
         Command::Init => models::run_init(),
-        Command::Status(run) => records::run_status(&archive()?, &run, json),
+        Command::Status(args) => records::run_status(&archive()?, &args, json),
         Command::Tree(run) => records::run_tree(&archive()?, &run, json),
+        Command::Watch(args) => watch::run_watch(&archive()?, &args.run, json),
         Command::Result(args) => records::run_result(&archive()?, &args, json),
         Command::Transcript(run) => records::run_transcript(&archive()?, &run, json),
         Command::Cost(run) => records::run_cost(&archive()?, &run, json),
-        Command::Log(run) => records::run_log(&archive()?, &run, json),
+        Command::Errors(args) => errors::run_errors(&archive()?, &args, json),
+        Command::Log(args) => records::run_log(&archive()?, &args, json),
         Command::Prune(args) => records::run_prune(&archive()?, &args, json),
+        Command::Cancel(args) => control::run_cancel(&archive()?, &args, json),
+        Command::Wait(args) => control::run_wait(&archive()?, &args, json),
+        Command::Tell(args) => control::run_tell(&archive()?, &args, json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "adjutant", &mut script);

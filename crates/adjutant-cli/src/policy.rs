@@ -61,6 +61,7 @@ fn shown(value: &Value) -> String {
         Value::Number(number) => {
             number.as_u64().map_or_else(|| number.to_string(), adjutant_core::numbers::grouped)
         }
+        Value::Array(items) if items.is_empty() => "none".into(),
         Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
         Value::Bool(_) | Value::Object(_) => value.to_string(),
     }

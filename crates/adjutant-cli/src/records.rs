@@ -3,14 +3,14 @@
 use std::io::{self, IsTerminal};
 
 use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
-use adjutant_engine::{Archive, ArchiveError, Expiry, Life, RunFiles, Swept, wall_now};
+use adjutant_engine::{Archive, ArchiveError, Expiry, Follow, Life, RunFiles, Swept};
 use adjutant_view::results::Results;
-use adjutant_view::status::{self, Look};
+use adjutant_view::status::{self, Content, Look};
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Entry, Liveness, Palette, RunView, cost, log, sanitize, tree};
+use adjutant_view::{Entry, Liveness, Palette, RunView, cost, delegations, log, sanitize, tree};
 use serde_json::json;
 
-use crate::args::{Form, PruneArgs, ResultArgs, RunArg};
+use crate::args::{Form, LogArgs, PruneArgs, ResultArgs, RunArg, StatusArgs};
 use crate::exit::{Exit, Failure};
 use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
@@ -18,7 +18,7 @@ use crate::projections;
 use crate::run::{show_results, transcripts};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
-const FOLD: u32 = 2;
+const FOLD: u32 = 3;
 
 /// Runs that a list shows.
 const LISTED: usize = 20;
@@ -33,19 +33,45 @@ struct Found {
 
 impl Found {
     fn now(&self) -> Timestamp {
-        now(&self.view)
+        now(&self.files, &self.view)
+    }
+
+    fn look(&self) -> Look<'_> {
+        look(&self.view, self.liveness, &self.files)
     }
 }
 
+/// What is needed of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Who works for whom, in what state, at what cost; from a checkpoint where there is one.
+    Numbers,
+    /// What was found and said as well; from the whole journal, and kept nowhere else.
+    Texts,
+}
+
+/// Looks at a run as it stands.
+pub(crate) fn look<'a>(view: &'a RunView, liveness: Liveness, files: &RunFiles) -> Look<'a> {
+    let content = match files.expiry() {
+        Expiry::Kept => Content::Kept,
+        Expiry::Expired => Content::Expired,
+    };
+    Look { view, liveness, now: now(files, view), content }
+}
+
 /// Shows where runs stand.
-pub(crate) fn run_status(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
-    let Some(text) = &run.run else { return list(archive, as_json) };
-    let found = find(archive, Some(text))?;
-    let look = Look { view: &found.view, liveness: found.liveness, now: found.now() };
+pub(crate) fn run_status(
+    archive: &Archive,
+    args: &StatusArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let Some(text) = &args.run else { return list(archive, as_json) };
+    // Only programs are handed every note and every file.
+    let found = find(archive, Some(text), if as_json { Need::Texts } else { Need::Numbers })?;
     if as_json {
-        print_json(&status::detail_json(&look))?
+        print_json(&status::detail_json(&found.look(), found.session))?
     } else {
-        print(&status::detail(&look, colours()))?
+        print(&status::detail(&found.look(), found.session, colours()))?
     }
     Ok(Exit::Completed)
 }
@@ -58,15 +84,13 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     }
     for files in runs.into_iter().take(LISTED) {
         // One damaged run must not hide the others.
-        match fold(&files) {
-            Ok((view, liveness)) => views.push((view, liveness)),
+        match fold(&files, Need::Numbers) {
+            Ok((view, liveness)) => views.push((view, liveness, files)),
             Err(failure) => say(&format!("adjutant: {failure}")),
         }
     }
-    let looks: Vec<Look<'_>> = views
-        .iter()
-        .map(|(view, liveness)| Look { view, liveness: *liveness, now: now(view) })
-        .collect();
+    let looks: Vec<Look<'_>> =
+        views.iter().map(|(view, liveness, files)| look(view, *liveness, files)).collect();
     if as_json {
         print_json(&status::list_json(&looks))?;
     } else if looks.is_empty() {
@@ -79,12 +103,13 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
 
 /// Shows a run as a tree.
 pub(crate) fn run_tree(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
-    let found = find(archive, run.run.as_deref())?;
+    let found = find(archive, run.run.as_deref(), Need::Numbers)?;
     let (view, now, liveness) = (&found.view, found.now(), found.liveness);
     if as_json {
         print_json(&tree::json(view, now, liveness))?;
     } else {
         print(&tree::render(view, now, liveness, colours()))?;
+        say_way_on(&found.look());
     }
     Ok(Exit::Completed)
 }
@@ -95,14 +120,14 @@ pub(crate) fn run_result(
     args: &ResultArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let found = find(archive, args.run.run.as_deref())?;
+    let found = find(archive, args.run.run.as_deref(), Need::Texts)?;
     let root = found.view.run().map(RunId::root_session);
     let one = found.session.filter(|session| Some(*session) != root);
     let results = match one.and_then(|session| found.view.delegation(session)) {
         Some(delegation) => Results::of_one(delegation),
         None => Results::of_run(&found.view),
     };
-    let results = results.seen(found.liveness);
+    let results = results.seen(found.liveness, found.look().content);
     if found.liveness == Liveness::Dead {
         render_missing(&found);
     }
@@ -138,7 +163,7 @@ pub(crate) fn run_transcript(
     run: &RunArg,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let found = find(archive, run.run.as_deref())?;
+    let found = find(archive, run.run.as_deref(), Need::Texts)?;
     let root = found.view.run().map(RunId::root_session);
     let leads = found.view.root().is_some_and(|root| root.model.is_some());
     let session = match found.session.filter(|session| leads || Some(*session) != root) {
@@ -188,21 +213,22 @@ fn only_session(found: &Found) -> Result<SessionId, Failure> {
 
 /// Shows what a run cost.
 pub(crate) fn run_cost(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
-    let found = find(archive, run.run.as_deref())?;
+    let found = find(archive, run.run.as_deref(), Need::Numbers)?;
     if as_json {
-        print_json(&cost::json(&found.view))?
+        print_json(&cost::json(&found.view, found.session))?
     } else {
-        print(&cost::render(&found.view))?
+        print(&cost::render(&found.view, found.session))?
     }
     Ok(Exit::Completed)
 }
 
-/// Prints every event; as JSON, one per line.
-pub(crate) fn run_log(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = archive.find(run.run.as_deref().unwrap_or("latest")).map_err(failed)?;
+/// Prints every event, or every beginning and end of a delegation.
+pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
+    let text = args.run.run.as_deref().unwrap_or("latest");
+    let (files, session) = archive.find(text).map_err(failed)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
     let life = files.life().map_err(failed)?;
-    let mut view = RunView::default();
+    let mut view = RunView::light();
     let mut records = files.records().map_err(failed)?;
     for record in &mut records {
         let record = record.map_err(failed)?;
@@ -211,7 +237,9 @@ pub(crate) fn run_log(archive: &Archive, run: &RunArg, as_json: bool) -> Result<
         if wanted.is_some() && record.event.session() != wanted {
             continue;
         }
-        if as_json {
+        if args.delegations {
+            delegations::line(&view, &entry).map_or(Ok(()), |line| print_json_line(&line))?;
+        } else if as_json {
             let (at, wall, event) = (record.at, record.wall_ms, &record.event);
             print_json_line(
                 &json!({ "v": 1, "seq": record.seq.get(), "at": at, "wall": wall, "event": event }),
@@ -257,23 +285,18 @@ pub(crate) fn run_prune(
     Ok(if problems.is_empty() { Exit::Completed } else { Exit::Partial })
 }
 
-fn find(archive: &Archive, text: Option<&str>) -> Result<Found, Failure> {
+fn find(archive: &Archive, text: Option<&str>, need: Need) -> Result<Found, Failure> {
     let (files, session) = archive.find(text.unwrap_or("latest")).map_err(failed)?;
-    let (view, liveness) = fold(&files)?;
+    let (view, liveness) = fold(&files, need)?;
     Ok(Found { files, view, session, liveness })
 }
 
-fn fold(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
+pub(crate) fn fold(files: &RunFiles, need: Need) -> Result<(RunView, Liveness), Failure> {
     // Asked first: a run that ends while it is read must not look interrupted.
-    let life = files.life().map_err(failed)?;
-    let (mut view, torn) = files
-        .fold(FOLD, RunView::default, |view, record| {
-            view.apply(Entry::new(record.at, record.wall_ms, &record.event));
-        })
-        .map_err(failed)?;
-    let liveness = match life {
-        Life::Live { .. } => Liveness::Alive,
-        Life::Dead => Liveness::Dead,
+    let liveness = liveness(files)?;
+    let (mut view, torn) = match need {
+        Need::Numbers => numbers(files).map(|(view, follow)| (view, follow.torn()))?,
+        Need::Texts => texts(files)?,
     };
     if liveness == Liveness::Dead {
         say_torn(files.id(), torn);
@@ -289,6 +312,45 @@ fn fold(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
     Ok((view, liveness))
 }
 
+/// Says whether somebody works on a run.
+pub(crate) fn liveness(files: &RunFiles) -> Result<Liveness, Failure> {
+    Ok(match files.life().map_err(failed)? {
+        Life::Live { .. } => Liveness::Alive,
+        Life::Dead => Liveness::Dead,
+    })
+}
+
+/// Folds a run without its texts, from a checkpoint where there is one.
+pub(crate) fn numbers(files: &RunFiles) -> Result<(RunView, Follow), Failure> {
+    files
+        .fold(FOLD, RunView::light, |view, record| {
+            view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        })
+        .map_err(failed)
+}
+
+fn texts(files: &RunFiles) -> Result<(RunView, u64), Failure> {
+    let mut view = RunView::default();
+    let mut records = files.records().map_err(failed)?;
+    for record in &mut records {
+        let record = record.map_err(failed)?;
+        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+    }
+    Ok((view, records.torn()))
+}
+
+/// Folds a run as it was left, for errors; a dead one's open calls are closed.
+pub(crate) fn fold_numbers(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
+    fold(files, Need::Numbers)
+}
+
+/// Says how to go on with an interrupted run, beside the data.
+pub(crate) fn say_way_on(look: &Look<'_>) {
+    if let (Some(way), Some(run)) = (look.way_on(), look.view.run()) {
+        say(&format!("adjutant: {run}: {way}"));
+    }
+}
+
 /// A writer that died left half a record; one that lives is still at it, and its run is not torn.
 fn say_torn(run: RunId, bytes: u64) {
     if bytes > 0 {
@@ -298,25 +360,30 @@ fn say_torn(run: RunId, bytes: u64) {
     }
 }
 
-/// The run's own time now: what the latest record says, and the wall time since.
-fn now(view: &RunView) -> Timestamp {
+/// The run's own time now: what the latest record says, and the time since.
+pub(crate) fn now(files: &RunFiles, view: &RunView) -> Timestamp {
     let latest = view.latest();
-    latest.at.plus_millis(wall_now().saturating_sub(latest.wall_ms))
+    latest.at.plus_millis(files.since(latest.wall_ms))
 }
 
-fn colours() -> Palette {
+pub(crate) fn colours() -> Palette {
     palette(io::stdout().is_terminal())
 }
 
-fn failed(error: ArchiveError) -> Failure {
+pub(crate) fn failed(error: ArchiveError) -> Failure {
     let exit = match &error {
         ArchiveError::Find(_) | ArchiveError::NoSession(_) => Exit::Usage,
-        ArchiveError::Home(_) | ArchiveError::Read { .. } | ArchiveError::File(_) => Exit::Failed,
+        ArchiveError::Home(_)
+        | ArchiveError::Read { .. }
+        | ArchiveError::Live(_)
+        | ArchiveError::Expired(_)
+        | ArchiveError::Write { .. }
+        | ArchiveError::File(_) => Exit::Failed,
     };
     let failure = Failure::caused(exit, &error);
     if exit == Exit::Usage { failure.hint("`adjutant status` lists the runs.") } else { failure }
 }
 
-fn counted(number: usize, noun: &str) -> String {
+pub(crate) fn counted(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

@@ -4,12 +4,12 @@ use adjutant_core::policy::Key;
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
 
+use crate::agents;
 use crate::args::{Form, PolicyFlags, ResumeArgs, WorkFlags};
-use crate::ask::Terminal;
+use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, failed, form};
 use crate::demo;
 use crate::exit::{Exit, Failure};
-use crate::goal::approver;
 use crate::output::say;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
@@ -78,7 +78,9 @@ pub(crate) fn go_on(
             files.id()
         )));
     }
-    if past.open_questions > 0 && !flags.yes && Terminal::open().is_none() {
+    let asks = !flags.yes && (past.open_questions > 0 || may_ask(&past.policy));
+    let terminal = if asks { Terminal::open() } else { None };
+    if past.open_questions > 0 && !flags.yes && terminal.is_none() {
         return Err(Failure::new(
             Exit::Refused,
             format!("{} waits for an answer and there is no terminal to ask on", files.id()),
@@ -107,7 +109,7 @@ pub(crate) fn go_on(
         (chosen.model, Some(opener))
     };
     let (form, result_tokens) = (flags.form, past.policy.result_tokens);
-    let approver = approver(flags.yes, past.policy.approval);
+    let approver = approver(flags.yes, terminal);
     let setup = Setup {
         policy: settings.policy.policy().clone(),
         model,
@@ -119,7 +121,9 @@ pub(crate) fn go_on(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    let roster = agents::find(&setup.workdir)?;
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = engine.with_agents(roster.agents, &settings.models_allowed);
     let showing = Showing { form, events: flags.events, result_tokens };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adjutant_core::schema::ReturnForm;
-use adjutant_core::{Brief, Event, RunId, SessionId, Timestamp};
+use adjutant_core::{Brief, Event, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
     Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Resume,
     RunFiles, Staff,
@@ -15,6 +15,7 @@ use adjutant_engine::{
 use adjutant_view::progress::total;
 use adjutant_view::results::{Options, Results};
 use adjutant_view::{Entry, Liveness, RunView, cost, sanitize, tree};
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -137,6 +138,9 @@ fn broken_off(error: &EngineError, view: &RunView) -> Failure {
         Some(run) => failure.hint(format!(
             "{run} is interrupted there; `adjutant result {run}` shows what was recorded."
         )),
+        None if error.is_disk_full() => {
+            failure.hint("Free space, or keep runs elsewhere with ADJUTANT_HOME or --home DIR.")
+        }
         None => failure,
     }
 }
@@ -151,6 +155,8 @@ async fn attend(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
+    // A file that may not grow further is an error of the write then, and no sudden death.
+    let _too_long = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let mut redraw = tokio::time::interval(REDRAW);
     let mut asked = false;
     loop {
@@ -190,13 +196,17 @@ fn show_synthesis(
     let text = view.root().map(|root| root.last_text.as_str()).unwrap_or_default();
     if showing.form == Form::Json {
         let tree = tree::json(view, now, Liveness::Alive);
-        return print_json(
-            &json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost::json(view) }),
-        );
+        let cost = cost::json(view, None);
+        let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost });
+        if view.auto_approved() > Usd::ZERO {
+            json["auto_approved_usd"] = json!(view.auto_approved());
+        }
+        return print_json(&json);
     }
     print(&format!("{}\n", sanitize::block(text.trim_end())))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
+    unasked(view).iter().for_each(|words| say(words));
     if let Some(files) = files {
         say(&format!("Transcripts in {}", transcripts(files).display()));
     }
@@ -220,6 +230,7 @@ pub(crate) fn show_results(
     match form {
         Form::Json => {
             let mut json = results.json(&options);
+            json.auto_approved_usd = Some(view.auto_approved()).filter(|usd| *usd > Usd::ZERO);
             for result in &mut json.results {
                 // A task that was refused has said nothing that could be kept.
                 result.transcript.take_if(|path| !Path::new(path).is_file());
@@ -231,10 +242,18 @@ pub(crate) fn show_results(
             if let Some(run) = view.run() {
                 let place = format!(", transcripts in {}", sanitize::line(&folder));
                 text += &format!("\nRun {run}{}\n", if kept { place.as_str() } else { "" });
+                text.extend(unasked(view).map(|words| words + "\n"));
             }
             print(&text)
         }
     }
+}
+
+/// Says what started without asking, where anything did.
+fn unasked(view: &RunView) -> Option<String> {
+    let (total, limit) = (view.auto_approved(), view.approve_below());
+    (total > Usd::ZERO)
+        .then(|| format!("Approved without asking: {total} of {limit}, by the worst case"))
 }
 
 /// Returns where a run's transcripts lie, once there are any.

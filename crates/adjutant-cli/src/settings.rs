@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Key, PolicyError, parse_assignment};
 use adjutant_core::{Layered, Preset, Price, Source};
+use adjutant_engine::roster::UserFolders;
 use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
@@ -35,6 +36,9 @@ struct ConfigFile {
     preset: Option<String>,
     /// The model to use; for the user's own file only.
     model: Option<String>,
+    /// Models that agent files of a project may choose; for the user's own file only.
+    #[serde(default)]
+    models_allowed: Vec<String>,
     /// Who answers WebSearch; for the user's own file only.
     search: Option<SearchConfig>,
     /// Who serves models, by name; for the user's own file only.
@@ -53,6 +57,7 @@ impl ConfigFile {
     fn chooses(&self) -> bool {
         self.preset.is_some()
             || self.model.is_some()
+            || !self.models_allowed.is_empty()
             || self.search.is_some()
             || !self.providers.is_empty()
             || !self.models.is_empty()
@@ -132,6 +137,8 @@ pub(crate) struct Settings {
     pub(crate) policy: Layered,
     /// The model named by the user's configuration.
     pub(crate) model: Option<String>,
+    /// The models that agent files of a project may choose.
+    pub(crate) models_allowed: Vec<String>,
     /// Keys that are masked wherever a tool shows them.
     pub(crate) secrets: Vec<String>,
     /// Who serves models, beside the well-known.
@@ -172,6 +179,7 @@ impl Settings {
         Ok(Self {
             policy,
             model: user.model,
+            models_allowed: user.models_allowed,
             secrets,
             providers: user.providers,
             models: user.models,
@@ -337,6 +345,12 @@ fn finite_value(key: &str, value: &toml::Value) -> Result<Value, String> {
 
 pub(crate) fn user_config_path() -> Option<PathBuf> {
     directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("adjutant/config.toml"))
+}
+
+/// Returns where this person keeps agent definitions.
+pub(crate) fn user_folders() -> UserFolders {
+    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    UserFolders::usual(home.as_deref(), directory("XDG_CONFIG_HOME", ".config").as_deref())
 }
 
 /// Returns the state directory: as given, or where the system keeps such things.

@@ -37,6 +37,9 @@ pub struct Brief {
     /// The output tokens it asks for in each call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
+    /// The turns its agent's definition allows; absent where only budgets bound it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
     /// The rights it asks for; absent means what its parent may give.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rights_wish: Option<Rights>,
@@ -63,6 +66,7 @@ impl Brief {
             timeout_wish: None,
             estimate_tokens: None,
             max_output_tokens: None,
+            max_turns: None,
             rights_wish: None,
             model: None,
             model_problem: None,

@@ -344,6 +344,7 @@ impl Builder {
                 system: String::new(),
                 tools: Vec::new(),
                 rights: rights.clone(),
+                max_turns: None,
             };
             self.tree.evolve(Timestamp::ZERO, &event)?;
         }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::brief::Task;
 use crate::contract::ArtifactFact;
+use crate::domain::HostSet;
 use crate::event::{Origin, ToolOutput};
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
@@ -30,7 +31,13 @@ pub enum Command {
         model: Option<ModelSpec>,
     },
     /// Make an agent known.
-    Define { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
+    Define {
+        agent: AgentName,
+        system: String,
+        tools: Vec<ToolSpec>,
+        rights: Rights,
+        max_turns: Option<u32>,
+    },
     /// Hand tasks down.
     Delegate {
         parent: SessionId,
@@ -52,8 +59,14 @@ pub enum Command {
     FailAttempt { session: SessionId, turn: u32, attempt: u32, error: AttemptError },
     /// Note that bytes arrived.
     Progress { session: SessionId, bytes: u64 },
+    /// Note that a call is held back for so many milliseconds.
+    Pause { session: SessionId, provider: String, ms: u64 },
     /// Use the tools the last answer asked for.
     UseTools { session: SessionId },
+    /// Say yes to a host.
+    AllowDomain { host: String },
+    /// Say no to a host.
+    DenyDomain { host: String, reason: String },
     /// Take a tool's result.
     TakeOutput { session: SessionId, turn: u32, call: u32, output: ToolOutput },
     /// Take the last answer as the result, given what is known of its artifacts.
@@ -64,6 +77,10 @@ pub enum Command {
     Decline { session: SessionId },
     /// Give up on a delegation because something of ours broke.
     Crash { session: SessionId, message: String, backtrace: String },
+    /// End everything in order: the journal has no room left for more than the ends themselves.
+    DiskFull,
+    /// Say something to an agent before its next turn.
+    Tell { session: SessionId, text: String },
     /// Stop a delegation and all below it.
     Cancel { session: SessionId },
     /// Go on with a run that was interrupted, or with what is left of one that has ended.
@@ -110,7 +127,18 @@ pub enum Effect {
     },
     /// Run a tool.
     Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
-    /// Read a call of the `Delegate` tool and hand its tasks down.
+    /// Fetch a page from `host`, which was allowed, and follow it to no host beyond `hosts`.
+    Fetch {
+        session: SessionId,
+        turn: u32,
+        index: u32,
+        call: ToolCall,
+        host: String,
+        hosts: HostSet,
+    },
+    /// Ask a person about a host.
+    AskDomain { session: SessionId, host: String, url: String },
+    /// Read a call of `Delegate` or `Task` and hand its tasks down.
     Delegate { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Give an agent the results of the tasks it handed down.
     HandUp { session: SessionId, call: u32, origin: Origin },

@@ -70,6 +70,10 @@ impl Conversation {
             | Event::Refused { .. }
             | Event::ApprovalAsked { .. }
             | Event::Approved { .. }
+            | Event::AutoApproved { .. }
+            | Event::DomainAsked { .. }
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. }
             | Event::Denied { .. }
             | Event::Started { .. }
             | Event::Reserved { .. }
@@ -77,11 +81,14 @@ impl Conversation {
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
+            | Event::Paused { .. }
+            | Event::Messaged { .. }
             | Event::ToolCalled { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }
             | Event::Ended { .. }
-            | Event::RunEnded { .. } => {}
+            | Event::RunEnded { .. }
+            | Event::ErrorFixed { .. } => {}
         }
     }
 

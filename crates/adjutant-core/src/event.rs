@@ -10,6 +10,7 @@ use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
+use crate::money::Usd;
 use crate::outcome::{Outcome, Reason};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
@@ -37,7 +38,14 @@ pub enum Event {
         model: Option<ModelSpec>,
     },
     /// An agent became known, with what it is told and what it may hold.
-    AgentDefined { agent: AgentName, system: String, tools: Vec<ToolSpec>, rights: Rights },
+    AgentDefined {
+        agent: AgentName,
+        system: String,
+        tools: Vec<ToolSpec>,
+        rights: Rights,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_turns: Option<u32>,
+    },
     /// An agent handed tasks down by a tool call; its result is due when all of them have ended.
     Delegated { session: SessionId, call: u32, origin: Origin },
     /// A task was admitted.
@@ -54,6 +62,8 @@ pub enum Event {
     },
     /// A person has to say yes to a call before its tasks start.
     ApprovalAsked { parent: SessionId, call: u32, hash: String, expires: Timestamp },
+    /// A call starts without asking: its worst case fits the amount a person set beforehand.
+    AutoApproved { parent: SessionId, call: u32, hash: String, amount: Usd },
     /// A person said yes to exactly this call.
     Approved { hash: String, parent: SessionId },
     /// A person, the policy or the clock said no to this call.
@@ -90,10 +100,20 @@ pub enum Event {
     Overran { session: SessionId, amount: Amount },
     /// Bytes arrived from a model.
     Progressed { session: SessionId, bytes: u64 },
+    /// A model call is held back, because its provider asked someone for a pause.
+    Paused { session: SessionId, provider: String, until: Timestamp },
+    /// A person said something to an agent; it waits for the agent's next turn.
+    Messaged { session: SessionId, text: String },
     /// The engine put a message into the conversation.
     Told { session: SessionId, nudge: Nudge, text: String },
     /// A tool was about to run.
     ToolCalled { session: SessionId, call: u32 },
+    /// A person has to say yes to a host before a tool asks it.
+    DomainAsked { session: SessionId, call: u32, host: String, expires: Timestamp },
+    /// A host may be asked for the rest of the run.
+    DomainAllowed { host: String },
+    /// A person or the clock said no to a host, for the rest of the run.
+    DomainDenied { host: String, reason: String },
     /// A tool call was answered without running it.
     ToolRefused { session: SessionId, call: u32, text: String },
     /// A tool gave its result.
@@ -126,6 +146,8 @@ pub enum Event {
     },
     /// The run ended.
     RunEnded { outcome: Outcome },
+    /// A person said that an error of this run is dealt with; nothing else follows from it.
+    ErrorFixed { id: String },
 }
 
 /// An admitted task, with everything decided about it.
@@ -201,6 +223,8 @@ pub enum Nudge {
     Shorten,
     /// Its return did not satisfy the contract.
     Repair,
+    /// A person has something to say: the oldest word that waits.
+    Person,
 }
 
 /// What a tool gave back.
@@ -243,8 +267,11 @@ impl Event {
             | Self::Settled { session, .. }
             | Self::Overran { session, .. }
             | Self::Progressed { session, .. }
+            | Self::Paused { session, .. }
+            | Self::Messaged { session, .. }
             | Self::Told { session, .. }
             | Self::ToolCalled { session, .. }
+            | Self::DomainAsked { session, .. }
             | Self::ToolRefused { session, .. }
             | Self::ToolReturned { session, .. }
             | Self::Crashed { session, .. }
@@ -253,10 +280,14 @@ impl Event {
             Self::RunStarted { .. }
             | Self::AgentDefined { .. }
             | Self::ApprovalAsked { .. }
+            | Self::AutoApproved { .. }
+            | Self::DomainAllowed { .. }
+            | Self::DomainDenied { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::Resumed { .. }
-            | Self::RunEnded { .. } => None,
+            | Self::RunEnded { .. }
+            | Self::ErrorFixed { .. } => None,
         }
     }
 
@@ -272,7 +303,7 @@ impl Event {
     /// Says whether the event must be on disk before anything follows from it.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {
-        !matches!(self, Self::Progressed { .. })
+        !matches!(self, Self::Progressed { .. } | Self::Paused { .. })
     }
 
     /// Drops what people and models said, keeping who, when, how and how much.
@@ -303,14 +334,19 @@ impl Event {
                 output.note = None;
                 output.touched.clear();
             }
-            Self::Told { text, .. } | Self::Late { text, .. } | Self::ToolRefused { text, .. } => {
-                text.clear();
-            }
+            Self::Told { text, .. }
+            | Self::Messaged { text, .. }
+            | Self::Late { text, .. }
+            | Self::ToolRefused { text, .. } => text.clear(),
             // A reason may quote a task or be a model's own word; its code is enough to count by.
             Self::Refused { reason, .. } | Self::Ended { reason: Some(reason), .. } => {
                 reason.message = EXPIRED.to_owned();
                 reason.recommendation = EXPIRED.to_owned();
             }
+            // An agent chose whom to ask.
+            Self::DomainAsked { host, .. }
+            | Self::DomainAllowed { host }
+            | Self::DomainDenied { host, .. } => EXPIRED.clone_into(host),
             Self::AttemptFailed { error, .. } => EXPIRED.clone_into(&mut error.message),
             Self::Crashed { message, backtrace, .. } => {
                 EXPIRED.clone_into(message);
@@ -318,6 +354,7 @@ impl Event {
             }
             Self::Delegated { .. }
             | Self::ApprovalAsked { .. }
+            | Self::AutoApproved { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::Resumed { .. }
@@ -326,9 +363,11 @@ impl Event {
             | Self::Settled { .. }
             | Self::Overran { .. }
             | Self::Progressed { .. }
+            | Self::Paused { .. }
             | Self::ToolCalled { .. }
             | Self::Ended { reason: None, .. }
-            | Self::RunEnded { .. } => {}
+            | Self::RunEnded { .. }
+            | Self::ErrorFixed { .. } => {}
         }
         event
     }

@@ -11,6 +11,7 @@ pub mod code;
 pub mod command;
 pub mod contract;
 pub mod conversation;
+pub mod domain;
 pub mod event;
 mod excerpt;
 pub mod fingerprint;
@@ -36,6 +37,7 @@ pub use brief::{Brief, ContextFile, Found, Task};
 pub use code::Code;
 pub use command::{Command, Effect, Reaction, Resumption};
 pub use conversation::Conversation;
+pub use domain::HostSet;
 pub use event::{Event, Grant, IllegalEvent, Nudge, Origin, ToolOutput};
 pub use ids::{AgentName, Label, RunId, SessionId};
 pub use message::{

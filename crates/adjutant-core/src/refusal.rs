@@ -5,7 +5,7 @@
 //! variant cannot lack a code or a recommendation.
 
 use crate::code::Code;
-use crate::ids::{AgentName, Label};
+use crate::ids::{AgentName, Label, SessionId};
 use crate::money::Usd;
 use crate::numbers::{grouped, short};
 use crate::outcome::Reason;
@@ -142,11 +142,47 @@ pub enum Refusal {
         /// The limit.
         max: u64,
     },
+    /// A word to an agent would never be heard.
+    #[error("{session} cannot be told this: {problem}")]
+    Untold {
+        /// Whom it was for.
+        session: SessionId,
+        /// What stands in the way.
+        problem: Untold,
+    },
     /// A person or the policy said no.
     #[error("not approved: {reason}")]
     ApprovalDenied {
         /// Who said no, or why nobody could be asked.
         reason: String,
+    },
+}
+
+/// Why a word to an agent would never be heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Untold {
+    /// It does not exist or has ended.
+    #[error("it is not a live delegation")]
+    NotLive,
+    /// Nobody thinks there: the root of a run without a parent agent.
+    #[error("no agent works there, only below it")]
+    NoAgent,
+    /// There is nothing to say.
+    #[error("it is empty")]
+    Empty,
+    /// It is too long.
+    #[error("it has {bytes} bytes, limit {max}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Too many words wait already.
+    #[error("{max} messages wait already")]
+    Full {
+        /// The limit.
+        max: usize,
     },
 }
 
@@ -247,7 +283,11 @@ impl Refusal {
             Self::ContextBudget { .. } => Code::ContextBudgetExceeded,
             Self::Tokens { .. } | Self::Money { .. } => Code::BudgetExceeded,
             Self::Time { .. } => Code::TimeExceeded,
-            Self::QueueFull { .. } => Code::QueueFull,
+            Self::QueueFull { .. } | Self::Untold { problem: Untold::Full { .. }, .. } => {
+                Code::QueueFull
+            }
+            Self::Untold { problem: Untold::NotLive, .. } => Code::UnknownParent,
+            Self::Untold { .. } => Code::ValidationFailed,
             Self::ApprovalDenied { .. } => Code::ApprovalDenied,
         }
     }
@@ -267,6 +307,7 @@ impl Refusal {
             | Self::Money { .. }
             | Self::QueueFull { .. }
             | Self::ApprovalDenied { .. } => true,
+            Self::Untold { problem, .. } => !matches!(problem, Untold::NotLive | Untold::NoAgent),
             Self::TooDeep { max_depth, .. } => *max_depth < HARD_MAX_DEPTH,
             Self::UnknownParent { .. }
             | Self::Cycle { .. }
@@ -317,6 +358,9 @@ impl Refusal {
             | Self::ContextFile { .. }
             | Self::Model { .. }
             | Self::QueueFull { .. } => sentence(self),
+            Self::Untold { session, problem } => {
+                format!("{session} cannot be told this: {problem}.")
+            }
             Self::ContextBudget { current, estimate, max, .. } => format!(
                 "ERROR: Agent context budget ({} tokens) exceeded. Simplify subtask.\n\n\
                  Current context: {} tokens\n\
@@ -395,6 +439,16 @@ impl Refusal {
             ),
             Self::Time { .. } => "Finish with what is there, or give the parent more time.".into(),
             Self::QueueFull { .. } => "Wait until delegations have ended, then try again.".into(),
+            Self::Untold { problem: Untold::NotLive | Untold::NoAgent, .. } => {
+                "Name a session at work; `adjutant status latest` lists them.".into()
+            }
+            Self::Untold { problem: Untold::Empty, .. } => "Say something.".into(),
+            Self::Untold { problem: Untold::TooLong { .. }, .. } => {
+                "Say it shorter, or put it into a file the agent can read.".into()
+            }
+            Self::Untold { problem: Untold::Full { .. }, .. } => {
+                "Wait until its next turn, or say it all in one message.".into()
+            }
             Self::ApprovalDenied { .. } => "Run it in a terminal and approve it, or add --yes.".into(),
         }
     }

@@ -5,14 +5,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adjutant_core::{Event, RunId, SessionId};
+use adjutant_core::{Event, RunId, SessionId, Timestamp};
 use adjutant_store::{
-    FileError, FindError, Home, HomeError, JournalReader, Liveness, Now, ReadError, Record,
-    Retention, RunDir, Tail, Verdict, prune_one,
+    Durability, FileError, FindError, Home, HomeError, JournalError, JournalReader, Liveness,
+    LockError, Now, OpenError, ReadError, Record, Retention, RunDir, Tail, Verdict, prune_one,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::clock::wall_now;
+use crate::follow::Follow;
 use crate::opening::Storage;
 
 /// Says why something that ran cannot be read.
@@ -34,6 +36,20 @@ pub enum ArchiveError {
         run: RunId,
         /// Why.
         source: ReadError,
+    },
+    /// Somebody works on the run, so nobody else may write to it.
+    #[error("{0} goes on; only its own process may write to it")]
+    Live(RunId),
+    /// The run's content was pruned, so nothing can be added to it.
+    #[error("{0}: not resumable (expired)")]
+    Expired(RunId),
+    /// A record could not be added.
+    #[error("{run}: the journal cannot be written")]
+    Write {
+        /// The run.
+        run: RunId,
+        /// Why.
+        source: JournalError,
     },
     /// A file of the run cannot be used.
     #[error(transparent)]
@@ -106,6 +122,15 @@ impl Archive {
         Ok(ids.into_iter().map(|id| RunFiles { folder: self.home.run(id) }).collect())
     }
 
+    /// Writes a projection over all runs, such as `errors.json`, whole or not at all.
+    pub fn write_projection(
+        &self,
+        name: &'static str,
+        bytes: &[u8],
+    ) -> Result<PathBuf, ArchiveError> {
+        Ok(self.home.write_projection(name, bytes)?)
+    }
+
     /// Finds a run by its id, the start of it, the word `latest`, or a session it holds.
     pub fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), ArchiveError> {
         match text.parse::<SessionId>() {
@@ -114,10 +139,12 @@ impl Archive {
         }
     }
 
-    /// A session is made after its run began, so only older runs are asked, the newest first.
+    /// A session is made after its run began, so older runs are asked first, the newest of them
+    /// before the others; the clock may have been set back in between, so all are asked.
     fn holder(&self, session: SessionId) -> Result<RunFiles, ArchiveError> {
-        let older = self.runs()?.into_iter().filter(|run| run.id().stamp() <= session.stamp());
-        for run in older {
+        let is_older = |run: &RunFiles| run.id().stamp() <= session.stamp();
+        let (older, newer): (Vec<_>, Vec<_>) = self.runs()?.into_iter().partition(is_older);
+        for run in older.into_iter().chain(newer) {
             let holds = |record: &Record<Event>| record.event.session() == Some(session);
             // A neighbour that cannot be read must not hide the run that can.
             let found = || {
@@ -176,7 +203,7 @@ impl Swept {
 /// The files of one run.
 #[derive(Clone, Debug)]
 pub struct RunFiles {
-    folder: RunDir,
+    pub(crate) folder: RunDir,
 }
 
 impl RunFiles {
@@ -216,6 +243,17 @@ impl RunFiles {
         })
     }
 
+    /// Returns the milliseconds since a record of a live run was written at `wall_ms`.
+    ///
+    /// A wall clock that was set back gives none, and one that was set ahead no more than the time
+    /// for which the run has been held.
+    #[must_use]
+    pub fn since(&self, wall_ms: u64) -> u64 {
+        let now = Now::read();
+        let held = self.folder.held_ms(&now).unwrap_or(u64::MAX);
+        now.wall_ms.saturating_sub(wall_ms).min(held)
+    }
+
     /// Says whether its content is still there.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
@@ -244,13 +282,13 @@ impl RunFiles {
     /// Hands every record to `visit`, starting from a checkpoint of `fold` where there is one, and
     /// leaves a new checkpoint when it read much.
     ///
-    /// A torn last line is returned as the bytes that were passed over.
+    /// What is recorded later is read on from there, see [`Follow`]; a torn last line is there too.
     pub fn fold<T>(
         &self,
         version: u32,
         blank: impl FnOnce() -> T,
         mut visit: impl FnMut(&mut T, &Record<Event>),
-    ) -> Result<(T, u64), ArchiveError>
+    ) -> Result<(T, Follow), ArchiveError>
     where
         T: Serialize + DeserializeOwned,
     {
@@ -265,7 +303,7 @@ impl RunFiles {
             ),
             None => match self.journal().map_err(failed)? {
                 Some(reader) => (reader, blank(), 0),
-                None => return Ok((blank(), 0)),
+                None => return Ok((blank(), self.follow())),
             },
         };
         for record in &mut reader {
@@ -276,7 +314,29 @@ impl RunFiles {
             // A checkpoint only saves time; without it the next reader folds from the start.
             let _ = self.folder.save_checkpoint(version, position, &state);
         }
-        Ok((state, torn(&reader)))
+        Ok((state, Follow::from(self.folder.clone(), position, torn(&reader))))
+    }
+
+    /// Adds one record to a run that nobody works on, through its lock.
+    ///
+    /// The run's own time does not go on by it.
+    pub fn append(&self, event: &Event) -> Result<(), ArchiveError> {
+        let run = self.id();
+        let lock = self.folder.lock().map_err(|error| match error {
+            LockError::Held { .. } => ArchiveError::Live(run),
+            LockError::File(error) => error.into(),
+        })?;
+        let mut latest = Timestamp::ZERO;
+        let visit = |record: Record<Event>| latest = record.at;
+        let (mut journal, _) =
+            lock.resume_journal::<Event>(visit, drop).map_err(|error| match error {
+                OpenError::Expired => ArchiveError::Expired(run),
+                OpenError::Read(source) => ArchiveError::Read { run, source },
+                OpenError::File(error) => error.into(),
+            })?;
+        let failed = |source| ArchiveError::Write { run, source };
+        journal.append(latest, wall_now(), event, Durability::Sync).map_err(failed)?;
+        journal.close().map(drop).map_err(failed)
     }
 
     /// Writes a session's transcript, whole or not at all.
@@ -320,7 +380,7 @@ impl Iterator for Records {
     }
 }
 
-fn torn(reader: &JournalReader<Event>) -> u64 {
+pub(crate) fn torn(reader: &JournalReader<Event>) -> u64 {
     match reader.tail() {
         Tail::Clean => 0,
         Tail::Torn { bytes, .. } => bytes,

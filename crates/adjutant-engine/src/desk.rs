@@ -11,6 +11,8 @@ use adjutant_tools::{
     CONTEXT_CAP_BYTES, ContextError, ContextState, Masker, Toolbox, load_context, render_context,
 };
 
+use crate::role::Role;
+
 /// Opens a model by the name a task asks for, or says why it cannot be had.
 pub type ModelOpener = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync>;
 
@@ -85,14 +87,39 @@ pub(crate) struct Desk {
     pub(crate) models: Models,
     /// Who does what no agent was named for.
     pub(crate) agent: AgentName,
+    /// Who is described by a file.
+    pub(crate) roles: Arc<BTreeMap<AgentName, Role>>,
 }
 
 impl Desk {
-    /// Reads a task's context files and settles its model: its own wish, else the caller's.
+    /// Makes the brief of a task that names nobody.
     pub(crate) fn brief(&self, task: &TaskSpec, caller: &ModelSpec, asker: Asker) -> Brief {
-        let mut brief = Brief::new(task.label.clone(), self.agent.clone(), &task.prompt);
+        self.brief_for(&self.agent, task, caller, asker)
+    }
+
+    /// Reads a task's context files and settles its model: its own wish, else that of its agent's
+    /// definition, else the caller's. Whether there is such an agent is not judged here.
+    pub(crate) fn brief_for(
+        &self,
+        agent: &AgentName,
+        task: &TaskSpec,
+        caller: &ModelSpec,
+        asker: Asker,
+    ) -> Brief {
+        let mut brief = Brief::new(task.label.clone(), agent.clone(), &task.prompt);
         brief.max_output_tokens = task.max_output_tokens;
+        let role = self.roles.get(agent);
+        if let Some(role) = role {
+            role.bound(&mut brief);
+        }
         let chosen = match (task.model.as_deref(), asker) {
+            (None, asker) if role.is_some_and(|role| role.model.is_some()) => {
+                let name = role.and_then(|role| role.model.as_deref()).unwrap_or_default();
+                self.models.choose(name).map_err(|problem| match asker {
+                    Asker::Person => problem,
+                    Asker::Model => not_yours(name),
+                })
+            }
             (None, _) => Ok(caller.clone()),
             (Some(name), Asker::Person) => self.models.choose(name),
             // A model must not learn by asking what files and keys there are.

@@ -5,23 +5,28 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use adjutant_core::schema::{CallLimits, ReturnForm, TaskSpec, delegate_spec};
+use adjutant_core::schema::{
+    AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, task_spec,
+};
 use adjutant_core::{
     AgentName, Brief, Command, Event, IllegalEvent, ModelSpec, Outcome, Policy, Refusal, Rights,
     RunId, SessionId, Timestamp, ToolSet, ToolSpec, Tree,
 };
 use adjutant_model::Model;
-use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
+use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError, RunLock};
 use adjutant_tools::{Caps, Masker, Tool, ToolName, Toolbox, Web};
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Wall, wall_now};
+use crate::control::Door;
 use crate::desk::{Asker, Desk, ModelOpener, Models};
 use crate::execute::{Answer, Approver};
 use crate::ids::{Chance, IdSource, system};
 use crate::opening::{Opened, Storage};
 use crate::prompt::{agent_name, system_prompt};
+use crate::role::Role;
+use crate::roster::Definition;
 use crate::runner::{Control, Narrator, Reporter, Runner, Shop};
 
 /// What a run is made of.
@@ -122,6 +127,12 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Says whether there was no space left to write to.
+    #[must_use]
+    pub const fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Journal(JournalError::DiskFull(_)))
+    }
+
     /// Says whether somebody else is at work on the run.
     #[must_use]
     pub const fn is_in_use(&self) -> bool {
@@ -235,6 +246,7 @@ impl Engine {
             masker,
             models: Models::new(setup.model, setup.opener),
             agent: agent_name(setup.policy.preset),
+            roles: Arc::default(),
         };
         Ok(Self {
             policy: setup.policy,
@@ -250,6 +262,36 @@ impl Engine {
     #[must_use]
     pub fn with_sources(self, wall: Wall, chance: Chance) -> Self {
         Self { ids: IdSource { wall, chance }, ..self }
+    }
+
+    /// Makes agents known by their definitions. `allowed` are the models that a project's file may
+    /// choose, beside the run's own.
+    #[must_use]
+    pub fn with_agents(
+        mut self,
+        agents: impl IntoIterator<Item = Definition>,
+        allowed: &[String],
+    ) -> Self {
+        let running = self.desk.models.default_spec().name.clone();
+        let role = |agent: Definition| {
+            let role = Role::of(agent, &self.policy, Some(&running), allowed);
+            (role.definition.name.clone(), role)
+        };
+        self.desk.roles = Arc::new(agents.into_iter().map(role).collect());
+        self
+    }
+
+    /// Gives every task that names nobody to the agent of that name.
+    #[must_use]
+    pub fn with_default_agent(mut self, agent: AgentName) -> Self {
+        self.desk.agent = agent;
+        self
+    }
+
+    /// Returns an agent that was made known by its definition.
+    #[must_use]
+    pub fn role(&self, agent: &AgentName) -> Option<&Role> {
+        self.desk.roles.get(agent)
     }
 
     /// Turns tasks into briefs, reading their context files.
@@ -313,7 +355,8 @@ impl Engine {
         let Opened { id, folder, journal, durable, lock } = opened;
         let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
-        let runner = Runner::new(clock, journal, durable, control, shop, reporters);
+        let door = Door::new(lock.as_ref().map(RunLock::control_socket));
+        let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
         let outcome = runner.run(opening).await?;
         drop(lock);
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
@@ -330,19 +373,28 @@ impl Engine {
         let root = run.root_session();
         let tasks = self.ids.tasks(briefs, |session| session == root)?;
         let delegate = Command::Delegate { parent: root, tasks, concurrency, origin: None };
-        Ok(vec![begin, self.define_child(), delegate])
+        Ok(vec![begin, self.define_child(None), delegate])
     }
 
-    /// Returns the commands of a run with a parent agent.
+    /// Returns the commands of a run with a parent agent. Everyone it can name is made known.
     fn pursuit(&self, run: RunId, goal: Goal) -> Vec<Command> {
         let model = Some(self.desk.models.default_spec().clone());
-        let tools = self.tools(0);
-        let rights = Rights::of(&self.policy);
-        let Goal { agent, system, text } = goal;
+        let Goal { agent, mut system, text } = goal;
+        let role = self.desk.roles.get(&agent);
+        let rights = role.map_or_else(|| Rights::of(&self.policy), |role| role.rights.clone());
+        if let Some(role) = role {
+            system = format!("{system}\n\n{}", role.told(&self.desk.masker));
+        }
+        let tools = self.tools(0, &rights, Some(&agent));
         let text = self.desk.project_text() + &text;
-        let define = Command::Define { agent: agent.clone(), system, tools, rights };
-        let begin = self.begin(run, agent, text, model);
-        vec![begin, define, self.define_child(), Command::TakeTurn { session: run.root_session() }]
+        let max_turns = role.and_then(|role| role.definition.limits.max_turns);
+        let define = Command::Define { agent: agent.clone(), system, tools, rights, max_turns };
+        let begin = self.begin(run, agent.clone(), text, model);
+        let mut commands = vec![begin, define, self.define_child(Some(&agent))];
+        let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
+        commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
+        commands.push(Command::TakeTurn { session: run.root_session() });
+        commands
     }
 
     fn begin(
@@ -363,28 +415,52 @@ impl Engine {
         }
     }
 
-    fn define_child(&self) -> Command {
-        let tools = self.tools(1);
-        let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
-        Command::Define {
-            agent: self.desk.agent.clone(),
-            system: system_prompt(self.system.as_deref(), &self.policy, &offered),
-            tools,
-            rights: Rights::of(&self.policy),
+    /// Makes the agent known who does what no agent is named for.
+    fn define_child(&self, lead: Option<&AgentName>) -> Command {
+        if let Some(role) = self.desk.roles.get(&self.desk.agent) {
+            return self.define_role(role, lead);
         }
+        let rights = Rights::of(&self.policy);
+        let tools = self.tools(1, &rights, lead);
+        let system = self.system_of(&tools);
+        Command::Define { agent: self.desk.agent.clone(), system, tools, rights, max_turns: None }
     }
 
-    /// Returns the tools an agent may be shown when it works no higher than `depth`.
-    fn tools(&self, depth: u64) -> Vec<ToolSpec> {
-        let usable = Rights::of(&self.policy).usable_tools();
+    fn define_role(&self, role: &Role, lead: Option<&AgentName>) -> Command {
+        let tools = self.tools(1, &role.rights, lead);
+        let system = format!("{}\n\n{}", self.system_of(&tools), role.told(&self.desk.masker));
+        let agent = role.definition.name.clone();
+        let max_turns = role.definition.limits.max_turns;
+        Command::Define { agent, system, tools, rights: role.rights.clone(), max_turns }
+    }
+
+    fn system_of(&self, tools: &[ToolSpec]) -> String {
+        let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
+        system_prompt(self.system.as_deref(), &self.policy, &offered)
+    }
+
+    /// Says whether an agent can be given a task by name.
+    fn is_callable(&self, role: &Role, lead: Option<&AgentName>) -> bool {
+        let name = &role.definition.name;
+        role.definition.takes_tasks && Some(name) != lead && *name != self.desk.agent
+    }
+
+    /// Returns the tools an agent with these rights may be shown when it works no higher than `depth`.
+    fn tools(&self, depth: u64, rights: &Rights, lead: Option<&AgentName>) -> Vec<ToolSpec> {
+        let usable = rights.usable_tools();
         let limits = CallLimits {
             max_tasks: usize::try_from(self.policy.tasks_per_call).unwrap_or(usize::MAX),
             max_concurrency: self.policy.concurrency_max,
             default_concurrency: self.policy.concurrency,
             ..CallLimits::default()
         };
-        let delegate = (depth < self.policy.max_depth).then(|| delegate_spec(&limits));
-        let known = self.desk.toolbox.specs().into_iter().chain(delegate);
+        let delegates = depth < self.policy.max_depth;
+        let delegate = delegates.then(|| delegate_spec(&limits));
+        let callable = self.desk.roles.values().filter(|role| self.is_callable(role, lead));
+        let cards: Vec<AgentCard> =
+            callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
+        let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
+        let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
         known.filter(|spec| usable.contains(&spec.name)).collect()
     }
 }

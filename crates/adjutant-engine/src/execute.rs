@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
-use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Conversation, ErrorKind, Event, Label, ModelSpec,
     Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_model::{Model, Progress, TurnRequest};
-use adjutant_tools::Toolbox;
+use adjutant_tools::{Approved, Toolbox};
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
@@ -28,12 +29,26 @@ const MAX_REPLY_BYTES: usize = 32 << 20;
 /// Bytes that must have arrived before another sign of life is worth recording.
 const PROGRESS_BYTES: u64 = 4_096;
 
-/// What a person is asked about a call.
-pub struct Question {
-    /// The grants and refusals of the call, and the question itself.
-    pub events: Vec<Event>,
-    /// The limits in force.
-    pub policy: Policy,
+/// What a person is asked.
+pub enum Question {
+    /// May these tasks start?
+    Call {
+        /// The grants and refusals of the call, and the question itself.
+        events: Vec<Event>,
+        /// The limits in force.
+        policy: Box<Policy>,
+        /// The most the run can still consume.
+        left: Amount,
+    },
+    /// May this host be asked, for the rest of the run?
+    Domain {
+        /// What the delegation is called that wants it.
+        label: Label,
+        /// The host.
+        host: String,
+        /// The URL as the agent wrote it.
+        url: String,
+    },
 }
 
 /// What a person said.
@@ -75,9 +90,18 @@ pub(crate) enum Done {
         result: Result<Result<Briefs, String>, Crash>,
     },
     Answered {
-        hash: String,
+        asked: Asked,
         answer: Answer,
     },
+}
+
+/// What an answer is about.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    /// The call of this hash.
+    Call(String),
+    /// This host.
+    Domain(String),
 }
 
 /// A call of the `Delegate` tool, read and ready to be judged.
@@ -88,17 +112,36 @@ pub(crate) struct Briefs {
     pub(crate) form: ReturnForm,
 }
 
-/// Reads a call of the `Delegate` tool; blocks, for it reads context files.
+/// Reads a call of `Delegate` or `Task`; blocks, for it reads context files.
 pub(crate) fn read_call(
     desk: &Desk,
     limits: &CallLimits,
     caller: &ModelSpec,
     request: &ToolCall,
 ) -> Result<Briefs, String> {
+    if request.name == TASK {
+        let call =
+            TaskCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
+        let agent = AgentName::new(&call.agent);
+        let brief = desk.brief_for(&agent, &named_task(call), caller, Asker::Model);
+        return Ok(Briefs { briefs: vec![brief], concurrency: None, form: ReturnForm::default() });
+    }
     let call =
         DelegateCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
     let briefs = call.tasks.iter().map(|task| desk.brief(task, caller, Asker::Model)).collect();
     Ok(Briefs { briefs, concurrency: call.concurrency, form: call.return_form })
+}
+
+/// A task for a named agent is shown under the agent's name.
+fn named_task(call: TaskCall) -> TaskSpec {
+    let short: String = call.agent.chars().take(Label::MAX_CHARS).collect();
+    TaskSpec {
+        label: Label::new(&short).unwrap_or_else(|_| Label::unnamed()),
+        prompt: call.prompt,
+        context: call.context,
+        model: call.model,
+        max_output_tokens: None,
+    }
 }
 
 /// A model call to be made: everything it needs, shared instead of copied.
@@ -116,17 +159,26 @@ pub(crate) struct Thought {
     pub(crate) model: Arc<dyn Model>,
 }
 
-/// Bytes that arrived for a session.
-pub(crate) type Heard = (SessionId, u64);
+/// A sign of life of a session's model call.
+pub(crate) type Heard = (SessionId, Sign);
+
+/// What a model call lets hear before it ends.
+#[derive(Debug)]
+pub(crate) enum Sign {
+    /// So many bytes arrived.
+    Bytes(u64),
+    /// It is held back.
+    Pause { provider: String, ms: u64 },
+}
 
 /// What lies at the paths a return names.
 pub(crate) type Facts = Vec<(String, ArtifactFact)>;
 
 /// Asks a person; blocks. A question that breaks is a no.
-pub(crate) fn put(approver: &Approver, question: &Question, hash: String) -> Done {
+pub(crate) fn put(approver: &Approver, question: &Question, asked: Asked) -> Done {
     let answer = guard(|| approver(question))
         .unwrap_or_else(|crash| Answer::No(format!("the question broke: {}", crash.message)));
-    Done::Answered { hash, answer }
+    Done::Answered { asked, answer }
 }
 
 /// Runs one model call to its end.
@@ -149,15 +201,22 @@ async fn call_model(thought: Thought, heard: mpsc::Sender<Heard>) -> Attempt {
         max_output: thought.max_output,
         context_tokens: thought.context_tokens,
     };
-    let mut unsaid = 0;
+    let (mut unsaid, mut waited) = (0, false);
     let mut progress = |progress: Progress<'_>| {
         unsaid += match progress {
             Progress::Text(text) => text.len() as u64,
             Progress::Bytes(bytes) => bytes,
+            Progress::Waiting { provider, ms } => {
+                let pause = Sign::Pause { provider: provider.to_owned(), ms };
+                waited |= heard.try_send((thought.session, pause)).is_ok();
+                return;
+            }
         };
         // A full queue means the engine has signs of life enough; the bytes are told with the next.
-        if unsaid >= PROGRESS_BYTES && heard.try_send((thought.session, unsaid)).is_ok() {
-            unsaid = 0;
+        // The first byte after a pause says that it is over.
+        let is_news = unsaid >= PROGRESS_BYTES || waited;
+        if is_news && heard.try_send((thought.session, Sign::Bytes(unsaid))).is_ok() {
+            (unsaid, waited) = (0, false);
         }
     };
     let reply = thought.model.turn(request, &mut progress).await?;
@@ -184,11 +243,15 @@ pub(crate) fn use_tool(
     turn: u32,
     call: u32,
     request: &ToolCall,
+    approved: Option<Approved<'_>>,
     stop: &AtomicBool,
 ) -> Done {
     let began = Instant::now();
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
-    let result = guard(|| toolbox.call_by_name(&request.name, &request.arguments, &should_stop));
+    let result = guard(|| match approved {
+        Some(approved) => toolbox.fetch(&request.arguments, approved, &should_stop),
+        None => toolbox.call_by_name(&request.name, &request.arguments, &should_stop),
+    });
     let result = result.map(|output| ToolOutput {
         content: output.text,
         is_error: output.is_error,

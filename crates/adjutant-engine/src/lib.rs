@@ -9,25 +9,35 @@
 
 mod archive;
 mod clock;
+mod control;
 mod crash;
 mod desk;
 mod engine;
 mod execute;
+mod follow;
 mod ids;
 mod opening;
 mod prompt;
+mod questions;
+mod recover;
 mod resume;
+mod role;
+mod room;
+pub mod roster;
 mod runner;
 
 pub use adjutant_core::Secret;
 pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Tool, ToolOutput, Web, WebCaps};
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use clock::{Wall, wall_now};
+pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};
 pub use desk::ModelOpener;
 pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};
 pub use execute::{Answer, Approver, Question, artifact_facts};
+pub use follow::Follow;
 pub use ids::Chance;
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
+pub use role::Role;
 pub use runner::{Control, Narrator, Reporter};

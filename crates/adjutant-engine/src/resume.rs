@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use adjutant_core::{
-    Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId, State,
-    Timestamp, Tree,
+    Command, Conversation, Event, Node, Outcome, Policy, Resumption, Rights, RunId, SessionId,
+    State, Timestamp, Tree,
 };
-use adjutant_store::Record;
+use adjutant_store::{Record, RunLock};
 
 use crate::archive::{ArchiveError, RunFiles};
 use crate::clock::Clock;
+use crate::control::Door;
 use crate::engine::{Engine, EngineError, Finished, Staff};
 use crate::opening::Opened;
 use crate::runner::{Runner, Shop};
@@ -47,30 +48,40 @@ impl RunFiles {
         let mut past: Option<Past> = None;
         let mut open = BTreeSet::new();
         for record in self.records()? {
-            match record?.event {
-                Event::RunStarted { workdir, policy, model, .. } => {
-                    let model = model.map(|model| model.name);
-                    let (workdir, has_lead) = (workdir.into(), model.is_some());
-                    let (policy, open_questions) = (*policy, 0);
-                    past = Some(Past { workdir, policy, model, has_lead, open_questions });
-                }
-                Event::Granted(grant) => {
-                    if let (Some(past), Some(model)) = (&mut past, &grant.brief.model) {
-                        past.model.get_or_insert_with(|| model.name.clone());
-                    }
-                }
-                Event::ApprovalAsked { hash, .. } => drop(open.insert(hash)),
-                Event::Approved { hash, .. } | Event::Denied { hash, .. } => {
-                    open.remove(&hash);
-                }
-                Event::RunEnded { .. } => open.clear(),
-                _ => {}
+            let event = record?.event;
+            note_question(&event, &mut open);
+            if let Event::RunStarted { workdir, policy, model, .. } = event {
+                let model = model.map(|model| model.name);
+                let (workdir, has_lead) = (workdir.into(), model.is_some());
+                let (policy, open_questions) = (*policy, 0);
+                past = Some(Past { workdir, policy, model, has_lead, open_questions });
+            } else if let (Event::Granted(grant), Some(past)) = (event, &mut past)
+                && past.model.is_none()
+            {
+                past.model = grant.brief.model.map(|model| model.name);
             }
         }
         if let Some(past) = &mut past {
             past.open_questions = open.len();
         }
         Ok(past)
+    }
+}
+
+/// Keeps the questions to a person that are open: by a call's hash, or a host.
+fn note_question(event: &Event, open: &mut BTreeSet<String>) {
+    if let Event::ApprovalAsked { hash: name, .. } | Event::DomainAsked { host: name, .. } = event {
+        open.insert(name.clone());
+    }
+    if let Event::Approved { hash: name, .. }
+    | Event::Denied { hash: name, .. }
+    | Event::DomainAllowed { host: name }
+    | Event::DomainDenied { host: name, .. } = event
+    {
+        open.remove(name);
+    }
+    if matches!(event, Event::RunEnded { .. }) {
+        open.clear();
     }
 }
 
@@ -102,13 +113,15 @@ impl Engine {
         let (version, models) = (self.version.clone(), self.desk.models.clone());
         let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
         let clock = Clock::start(self.ids.wall, age);
-        let mut runner = Runner::new(clock, journal, durable, control, shop, reporters);
+        let door = Door::new(lock.as_ref().map(RunLock::control_socket));
+        let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
         let mut findings: BTreeMap<SessionId, Findings> = BTreeMap::new();
         for record in records {
             note(&record.event, &mut findings);
             runner.recall(&record)?;
         }
         let before = runner.tree.outcome();
+        let words = words(&runner.tree, &wish);
         let handovers = handovers(&runner, &findings);
         let resumption = Resumption {
             version,
@@ -123,11 +136,24 @@ impl Engine {
             models.choose(&name).map_err(|problem| EngineError::Model { name, problem })?;
         }
         let nothing = why_nothing(&runner.tree, wish.session, before);
-        let outcome = runner.go_on(vec![command]).await?;
+        let commands = std::iter::once(command).chain(words).collect();
+        let outcome = runner.go_on(commands).await?;
         drop(lock);
         let outcome = outcome.ok_or(EngineError::NothingToResume(nothing))?;
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
+}
+
+/// Returns what is said to those who were at work; whoever had ended hears it when taken up again.
+fn words(tree: &Tree, wish: &Resume) -> Vec<Command> {
+    let Some(text) = &wish.say else { return Vec::new() };
+    let has_lead = tree.nodes().next().is_some_and(|root| root.model.is_some());
+    let is_meant = |node: &&Node| match wish.session {
+        Some(session) => node.session == session,
+        None => node.depth == u64::from(!has_lead),
+    };
+    let meant = tree.nodes().filter(|node| node.state.is_live()).filter(is_meant);
+    meant.map(|node| Command::Tell { session: node.session, text: text.clone() }).collect()
 }
 
 /// Returns the names of the models that will be asked, each of which must be there.
@@ -147,17 +173,12 @@ fn needed_models(tree: &Tree, command: &Command, now: Timestamp) -> Vec<String> 
 
 fn note(event: &Event, findings: &mut BTreeMap<SessionId, Findings>) {
     let Some(session) = event.conversation() else { return };
-    match event {
-        Event::RunStarted { goal, .. } => {
-            findings.entry(session).or_default().opening.clone_from(goal);
-        }
-        Event::Granted(grant) => {
-            grant.brief.opening().clone_into(&mut findings.entry(session).or_default().opening);
-        }
-        Event::ToolReturned { output, .. } => {
-            findings.entry(session).or_default().notes.extend(output.note.clone());
-        }
-        _ => {}
+    if let Event::RunStarted { goal, .. } = event {
+        findings.entry(session).or_default().opening.clone_from(goal);
+    } else if let Event::Granted(grant) = event {
+        grant.brief.opening().clone_into(&mut findings.entry(session).or_default().opening);
+    } else if let Event::ToolReturned { output, .. } = event {
+        findings.entry(session).or_default().notes.extend(output.note.clone());
     }
 }
 

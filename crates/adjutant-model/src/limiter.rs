@@ -33,10 +33,12 @@ struct Pause {
 }
 
 impl Limiter {
-    /// Waits until this provider may be asked again; `draw` spreads those who wait.
-    pub(crate) async fn pass(&self, draw: u64) {
+    /// Waits until this provider may be asked again, and tells before how long that takes; `draw`
+    /// spreads those who wait.
+    pub(crate) async fn pass(&self, draw: u64, mut tell: impl FnMut(Duration)) {
         // Someone else may have been told to wait longer while this one waited.
         while let Some(at) = self.opens(draw) {
+            tell(at.saturating_duration_since(Instant::now()));
             tokio::time::sleep_until(at).await;
         }
     }
@@ -88,11 +90,27 @@ mod tests {
     async fn everyone_waits_as_long_as_the_provider_asked_and_not_all_alike() {
         let limiter = Limiter::default();
         let start = Instant::now();
-        limiter.pass(3).await;
+        limiter.pass(3, |_| {}).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
         limiter.hear(&told(ErrorKind::RateLimited, Some(8_000)));
         let waits = futures(&limiter, [0, 500, 2_000, 2_001]).await;
         assert_eq!(waits, [8_000, 8_500, 10_000, 10_000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_hears_for_how_long_and_again_when_it_takes_longer() {
+        let limiter = Limiter::default();
+        limiter.pass(0, |_| panic!("there is no pause")).await;
+        limiter.hear(&told(ErrorKind::RateLimited, Some(1_000)));
+        let mut heard = Vec::new();
+        let waits = limiter.pass(0, |wait| {
+            if heard.is_empty() {
+                limiter.hear(&told(ErrorKind::RateLimited, Some(3_000)));
+            }
+            heard.push(wait.as_millis());
+        });
+        waits.await;
+        assert_eq!(heard, [1_000, 2_000]);
     }
 
     /// Runs the waits one after the other from the same pause; later ones find it open.
@@ -100,7 +118,7 @@ mod tests {
         let start = Instant::now();
         let mut waits = Vec::new();
         for draw in draws {
-            limiter.pass(draw).await;
+            limiter.pass(draw, |_| {}).await;
             waits.push(start.elapsed().as_millis());
         }
         waits
@@ -112,7 +130,7 @@ mod tests {
         limiter.hear(&told(ErrorKind::Overloaded, Some(86_400_000)));
         limiter.hear(&told(ErrorKind::RateLimited, Some(10)));
         let start = Instant::now();
-        limiter.pass(0).await;
+        limiter.pass(0, |_| {}).await;
         assert_eq!(start.elapsed(), LONGEST_PAUSE);
     }
 
@@ -122,10 +140,10 @@ mod tests {
         limiter.hear(&told(ErrorKind::Network, Some(5_000)));
         limiter.hear(&told(ErrorKind::Overloaded, None));
         let start = Instant::now();
-        limiter.pass(9).await;
+        limiter.pass(9, |_| {}).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
         limiter.hear(&told(ErrorKind::RateLimited, None));
-        limiter.pass(0).await;
+        limiter.pass(0, |_| {}).await;
         assert_eq!(start.elapsed(), SILENT_PAUSE);
     }
 }

@@ -27,7 +27,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// - **Cost follows the new bytes.** The whole conversation is borrowed. An implementation that
 ///   serialises it keeps the serialised prefix by session and appends to it.
 /// - **Progress feeds the stall clock.** Each piece that arrives from the provider is reported
-///   when it arrives; keep-alives are not progress.
+///   when it arrives; keep-alives are not progress. A pause before sending is reported as such.
 ///
 /// [`ErrorKind`]: adjutant_core::ErrorKind
 /// [`ErrorKind::Truncated`]: adjutant_core::ErrorKind::Truncated
@@ -83,4 +83,11 @@ pub enum Progress<'a> {
     Text(&'a str),
     /// Bytes of something that is not shown: tool arguments, thinking.
     Bytes(u64),
+    /// Nothing was sent yet: the provider asked for a pause, and this is what is left of it.
+    Waiting {
+        /// Who asked.
+        provider: &'a str,
+        /// How long it is waited.
+        ms: u64,
+    },
 }

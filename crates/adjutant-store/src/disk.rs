@@ -6,11 +6,12 @@
 //! Invariant: one value has one writer, so the end of the file moves only through it.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::files;
+use crate::reserve::{Boundless, FileSpace, Space};
 
 /// A file that grows at its end.
 pub trait Disk: Send {
@@ -22,12 +23,22 @@ pub trait Disk: Send {
 
     /// Cuts the file to its first `len` bytes.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Returns what allocates space ahead of the end; by default nothing is and nothing runs short.
+    fn space(&self) -> Box<dyn Space> {
+        Box::new(Boundless)
+    }
+
+    /// Gives back what was allocated ahead of the first `len` bytes, which is all there is.
+    fn give_back(&mut self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A journal in a file.
 #[derive(Debug)]
 pub struct FileDisk {
-    file: File,
+    file: Arc<File>,
     /// Folders whose names are not durable yet; a new file is not safe before they are.
     new_names: Vec<PathBuf>,
     /// Held so that the lock outlives the writer, whatever the owner drops first.
@@ -37,13 +48,13 @@ pub struct FileDisk {
 impl FileDisk {
     /// Takes a file opened for appending, and the lock that makes this process its one writer.
     pub(crate) fn new(file: File, new_names: Vec<PathBuf>, lock: Arc<File>) -> Self {
-        Self { file, new_names, _lock: lock }
+        Self { file: Arc::new(file), new_names, _lock: lock }
     }
 }
 
 impl Disk for FileDisk {
     fn write_all_at_end(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
+        (&*self.file).write_all(bytes)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -58,6 +69,15 @@ impl Disk for FileDisk {
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn space(&self) -> Box<dyn Space> {
+        Box::new(FileSpace::new(Arc::clone(&self.file)))
+    }
+
+    fn give_back(&mut self, len: u64) -> io::Result<()> {
+        // Cutting a file to the length it has frees what lies behind its end.
         self.file.set_len(len)
     }
 }

@@ -130,6 +130,13 @@ impl Home {
         Ok(ids)
     }
 
+    /// Writes a projection over all runs, such as `errors.json`, whole or not at all; returns where.
+    pub fn write_projection(&self, name: &'static str, bytes: &[u8]) -> Result<PathBuf, FileError> {
+        let path = self.runs.with_file_name(name);
+        files::replace(&path, bytes).during("write", &path)?;
+        Ok(path)
+    }
+
     /// Finds a run by its id, by the beginning of its id with or without `run_`, or by `latest`.
     pub fn find(&self, text: &str) -> Result<RunDir, FindError> {
         if let Ok(id) = text.parse::<RunId>() {

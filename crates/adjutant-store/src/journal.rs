@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::disk::Disk;
 use crate::record::{self, Link, MAX_RECORD_BYTES, Position, Seq};
+use crate::reserve::Reserve;
 use crate::writer::{Batch, Queue, Writer};
 
 /// Says whether a record must survive a loss of power before anyone builds on it.
@@ -34,7 +35,7 @@ pub enum Durability {
 /// Cloneable because the same failure is reported once and then returned by every later call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk or the quota is full.
+    /// The disk or the quota is full, or the file may not grow further.
     #[error("no space left for the journal")]
     DiskFull(#[source] Arc<io::Error>),
     /// Writing failed for another reason.
@@ -78,7 +79,8 @@ impl JournalError {
 }
 
 fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// The one writer of a run's journal.
@@ -86,6 +88,7 @@ pub struct Journal<E> {
     queue: Arc<Queue>,
     staged: Batch,
     position: Position,
+    reserve: Reserve,
     hand: Hand,
     event: PhantomData<fn(&E)>,
 }
@@ -109,10 +112,11 @@ impl<E: Serialize> Journal<E> {
         report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
     ) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
+        let reserve = Reserve::new(disk.space(), position.offset);
         let writer = Writer::new(disk, Arc::clone(&queue), position.offset, report);
         let thread = thread::Builder::new().name("journal".to_owned());
         let writer = thread.spawn(move || writer.run())?;
-        Ok(Self::new(queue, position, Hand::Thread(Some(writer))))
+        Ok(Self::new(queue, position, reserve, Hand::Thread(Some(writer))))
     }
 
     /// Starts like [`Journal::start`], but writes, syncs and reports within [`Journal::submit`].
@@ -125,12 +129,13 @@ impl<E: Serialize> Journal<E> {
         report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
     ) -> Self {
         let queue = Arc::new(Queue::default());
+        let reserve = Reserve::new(disk.space(), position.offset);
         let mut writer = Writer::new(disk, Arc::clone(&queue), position.offset, report);
-        Self::new(queue, position, Hand::Caller(Box::new(move || writer.step())))
+        Self::new(queue, position, reserve, Hand::Caller(Box::new(move || writer.step())))
     }
 
-    fn new(queue: Arc<Queue>, position: Position, hand: Hand) -> Self {
-        Self { queue, staged: Batch::default(), position, hand, event: PhantomData }
+    fn new(queue: Arc<Queue>, position: Position, reserve: Reserve, hand: Hand) -> Self {
+        Self { queue, staged: Batch::default(), position, reserve, hand, event: PhantomData }
     }
 
     /// Appends one record and hands it to the disk.
@@ -204,6 +209,22 @@ impl<E: Serialize> Journal<E> {
             write();
         }
         Ok(())
+    }
+
+    /// Makes sure that `bytes` more than what is staged can be written; the disk is full otherwise.
+    ///
+    /// Cheap: the disk is asked once in a while for much more than is needed now.
+    pub fn make_room(&mut self, bytes: u64) -> Result<(), JournalError> {
+        self.reserve.reach(self.position.offset, bytes).map_err(JournalError::write)
+    }
+
+    /// Takes back what was staged behind `position`, none of which may have been submitted.
+    pub fn unstage(&mut self, position: Position) {
+        let bytes = self.position.offset.saturating_sub(position.offset);
+        let kept = (self.staged.bytes.len() as u64).saturating_sub(bytes);
+        self.staged.bytes.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        self.staged.last = position.seq;
+        self.position = position;
     }
 
     /// Returns the place after the last staged record.

@@ -29,6 +29,7 @@ use crate::journal::{Journal, JournalError};
 use crate::reader::{ReadError, Tail};
 use crate::record::{Position, Record, Seq};
 use crate::run_dir::RunDir;
+use crate::socket::ControlSocket;
 
 /// How often a writer tries when the lock is taken by nobody it can name, and how long it rests
 /// between tries: a quarter of a second in all, against the microseconds a reader needs.
@@ -119,6 +120,12 @@ impl RunLock {
         &self.run
     }
 
+    /// Returns the right to bind the run's control socket, which goes when the lock does.
+    #[must_use]
+    pub fn control_socket(&self) -> ControlSocket {
+        ControlSocket::new(self.run.clone(), Arc::clone(&self.file))
+    }
+
     /// Creates the run's journal and starts its writer; `report` as in [`Journal::start`].
     pub fn create_journal<E: Serialize>(
         &self,
@@ -169,6 +176,8 @@ impl RunLock {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
+        // Nobody listens any more; one that a dead writer left goes as well.
+        let _ = files::remove(&self.run.control_socket_path());
         // The process may live on, as a server does; without this word it would seem to hold the
         // run. If writing fails the run looks live until the process ends, which harms nothing.
         if let Some(process) = Process::this() {
@@ -227,10 +236,24 @@ fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// Returns the process that the file names, if it lives and has not given the run back.
+/// Returns the process that holds the run, as far as its lock file names one that lives.
+pub(crate) fn named_writer(run: &RunDir) -> Result<Option<Process>, FileError> {
+    let path = run.lock_path();
+    match files::open_read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => Ok(named(&other.during("open", &path)?)),
+    }
+}
+
+/// Returns the number of the process that the file names.
 fn named_pid(file: &File) -> Option<u32> {
+    named(file).map(|process| process.pid)
+}
+
+/// Returns the process that the file names, if it lives and has not given the run back.
+fn named(file: &File) -> Option<Process> {
     let holder = read_holder(file)?;
-    (!holder.released && holder.process.is_alive()).then_some(holder.process.pid)
+    (!holder.released && holder.process.is_alive()).then_some(holder.process)
 }
 
 fn read_holder(mut file: &File) -> Option<Holder> {

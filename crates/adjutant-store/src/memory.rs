@@ -8,7 +8,10 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
+
 use crate::disk::Disk;
+use crate::reserve::Space;
 
 /// A journal in memory.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +26,7 @@ struct Memory {
     writes: usize,
     syncs: usize,
     failures: Vec<Failure>,
+    capacity: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +62,11 @@ impl MemoryDisk {
     /// Plans that every truncation fails with the error `errno`.
     pub fn fail_truncate(&self, errno: i32) {
         self.lock().failures.push(Failure::Truncate { errno });
+    }
+
+    /// Lets the disk hold no more than `bytes`; `None` takes the bound away.
+    pub fn set_capacity(&self, bytes: Option<usize>) {
+        self.lock().capacity = bytes;
     }
 
     /// Returns what was written and not cut.
@@ -101,6 +110,9 @@ impl Disk for MemoryDisk {
             }
             Failure::Write { .. } | Failure::Sync { .. } | Failure::Truncate { .. } => None,
         });
+        let room = memory.capacity.map(|capacity| capacity.saturating_sub(memory.bytes.len()));
+        let short = room.filter(|room| *room < bytes.len());
+        let planned = planned.or(short.map(|room| (room, Errno::NOSPC.raw_os_error())));
         let kept = planned.map_or(bytes.len(), |(keeping, _)| keeping.min(bytes.len()));
         memory.bytes.extend_from_slice(&bytes[..kept]);
         planned.map_or(Ok(()), |(_, errno)| Err(io::Error::from_raw_os_error(errno)))
@@ -133,5 +145,19 @@ impl Disk for MemoryDisk {
         memory.bytes.truncate(len);
         memory.synced = memory.synced.min(len);
         Ok(())
+    }
+
+    fn space(&self) -> Box<dyn Space> {
+        Box::new(self.clone())
+    }
+}
+
+impl Space for MemoryDisk {
+    fn allocate(&mut self, _from: u64, to: u64) -> io::Result<()> {
+        let capacity = self.lock().capacity;
+        match capacity {
+            Some(capacity) if to > capacity as u64 => Err(Errno::NOSPC.into()),
+            Some(_) | None => Ok(()),
+        }
     }
 }

@@ -199,9 +199,7 @@ impl Retention {
 
     /// Says whether the clock that nobody can set agrees, or has nothing to say.
     fn is_past_boot(&self, run: &RunDir) -> bool {
-        let age = lock::last_held(run)
-            .and_then(|held| self.now.boot.as_ref().and_then(|now| now.since(&held)));
-        age.is_none_or(|age| age >= self.age_ms())
+        run.held_ms(&self.now).is_none_or(|age| age >= self.age_ms())
     }
 
     fn age_ms(&self) -> u64 {

@@ -57,7 +57,11 @@ pub enum ReadError {
         damage: Damage,
     },
     /// A newer build wrote this.
-    #[error("journal format {found} is newer than this adjutant understands ({known})", known = FORMAT)]
+    #[error(
+        "journal format {found} is newer than this adjutant understands ({known}); \
+         read it with the adjutant that wrote it, or a newer one",
+        known = FORMAT
+    )]
     Newer {
         /// The format the record has.
         found: u32,

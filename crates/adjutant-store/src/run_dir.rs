@@ -6,15 +6,19 @@
 //! Invariant: nothing is written outside the folder, and nothing in it is readable by others.
 
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::{RunId, SessionId};
 use serde::de::DeserializeOwned;
 
 use crate::files::{self, During, FileError};
+use crate::holder::RunWriter;
+use crate::identity::Now;
 use crate::lock::{self, Liveness, LockError, RunLock};
 use crate::reader::{self, JournalReader, ReadError};
 use crate::record::Position;
+use crate::socket;
 
 /// The folders below a run that hold what was said: pruned when the run expires.
 pub(crate) const CONTENT_DIRS: [&str; 3] = ["scratch", "transcripts", "projections"];
@@ -96,6 +100,24 @@ impl RunDir {
     /// Says whether the run has a writer, without disturbing it.
     pub fn liveness(&self) -> Result<Liveness, FileError> {
         lock::liveness(self)
+    }
+
+    /// Returns the milliseconds since the run was last taken or given back, by the clock that
+    /// nobody can set; nothing when that was before the machine's boot.
+    #[must_use]
+    pub fn held_ms(&self, now: &Now) -> Option<u64> {
+        now.boot.as_ref()?.since(&lock::last_held(self)?)
+    }
+
+    /// Reaches the run's control socket. Never waits: a full queue is
+    /// [`std::io::ErrorKind::WouldBlock`].
+    pub fn connect_control(&self) -> std::io::Result<UnixStream> {
+        socket::connect(&self.path)
+    }
+
+    /// Finds the process that holds the run, unless there is none that can be seen from here.
+    pub fn writer(&self) -> Result<Option<RunWriter>, FileError> {
+        RunWriter::find(self)
     }
 
     /// Says whether the run's content was pruned, or began to be: it cannot be resumed.

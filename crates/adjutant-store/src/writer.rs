@@ -174,8 +174,10 @@ impl<D: Disk, R: FnMut(Result<Seq, JournalError>)> Writer<D, R> {
             }
             batch.clear();
         }
-        if let Err(error) = self.sync() {
-            self.fail(error);
+        match self.sync() {
+            // Best effort: space that stays allocated is found again by whoever resumes the run.
+            Ok(()) => drop(self.disk.give_back(self.written)),
+            Err(error) => self.fail(error),
         }
     }
 

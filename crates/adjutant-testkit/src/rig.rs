@@ -10,9 +10,10 @@ use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{
     AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
 };
+use adjutant_engine::roster::{UserFolders, muster};
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Resume, Setup, Staff, Storage, Tool,
+    Resume, Setup, Staff, Storage, Tool, Wall, Web,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -40,7 +41,13 @@ pub struct Rig {
     control: (mpsc::Sender<Control>, mpsc::Receiver<Control>),
     watch: Option<Watch>,
     goal: Option<String>,
+    lead: AgentName,
+    home: Option<TempDir>,
+    default_agent: Option<AgentName>,
+    models_allowed: Vec<String>,
     model: Option<Arc<dyn Model>>,
+    web: Option<Web>,
+    wall: Wall,
     tools: Vec<Arc<dyn Tool>>,
 }
 
@@ -80,7 +87,13 @@ impl Rig {
             control: mpsc::channel(8),
             watch: None,
             goal: None,
+            lead: AgentName::new("lead"),
+            home: None,
+            default_agent: None,
+            models_allowed: Vec::new(),
             model: None,
+            web: None,
+            wall: || WALL_MS,
             tools: Vec::new(),
         }
     }
@@ -129,6 +142,13 @@ impl Rig {
         self
     }
 
+    /// Reads this wall clock instead of one that stands still.
+    #[must_use]
+    pub fn wall(mut self, wall: Wall) -> Self {
+        self.wall = wall;
+        self
+    }
+
     /// Brings a tool of the test's own, and lets agents call it.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
@@ -156,6 +176,37 @@ impl Rig {
     #[must_use]
     pub fn goal(mut self, text: &str) -> Self {
         self.goal = Some(text.to_owned());
+        self
+    }
+
+    /// Lets the agent of that definition lead towards the goal.
+    #[must_use]
+    pub fn lead(mut self, agent: &str) -> Self {
+        self.lead = AgentName::new(agent);
+        self
+    }
+
+    /// Gives tasks that name nobody to the agent of that definition.
+    #[must_use]
+    pub fn default_agent(mut self, agent: &str) -> Self {
+        self.default_agent = Some(AgentName::new(agent));
+        self
+    }
+
+    /// Puts a file into the person's home, where their own agent definitions are.
+    #[must_use]
+    pub fn home_file(mut self, path: &str, text: &str) -> Self {
+        let home = self.home.get_or_insert_with(|| TempDir::new().expect("a home"));
+        let path = home.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a folder");
+        std::fs::write(path, text).expect("a file at home");
+        self
+    }
+
+    /// Lets the project's files choose that model.
+    #[must_use]
+    pub fn allow_model(mut self, name: &str) -> Self {
+        self.models_allowed.push(name.to_owned());
         self
     }
 
@@ -196,6 +247,14 @@ impl Rig {
         self
     }
 
+    /// Gives the agents the web, and the policy that lets them use it.
+    #[must_use]
+    pub fn web(mut self, web: Web) -> Self {
+        self.policy.network = true;
+        self.web = Some(web);
+        self
+    }
+
     /// Returns the journal's disk, to plan failures or to look at it afterwards.
     #[must_use]
     pub fn disk(&self) -> MemoryDisk {
@@ -233,12 +292,19 @@ impl Rig {
             workdir: self.tree.path().to_owned(),
             system: self.system,
             opener: None,
-            web: None,
+            web: self.web,
             tools: self.tools,
             secrets: Vec::new(),
             version: "test".into(),
         };
-        let engine = Engine::new(setup).expect("an engine").with_sources(|| WALL_MS, chance);
+        let mut engine = Engine::new(setup).expect("an engine").with_sources(self.wall, chance);
+        let home = self.home.as_ref().map(TempDir::path);
+        let user = UserFolders::usual(home, home.map(|home| home.join(".config")).as_deref());
+        let roster = muster(self.tree.path(), &user).expect("a roster");
+        engine = engine.with_agents(roster.agents, &self.models_allowed);
+        if let Some(agent) = self.default_agent {
+            engine = engine.with_default_agent(agent);
+        }
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;
         let events = Rc::new(RefCell::new(Vec::new()));
@@ -259,7 +325,7 @@ impl Rig {
         let result = match (past, self.goal) {
             (Some((run, wish)), _) => engine.resume(run, wish, staff).await,
             (None, Some(text)) => {
-                let (agent, system) = (AgentName::new("lead"), "You lead.".to_owned());
+                let (agent, system) = (self.lead, "You lead.".to_owned());
                 engine.run(Goal { agent, system, text }, staff).await
             }
             (None, None) => engine.delegate(briefs, self.concurrency, staff).await,

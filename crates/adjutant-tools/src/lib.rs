@@ -37,5 +37,5 @@ pub use mask::{Masker, mask};
 pub use name::ToolName;
 pub use output::ToolOutput;
 pub use own::Tool;
-pub use toolbox::Toolbox;
+pub use toolbox::{Approved, Toolbox};
 pub use web::{DomainPolicy, Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use adjutant_core::HostSet;
 use adjutant_core::message::ToolSpec;
 use adjutant_workspace::{OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
@@ -32,6 +33,17 @@ pub(crate) struct Call<'call> {
     pub(crate) masker: &'call Masker,
     pub(crate) arguments: &'call Value,
     pub(crate) should_stop: &'call dyn Fn() -> bool,
+    /// Whom a fetch may ask; absent where every public host may be.
+    pub(crate) approved: Option<Approved<'call>>,
+}
+
+/// Whom a fetch may ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Approved<'call> {
+    /// The host the call was approved for.
+    pub host: &'call str,
+    /// The hosts a redirect may lead to.
+    pub hosts: &'call HostSet,
 }
 
 impl Call<'_> {
@@ -96,8 +108,32 @@ impl Toolbox {
         arguments: &Value,
         should_stop: &dyn Fn() -> bool,
     ) -> ToolOutput {
+        self.perform(name, arguments, None, should_stop)
+    }
+
+    /// Performs a WebFetch that was approved for one host.
+    ///
+    /// Whoever approved it read the URL with another parser. Where the two disagree about the host,
+    /// nothing is fetched; and a redirect to a host that was not approved ends the fetch.
+    #[must_use]
+    pub fn fetch(
+        &self,
+        arguments: &Value,
+        approved: Approved<'_>,
+        should_stop: &dyn Fn() -> bool,
+    ) -> ToolOutput {
+        self.perform(ToolName::WebFetch, arguments, Some(approved), should_stop)
+    }
+
+    fn perform(
+        &self,
+        name: ToolName,
+        arguments: &Value,
+        approved: Option<Approved<'_>>,
+        should_stop: &dyn Fn() -> bool,
+    ) -> ToolOutput {
         let Self { root, caps, masker, web, own: _ } = self;
-        let call = Call { root, caps, masker, arguments, should_stop };
+        let call = Call { root, caps, masker, arguments, should_stop, approved };
         let output = match (name, web) {
             (ToolName::Read, _) => read::read(&call),
             (ToolName::Grep, _) => grep::grep(&call),

@@ -13,27 +13,38 @@ use crate::layout::{bracketed, columns, fit};
 use crate::run::{Delegation, RunView, Spend};
 use crate::wire::{SpendJson, UsageJson, VERSION};
 
-/// Draws the tables.
+/// Draws the tables of a run, or of one delegation and what is below it.
 #[must_use]
-pub fn render(view: &RunView) -> String {
-    let mut text = columns(&nodes(view), &[1, 2, 3, 4, 5, 6, 7]);
-    for (title, sums) in [("agent", by_agent(view)), ("model", by_model(view))] {
+pub fn render(view: &RunView, of: Option<SessionId>) -> String {
+    let (scope, all) = scope(view, of);
+    let mut text = columns(&nodes(&scope), &[1, 2, 3, 4, 5, 6, 7]);
+    for (title, sums) in [("agent", by_agent(&scope)), ("model", by_model(&scope))] {
         if sums.is_empty() {
             continue;
         }
         text.push('\n');
         text.push_str(&columns(&sum_rows(title, &sums), &[1, 2, 3, 4, 5, 6]));
     }
-    text.push_str(&total(view));
+    text.push_str(&total(all));
     text
+}
+
+/// Returns the nodes that are asked about and what they came to.
+fn scope(view: &RunView, of: Option<SessionId>) -> (Vec<&Delegation>, &Spend) {
+    let one = of.and_then(|session| view.delegation(session));
+    match one.filter(|one| one.parent.is_some()) {
+        Some(one) => (view.subtree(one), &one.inclusive),
+        None => (view.preorder(), view.total()),
+    }
 }
 
 const HEAD: [&str; 5] = ["calls", "in", "cache read", "cache write", "out"];
 
-fn nodes(view: &RunView) -> Vec<Vec<String>> {
+fn nodes(scope: &[&Delegation]) -> Vec<Vec<String>> {
+    let top = scope.first().map_or(0, |node| node.depth);
     let mut rows = vec![row("", HEAD.map(String::from), ["own", "inclusive"].map(String::from))];
-    for node in view.preorder() {
-        let indent = "  ".repeat(usize::try_from(node.depth).unwrap_or(0).min(16));
+    for node in scope {
+        let indent = "  ".repeat(usize::try_from(node.depth - top).unwrap_or(0).min(16));
         let name = format!("{indent}{}", bracketed(node.label.as_str(), 34));
         rows.push(row(&name, counts(&node.own), [node.own.money(), node.inclusive.money()]));
     }
@@ -59,8 +70,7 @@ fn counts(spend: &Spend) -> [String; 5] {
     numbers.map(grouped)
 }
 
-fn total(view: &RunView) -> String {
-    let all = view.total();
+fn total(all: &Spend) -> String {
     let tokens = grouped(all.usage.total());
     let mut text = format!("\nTotal: {tokens} tokens, {}\n", all.money());
     if all.is_estimated() {
@@ -86,18 +96,18 @@ fn total(view: &RunView) -> String {
     text
 }
 
-fn by_agent(view: &RunView) -> Vec<(String, Spend)> {
-    sums(view, |node| node.agent.to_string())
+fn by_agent(scope: &[&Delegation]) -> Vec<(String, Spend)> {
+    sums(scope, |node| node.agent.to_string())
 }
 
-fn by_model(view: &RunView) -> Vec<(String, Spend)> {
-    sums(view, |node| node.model.clone().unwrap_or_else(|| "unknown".into()))
+fn by_model(scope: &[&Delegation]) -> Vec<(String, Spend)> {
+    sums(scope, |node| node.model.clone().unwrap_or_else(|| "unknown".into()))
 }
 
 /// Sums what nodes spent themselves under a name, the dearest first.
-fn sums(view: &RunView, name: impl Fn(&Delegation) -> String) -> Vec<(String, Spend)> {
+fn sums(scope: &[&Delegation], name: impl Fn(&Delegation) -> String) -> Vec<(String, Spend)> {
     let mut sums: BTreeMap<String, Spend> = BTreeMap::new();
-    for node in view.preorder().into_iter().filter(|node| node.own.calls > 0) {
+    for node in scope.iter().filter(|node| node.own.calls > 0) {
         let sum = sums.entry(name(node)).or_default();
         *sum = sum.plus(&node.own);
     }
@@ -175,16 +185,16 @@ pub struct TotalJson {
     pub unpriced_tokens: u64,
 }
 
-/// Returns the cost for programs.
+/// Returns the cost of a run, or of one delegation and what is below it, for programs.
 #[must_use]
-pub fn json(view: &RunView) -> CostJson {
-    let all = view.total();
+pub fn json(view: &RunView, of: Option<SessionId>) -> CostJson {
+    let (scope, all) = scope(view, of);
     CostJson {
         v: VERSION,
         run: view.run(),
-        nodes: view.preorder().into_iter().map(node_json).collect(),
-        by_agent: by_agent(view).iter().map(sum_json).collect(),
-        by_model: by_model(view).iter().map(sum_json).collect(),
+        nodes: scope.iter().map(|node| node_json(node)).collect(),
+        by_agent: by_agent(&scope).iter().map(sum_json).collect(),
+        by_model: by_model(&scope).iter().map(sum_json).collect(),
         total: TotalJson {
             calls: all.calls,
             usage: all.usage.into(),

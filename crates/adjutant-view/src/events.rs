@@ -48,6 +48,8 @@ pub enum What {
         hash: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        automatic: Option<Automatic>,
     },
     /// A delegation began; `total` tasks came with its call.
     Started { label: String, index: u32, total: usize },
@@ -61,6 +63,17 @@ pub enum What {
     Tokens { label: String, input: u64, output: u64, cost_usd: Option<Usd>, estimated: bool },
     /// A model call failed and is tried again in so many milliseconds.
     Retry { label: String, attempt: u32, error: String, in_ms: u64 },
+    /// A model call is held back for so many milliseconds, because its provider asked for a pause.
+    Wait { label: String, provider: String, in_ms: u64 },
+    /// A person is asked about a host, or has answered.
+    Domain {
+        state: DomainState,
+        host: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// A delegation ended.
     Completed {
         label: String,
@@ -81,14 +94,39 @@ pub enum What {
     },
 }
 
+/// What a call that starts without asking counts against the amount a person set.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Automatic {
+    /// The worst case of the call.
+    pub amount_usd: Usd,
+    /// The worst cases of all such calls of the run so far.
+    pub total_usd: Usd,
+    /// What they may come to.
+    pub limit_usd: Usd,
+}
+
 /// How far a question to a person has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {
     /// It is open.
     Asked,
+    /// Nobody was asked: the call fits the amount a person set beforehand.
+    Automatic,
     /// The answer was yes.
     Approved,
+    /// The answer was no, or none came in time.
+    Denied,
+}
+
+/// How far a question about a host has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DomainState {
+    /// It is open.
+    Asked,
+    /// The answer was yes.
+    Allowed,
     /// The answer was no, or none came in time.
     Denied,
 }
@@ -138,7 +176,10 @@ pub fn translate(view: &RunView, entry: &Entry<'_>) -> Vec<WireEvent> {
 
 /// Returns who asked for what a person answers; a denial names only the question.
 fn parent_asked(view: &RunView, event: &Event) -> Option<SessionId> {
-    if let Event::ApprovalAsked { parent, .. } | Event::Approved { parent, .. } = event {
+    if let Event::ApprovalAsked { parent, .. }
+    | Event::AutoApproved { parent, .. }
+    | Event::Approved { parent, .. } = event
+    {
         return view.delegation(*parent).map(|parent| parent.session);
     }
     None
@@ -146,7 +187,7 @@ fn parent_asked(view: &RunView, event: &Event) -> Option<SessionId> {
 
 fn of_run(view: &RunView, event: &Event) -> Option<What> {
     let approval = |state, call, hash: &String, reason| {
-        Some(What::Approval { state, call, hash: hash.clone(), reason })
+        Some(What::Approval { state, call, hash: hash.clone(), reason, automatic: None })
     };
     match event {
         Event::RunStarted { run, agent, goal, .. } => {
@@ -155,10 +196,33 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::ApprovalAsked { call, hash, .. } => {
             approval(ApprovalState::Asked, Some(*call), hash, None)
         }
+        Event::AutoApproved { call, hash, amount, .. } => Some(What::Approval {
+            state: ApprovalState::Automatic,
+            call: Some(*call),
+            hash: hash.clone(),
+            reason: None,
+            automatic: Some(Automatic {
+                amount_usd: *amount,
+                total_usd: view.auto_approved(),
+                limit_usd: view.approve_below(),
+            }),
+        }),
         Event::Approved { hash, .. } => approval(ApprovalState::Approved, None, hash, None),
         Event::Denied { hash, reason } => {
             approval(ApprovalState::Denied, None, hash, Some(reason.clone()))
         }
+        Event::DomainAllowed { host } => Some(What::Domain {
+            state: DomainState::Allowed,
+            host: host.clone(),
+            label: None,
+            reason: None,
+        }),
+        Event::DomainDenied { host, reason } => Some(What::Domain {
+            state: DomainState::Denied,
+            host: host.clone(),
+            label: None,
+            reason: Some(reason.clone()),
+        }),
         Event::Resumed { version, .. } => {
             view.run().map(|run| What::RunResumed { run, version: version.clone() })
         }
@@ -171,6 +235,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::AgentDefined { .. }
         | Event::Reopened(_)
         | Event::Delegated { .. }
+        | Event::ErrorFixed { .. }
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::Started { .. }
@@ -180,6 +245,9 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         | Event::Settled { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Paused { .. }
+        | Event::DomainAsked { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
@@ -213,6 +281,17 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
             });
             [tokens(delegation)].into_iter().chain(retry).collect()
         }
+        Event::Paused { provider, until, .. } => vec![What::Wait {
+            label: label(),
+            provider: provider.clone(),
+            in_ms: until.as_millis().saturating_sub(entry.at.as_millis()),
+        }],
+        Event::DomainAsked { host, .. } => vec![What::Domain {
+            state: DomainState::Asked,
+            host: host.clone(),
+            label: Some(label()),
+            reason: None,
+        }],
         Event::ToolCalled { call, .. } => {
             let (tool, args) = called(delegation, *call);
             vec![What::ToolCall { label: label(), tool, args }]
@@ -229,12 +308,17 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }
+        | Event::ErrorFixed { .. }
         | Event::ApprovalAsked { .. }
+        | Event::AutoApproved { .. }
+        | Event::DomainAllowed { .. }
+        | Event::DomainDenied { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Reserved { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. }
         | Event::ToolReturned { .. }
         | Event::Crashed { .. }

@@ -9,7 +9,9 @@
 
 pub mod approval;
 pub mod cost;
+pub mod delegations;
 pub mod entry;
+pub mod errors;
 pub mod events;
 pub mod layout;
 pub mod log;

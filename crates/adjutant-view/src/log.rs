@@ -63,6 +63,16 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         Event::ApprovalAsked { parent, call, hash, .. } => {
             format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
         }
+        Event::AutoApproved { parent, call, hash, amount } => format!(
+            "approved without asking: call {call} of {} ({}), {amount} at most",
+            name(view, *parent),
+            fit(hash, 12)
+        ),
+        Event::DomainAsked { host, .. } => format!("asks a person about {}", safe(host)),
+        Event::DomainAllowed { host } => format!("allowed {}", safe(host)),
+        Event::DomainDenied { host, reason } => {
+            format!("not allowed {}: {}", safe(host), safe(reason))
+        }
         Event::Approved { hash, .. } => format!("approved ({})", fit(hash, 12)),
         Event::Denied { hash, reason } => format!("denied ({}): {}", fit(hash, 12), safe(reason)),
         Event::Resumed { version, .. } => format!("run resumed by {}", safe(version)),
@@ -73,6 +83,7 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             format!("{how}{}", said.unwrap_or_default())
         }
         Event::RunEnded { outcome } => format!("run ended: {}", outcome.word()),
+        Event::ErrorFixed { id } => format!("{} is fixed", fit(id, 40)),
         Event::Granted(grant) => {
             let agent = fit(grant.brief.agent.as_str(), 32);
             let model = grant.brief.model.as_ref().map_or("no model", |model| model.name.as_str());
@@ -92,6 +103,8 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         | Event::Settled { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
+        | Event::Paused { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. } => model_words(entry),
         Event::ToolCalled { .. } | Event::ToolRefused { .. } | Event::ToolReturned { .. } => {
             let delegation = entry.event.session().and_then(|session| view.delegation(session));
@@ -142,11 +155,20 @@ fn model_words(entry: &Entry<'_>) -> String {
             format!("overran by {} tokens, {}", grouped(amount.tokens), amount.usd)
         }
         Event::Progressed { bytes, .. } => format!("{} bytes arrived", grouped(*bytes)),
+        Event::Paused { provider, until, .. } => {
+            format!(
+                "held back for {}, {} asked for it",
+                elapsed(until.since(entry.at)),
+                safe(provider)
+            )
+        }
+        Event::Messaged { text, .. } => format!("a person says: {}", safe(text)),
         Event::Told { nudge, text, .. } => {
             let why = match nudge {
                 Nudge::LastCall(code) => format!("last call, {}", code_words(*code)),
                 Nudge::Shorten => "shorten".into(),
                 Nudge::Repair => "repair".into(),
+                Nudge::Person => "person".into(),
             };
             format!("told ({why}): {}", safe(text))
         }
@@ -158,6 +180,10 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::ApprovalAsked { .. }
+        | Event::AutoApproved { .. }
+        | Event::DomainAsked { .. }
+        | Event::DomainAllowed { .. }
+        | Event::DomainDenied { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Started { .. }
@@ -167,7 +193,8 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Crashed { .. }
         | Event::Late { .. }
         | Event::Ended { .. }
-        | Event::RunEnded { .. } => String::new(),
+        | Event::RunEnded { .. }
+        | Event::ErrorFixed { .. } => String::new(),
     }
 }
 

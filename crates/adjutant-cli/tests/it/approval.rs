@@ -114,3 +114,33 @@ fn the_terminal_is_asked_even_when_standard_input_is_a_pipe() {
     assert_eq!(terminal.finish(), 0);
     assert!(terminal.screen().contains("> You said: piped"), "{}", terminal.screen());
 }
+
+#[test]
+fn a_new_host_is_asked_about_on_the_terminal() {
+    let rig = Rig::with_script(delegate::FETCHES);
+    for (answer, said) in [("n\r", "the person at the terminal said no"), ("y\r", "not public")] {
+        let mut args = vec!["delegate", "--model", rig.model(), "-t", "web=Look at the page"];
+        args.extend(["--allow-network", "--set", "approval=none"]);
+        let mut terminal = Terminal::start(&rig, 80, &[], &args);
+        terminal.wait_for("Allow 127.0.0.1 for this run? [y/N]");
+        let screen = terminal.screen();
+        for shown in
+            ["[web] wants to fetch from a host", "Host  127.0.0.1", "http://127.0.0.1/page"]
+        {
+            assert!(screen.contains(shown), "{screen}");
+        }
+        assert_eq!(terminal.types(answer).finish(), 0, "{}", terminal.screen());
+        let words: String = terminal.screen().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(said), "{words}");
+    }
+}
+
+#[test]
+fn ctrl_c_at_the_question_about_a_host_ends_the_run() {
+    let rig = Rig::with_script(delegate::FETCHES);
+    let mut args = vec!["delegate", "--model", rig.model(), "-t", "web=Look at the page"];
+    args.extend(["--allow-network", "--set", "approval=none"]);
+    let mut terminal = Terminal::start(&rig, 80, &[], &args);
+    terminal.wait_for("Allow 127.0.0.1").types("\u{3}");
+    assert_eq!(terminal.finish(), 130, "{}", terminal.screen());
+}

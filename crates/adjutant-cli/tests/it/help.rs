@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 20] = [
     "demo",
     "run",
     "delegate",
@@ -12,10 +12,15 @@ const COMMANDS: [&str; 15] = [
     "policy",
     "status",
     "tree",
+    "watch",
     "result",
     "transcript",
     "cost",
+    "errors",
     "log",
+    "cancel",
+    "wait",
+    "tell",
     "prune",
     "completions",
 ];
@@ -49,15 +54,22 @@ fn help_names_every_command_and_every_exit_code() {
           parse        Read [delegate:description:hours] markers from standard input
           validate     Judge a return, given on standard input, against the standard format
           policy       Show the limits in force and where each comes from
+          agents       List the agents that files describe: what each may do, and what of its file is
+                       ignored
           models       List the well-known models, what they charge, and which can be used
           doctor       Look at everything a run needs and say what is missing
           init         Write a commented configuration file
-          status       List runs, or show one
+          status       List runs and what they do, or show one
           tree         Show a run's delegations as a tree
+          watch        Follow a run until it ends, from any terminal
           result       Print a run's results again
           transcript   Print what a subagent was told and said
           cost         Show what a run cost, own and inclusive, by agent and by model
+          errors       List what went wrong in all runs, and tick it off
           log          Show every event of a run, one line each
+          cancel       End a run, or a subagent and all below it, from any terminal
+          wait         Wait for the end of a run; the exit code is that of the run
+          tell         Say something to a subagent at work, before its next turn
           prune        Remove the content of old runs; metadata and cost stay
           completions  Print a completion script for your shell
           help         Print this message or the help of the given subcommand(s)
@@ -80,8 +92,8 @@ fn help_names_every_command_and_every_exit_code() {
         Exit codes:
             0  all completed            4  refused by a limit or a person
             1  all failed               5  blocked, an answer is needed
-            2  usage or bad input     130  cancelled
-            3  partial or mixed
+            2  usage or bad input     124  the time of `wait --timeout` is up
+            3  partial or mixed       130  cancelled
         --- stderr ---
         [exit 0]
     ");
@@ -123,6 +135,9 @@ fn the_help_of_delegate_teaches_by_example() {
                   
                   [env: ADJUTANT_MODEL=]
 
+              --agent <NAME>
+                  Work as the agent of that name; `adjutant agents` lists them
+
               --record <FILE>
                   Keep what the provider is asked and answers in a new file, for --model replay:FILE
 
@@ -144,6 +159,9 @@ fn the_help_of_delegate_teaches_by_example() {
           -y, --yes
                   Start without asking
 
+              --approve-below <USD>
+                  Start without asking while the worst cases of all such calls of the run fit this amount
+
               --events
                   Stream one JSON event per line to standard output instead of the result
 
@@ -154,7 +172,10 @@ fn the_help_of_delegate_teaches_by_example() {
                   The most tokens the run may use
 
               --allow-network
-                  Let the agents reach public addresses with WebFetch and WebSearch
+                  Let the agents reach public addresses with WebFetch and WebSearch; each new host asks
+
+              --allow-domain <HOST>
+                  A host that WebFetch may ask without a question; may be repeated
 
               --system <FILE>
                   A file that replaces the built-in base prompt of the subagents

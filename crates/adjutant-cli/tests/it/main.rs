@@ -2,6 +2,7 @@
 //! the files it leaves behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod agents;
 mod apis;
 mod approval;
 mod bad_calls;
@@ -9,9 +10,13 @@ mod bad_files;
 mod bad_limits;
 mod bad_models;
 mod bad_stores;
+mod control;
+mod control_socket;
 mod delegate;
 mod demo;
+mod errors;
 mod exits;
+mod full_disk;
 mod help;
 mod hostile;
 mod injection;
@@ -30,3 +35,4 @@ mod schema_outputs;
 mod server;
 mod signals;
 mod terminal;
+mod watch;

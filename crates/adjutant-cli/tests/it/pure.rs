@@ -233,7 +233,9 @@ fn policy_shows_each_limit_with_its_origin() {
         workspace            shared                                  preset scout
         tools                Glob Grep Note Read WebFetch WebSearch  preset scout
         network              false                                   preset scout
+        web_domains          none                                    preset scout
         approval             batch                                   preset scout
+        approve_below_usd    none                                    preset scout
         contract             report                                  preset scout
         retention_days       7                                       preset scout
         --- stderr ---

@@ -8,12 +8,14 @@ use regex::{Captures, Regex};
 
 static IDS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b(run|sess)_(\d{10})_([a-z0-9]{6})\b").unwrap());
+static ERRORS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\berr_\d{10}_[a-z0-9]{6}\b").unwrap());
 static TIMES: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d").unwrap());
 static MILLIS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(:\d\d)\.\d{3}Z").unwrap());
 static SECONDS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b\d\.\ds\b").unwrap());
 static USAGE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\bin=[0-9,.kM]+ out=[0-9,.kM]+").unwrap());
+    LazyLock::new(|| Regex::new(r"\bin=~?[0-9,.kM]+ out=~?[0-9,.kM]+").unwrap());
 static HASHES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\([0-9a-f]{11}…\)").unwrap());
 
 /// Returns `text` with paths below `place`, ids, times and durations as in every other run.
@@ -28,6 +30,7 @@ pub(crate) fn redacted(text: &str, place: &Path) -> String {
         let letter = *names.entry(id[3].to_owned()).or_insert(char::from(b'a' + next));
         format!("{}_0000000000_{}", &id[1], letter.to_string().repeat(6))
     });
+    let text = ERRORS.replace_all(&text, "err_0000000000_xxxxxx");
     let text = TIMES.replace_all(&text, "2000-01-01T00:00:00");
     let text = MILLIS.replace_all(&text, "$1.000Z");
     let text = HASHES.replace_all(&text, "(00000000000…)");

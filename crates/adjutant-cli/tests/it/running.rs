@@ -52,16 +52,16 @@ impl<'rig> Running<'rig> {
         self
     }
 
+    /// The process number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
         self
-    }
-
-    /// Returns the number of the process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Waits for the end.

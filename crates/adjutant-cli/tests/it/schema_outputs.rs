@@ -113,6 +113,8 @@ fn run_and_its_log_fit_their_schemas() {
     let json = printed(&rig, "run", &args, "", 0);
     assert_eq!(json["synthesis"], "There is a tree.");
     assert_eq!(json["tree"]["root"]["children"][0]["label"], "left");
+    let status = printed(&rig, "status", &["status", "latest"], "", 0);
+    assert_eq!(status["runs"][0]["lead"]["turns"], 2, "the agent at the root works too");
     let seen: BTreeSet<String> = (rig.events(&rig.only_run()).iter())
         .map(|event| event["type"].as_str().unwrap().to_owned())
         .collect();

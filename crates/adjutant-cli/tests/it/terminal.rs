@@ -21,7 +21,7 @@ pub(crate) struct Terminal {
     screen: vt100::Parser,
     /// Every byte that was written.
     pub(crate) raw: String,
-    _master: Box<dyn MasterPty + Send>,
+    master: Box<dyn MasterPty + Send>,
 }
 
 impl Terminal {
@@ -68,7 +68,7 @@ impl Terminal {
             coming,
             screen: vt100::Parser::new(ROWS.try_into().unwrap(), columns.try_into().unwrap(), 0),
             raw: String::new(),
-            _master: pair.master,
+            master: pair.master,
         }
     }
 
@@ -84,6 +84,14 @@ impl Terminal {
             let bytes = bytes.unwrap_or_else(|_| panic!("no {what} on:\n{}", self.screen()));
             self.take(&bytes);
         }
+        self
+    }
+
+    /// Gives the terminal another width, which its command is told.
+    pub(crate) fn resize(&mut self, columns: u16) -> &mut Self {
+        let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
+        self.master.resize(size).unwrap();
+        self.screen.screen_mut().set_size(ROWS.try_into().unwrap(), columns.try_into().unwrap());
         self
     }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::layer::PolicyError;
 use super::{Approval, ContractKind, CycleKey, HARD_MAX_DEPTH, Policy, Timeout, WorkspaceKind};
+use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
 
@@ -14,6 +15,8 @@ use crate::rights::ToolSet;
 pub enum Tighter {
     /// Lower it; an absent limit is the loosest.
     Lower,
+    /// Lower it or take it away; an absent amount is the tightest.
+    Less,
     /// Switch it off.
     Off,
     /// Remove members.
@@ -30,6 +33,7 @@ impl Tighter {
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Lower => "may only be lowered",
+            Self::Less => "may only be lowered or taken away",
             Self::Off => "may only be switched off",
             Self::Fewer => "may only lose members",
             Self::Ask => "may only be made to ask",
@@ -91,7 +95,9 @@ keys! {
     Workspace "workspace" Unordered "where a delegation works: shared or own",
     Tools "tools" Fewer "tools a delegation may hold",
     Network "network" Off "whether tools may reach the network",
+    WebDomains "web_domains" Fewer "hosts WebFetch may ask without a question; others ask a person once",
     Approval "approval" Ask "who is asked before a batch: none or batch",
+    ApproveBelowUsd "approve_below_usd" Less "dollars up to which calls start without asking, by their worst cases added up",
     Contract "contract" Unordered "what a return must satisfy: report or standard",
     RetentionDays "retention_days" Unordered "days for which content is kept",
 }
@@ -128,7 +134,9 @@ impl Key {
             Self::Workspace => json!(policy.workspace),
             Self::Tools => json!(policy.tools),
             Self::Network => json!(policy.network),
+            Self::WebDomains => json!(policy.web_domains),
             Self::Approval => json!(policy.approval),
+            Self::ApproveBelowUsd => json!(policy.approve_below_usd),
             Self::Contract => json!(policy.contract),
             Self::RetentionDays => json!(policy.retention_days),
         }
@@ -162,7 +170,9 @@ impl Key {
             }
             Self::Tools => policy.tools = self.tools(value)?,
             Self::Network => policy.network = self.boolean(value)?,
+            Self::WebDomains => policy.web_domains = self.hosts(value)?,
             Self::Approval => policy.approval = self.word::<Approval>(value, "none or batch")?,
+            Self::ApproveBelowUsd => policy.approve_below_usd = self.dollars(value)?,
             Self::Contract => {
                 policy.contract = self.word::<ContractKind>(value, "report or standard")?
             }
@@ -229,17 +239,27 @@ impl Key {
         serde_json::from_value(value.clone()).map_err(|_| self.wrong(value, allowed))
     }
 
-    fn tools(self, value: &Value) -> Result<ToolSet, PolicyError> {
-        let wrong = || self.wrong(value, "a list of tool names");
-        let names: Vec<&str> = match value {
-            Value::Array(items) => {
-                items.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(wrong)?
-            }
-            Value::String(text) => text.split(',').map(str::trim).collect(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-                return Err(wrong());
-            }
+    fn names<'v>(
+        self,
+        value: &'v Value,
+        expected: &'static str,
+    ) -> Result<Vec<&'v str>, PolicyError> {
+        let names = match value {
+            Value::Array(items) => items.iter().map(Value::as_str).collect(),
+            Value::String(text) => Some(text.split(',').map(str::trim).collect()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
         };
+        names.ok_or_else(|| self.wrong(value, expected))
+    }
+
+    fn hosts(self, value: &Value) -> Result<HostSet, PolicyError> {
+        let expected = "a list of host names such as docs.rs";
+        HostSet::new(self.names(value, expected)?)
+            .map_err(|name| self.wrong(&Value::String(name.to_owned()), expected))
+    }
+
+    fn tools(self, value: &Value) -> Result<ToolSet, PolicyError> {
+        let names = self.names(value, "a list of tool names")?;
         let tools = ToolSet::new(names);
         let unknown = tools.beyond(&ToolSet::all());
         match unknown.iter().next() {

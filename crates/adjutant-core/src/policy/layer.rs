@@ -144,7 +144,7 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
 }
 
 fn least(key: Key) -> &'static str {
-    if key == Key::BudgetUsd {
+    if matches!(key, Key::BudgetUsd | Key::ApproveBelowUsd) {
         "any amount above it, or none"
     } else if key == Key::MaxDepth {
         "1 (to switch delegation off, set enabled=false)"
@@ -237,8 +237,16 @@ fn is_tighter_or_equal(key: Key, current: &Policy, changed: &Policy) -> bool {
     before == after
         || match key.tighter() {
             Tighter::Lower => after.as_f64().is_some_and(|after| after <= bound(&before)),
+            Tighter::Less => {
+                let allowed = before.as_f64();
+                after.is_null() || after.as_f64().zip(allowed).is_some_and(|(a, b)| a <= b)
+            }
             Tighter::Off => after == Value::Bool(false),
-            Tighter::Fewer => changed.tools.beyond(&current.tools).is_empty(),
+            Tighter::Fewer => {
+                let held = before.as_array();
+                let is_held = |name: &Value| held.is_some_and(|held| held.contains(name));
+                after.as_array().is_some_and(|names| names.iter().all(is_held))
+            }
             Tighter::Ask => current.approval == super::Approval::None,
             Tighter::Unordered => false,
         }

@@ -10,6 +10,7 @@ mod preset;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
 
@@ -68,8 +69,15 @@ pub struct Policy {
     pub tools: ToolSet,
     /// Whether tools may reach the network.
     pub network: bool,
+    /// Hosts WebFetch may ask without a question; about any other a person is asked once in a run.
+    #[serde(default, skip_serializing_if = "HostSet::is_empty")]
+    pub web_domains: HostSet,
     /// Who is asked before a batch starts.
     pub approval: Approval,
+    /// Dollars up to which calls start without asking, by their worst cases added up over the run.
+    /// Inclusive; absent means that every call asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approve_below_usd: Option<Usd>,
     /// What a return must satisfy.
     pub contract: ContractKind,
     /// Days for which content is kept; metadata and cost stay.

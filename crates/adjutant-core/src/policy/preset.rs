@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Approval, ContractKind, CycleKey, Policy, Timeout, WorkspaceKind};
+use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
 
@@ -130,7 +131,9 @@ fn scout() -> Policy {
         workspace: WorkspaceKind::Shared,
         tools: ToolSet::read_only(),
         network: false,
+        web_domains: HostSet::default(),
         approval: Approval::Batch,
+        approve_below_usd: None,
         contract: ContractKind::Report,
         retention_days: 7,
     }

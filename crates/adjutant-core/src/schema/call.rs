@@ -121,7 +121,7 @@ fn label(path: &str, value: Option<&Value>, reader: &mut Reader) -> Option<Label
     }
 }
 
-fn context(
+pub(super) fn context(
     path: &str,
     value: &Value,
     limits: &CallLimits,
@@ -140,7 +140,7 @@ fn context(
     paths.into_iter().collect()
 }
 
-fn text(path: &str, value: &Value, reader: &mut Reader) -> Option<String> {
+pub(super) fn text(path: &str, value: &Value, reader: &mut Reader) -> Option<String> {
     let text = reader.string(path, value)?;
     reader.filled(path, text).map(str::to_owned)
 }

@@ -1,14 +1,16 @@
-//! The `Delegate` tool as a model sees it, and the strict reading of what a model sends.
+//! The `Delegate` and `Task` tools as a model sees them, and the strict reading of what it sends.
 //!
 //! Owns the shape of one call and its bounds, which are numbers passed in: the policy decides
 //! them. It does not know whether a task is granted. Start at [`delegate_spec`] and
-//! [`DelegateCall::parse`]. Invariant: what the schema forbids, the parser refuses, naming every
+//! [`DelegateCall::parse`]; `Task` hands exactly one task to an agent it names. Invariant: what the schema forbids, the parser refuses, naming every
 //! place at once.
 
 mod call;
 mod reader;
 mod spec;
+mod task;
 
 pub use call::{DelegateCall, TaskSpec};
 pub use reader::{SchemaComplaint, SchemaError};
 pub use spec::{CallLimits, DELEGATE, ReturnForm, delegate_spec};
+pub use task::{AgentCard, TASK, TaskCall, task_spec};

@@ -12,6 +12,7 @@ use crate::code::Code;
 use crate::event::{Event, Grant, Origin};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, SessionId, number_twins};
+use crate::money::Usd;
 use crate::outcome::{Outcome, State};
 use crate::policy::{Approval, CycleKey, Policy};
 use crate::refusal::{FanOut, Refusal, Scope, TimeBound, target_name};
@@ -106,8 +107,13 @@ impl Tree {
         }
         if asks && batch.granted > 0 {
             let hash = call_hash(&events);
-            let expires = now.plus_seconds(APPROVAL_EXPIRES_S);
-            events.push(Event::ApprovalAsked { parent, call, hash, expires });
+            match self.automatic(parent, &events) {
+                Some(amount) => start_without_asking(&mut events, parent, call, hash, amount),
+                None => {
+                    let expires = now.plus_seconds(APPROVAL_EXPIRES_S);
+                    events.push(Event::ApprovalAsked { parent, call, hash, expires });
+                }
+            }
         }
         Ok(events)
     }
@@ -398,6 +404,12 @@ impl Tree {
         }
     }
 
+    /// Says whether a call of that hash waits for a person.
+    #[must_use]
+    pub fn awaits_approval(&self, hash: &str) -> bool {
+        self.approvals.contains_key(hash)
+    }
+
     pub(super) fn deny(&self, hash: &str, reason: &str) -> Vec<Event> {
         let Some(pending) = self.approvals.get(hash) else { return Vec::new() };
         let refusal = Refusal::ApprovalDenied { reason: reason.to_owned() };
@@ -446,6 +458,24 @@ impl Tree {
             .flat_map(|(hash, _)| self.deny(hash, "nobody answered within 15 minutes"))
             .collect()
     }
+}
+
+/// Turns the answer of a call that needs a person's yes into one that does not.
+///
+/// The record of it comes first: whatever is torn off behind it, the amount is counted.
+fn start_without_asking(
+    events: &mut Vec<Event>,
+    parent: SessionId,
+    call: u32,
+    hash: String,
+    amount: Usd,
+) {
+    for event in events.iter_mut() {
+        if let Event::Granted(grant) = event {
+            grant.awaiting_approval = false;
+        }
+    }
+    events.insert(0, Event::AutoApproved { parent, call, hash, amount });
 }
 
 /// Returns the instant by which a child that starts now must have ended, and whose time that is.
@@ -508,17 +538,27 @@ fn smallest_call(brief: &Brief) -> Amount {
 /// Returns the most a set of tasks can consume under a policy: what a person is asked to risk.
 #[must_use]
 pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
-    let run = policy.budget_tokens_run.unwrap_or(u64::MAX);
+    let tokens = policy.budget_tokens_run.unwrap_or(u64::MAX);
+    let whole = Amount { tokens, usd: policy.budget_usd.unwrap_or(Usd::MAX) };
+    worst_case_within(policy, whole, grants)
+}
+
+/// Does the same where only `left` remains of the run's budget.
+#[must_use]
+pub fn worst_case_within<'a>(
+    policy: &Policy,
+    left: Amount,
+    grants: impl IntoIterator<Item = &'a Grant>,
+) -> (Amount, Option<u64>) {
+    let grants: Vec<&Grant> = grants.into_iter().collect();
     let each = policy.budget_tokens.unwrap_or(u64::MAX);
-    let tokens = each.saturating_mul(grants.len() as u64).min(run);
+    let tokens = each.saturating_mul(grants.len() as u64).min(left.tokens);
     let dearest = grants
         .iter()
         .filter_map(|grant| grant.brief.model.as_ref()?.price)
         .map(|price| price.ceiling(tokens, 0).max(price.ceiling(0, tokens)))
         .max();
-    let usd = dearest
-        .map(|usd| usd.min(policy.budget_usd.unwrap_or(crate::Usd::MAX)))
-        .unwrap_or_default();
+    let usd = dearest.map(|usd| usd.min(left.usd)).unwrap_or_default();
     // A call may have asked for fewer places than the policy gives, and then takes longer.
     let places = grants.iter().map(|grant| grant.places).min().unwrap_or(1).max(1);
     let rounds = (grants.len() as u64).div_ceil(places);

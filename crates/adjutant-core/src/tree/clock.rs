@@ -31,11 +31,14 @@ impl Tree {
     /// Returns the next instant at which time alone changes something, and why.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Timestamp, Deadline)> {
-        self.timers.first().map(|(at, _, why)| (*at, *why))
+        let timer = self.timers.first().map(|(at, _, why)| (*at, *why));
+        let question = self.next_stale_domain().map(|at| (at, Deadline::Approval));
+        timer.into_iter().chain(question).min()
     }
 
     pub(super) fn expire(&self, now: Timestamp) -> Vec<Event> {
         let mut events = self.expire_approvals(now);
+        events.extend(self.expire_domains(now));
         // A question and its parent, or a parent and its child, may be due at once; whoever is
         // ended first stays so.
         let mut ended: BTreeSet<SessionId> = ends(&events).collect();

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::admit::fingerprint;
+use super::domains::Domain;
 use super::node::{Node, OpenDelegation};
 use super::turn::{LOOP_WINDOW, is_final, uses_tools};
 use super::{Agent, Deadline, PendingApproval, Tree};
@@ -23,7 +24,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::RunStarted { run, agent, goal, policy, model, .. } => {
             tree.begin(*run, agent, goal, policy, model.as_ref())
         }
-        Event::AgentDefined { agent, system, tools, rights } => {
+        Event::AgentDefined { agent, system, tools, rights, max_turns } => {
             let tool_bytes: usize = tools
                 .iter()
                 .map(|tool| {
@@ -37,6 +38,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             {
                 root.appended_bytes += preamble_bytes;
                 root.rights = root.rights.intersection(rights);
+                (root.max_turns, root.turns_each) = (*max_turns, *max_turns);
             }
             tree.agents.get_or_insert_default().insert(agent.clone(), known);
             Ok(())
@@ -56,6 +58,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         }
         Event::ApprovalAsked { parent, call, hash, expires } => {
             tree.asked(*parent, *call, hash, *expires)
+        }
+        Event::AutoApproved { amount, .. } => {
+            tree.auto_approved += *amount;
+            Ok(())
         }
         Event::Approved { hash, .. } => tree.answered("approved", hash, true),
         Event::Denied { hash, .. } => tree.answered("denied", hash, false),
@@ -110,11 +116,31 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.feed(at, index);
             Ok(())
         }
+        // Nobody was asked yet, so the silence is ours until then.
+        Event::Paused { session, until, .. } => {
+            let index = tree.known("paused", *session)?;
+            tree.feed(at.max(*until), index);
+            Ok(())
+        }
+        Event::Messaged { session, text } => tree.messaged(*session, text),
         Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
         Event::ToolCalled { session, call } => {
             let index = tree.running("tool_called", *session)?;
             tree.nodes[index].called.insert(*call);
             tree.remember_call(index, *call);
+            Ok(())
+        }
+        Event::DomainAsked { session, call, host, expires } => {
+            let index = tree.running("domain_asked", *session)?;
+            tree.domain_asked(index, *call, host, *expires);
+            Ok(())
+        }
+        Event::DomainAllowed { host } => {
+            tree.domains.insert(host.clone(), Domain::Allowed);
+            Ok(())
+        }
+        Event::DomainDenied { host, reason } => {
+            tree.domains.insert(host.clone(), Domain::Denied(reason.clone()));
             Ok(())
         }
         Event::ToolRefused { session, call, text } => {
@@ -141,7 +167,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.ended = Some(*outcome);
             Ok(())
         }
-        Event::Overran { .. } | Event::Crashed { .. } | Event::Late { .. } => Ok(()),
+        Event::Overran { .. }
+        | Event::Crashed { .. }
+        | Event::Late { .. }
+        | Event::ErrorFixed { .. } => Ok(()),
     }
 }
 
@@ -202,6 +231,7 @@ impl Tree {
         node.story.clone_from(&brief.story);
         node.timeout_s = grant.timeout_s;
         node.max_output_wish = brief.max_output_tokens;
+        (node.max_turns, node.turns_each) = (brief.max_turns, brief.max_turns);
         node.appended_bytes = grant.opening_bytes;
         node.places = self.policy.concurrency;
         if let Some(story) = &brief.story {
@@ -323,6 +353,16 @@ impl Tree {
         Ok(())
     }
 
+    fn messaged(&mut self, session: SessionId, text: &str) -> Result<(), IllegalEvent> {
+        let index = self.known("messaged", session)?;
+        let node = &mut self.nodes[index];
+        if !node.state.is_live() {
+            return Err(unfit("messaged", format!("{session} had ended already")));
+        }
+        node.mailbox.push_back(text.to_owned());
+        Ok(())
+    }
+
     fn told(&mut self, session: SessionId, nudge: Nudge, text: &str) -> Result<(), IllegalEvent> {
         let index = self.running("told", session)?;
         let node = &mut self.nodes[index];
@@ -332,6 +372,9 @@ impl Tree {
             Nudge::LastCall(code) => node.last_call = Some(code),
             Nudge::Shorten => node.shortened = true,
             Nudge::Repair => node.repairs += 1,
+            Nudge::Person => {
+                node.mailbox.pop_front().ok_or_else(|| unfit("told", "no word waits"))?;
+            }
         }
         Ok(())
     }
@@ -350,7 +393,7 @@ impl Tree {
         let was_asked_about = self.nodes[index].state == State::AwaitingApproval;
         self.set_state(index, State::Ended(outcome));
         let node = &mut self.nodes[index];
-        // Calls without a result stay: whoever takes it up again must be told of them.
+        // Calls without a result and words not heard stay: whoever takes it up again must be told.
         node.recent_calls = VecDeque::new();
         node.end_reason = reason.map(|reason| (reason.code, reason.recoverable));
         if let Some(deadline) = node.deadline {
@@ -358,6 +401,7 @@ impl Tree {
         }
         self.set_retry(index, None);
         self.set_stall(index, None);
+        self.forget_fetches(index);
         if was_asked_about {
             self.forget_idle_questions();
         }
@@ -510,6 +554,8 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         timeout_s: None,
         bound: TimeBound::Own,
         max_output_wish: None,
+        max_turns: None,
+        turns_each: None,
         settled_input: None,
         appended_bytes: 0,
         given_context: 0,
@@ -522,6 +568,7 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         last_call: None,
         shortened: false,
         repairs: 0,
+        mailbox: VecDeque::new(),
         has_findings: false,
         final_text: false,
         said: None,

@@ -8,8 +8,11 @@
 //! cap, save what a provider billed beyond a reservation.
 
 mod admit;
+mod automatic;
 mod clock;
+mod domains;
 mod evolve;
+mod mail;
 mod node;
 mod react;
 mod resume;
@@ -21,6 +24,7 @@ use crate::command::Command;
 use crate::event::{Event, IllegalEvent};
 use crate::graph::StoryGraph;
 use crate::ids::{AgentName, RunId, SessionId};
+use crate::money::Usd;
 use crate::outcome::{Outcome, State};
 use crate::policy::{Policy, Preset};
 use crate::refusal::Refusal;
@@ -29,8 +33,9 @@ use crate::time::Timestamp;
 
 use node::End;
 
-pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case};
+pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case, worst_case_within};
 pub use clock::Deadline;
+pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
 pub(crate) use resume::INTERRUPTED;
 pub(crate) use turn::uses_tools;
@@ -49,12 +54,16 @@ pub struct Tree {
     stories: StoryGraph,
     timers: BTreeSet<(Timestamp, usize, Deadline)>,
     approvals: BTreeMap<String, PendingApproval>,
+    /// Hosts a person was asked about.
+    domains: BTreeMap<String, domains::Domain>,
     /// Delegations granted so far in the whole run.
     granted: u64,
     /// Delegations that have not ended.
     live: u64,
     /// Delegations waiting for a place or for a person.
     waiting: u64,
+    /// Worst cases of the calls that started without asking.
+    auto_approved: Usd,
     ended: Option<Outcome>,
 }
 
@@ -85,9 +94,11 @@ impl Default for Tree {
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
             approvals: BTreeMap::new(),
+            domains: BTreeMap::new(),
             granted: 0,
             live: 0,
             waiting: 0,
+            auto_approved: Usd::ZERO,
             ended: None,
         }
     }
@@ -102,8 +113,8 @@ impl Tree {
             Command::Begin { run, agent, goal, workdir, policy, version, model } => {
                 Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version, model }])
             }
-            Command::Define { agent, system, tools, rights } => {
-                Ok(vec![Event::AgentDefined { agent, system, tools, rights }])
+            Command::Define { agent, system, tools, rights, max_turns } => {
+                Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])
             }
             Command::Delegate { parent, tasks, concurrency, origin } => {
                 self.admit(now, parent, tasks, concurrency, origin)
@@ -122,7 +133,15 @@ impl Tree {
                 let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
                 Ok(open.then_some(Event::Progressed { session, bytes }).into_iter().collect())
             }
-            Command::UseTools { session } => Ok(self.use_tools(session)),
+            Command::Pause { session, provider, ms } => {
+                let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
+                let until = now.plus_millis(ms);
+                let paused = Event::Paused { session, provider, until };
+                Ok(open.then_some(paused).into_iter().collect())
+            }
+            Command::UseTools { session } => Ok(self.use_tools(now, session)),
+            Command::AllowDomain { host } => Ok(self.allow_domain(host)),
+            Command::DenyDomain { host, reason } => Ok(self.deny_domain(&host, &reason)),
             Command::TakeOutput { session, turn, call, output } => {
                 Ok(self.take_output(session, turn, call, output))
             }
@@ -134,6 +153,8 @@ impl Tree {
             Command::Crash { session, message, backtrace } => {
                 Ok(self.crash(session, message, backtrace))
             }
+            Command::DiskFull => Ok(self.disk_full()),
+            Command::Tell { session, text } => self.hear(session, text),
             Command::Cancel { session } => self.cancel(session),
             Command::Resume(resumption) => Ok(self.resume(*resumption)),
             Command::Tick => Ok(self.expire(now)),
@@ -180,12 +201,6 @@ impl Tree {
     #[must_use]
     pub fn awaits_output(&self, session: SessionId, turn: u32, index: u32) -> bool {
         self.live(session).is_some_and(|(_, node)| node.awaits(turn, index))
-    }
-
-    /// Says whether a person is being asked this question.
-    #[must_use]
-    pub fn is_asked(&self, hash: &str) -> bool {
-        self.approvals.contains_key(hash)
     }
 
     /// Says whether a delegation ended because its conversation no longer fits: taking it up again
@@ -316,6 +331,13 @@ impl Tree {
             return Err(Refusal::UnknownParent { parent: session.to_string() });
         }
         Ok(events)
+    }
+
+    /// Ends everything that is live, the root included.
+    fn disk_full(&self) -> Vec<Event> {
+        let live = self.nodes.first().is_some_and(|root| root.state.is_live());
+        let run = self.run.filter(|_| live && self.ended.is_none());
+        run.map(|run| self.end_subtree(ROOT, &End::disk_full(run))).unwrap_or_default()
     }
 
     fn crash(&self, session: SessionId, message: String, backtrace: String) -> Vec<Event> {

@@ -6,7 +6,7 @@ use crate::budget::{Ledger, Reservation};
 use crate::code::Code;
 use crate::event::Origin;
 use crate::fingerprint::Fingerprint;
-use crate::ids::{AgentName, Label, SessionId};
+use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{ModelSpec, StopReason, ToolCall};
 use crate::money::Usd;
 use crate::outcome::{Outcome, Reason, State};
@@ -46,6 +46,10 @@ pub struct Node {
     pub reservation: Option<Reservation>,
     /// The turns it has taken or begun.
     pub turn: u32,
+    /// The turns its definition allows. Inclusive; the last of them is a last call.
+    pub max_turns: Option<u32>,
+    /// The turns its definition allows each time a person lets it work.
+    pub(super) turns_each: Option<u32>,
 
     pub(super) parent: Option<usize>,
     pub(super) children: Vec<usize>,
@@ -90,6 +94,8 @@ pub struct Node {
     pub(super) last_call: Option<Code>,
     pub(super) shortened: bool,
     pub(super) repairs: u32,
+    /// What a person said that its model has not been told yet.
+    pub(super) mailbox: VecDeque<String>,
     pub(super) has_findings: bool,
     pub(super) final_text: bool,
     /// How its last answer stopped, while nobody has spoken since and no tool was asked for.
@@ -191,6 +197,14 @@ impl End {
         )
     }
 
+    pub(super) fn disk_full(run: RunId) -> Self {
+        Self::partial(
+            Code::DiskFull,
+            "The disk is full: the journal has no room for another step.".into(),
+            &format!("Free space, then `adjutant resume {run}`; what was found so far is kept."),
+        )
+    }
+
     /// Returns the end of what works below a delegation that ends so.
     pub(super) fn below(end: &Self) -> Self {
         match &end.reason {
@@ -200,6 +214,8 @@ impl End {
                 "Timed out with the one it worked for.".into(),
                 &reason.recommendation,
             ),
+            // The disk is full for all of them alike.
+            Some(reason) if reason.code == Code::DiskFull => end.clone(),
             Some(_) | None => Self::cancelled(),
         }
     }

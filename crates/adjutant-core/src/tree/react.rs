@@ -3,11 +3,12 @@
 use super::Tree;
 use super::turn::{is_final, uses_tools};
 use crate::command::{Command, Effect, Reaction};
+use crate::domain::WEB_FETCH;
 use crate::event::{Event, Nudge};
 use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
-use crate::schema::DELEGATE;
+use crate::schema::{DELEGATE, TASK};
 
 impl Tree {
     /// Returns what follows from `event`, which has been folded in already.
@@ -32,6 +33,9 @@ impl Tree {
                 command(Command::TakeTurn { session: *session })
             }
             Event::ToolCalled { session, call } => self.run_tool(*session, *call),
+            Event::DomainAsked { session, call, host, .. } => {
+                self.ask_domain(*session, *call, host)
+            }
             Event::ToolReturned { session, .. } | Event::ToolRefused { session, .. } => {
                 let done = self.node(*session).is_some_and(|node| node.open_calls == 0);
                 if done {
@@ -47,14 +51,21 @@ impl Tree {
             Event::RunStarted { .. }
             | Event::AgentDefined { .. }
             | Event::Granted(_)
+            | Event::AutoApproved { .. }
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. }
             | Event::Denied { .. }
             | Event::AttemptFailed { .. }
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
-            | Event::Told { nudge: Nudge::LastCall(_), .. }
+            | Event::Paused { .. }
+            // A word waits for the next turn; once it is told, the call that follows is reserved.
+            | Event::Messaged { .. }
+            | Event::Told { nudge: Nudge::LastCall(_) | Nudge::Person, .. }
             | Event::Crashed { .. }
-            | Event::Late { .. } => Reaction::default(),
+            | Event::Late { .. }
+            | Event::ErrorFixed { .. } => Reaction::default(),
         }
     }
 
@@ -115,7 +126,10 @@ impl Tree {
         let Some((_, node)) = self.live(session) else { return Reaction::default() };
         let Some(Some(call)) = node.pending.get(index as usize) else { return Reaction::default() };
         let (turn, call) = (node.turn, call.clone());
-        effect(if call.name == DELEGATE {
+        if call.name == WEB_FETCH {
+            return self.fetch(session, turn, index, call).map_or_else(Reaction::default, effect);
+        }
+        effect(if call.name == DELEGATE || call.name == TASK {
             Effect::Delegate { session, turn, index, call }
         } else {
             Effect::Tool { session, turn, index, call }

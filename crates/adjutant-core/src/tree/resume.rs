@@ -17,7 +17,7 @@ use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::outcome::{Outcome, State};
 use crate::rights::{Rights, is_repeatable};
-use crate::schema::DELEGATE;
+use crate::schema::{DELEGATE, TASK};
 use crate::time::Timestamp;
 
 /// What an agent is told about a call of which nobody knows what came.
@@ -137,6 +137,7 @@ impl Tree {
                 (old, (open.expires, open.parent, Deadline::Approval))
             })
             .unzip();
+        self.extend_domain_questions(at.plus_seconds(APPROVAL_EXPIRES_S));
         self.timers.retain(|timer| !old.contains(timer));
         self.timers.extend(new);
     }
@@ -210,6 +211,7 @@ impl Tree {
                 hash: hash.clone(),
             });
         }
+        reaction.effects.extend(self.open_domain_questions());
         reaction.commands.push(Command::EndRun);
         reaction
     }
@@ -229,6 +231,7 @@ impl Tree {
                 };
                 reaction.effects.extend(next.effects);
             }
+            // Those that wait for a person's word stay so; where there are no others, nothing comes of it.
             if begun.len() < node.open_calls {
                 reaction.commands.push(Command::UseTools { session });
             }
@@ -277,7 +280,7 @@ fn close_open_call(node: &Node, events: &mut Vec<Event>) {
 /// Says whether a call that was begun may be begun again: it reads, or it only hands down, and
 /// what it handed down is known.
 fn may_begin_again(call: &ToolCall) -> bool {
-    is_repeatable(&call.name) || call.name == DELEGATE
+    is_repeatable(&call.name) || call.name == DELEGATE || call.name == TASK
 }
 
 fn reopening(
@@ -350,6 +353,7 @@ impl Node {
             }
         }
         self.timeout_s = reopening.timeout_s;
+        self.max_turns = self.turns_each.map(|each| self.turn.saturating_add(each));
         self.deadline = None;
         self.excused = self.attempts;
         self.last_call = None;

@@ -46,8 +46,8 @@ const FIRST_RETRY_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
 
 /// How much a call may ask for, and what holds it back the most.
-struct Room {
-    max_output: u64,
+pub(super) struct Room {
+    pub(super) max_output: u64,
     code: Code,
     is_last: bool,
 }
@@ -83,9 +83,14 @@ impl Tree {
         if node.reservation.is_some() || node.open_calls > 0 || node.model.is_none() {
             return Vec::new();
         }
-        let mut room = self.room(index, node, 0, held);
+        let retried = node.attempts > 0;
+        let turn = if retried { node.turn } else { node.turn + 1 };
+        let mail = self.mail(index, node, held);
+        let mail_bytes = mail.iter().map(|word| word.len() as u64).sum();
+        let mut room = self.room(index, node, mail_bytes, held);
+        room.is_last |= node.max_turns.is_some_and(|max| turn >= max);
         let tells = room.is_last && node.last_call.is_none();
-        let told_bytes = if tells { LAST_CALL.len() as u64 } else { 0 };
+        let told_bytes = mail_bytes + if tells { LAST_CALL.len() as u64 } else { 0 };
         if tells {
             // Telling costs input as well, so the room is measured again with the words in it.
             room = self.room(index, node, told_bytes, held);
@@ -93,7 +98,8 @@ impl Tree {
         if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
             return self.end_subtree(index, &self.exhausted(room.code, node));
         }
-        let mut events = Vec::new();
+        let person = |text| Event::Told { session, nudge: Nudge::Person, text };
+        let mut events: Vec<Event> = mail.into_iter().map(person).collect();
         if tells {
             events.push(Event::Told {
                 session,
@@ -101,13 +107,12 @@ impl Tree {
                 text: LAST_CALL.into(),
             });
         }
-        let retried = node.attempts > 0;
         let input = node.input_bound().saturating_add(told_bytes);
         let max_output = room.max_output;
         events.push(Event::Reserved {
             session,
             reservation: Reservation {
-                turn: if retried { node.turn } else { node.turn + 1 },
+                turn,
                 attempt: node.attempts + 1,
                 max_output,
                 amount: Amount {
@@ -120,7 +125,7 @@ impl Tree {
         events
     }
 
-    fn output_wish(&self, node: &Node) -> u64 {
+    pub(super) fn output_wish(&self, node: &Node) -> u64 {
         let wish = node.max_output_wish.unwrap_or(self.policy.max_output_tokens);
         node.model.as_ref().map_or(wish, |model| wish.min(model.max_output))
     }
@@ -128,7 +133,7 @@ impl Tree {
     /// Finds the tightest of window, tokens and money, and whether it leaves room for one more turn.
     ///
     /// `told_bytes` are about to join the conversation.
-    fn room(&self, index: usize, node: &Node, told_bytes: u64, held: &Held) -> Room {
+    pub(super) fn room(&self, index: usize, node: &Node, told_bytes: u64, held: &Held) -> Room {
         let wish = self.output_wish(node);
         let input = node.input_bound().saturating_add(told_bytes);
         let window = node.window(self.policy.context_tokens).unwrap_or(u64::MAX);
@@ -215,13 +220,16 @@ impl Tree {
     }
 
     /// Runs, answers or refuses each tool call of the last answer.
-    pub(super) fn use_tools(&self, session: SessionId) -> Vec<Event> {
+    pub(super) fn use_tools(&self, now: Timestamp, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let usable = node.rights.usable_tools();
         let mut recent = node.recent_calls.clone();
         let mut events = Vec::new();
         for (number, call) in (0_u32..).zip(&node.pending) {
-            let Some(call) = call.as_ref().filter(|_| !node.called.contains(&number)) else {
+            let Some(call) = call
+                .as_ref()
+                .filter(|_| !node.called.contains(&number) && !self.is_held(index, number))
+            else {
                 continue;
             };
             let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
@@ -240,7 +248,7 @@ impl Tree {
                 })
                 .or_else(|| (equal >= LOOP_TOLD).then(|| repeated(&call.name, equal)));
             events.push(match complaint {
-                None => Event::ToolCalled { session, call: number },
+                None => self.run_or_ask(now, session, number, call),
                 Some(text) => Event::ToolRefused { session, call: number, text },
             });
         }
@@ -255,7 +263,7 @@ impl Tree {
         output: ToolOutput,
     ) -> Vec<Event> {
         match self.live(session) {
-            Some((_, node)) if node.awaits(turn, call) => {
+            Some((index, node)) if node.awaits(turn, call) && !self.is_held(index, call) => {
                 vec![Event::ToolReturned { session, call, output }]
             }
             Some(_) | None => {
@@ -286,6 +294,11 @@ impl Tree {
             ContractKind::Report => (Some(End::completed()), String::new()),
             ContractKind::Standard => judge_return(text, self.metadata(now, index), artifacts),
         };
+        let is_over = end.is_some() || node.repairs >= MAX_REPAIRS;
+        if is_over && !self.mail(index, node, &Held::default()).is_empty() {
+            // A person spoke after its last call: it hears that before anything is final.
+            return self.take_turn_beside(session, &Held::default());
+        }
         match end {
             Some(end) => self.end_subtree(index, &end),
             None if node.repairs < MAX_REPAIRS => {
@@ -352,6 +365,11 @@ impl Tree {
     }
 
     fn exhausted(&self, code: Code, node: &Node) -> End {
+        if let Some(max) = node.max_turns.filter(|max| node.turn >= *max)
+            && code == Code::BudgetExceeded
+        {
+            return out_of_turns(max);
+        }
         let message = if code == Code::ContextExhausted {
             let window = node.window(self.policy.context_tokens).unwrap_or_default();
             format!(
@@ -425,6 +443,15 @@ impl Tree {
 /// Room kept free beyond a full answer, so that an agent near its end can be told and still report.
 const fn grace(wish: u64) -> u64 {
     wish / 4 + LAST_CALL.len() as u64
+}
+
+fn out_of_turns(max: u32) -> End {
+    let s = if max == 1 { "" } else { "s" };
+    End::partial(
+        Code::BudgetExceeded,
+        format!("The definition of the agent allows {max} turn{s}, and all were taken."),
+        "Split the task, or allow the agent more turns in its file.",
+    )
 }
 
 fn ceiling(node: &Node, input: u64, output: u64) -> crate::Usd {

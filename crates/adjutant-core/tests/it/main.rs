@@ -9,6 +9,7 @@
 
 mod admission;
 mod contract;
+mod histories;
 mod lifecycle;
 mod policy;
 mod properties;

@@ -3,212 +3,22 @@
 //! A history is a list of steps that name their targets by number, so that it shrinks well. The
 //! simulator checks the books and the shape of the tree after every batch; here is the rest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adjutant_core::budget::Amount;
-use adjutant_core::policy::{Approval, ContractKind, CycleKey, Timeout};
+use adjutant_core::policy::CycleKey;
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Outcome,
-    Policy, Preset, Price, Reply, Resumption, Rights, SessionId, State, StopReason, Timestamp,
-    ToolOutput, Tree, Usage, Usd,
+    Command, Effect, Event, Nudge, Outcome, Policy, Resumption, Rights, SessionId, State,
+    Timestamp, ToolOutput, Tree,
 };
 use proptest::collection::vec;
-use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use serde_json::json;
 
-use crate::sim::{Sim, read, tool};
-
-/// A policy with every limit so small that histories of a few steps meet it.
-fn policies() -> impl Strategy<Value = Policy> {
-    let fan_out = (1..=3_u64, 2..=4_u64, option::of(2..=6_u64), option::of(4..=20_u64));
-    let cycle_key = prop_oneof![Just(CycleKey::Task), Just(CycleKey::Agent), Just(CycleKey::Story)];
-    let time = (option::of(5..=60_u64), option::of(5..=90_u64), option::of(5..=30_u64));
-    let tokens = (
-        option::of(300..=40_000_u64),
-        option::of(1_000..=80_000_u64),
-        option::of(10..=2_000_u64),
-        100..=1_000_u64,
-        option::of(900..=20_000_u64),
-    );
-    let kinds = (any::<bool>(), any::<bool>(), 1..=3_u64);
-    (fan_out, cycle_key, time, tokens, kinds)
-        .prop_map(|(fan_out, cycle_key, time, tokens, (asks, standard, concurrency))| Policy {
-            max_depth: fan_out.0,
-            tasks_per_call: fan_out.1,
-            children_per_parent: fan_out.2,
-            children_per_run: fan_out.3,
-            concurrency,
-            cycle_key,
-            timeout_s: time.0.map_or(Timeout::None, Timeout::Seconds),
-            total_s: time.1,
-            stall_s: time.2,
-            budget_tokens: tokens.0,
-            budget_tokens_run: tokens.1,
-            budget_usd: tokens.2.and_then(|cents| Usd::from_dollars(cents as f64 / 1_000.0)),
-            max_output_tokens: tokens.3,
-            context_tokens: tokens.4,
-            approval: if asks { Approval::Batch } else { Approval::None },
-            contract: if standard { ContractKind::Standard } else { ContractKind::Report },
-            ..Preset::Story.policy()
-        })
-        .prop_map(|policy| Policy { enabled: true, ..policy })
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Delegate {
-        parent: Index,
-        briefs: Vec<Brief>,
-        concurrency: Option<u64>,
-    },
-    Answer {
-        who: Index,
-        reply: Reply,
-    },
-    Fail {
-        who: Index,
-        error: AttemptError,
-    },
-    Output {
-        who: Index,
-        call: u32,
-        output: ToolOutput,
-    },
-    Conclude {
-        who: Index,
-        good: bool,
-    },
-    Progress {
-        who: Index,
-    },
-    Decide {
-        which: Index,
-        yes: bool,
-    },
-    Cancel {
-        who: Index,
-    },
-    Crash {
-        who: Index,
-    },
-    /// An answer to a call that is not open.
-    Stray {
-        who: Index,
-        turn: u32,
-        attempt: u32,
-    },
-    Wait {
-        millis: u64,
-    },
-    /// Waits for exactly the next deadline.
-    Next,
-}
-
-fn briefs() -> impl Strategy<Value = Brief> {
-    let model = (prop_oneof![Just(3_000_u64), Just(50_000)], any::<bool>()).prop_map(
-        |(window, is_priced)| {
-            // Input dearer than output is no published price, but no rule forbids it.
-            let price = Price { input: 30.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
-            let price = is_priced.then_some(price);
-            ModelSpec { name: "script:random".into(), window, max_output: 800, price }
-        },
-    );
-    (0..4_usize, 0..4_usize, option::of(0..5_usize), option::of(1..80_u64), 0..300_u64, model)
-        .prop_map(|(agent, prompt, story, timeout_wish, estimate, model)| Brief {
-            story: story.map(|story| ["US-1", "US-2", "US-3", "US-4", "lead"][story].to_owned()),
-            timeout_wish,
-            estimate_tokens: Some(estimate),
-            model: Some(model),
-            ..Brief::new(
-                Label::new(["a", "b", "c", "d"][prompt]).unwrap(),
-                AgentName::new(["lead", "planner", "worker", "helper"][agent]),
-                ["one", "two", "three", ""][prompt],
-            )
-        })
-}
-
-fn replies() -> impl Strategy<Value = Reply> {
-    let usage = option::weighted(0.9, (0..1_000_u64, 0..600_u64, 0..200_u64, 0..200_u64));
-    let kind = prop_oneof![
-        4 => Just((StopReason::EndTurn, 0)),
-        6 => (1..4_u32).prop_map(|calls| (StopReason::ToolUse, calls)),
-        1 => Just((StopReason::MaxOutput, 0)),
-        1 => Just((StopReason::Refused, 0)),
-    ];
-    (kind, "[a-z ]{0,12}", usage).prop_map(|((stop, calls), text, usage)| Reply {
-        text,
-        tool_calls: (0..calls)
-            .map(|call| match call {
-                0 => read("same", "a"),
-                1 => tool("b", "Grep", json!({"pattern": "x"})),
-                _ => tool("same", "Dance", json!({})),
-            })
-            .collect(),
-        stop,
-        opaque: None,
-        usage: usage.map(|(input, output, cache_read, cache_write)| Usage {
-            input,
-            output,
-            cache_read,
-            cache_write,
-        }),
-    })
-}
-
-fn errors() -> impl Strategy<Value = AttemptError> {
-    let kind = prop_oneof![
-        3 => Just(ErrorKind::Overloaded),
-        1 => Just(ErrorKind::BadRequest),
-        1 => Just(ErrorKind::ContextExhausted),
-    ];
-    (kind, option::of(0..20_000_u64)).prop_map(|(kind, retry_after_ms)| AttemptError {
-        kind,
-        message: "no".into(),
-        retry_after_ms,
-    })
-}
-
-fn outputs() -> impl Strategy<Value = ToolOutput> {
-    ("[a-z]{0,400}", option::of(Just("noted".to_owned())), any::<bool>()).prop_map(
-        |(content, note, is_error)| ToolOutput { content, is_error, note, touched: Vec::new() },
-    )
-}
-
-fn steps() -> impl Strategy<Value = Step> {
-    let who = any::<Index>;
-    prop_oneof![
-        6 => (who(), vec(briefs(), 1..4), option::of(1..5_u64))
-            .prop_map(|(parent, briefs, concurrency)| Step::Delegate { parent, briefs, concurrency }),
-        8 => (who(), replies()).prop_map(|(who, reply)| Step::Answer { who, reply }),
-        3 => (who(), errors()).prop_map(|(who, error)| Step::Fail { who, error }),
-        6 => (who(), 0..2_u32, outputs())
-            .prop_map(|(who, call, output)| Step::Output { who, call, output }),
-        3 => (who(), any::<bool>()).prop_map(|(who, good)| Step::Conclude { who, good }),
-        1 => who().prop_map(|who| Step::Progress { who }),
-        4 => (who(), prop::bool::weighted(0.9)).prop_map(|(which, yes)| Step::Decide { which, yes }),
-        1 => who().prop_map(|who| Step::Cancel { who }),
-        1 => who().prop_map(|who| Step::Crash { who }),
-        1 => (who(), 0..4_u32, 0..3_u32)
-            .prop_map(|(who, turn, attempt)| Step::Stray { who, turn, attempt }),
-        2 => (0..8_000_u64).prop_map(|millis| Step::Wait { millis }),
-        2 => Just(Step::Next),
-    ]
-}
-
-/// The first step gives the run something to live on.
-fn histories() -> impl Strategy<Value = Vec<Step>> {
-    let first = (any::<Index>(), vec(briefs(), 2..4)).prop_map(|(parent, briefs)| Step::Delegate {
-        parent,
-        briefs,
-        concurrency: Some(4),
-    });
-    (first, vec(steps(), 0..80))
-        .prop_map(|(first, rest)| std::iter::once(first).chain(rest).collect())
-}
+use crate::histories::{Step, histories, policies, steps};
+use crate::sim::Sim;
 
 const GOOD: &str =
     r#"{"status":"completed","summary":"It is done. All of it.","artifacts":[],"errors":[]}"#;
@@ -270,6 +80,8 @@ fn perform(sim: &mut Sim, step: Step) {
         Step::Progress { who } => {
             if let Some(session) = pick(sessions(sim, all), who) {
                 sim.submit(Command::Progress { session, bytes: 1 }).unwrap();
+                let pause = Command::Pause { session, provider: "p".into(), ms: 700 };
+                sim.submit(pause).unwrap();
             }
         }
         Step::Decide { which, yes } => {
@@ -286,6 +98,21 @@ fn perform(sim: &mut Sim, step: Step) {
                 } else {
                     Command::Deny { hash, reason: "no".into() }
                 });
+            }
+        }
+        Step::Host { which, yes } => {
+            let host = ["a.example", "b.example"][which].to_owned();
+            let no = "no".to_owned();
+            sim.submit(if yes {
+                Command::AllowDomain { host }
+            } else {
+                Command::DenyDomain { host, reason: no }
+            })
+            .unwrap();
+        }
+        Step::Tell { who, bytes } => {
+            if let Some(session) = pick(sessions(sim, all), who) {
+                let _ = sim.submit(Command::Tell { session, text: "x".repeat(bytes) });
             }
         }
         Step::Cancel { who } => {
@@ -408,6 +235,32 @@ fn check_paths(sim: &Sim) {
     }
 }
 
+/// (j) Nothing is put between a tool call and its results, and what a person said is told in order,
+/// at most once, with the call that carries it.
+fn check_told(log: &[(Timestamp, Event)]) {
+    let mut lives: BTreeMap<SessionId, (usize, VecDeque<&str>, bool)> = BTreeMap::new();
+    for (_, event) in log {
+        let Some(session) = event.session() else { continue };
+        let (open, mailbox, told) = lives.entry(session).or_default();
+        let is_turn = matches!(event, Event::Told { .. } | Event::Reserved { .. });
+        assert!(!*told || is_turn, "{event:?} follows what a person said");
+        *told = false;
+        match event {
+            Event::ToolCalled { .. } => *open += 1,
+            Event::ToolReturned { .. } => *open -= 1,
+            Event::Messaged { text, .. } => mailbox.push_back(text),
+            Event::Told { nudge, text, .. } => {
+                assert_eq!(*open, 0, "told while a call lacks its result");
+                if *nudge == Nudge::Person {
+                    assert!(text.contains(mailbox.pop_front().unwrap()));
+                    *told = true;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Everything a tree knows, private parts included.
 fn observed(tree: &Tree) -> String {
     format!("{tree:?}")
@@ -441,6 +294,7 @@ proptest! {
         let mut sim = play(policy, history);
         complete(&mut sim);
         sim.check_over();
+        check_told(&sim.log);
         let root = sim.node(sim.root());
         prop_assert_eq!(root.ledger.settled, settled(&sim.log));
     }
@@ -631,5 +485,5 @@ fn random_histories_meet_every_kind_of_event() {
     }
     // Agents are defined by front ends; a loop needs more patience than chance has.
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed crashed denied depth 1 depth 2 depth 3 ended granted late overran progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted late messaged overran paused progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
 }

@@ -289,10 +289,18 @@ impl Sim {
     /// Says what holds in every history, at every step.
     pub(crate) fn check_invariants(&self) {
         let policy = self.tree.policy();
+        let automatic = self.tree.auto_approved();
+        assert!(automatic <= policy.approve_below_usd.unwrap_or_default(), "started {automatic}");
         let mut open: BTreeMap<SessionId, Amount> = BTreeMap::new();
         let mut spent: BTreeMap<SessionId, Amount> = BTreeMap::new();
         for node in self.tree.nodes() {
             assert!(node.depth <= policy.max_depth, "{} at depth {}", node.session, node.depth);
+            assert!(
+                node.max_turns.is_none_or(|max| node.turn <= max),
+                "{} took {} turns",
+                node.session,
+                node.turn
+            );
             assert!(node.ledger.holds(), "books of {}: {:?}", node.session, node.ledger);
             assert!(
                 node.reservation.is_none() || node.state == State::Running,

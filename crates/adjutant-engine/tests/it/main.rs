@@ -1,11 +1,16 @@
 //! Integration tests of `adjutant-engine`, on a paused clock, with everything in memory.
 #![expect(clippy::wildcard_enum_match_arm, reason = "tests pick the events they ask about")]
 
+mod archive;
 mod bad_input;
+mod control;
 mod crashes;
 mod cuts;
+mod disk;
+mod domains;
 mod faults;
 mod flow;
+mod formats;
 mod lead;
 mod limits;
 mod live;
@@ -13,4 +18,6 @@ mod own_tools;
 mod providers;
 mod replay;
 mod resume;
+mod roles;
+mod roster;
 mod time;

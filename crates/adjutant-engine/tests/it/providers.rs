@@ -337,6 +337,8 @@ async fn eight_children_share_one_pause_of_their_provider() {
         assert_eq!(fake.arrived(), 16, "{api:?}: eight, then eight");
         let failed = story.kinds().iter().filter(|kind| *kind == "attempt_failed").count();
         assert_eq!(failed, 1, "{api:?}: only one was told to wait");
+        let held = story.kinds().iter().filter(|kind| *kind == "paused").count();
+        assert!(held >= 7, "{api:?}: the others say why they wait, {held} did");
     })
     .await;
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use adjutant_core::Outcome;
+use adjutant_core::{Event, Outcome};
 use adjutant_model::{
     ProviderConfig, RecordError, Recorder, ReplayError, ReplayModel, Secret, Sources, open_model,
     wire::Wire,
@@ -77,7 +77,10 @@ fn told(story: &Story) -> Vec<Value> {
         pauses.replace_all(&text.replace(KEY, "[masked:own-key]"), "\"$1\":0").into_owned()
     };
     let json = |event| serde_json::from_str(&lasting(serde_json::to_string(event).unwrap()));
-    let mut told: Vec<Value> = story.events.iter().map(|(_, event)| json(event).unwrap()).collect();
+    // A recording has no provider that could ask for a pause, and signs of life follow the clock.
+    let lasts = |event: &&Event| !matches!(event, Event::Paused { .. } | Event::Progressed { .. });
+    let events = story.events.iter().map(|(_, event)| event).filter(lasts);
+    let mut told: Vec<Value> = events.map(|event| json(event).unwrap()).collect();
     for event in &mut told {
         let fields = event.as_object_mut().unwrap();
         // Where the tree lies, and a hash over the ids of the call.

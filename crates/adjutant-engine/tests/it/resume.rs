@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use adjutant_core::{Event, Message, Outcome};
-use adjutant_engine::{Answer, EngineError, Resume};
+use adjutant_engine::{Answer, EngineError, Question, Resume};
 use adjutant_testkit::{Request, Rig, Story};
 
 /// Two subagents that read, note and report, one after the other and side by side.
@@ -112,8 +112,7 @@ async fn survives(rig: impl Fn() -> Rig) {
     for cut in cuts(&journal) {
         let story = rig().resume(&journal[..cut], Resume::default()).await;
         if cut == journal.len() {
-            let nothing = story.result.unwrap_err();
-            assert!(matches!(nothing, EngineError::NothingToResume(_)), "{nothing}");
+            assert!(matches!(story.result, Err(EngineError::NothingToResume(_))), "{story:?}");
             continue;
         }
         if story.recalled == 0 {
@@ -165,7 +164,8 @@ async fn a_question_that_was_open_is_asked_again_and_one_answered_is_not() {
         let count = std::sync::Arc::clone(&asked);
         let story = pair()
             .approver(move |question| {
-                assert_eq!(question.events.len(), 3, "two grants and the question");
+                let Question::Call { events, .. } = question else { panic!("about a call") };
+                assert_eq!(events.len(), 3, "two grants and the question");
                 count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 Answer::Yes
             })

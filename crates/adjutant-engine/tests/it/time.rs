@@ -1,5 +1,8 @@
 //! Deadlines, stalls, retries and cancellation, on a clock that only tests move.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use adjutant_core::policy::Timeout;
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::Control;
@@ -120,4 +123,72 @@ async fn cancelling_one_child_leaves_the_others_at_work() {
         .await;
     assert_eq!(story.ends(), ["doomed: cancelled CANCELLED", "spared: completed"]);
     assert_eq!(story.outcome(), Outcome::Partial);
+}
+
+/// The wall clock of the test below: each look at it finds it ten years on, or ten years back.
+fn wild_clock() -> u64 {
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
+    const TEN_YEARS_MS: u64 = 3_653 * 24 * 60 * 60 * 1000;
+    let ahead = LOOKS.fetch_add(1, Ordering::Relaxed) % 3;
+    1_735_460_684_000 - TEN_YEARS_MS + ahead * TEN_YEARS_MS
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_jumps_by_ten_years_changes_no_deadline_and_no_id_twice() {
+    let script = r#"
+        [[turn]]
+        label = "slow"
+        delay_ms = 80000000
+        text = "too late"
+        [[turn]]
+        label = "shaky"
+        error = "overloaded"
+        retry_after_ms = 7000
+        [[turn]]
+        label = "silent"
+        delay_ms = 700000
+        text = "too late"
+        [[turn]]
+        delay_ms = 1000
+        text = "done"
+    "#;
+    let rig = || {
+        let rig = Rig::new().policy(|policy| {
+            policy.timeout_s = Timeout::Seconds(90);
+            policy.stall_s = Some(60);
+        });
+        rig.script(script).task("slow", "a").task("shaky", "b").task("silent", "c").task("x", "d")
+    };
+    let timeline = |story: &adjutant_testkit::Story| {
+        let line = |(at, event): &(adjutant_core::Timestamp, Event)| {
+            let deadline = match event {
+                Event::Started { deadline, .. } => *deadline,
+                Event::AttemptFailed { retry_at, .. } => *retry_at,
+                _ => None,
+            };
+            (*at, deadline)
+        };
+        story.events.iter().map(line).collect::<Vec<_>>()
+    };
+    let (steady, wild) = (rig().delegate().await, rig().wall(wild_clock).delegate().await);
+    assert_eq!(timeline(&wild), timeline(&steady));
+    assert_eq!((wild.kinds(), wild.ends()), (steady.kinds(), steady.ends()));
+    let granted = wild.events.iter().filter_map(|(_, event)| match event {
+        Event::Granted(grant) => Some(grant.session),
+        _ => None,
+    });
+    let ids: Vec<_> = granted.collect();
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 4, "{ids:?}");
+}
+
+#[test]
+fn a_live_run_looks_no_older_than_it_has_been_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = adjutant_store::Home::open(dir.path()).unwrap();
+    let run = home.create_run(adjutant_core::RunId::new(1_735_460_684, [0; 6])).unwrap();
+    let _lock = run.lock().unwrap();
+    let files = adjutant_engine::Archive::open(dir.path()).unwrap().runs().unwrap().pop().unwrap();
+    let since = files.since(0);
+    assert!(since < 60_000, "the clock was set ahead by fifty years: {since} ms");
+    assert_eq!(files.since(u64::MAX), 0, "the clock was set back");
 }

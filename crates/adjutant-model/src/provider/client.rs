@@ -26,6 +26,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(20);
 /// A model at a provider.
 pub(super) struct Client {
     spec: ModelSpec,
+    provider: String,
     codec: Codec,
     url: Url,
     headers: HeaderMap,
@@ -57,6 +58,7 @@ impl Client {
         }
         Self {
             spec,
+            provider: config.name.clone(),
             codec,
             url,
             headers,
@@ -73,7 +75,12 @@ impl Client {
         request: TurnRequest<'_>,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Attempt {
-        self.limiter.pass(draw(request.session, request.turn, request.attempt)).await;
+        let draw = draw(request.session, request.turn, request.attempt);
+        let tell = |wait: Duration| {
+            let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            progress(Progress::Waiting { provider: &self.provider, ms });
+        };
+        self.limiter.pass(draw, tell).await;
         let body = self.bodies.write(&self.codec, &request);
         let mut tape = Tape::new(self.recorder.is_some());
         let attempt = self.exchange(body.clone(), request.turn, &mut tape, progress).await;

@@ -177,6 +177,7 @@ pub(crate) fn read_heard<'a>(
     let mut progress = |progress: Progress<'_>| match progress {
         Progress::Text(text) => heard.push_str(text),
         Progress::Bytes(bytes) => assert!(bytes > 0),
+        Progress::Waiting { .. } => panic!("nobody asked for a pause"),
     };
     for piece in pieces {
         match reader.feed(piece, &mut progress) {

@@ -56,6 +56,7 @@ impl Child {
         let mut note = |progress: Progress<'_>| match progress {
             Progress::Text(text) => arrived.push(text.to_owned()),
             Progress::Bytes(bytes) => arrived.push(format!("{bytes} bytes")),
+            Progress::Waiting { ms, .. } => arrived.push(format!("waits {ms} ms")),
         };
         model.turn(request, &mut note).await
     }

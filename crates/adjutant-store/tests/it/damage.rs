@@ -134,7 +134,7 @@ fn the_documented_rule_makes_valid_records() {
 fn a_newer_format_is_refused_by_name() {
     let mut bytes = Vec::new();
     seal(&mut bytes, r#"{"v":2,"seq":1,"happened":"something"#);
-    insta::assert_snapshot!(read(&bytes).1.unwrap_err(), @"journal format 2 is newer than this adjutant understands (1)");
+    insta::assert_snapshot!(read(&bytes).1.unwrap_err(), @"journal format 2 is newer than this adjutant understands (1); read it with the adjutant that wrote it, or a newer one");
     // Also when it is sealed in another way, whole or not, so that it is never cut as torn.
     for foreign in ["{\"v\":2,\"new\":1}\n", "{\"v\":2,\"n", "{\"v\":2,\"a\":1}\n{\"v\":2}\n"] {
         assert!(matches!(read(foreign.as_bytes()).1, Err(ReadError::Newer { found: 2 })));

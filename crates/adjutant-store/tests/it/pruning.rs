@@ -151,6 +151,52 @@ fn a_clock_set_ten_years_ahead_cannot_age_what_this_boot_has_seen() {
     assert!(matches!(verdict(&rig, &later), Verdict::Expired { .. }));
 }
 
+/// Ten years back, a year back, now, a year ahead, ten years ahead.
+const CLOCKS: [i64; 5] = [-3653, -365, 0, 365, 3653];
+
+fn moved(days: i64) -> Now {
+    let mut now = Now::read();
+    now.wall_ms = now.wall_ms.checked_add_signed(days * 86_400_000).unwrap();
+    now
+}
+
+#[test]
+fn whatever_the_clock_said_or_says_a_fresh_or_running_run_is_left_alone() {
+    for written in CLOCKS {
+        let rig = Rig::new();
+        let fresh = rig.ended_run(0, &secret_facts());
+        touch(&fresh, moved(written).wall_ms);
+        let running = rig.home.create_run(run_id(1)).unwrap();
+        let lock = running.lock().unwrap();
+        let mut journal = lock.create_journal(|_| ()).unwrap();
+        crate::rig::append_all(&mut journal, &secret_facts());
+        journal.close().unwrap();
+        for read in CLOCKS {
+            let report = prune_with(&rig, &Retention { now: moved(read), days: 7 });
+            let [(_, Verdict::Live), (_, Verdict::Fresh)] = report.runs.as_slice() else {
+                panic!("written {written} days off, read {read} days off: {report:?}");
+            };
+            for run in [&fresh, &running] {
+                assert!(all_text(run).contains("secret") && !run.is_expired());
+            }
+        }
+        drop(lock);
+    }
+}
+
+#[test]
+fn how_long_a_run_has_been_held_is_told_by_a_clock_nobody_can_set() {
+    let rig = Rig::new();
+    let run = rig.ended_run(0, &[]);
+    held_in_boot(&run, "this boot", 60_000);
+    let boot = |boot: &str| Some(BootInstant { boot: boot.to_owned(), elapsed_ms: 65_000 });
+    for wall_ms in [0, WALL, u64::MAX] {
+        assert_eq!(run.held_ms(&Now { wall_ms, boot: boot("this boot") }), Some(5_000));
+        assert_eq!(run.held_ms(&Now { wall_ms, boot: boot("another") }), None);
+        assert_eq!(run.held_ms(&Now { wall_ms, boot: None }), None);
+    }
+}
+
 #[test]
 fn looking_at_a_run_does_not_make_it_younger() {
     let rig = Rig::new();

@@ -103,6 +103,24 @@ pub enum WebError {
         /// Why not.
         source: Box<WebError>,
     },
+    /// The URL asks another host than was approved.
+    #[error("the URL asks `{found}`, but `{approved}` was approved; write the URL plainly")]
+    OtherHost {
+        /// Whom the URL asks.
+        found: String,
+        /// Whom it was approved for.
+        approved: String,
+    },
+    /// The page leads to a host that nobody approved yet.
+    #[error(
+        "the page redirects to `{host}`, which nobody has allowed yet; to ask for it, fetch {url}"
+    )]
+    NewHost {
+        /// The host.
+        host: String,
+        /// The URL in full, so that it can be asked for.
+        url: String,
+    },
     /// An https page leads to an unprotected one.
     #[error("it leads from https to http")]
     Downgrade,

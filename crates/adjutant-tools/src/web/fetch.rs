@@ -1,5 +1,6 @@
 //! WebFetch: one page, as text.
 
+use adjutant_core::HostSet;
 use adjutant_core::message::ToolSpec;
 use hyper::header;
 use serde_json::json;
@@ -54,8 +55,12 @@ pub(crate) fn fetch(call: &Call<'_>, web: &Web) -> Result<ToolOutput, ArgError> 
     let max_chars = args.number("max_chars", 1)?.and_then(|number| usize::try_from(number).ok());
     let max_chars = max_chars.unwrap_or(caps.page_chars).min(caps.page_chars_max);
     let mut asked = Vec::new();
-    let page = Target::written(web, call.masker, &url).and_then(|target| {
-        block_on(call.should_stop, caps.total_time, follow(web, target, &mut asked))
+    let approved = call.approved;
+    let target = Target::written(web, call.masker, &url)
+        .and_then(|target| target.approved_for(approved.map(|approved| approved.host)));
+    let page = target.and_then(|target| {
+        let hosts = approved.map(|approved| approved.hosts);
+        block_on(call.should_stop, caps.total_time, follow(web, target, hosts, &mut asked))
     });
     let mut output = match page {
         Ok(page) => shown(call, &page, max_chars, &asked),
@@ -66,7 +71,12 @@ pub(crate) fn fetch(call: &Call<'_>, web: &Web) -> Result<ToolOutput, ArgError> 
 }
 
 /// Follows redirects to a page; `asked` holds each URL before anything is sent for it.
-async fn follow(web: &Web, first: Target, asked: &mut Vec<String>) -> Result<Page, WebError> {
+async fn follow(
+    web: &Web,
+    first: Target,
+    hosts: Option<&HostSet>,
+    asked: &mut Vec<String>,
+) -> Result<Page, WebError> {
     let mut target = first;
     for _ in 0..=web.caps().redirects {
         asked.push(target.url().to_string());
@@ -79,7 +89,7 @@ async fn follow(web: &Web, first: Target, asked: &mut Vec<String>) -> Result<Pag
             (answer, _) => answer?,
         };
         match answer.location() {
-            Some(location) => target = target.redirected(web, &location)?,
+            Some(location) => target = target.redirected(web, &location)?.allowed_by(hosts)?,
             None => return received(web, target, answer).await,
         }
     }

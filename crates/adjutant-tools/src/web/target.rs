@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use adjutant_core::HostSet;
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
@@ -90,6 +91,27 @@ impl Target {
             to: visible(&brief(location)),
             source: Box::new(error),
         })
+    }
+
+    /// Passes when this is the very host that was approved.
+    pub(crate) fn approved_for(self, host: Option<&str>) -> Result<Self, WebError> {
+        match host {
+            Some(host) if host != self.name() => {
+                Err(WebError::OtherHost { found: brief(&self.name()), approved: brief(host) })
+            }
+            Some(_) | None => Ok(self),
+        }
+    }
+
+    /// Passes where a redirect may lead; where it leads else, a person has yet to be asked.
+    pub(crate) fn allowed_by(self, hosts: Option<&HostSet>) -> Result<Self, WebError> {
+        match hosts {
+            Some(hosts) if !hosts.contains(&self.name()) => Err(WebError::NewHost {
+                host: brief(&self.name()),
+                url: visible(self.url.as_str()),
+            }),
+            Some(_) | None => Ok(self),
+        }
     }
 
     /// Takes the URL of an endpoint that a person configured.

@@ -1,9 +1,9 @@
 //! The question for programs.
 
-use adjutant_core::{Grant, SessionId};
+use adjutant_core::{Grant, SessionId, Usd};
 use serde::Serialize;
 
-use super::{Question, RefusedTask, Risk, is_priced};
+use super::{Question, RefusedTask, Risk};
 use crate::run::{Warning, warnings};
 use crate::wire::{ReasonJson, VERSION};
 
@@ -12,7 +12,6 @@ impl Question {
     #[must_use]
     pub fn json(&self) -> QuestionJson {
         let (amount, seconds) = self.worst();
-        let all_priced = self.grants.iter().all(is_priced);
         QuestionJson {
             v: VERSION,
             risk: self.risk(),
@@ -20,10 +19,11 @@ impl Question {
             refused: self.refused.iter().map(RefusedJson::of).collect(),
             worst_case: WorstJson {
                 tokens: Some(amount.tokens).filter(|tokens| *tokens < u64::MAX),
-                cost_usd: all_priced.then(|| amount.usd.as_dollars()),
+                cost_usd: self.worst_usd().map(Usd::as_dollars),
                 seconds,
             },
             hash: self.hash.clone(),
+            automatic: self.is_automatic(),
         }
     }
 }
@@ -38,6 +38,9 @@ pub struct QuestionJson {
     worst_case: WorstJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<String>,
+    /// Whether the call starts without asking.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    automatic: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -4,18 +4,20 @@
 //! of what is at stake ([`Question::text`]). Goals are foreign text, so both show them escaped and
 //! cut; the whole form keeps head and tail, because the harm may stand at the end.
 
+mod domain;
 mod json;
 mod text;
 
 use adjutant_core::budget::Amount;
-use adjutant_core::tree::worst_case;
-use adjutant_core::{Event, Grant, Label, Policy, Reason, SessionId, Timestamp};
+use adjutant_core::tree::{worst_case, worst_case_within};
+use adjutant_core::{Event, Grant, Label, Policy, Reason, SessionId, Timestamp, Usd};
 use serde::Serialize;
 
 use crate::layout::{bracketed, excerpt};
 use crate::names::counted;
 use crate::sanitize;
 
+pub use domain::domain_question;
 pub use json::QuestionJson;
 
 /// Characters of a goal in the one-line form, the `…` of a cut included.
@@ -61,6 +63,8 @@ pub struct Question {
     policy: Policy,
     hash: Option<String>,
     expires: Option<Timestamp>,
+    left: Option<Amount>,
+    automatic: Option<Usd>,
 }
 
 impl Question {
@@ -72,6 +76,8 @@ impl Question {
             policy: policy.clone(),
             hash: None,
             expires: None,
+            left: None,
+            automatic: None,
         };
         for event in events {
             if let Event::Granted(grant) = event {
@@ -82,6 +88,9 @@ impl Question {
             } else if let Event::ApprovalAsked { hash, expires, .. } = event {
                 question.hash = Some(hash.clone());
                 question.expires = Some(*expires);
+            } else if let Event::AutoApproved { hash, amount, .. } = event {
+                question.hash = Some(hash.clone());
+                question.automatic = Some(*amount);
             }
         }
         question
@@ -95,6 +104,19 @@ impl Question {
         call: u32,
     ) -> Self {
         Self::of(policy, events.into_iter().filter(|event| belongs(event, parent, call)))
+    }
+
+    /// Says how much of the budget was left when the call was made; else all of it counts.
+    #[must_use]
+    pub const fn with_left(mut self, left: Amount) -> Self {
+        self.left = Some(left);
+        self
+    }
+
+    /// Says whether the call needs nobody's yes: its worst case fits the amount set beforehand.
+    #[must_use]
+    pub const fn is_automatic(&self) -> bool {
+        self.automatic.is_some()
     }
 
     /// Returns the tasks that start when the answer is yes.
@@ -133,7 +155,16 @@ impl Question {
     /// Returns the most the call can consume, and its seconds where it is bounded in time.
     #[must_use]
     pub fn worst(&self) -> (Amount, Option<u64>) {
-        worst_case(&self.policy, &self.grants)
+        match self.left {
+            Some(left) => worst_case_within(&self.policy, left, &self.grants),
+            None => worst_case(&self.policy, &self.grants),
+        }
+    }
+
+    /// Returns the most the call can cost, where every model of it has a price.
+    #[must_use]
+    pub fn worst_usd(&self) -> Option<Usd> {
+        self.grants.iter().all(is_priced).then(|| self.worst().0.usd)
     }
 
     /// Returns the call in one line:
@@ -164,7 +195,10 @@ fn belongs(event: &Event, of_parent: SessionId, of_call: u32) -> bool {
     if let Event::Granted(grant) = event {
         return grant.parent == of_parent && grant.call == of_call;
     }
-    if let Event::Refused { parent, call, .. } | Event::ApprovalAsked { parent, call, .. } = event {
+    if let Event::Refused { parent, call, .. }
+    | Event::ApprovalAsked { parent, call, .. }
+    | Event::AutoApproved { parent, call, .. } = event
+    {
         return *parent == of_parent && *call == of_call;
     }
     false

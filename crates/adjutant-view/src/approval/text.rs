@@ -16,7 +16,7 @@ use crate::when::elapsed;
 const HEAD_CHARS: usize = 240;
 const TAIL_CHARS: usize = 120;
 /// The fewest columns a goal is given, however narrow the terminal.
-const LEAST_COLUMNS: usize = 20;
+pub(super) const LEAST_COLUMNS: usize = 20;
 
 impl Question {
     /// Returns everything that is at stake, for a terminal of `columns_wide` columns.
@@ -66,6 +66,13 @@ impl Question {
         }));
         rows.push(vec!["Worst case".into(), self.worst_words()]);
         rows.push(vec!["Budget".into(), self.budget_words()]);
+        if let Some(limit) = self.policy.approve_below_usd {
+            let words = match self.automatic {
+                Some(_) => format!("not needed: it fits the {limit} approved beforehand"),
+                None => format!("needed: it does not fit the {limit} approved beforehand"),
+            };
+            rows.push(vec!["Approval".into(), words]);
+        }
         let places = self.grants.first().map_or(0, |grant| grant.places);
         rows.push(vec!["At once".into(), grouped(places)]);
         rows
@@ -146,7 +153,7 @@ fn grouped_rows(title: &str, grants: &[Grant], say: impl Fn(&Grant) -> String) -
 }
 
 /// Returns a goal in one piece; of a long one its head and its tail, and how much lies between.
-fn head_and_tail(goal: &str) -> String {
+pub(super) fn head_and_tail(goal: &str) -> String {
     let lines: Vec<String> =
         goal.lines().map(sanitize::collapsed).filter(|line| !line.is_empty()).collect();
     let safe = lines.join("⏎");

@@ -1,6 +1,6 @@
 //! The whole picture for a live terminal.
 
-use adjutant_core::{Outcome, State, Timestamp};
+use adjutant_core::{Outcome, SessionId, State, Timestamp};
 
 use super::words::{doing, total, usage_of};
 use crate::layout::{bracketed, cut, padded, width};
@@ -33,7 +33,13 @@ impl Frame {
     /// Draws the run: a heading, a line for each subagent, a total.
     #[must_use]
     pub fn render(&self, view: &RunView) -> String {
-        let rows = self.rows(view);
+        self.render_part(view, None)
+    }
+
+    /// Draws the run, or of it only one delegation and what is below.
+    #[must_use]
+    pub fn render_part(&self, view: &RunView, of: Option<SessionId>) -> String {
+        let rows = self.rows(view, of);
         let count = view.delegations().count();
         let heading = if count == 0 {
             "Delegate [no subagents]".to_owned()
@@ -53,15 +59,19 @@ impl Frame {
         lines.join("\n") + "\n"
     }
 
-    fn rows<'a>(&self, view: &'a RunView) -> Vec<Row<'a>> {
+    fn rows<'a>(&self, view: &'a RunView, of: Option<SessionId>) -> Vec<Row<'a>> {
+        let top = of.and_then(|session| view.delegation(session));
+        let top = top.filter(|top| top.parent.is_some());
+        let above = top.map_or(1, |top| top.depth);
         // A label may take a third of the line; a wider one says less than what is being done.
         let label_columns = (self.width / 3).clamp(5, 34);
-        view.preorder()
+        top.map_or_else(|| view.preorder(), |top| view.subtree(top))
             .into_iter()
             .filter(|delegation| delegation.parent.is_some() || delegation.own.calls > 0)
             .map(|delegation| Row {
                 delegation,
-                indent: usize::try_from(delegation.depth.saturating_sub(1)).unwrap_or(0).min(8) * 2,
+                indent: usize::try_from(delegation.depth.saturating_sub(above)).unwrap_or(0).min(8)
+                    * 2,
                 label: bracketed(delegation.label.as_str(), label_columns),
             })
             .collect()

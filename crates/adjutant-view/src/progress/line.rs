@@ -3,7 +3,7 @@
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
-use super::words::{TEXT_COLUMNS, ended, tool, total, usage_of};
+use super::words::{TEXT_COLUMNS, ended, paused, tool, total, usage_of};
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words, counted, mark};
@@ -26,6 +26,15 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         Event::RunStarted { .. } => view.run().map(|run| format!("{run} started")),
         Event::RunEnded { .. } => Some(total(view, entry.at, Liveness::Alive)),
         Event::ApprovalAsked { parent, call, .. } => Some(asked(view, *parent, *call)),
+        Event::AutoApproved { amount, .. } => Some(format!(
+            "Approved without asking: {amount} at most; {} of {} so far",
+            view.auto_approved(),
+            view.approve_below()
+        )),
+        Event::DomainAllowed { host } => Some(format!("Allowed: {}", safe(host))),
+        Event::DomainDenied { host, reason } => {
+            Some(format!("Not allowed: {}: {}", safe(host), safe(reason)))
+        }
         Event::Denied { reason, .. } => {
             Some(format!("Not approved: {}", fit(reason, TEXT_COLUMNS)))
         }
@@ -51,7 +60,10 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::Replied { .. }
         | Event::AttemptFailed { .. }
         | Event::Overran { .. }
+        | Event::Messaged { .. }
         | Event::Told { .. }
+        | Event::Paused { .. }
+        | Event::DomainAsked { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }
@@ -66,7 +78,8 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::Approved { .. }
         | Event::Reserved { .. }
         | Event::Settled { .. }
-        | Event::Progressed { .. } => None,
+        | Event::Progressed { .. }
+        | Event::ErrorFixed { .. } => None,
     }
 }
 
@@ -82,6 +95,8 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
             safe(&error.to_string())
         )),
         Event::AttemptFailed { error, retry_at: None, .. } => Some(safe(&error.to_string())),
+        Event::Paused { provider, until, .. } => Some(paused(until.since(entry.at), provider)),
+        Event::DomainAsked { host, .. } => Some(format!("waiting for approval of {}", safe(host))),
         Event::Overran { amount, .. } => Some(format!(
             "billed {} tokens and {} more than was reserved",
             adjutant_core::numbers::grouped(amount.tokens),
@@ -92,6 +107,10 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         }
         Event::Told { nudge: Nudge::Shorten, .. } => Some("told to answer shorter".into()),
         Event::Told { nudge: Nudge::Repair, .. } => Some("told to repair its return".into()),
+        Event::Told { nudge: Nudge::Person, .. } => Some("was told what you said".into()),
+        Event::Messaged { text, .. } => {
+            Some(format!("you say, before its next turn: {}", safe(text)))
+        }
         // What was noted is said when it is.
         Event::ToolCalled { call, .. } => called(*call)
             .filter(|call| call.tool != "Note")
@@ -122,6 +141,9 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Granted(_)
         | Event::Refused { .. }
         | Event::ApprovalAsked { .. }
+        | Event::AutoApproved { .. }
+        | Event::DomainAllowed { .. }
+        | Event::DomainDenied { .. }
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Reserved { .. }
@@ -130,7 +152,8 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Progressed { .. }
         | Event::ToolReturned { .. }
         | Event::Ended { .. }
-        | Event::RunEnded { .. } => None,
+        | Event::RunEnded { .. }
+        | Event::ErrorFixed { .. } => None,
     }
 }
 

@@ -16,11 +16,14 @@ pub(super) const TEXT_COLUMNS: usize = 120;
 pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
     match delegation.activity() {
         Activity::AwaitingApproval => "waiting for approval".into(),
-        Activity::Queued => "queued".into(),
+        Activity::Queued => "waiting for a place".into(),
         Activity::Thinking { since, bytes } => {
+            if let Some(silent) = delegation.silence(now) {
+                return format!("stalled? nothing heard for {}", elapsed(silent));
+            }
             // Before its first answer the time beside the line says the same.
-            let silent = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
-            thinking(silent, bytes)
+            let thought = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
+            thinking(thought, bytes)
         }
         Activity::Tool { call, more } => {
             let others = if more > 0 { format!(" (+{more})") } else { String::new() };
@@ -28,17 +31,29 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
         }
         Activity::Retrying(retry) => {
             let wait = elapsed(retry.at.since(now));
-            format!("retrying in {wait} ({})", retry.kind)
+            format!("retrying in {wait}: {}", retry.kind)
+        }
+        Activity::Paused(pause) if pause.until > now => {
+            paused(pause.until.since(now), &pause.provider)
+        }
+        Activity::Paused(_) => thinking(Duration::ZERO, 0),
+        Activity::AwaitingDomain(host) => {
+            format!("waiting for approval of {}", fit(host, TEXT_COLUMNS))
         }
         Activity::Delegating => "waiting for its subagents".into(),
         Activity::Ended(outcome) => ended(outcome, delegation),
     }
 }
 
-fn thinking(silent: Duration, bytes: u64) -> String {
+/// Says why a model call is held back: `waiting 12s: anthropic asked for a pause`.
+pub(super) fn paused(wait: Duration, provider: &str) -> String {
+    format!("waiting {}: {} asked for a pause", elapsed(wait), fit(provider, 32))
+}
+
+fn thinking(thought: Duration, bytes: u64) -> String {
     // Only a wait worth noticing is shown: most turns are shorter.
-    if silent.as_secs() >= 10 {
-        return format!("thinking for {}", elapsed(silent));
+    if thought.as_secs() >= 10 {
+        return format!("thinking for {}", elapsed(thought));
     }
     if bytes > 0 { "writing".into() } else { "thinking".into() }
 }

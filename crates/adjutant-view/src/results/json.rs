@@ -1,6 +1,6 @@
 //! Results as JSON.
 
-use adjutant_core::{Outcome, SessionId, State};
+use adjutant_core::{Outcome, SessionId, State, Usd};
 use serde::Serialize;
 
 use super::cap::Room;
@@ -24,6 +24,9 @@ pub struct ResultsJson {
     pub pending: usize,
     /// Tasks of the call.
     pub total: usize,
+    /// Worst cases of the calls that started without asking, added up; only where there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_approved_usd: Option<Usd>,
     /// One entry for each task, in input order.
     pub results: Vec<ResultJson>,
 }
@@ -98,9 +101,10 @@ impl Results<'_> {
             v: VERSION,
             completed: counts.ok,
             partial: counts.partial,
-            failed: counts.failed,
+            failed: counts.failed + counts.refused,
             pending: counts.pending,
             total: counts.total,
+            auto_approved_usd: None,
             results: self.items.iter().map(|item| entry(item, options)).collect(),
         }
     }

@@ -14,6 +14,7 @@ use adjutant_core::{Code, Outcome, Reason, SessionId, State};
 
 use crate::names::is_interrupted;
 use crate::run::{Delegation, Liveness, RunView};
+use crate::status::Content;
 
 pub use json::{ResultJson, ResultsJson};
 
@@ -62,12 +63,12 @@ impl<'a> Results<'a> {
     /// Takes into account that nobody works on these any more, if that is so: what has not ended
     /// is partial, with what was found until then.
     #[must_use]
-    pub fn seen(mut self, liveness: Liveness) -> Self {
+    pub fn seen(mut self, liveness: Liveness, content: Content) -> Self {
         for item in &mut self.items {
             if is_interrupted(&item.state, liveness) {
                 let item = item.to_mut();
                 item.state = State::Ended(Outcome::Partial);
-                item.reason = Some(interruption());
+                item.reason = Some(interruption(item.session, content));
             }
         }
         self
@@ -93,7 +94,8 @@ impl<'a> Results<'a> {
                 State::Ended(outcome) => match outcome {
                     Outcome::Completed => counts.ok += 1,
                     Outcome::Partial | Outcome::Cancelled => counts.partial += 1,
-                    Outcome::Failed | Outcome::Blocked | Outcome::Refused => counts.failed += 1,
+                    Outcome::Failed | Outcome::Blocked => counts.failed += 1,
+                    Outcome::Refused => counts.refused += 1,
                 },
                 State::AwaitingApproval | State::Queued | State::Running => counts.pending += 1,
             }
@@ -102,11 +104,17 @@ impl<'a> Results<'a> {
     }
 }
 
-fn interruption() -> Reason {
+fn interruption(session: SessionId, content: Content) -> Reason {
+    let recommendation = match content {
+        Content::Kept => format!(
+            "`adjutant resume {session}` goes on with it; what was found so far is in the result."
+        ),
+        Content::Expired => "Delegate the task again; it is not resumable (expired).".into(),
+    };
     Reason {
         code: Code::Interrupted,
         message: "The process that ran it is gone.".into(),
-        recommendation: "Delegate the task again; what was found so far is in the result.".into(),
+        recommendation,
         recoverable: true,
     }
 }
@@ -117,6 +125,7 @@ struct Counts {
     ok: usize,
     partial: usize,
     failed: usize,
+    refused: usize,
     pending: usize,
     total: usize,
 }

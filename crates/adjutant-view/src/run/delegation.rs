@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::budget::Reservation;
+use adjutant_core::schema::{DELEGATE, TASK};
 use adjutant_core::{AgentName, ErrorKind, Label, Outcome, Reason, SessionId, State, Timestamp};
 
 use super::{Call, Liveness, Spend};
 use crate::entry::Moment;
+
+/// How long a model may say nothing before people are told.
+const QUIET: Duration = Duration::from_secs(30);
 
 /// One delegation as people and programs read it; the root is one too.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -20,6 +24,8 @@ pub struct Delegation {
     pub parent: Option<SessionId>,
     /// Edges from the root.
     pub depth: u64,
+    /// The story it works on, where it works on one.
+    pub story: Option<String>,
     /// What it is called.
     pub label: Label,
     /// Who works.
@@ -40,6 +46,8 @@ pub struct Delegation {
     pub started: Option<Moment>,
     /// When it ended, once it did.
     pub ended: Option<Moment>,
+    /// Seconds of its own, from its start.
+    pub timeout_s: Option<u64>,
     /// The instant it must have ended by.
     pub deadline: Option<Timestamp>,
     /// What its own model calls came to.
@@ -50,11 +58,14 @@ pub struct Delegation {
     pub turns: u32,
     /// The tools that were run for it.
     pub tool_calls: u32,
-    /// Its scratchpad.
+    /// Its scratchpad; in a view without texts only the start of the latest note.
     pub notes: Vec<String>,
-    /// The latest text of its agent that was not empty.
+    /// How many notes it took.
+    pub note_count: usize,
+    /// The latest text of its agent that was not empty; never there in a view without texts.
     pub last_text: String,
-    /// The files its tools touched, each once, in the order of the first touch.
+    /// The files its tools touched, each once, in the order of the first touch; none in a view
+    /// without texts.
     pub files: Vec<Arc<str>>,
     /// Why it ended as it did.
     pub reason: Option<Reason>,
@@ -69,6 +80,12 @@ pub struct Delegation {
     pub crash: Option<String>,
     /// The failed call that is to be tried again.
     pub retry: Option<Retry>,
+    /// Why its model call is held back.
+    #[serde(default)]
+    pub pause: Option<Pause>,
+    /// The hosts a person is asked about for it, each with the number of the call that waits.
+    #[serde(default)]
+    pub hosts: Vec<(u32, String)>,
 
     /// The model call under way.
     pub(super) open: Option<Reservation>,
@@ -81,6 +98,8 @@ pub struct Delegation {
     /// The numbers of those that are under way.
     pub(super) under_way: Vec<u32>,
     pub(super) since: Timestamp,
+    /// When its model was last heard of.
+    pub(super) heard: Timestamp,
     pub(super) bytes: u64,
 }
 
@@ -130,6 +149,15 @@ pub struct Retry {
     pub kind: ErrorKind,
 }
 
+/// A pause a provider asked for, which every call to it keeps.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Pause {
+    /// Who asked for it.
+    pub provider: String,
+    /// When it is over.
+    pub until: Timestamp,
+}
+
 /// What a delegation is doing now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity<'a> {
@@ -153,7 +181,11 @@ pub enum Activity<'a> {
     },
     /// It waits to try a model call again.
     Retrying(Retry),
-    /// It only waits for what it handed down.
+    /// Its model call is held back; once that is over, its model writes.
+    Paused(&'a Pause),
+    /// A person has yet to allow a host.
+    AwaitingDomain(&'a str),
+    /// It waits for what it handed down.
     Delegating,
     /// It has ended.
     Ended(Outcome),
@@ -175,14 +207,33 @@ impl Delegation {
         if let Some(retry) = self.retry {
             return Activity::Retrying(retry);
         }
-        let oldest = self.under_way.first().and_then(|&number| self.asked.get(number as usize));
-        match oldest {
-            Some(call) => Activity::Tool { call, more: self.under_way.len() - 1 },
+        let calls = || self.under_way.iter().filter_map(|&number| self.asked.get(number as usize));
+        if let (None, Some((_, host))) = (calls().next(), self.hosts.first()) {
+            return Activity::AwaitingDomain(host);
+        }
+        if let (None, Some(pause)) = (calls().next(), &self.pause) {
+            return Activity::Paused(pause);
+        }
+        // Children are shown with what they do themselves, so another tool says more.
+        let mut others = calls().filter(|call| call.tool != DELEGATE && call.tool != TASK);
+        match others.next() {
+            Some(call) => Activity::Tool { call, more: others.count() },
+            None if calls().next().is_some() => Activity::Delegating,
             None if self.parent.is_none() && self.own.calls == 0 && self.turns == 0 => {
                 Activity::Delegating
             }
             None => Activity::Thinking { since: self.since, bytes: self.bytes },
         }
+    }
+
+    /// Returns how long its model has not been heard of, when that is long enough to wonder.
+    ///
+    /// Time alone says that nothing came, not that nothing will: whether it is stalled, the run's
+    /// own policy decides.
+    #[must_use]
+    pub fn silence(&self, now: Timestamp) -> Option<Duration> {
+        let waits = matches!(self.activity(), Activity::Thinking { .. });
+        Some(now.since(self.heard)).filter(|silent| waits && *silent >= QUIET)
     }
 
     /// Returns one of the calls its agent's latest answer asked for.

@@ -5,23 +5,32 @@ use std::sync::Arc;
 use adjutant_core::budget::{Amount, Reservation, Settlement};
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{
-    AgentName, Event, Found, Grant, Label, ModelSpec, Policy, RunId, SessionId, State, ToolCall,
-    ToolOutput,
+    AgentName, Event, Found, Grant, Label, ModelSpec, Outcome, Policy, Reason, RunId, SessionId,
+    State, ToolCall, ToolOutput,
 };
 
-use super::{Call, Delegation, LateArrival, OpenApproval, Retry, RunView, Spend, Warning};
+use super::{
+    Call, Delegation, LateArrival, OpenApproval, Pause, Retry, RunView, Spend, Texts, Warning,
+};
 use crate::entry::{Entry, Moment};
 use crate::layout::excerpt;
 
 /// The most characters of a task, and of a late arrival, that the view keeps.
 const TEXT_KEPT: usize = 200;
+/// The most characters of a goal that a view without texts keeps: a whole diff may be piped in.
+const GOAL_KEPT: usize = 1_000;
+/// The most characters of a reason that a view without texts keeps: it may quote a whole answer.
+const REASON_KEPT: usize = 1_000;
 
 pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
     view.events += 1;
-    view.latest = entry.moment();
+    // A run does not go on because a person put a tick behind one of its errors.
+    if !matches!(entry.event, Event::ErrorFixed { .. }) {
+        view.latest = entry.moment();
+    }
     match entry.event {
         Event::RunStarted { run, agent, goal, workdir, policy, version, model } => {
-            view.goal.clone_from(goal);
+            view.goal = view.texts.start_of(goal, GOAL_KEPT);
             view.workdir.clone_from(workdir);
             view.version.clone_from(version);
             view.begin(entry.moment(), *run, agent, policy, model.as_ref());
@@ -39,6 +48,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
                 waiting,
             });
         }
+        Event::AutoApproved { amount, .. } => view.auto_approved += *amount,
         Event::Approved { hash, .. } => view.answered(hash, true),
         Event::Denied { hash, .. } => view.answered(hash, false),
         Event::Overran { session, amount } => view.overran(*session, *amount),
@@ -46,15 +56,22 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.outcome = Some(*outcome);
             view.ended = Some(entry.moment());
         }
+        Event::ErrorFixed { id } => view.faults.fix(id),
         Event::Resumed { .. } => view.resumed(),
-        Event::AgentDefined { .. } | Event::Delegated { .. } => {}
         Event::Reopened(reopening) => view.within(reopening.session, entry),
+        Event::AgentDefined { .. }
+        | Event::Delegated { .. }
+        | Event::DomainAllowed { .. }
+        | Event::DomainDenied { .. } => {}
         Event::Started { session, .. }
         | Event::Reserved { session, .. }
         | Event::Replied { session, .. }
         | Event::AttemptFailed { session, .. }
         | Event::Settled { session, .. }
         | Event::Progressed { session, .. }
+        | Event::Paused { session, .. }
+        | Event::DomainAsked { session, .. }
+        | Event::Messaged { session, .. }
         | Event::Told { session, .. }
         | Event::ToolCalled { session, .. }
         | Event::ToolRefused { session, .. }
@@ -100,6 +117,8 @@ impl RunView {
         node.task = excerpt(&brief.prompt, TEXT_KEPT);
         node.model = brief.model.as_ref().map(|model: &ModelSpec| model.name.clone());
         node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
+        node.story.clone_from(&brief.story);
+        node.timeout_s = grant.timeout_s;
         node.warnings = warnings(grant);
         if grant.awaiting_approval {
             node.state = State::AwaitingApproval;
@@ -115,10 +134,12 @@ impl RunView {
         let mut node = blank(*session, label.clone(), agent.clone(), entry.moment());
         node.call = *call;
         node.index = *index;
-        node.state = State::Ended(adjutant_core::Outcome::Refused);
+        node.state = State::Ended(Outcome::Refused);
         node.ended = Some(entry.moment());
+        let reason = self.texts.reason(reason);
         node.reason = Some(reason.clone());
         self.adopt(*parent, node);
+        self.failed(entry, *session, Outcome::Refused, Some(&reason));
     }
 
     fn adopt(&mut self, parent: SessionId, mut node: Delegation) {
@@ -219,12 +240,42 @@ impl RunView {
             }
         }
         let Some(&place) = self.by_session.get(&session) else { return };
-        self.delegations[place].take(entry);
+        self.delegations[place].take(entry, self.texts);
+        if let Event::Ended { outcome, reason, .. } = entry.event {
+            let reason = reason.as_ref().map(|reason| self.texts.reason(reason));
+            self.failed(entry, session, *outcome, reason.as_ref());
+        }
+    }
+
+    /// Remembers an end that is an error; one that is none settles what went wrong before.
+    fn failed(
+        &mut self,
+        entry: Entry<'_>,
+        session: SessionId,
+        outcome: Outcome,
+        reason: Option<&Reason>,
+    ) {
+        let Some(run) = self.run else { return };
+        self.faults.take(run, session, entry.moment(), outcome, reason);
+    }
+}
+
+impl Texts {
+    /// Returns a text, or no more of it than a view without texts shows.
+    fn start_of(self, text: &str, max: usize) -> String {
+        match self {
+            Self::Kept => text.to_owned(),
+            Self::Dropped => excerpt(text, max),
+        }
+    }
+
+    fn reason(self, reason: &Reason) -> Reason {
+        Reason { message: self.start_of(&reason.message, REASON_KEPT), ..reason.clone() }
     }
 }
 
 impl Delegation {
-    fn take(&mut self, entry: Entry<'_>) {
+    fn take(&mut self, entry: Entry<'_>, texts: Texts) {
         match entry.event {
             Event::Started { deadline, .. } => {
                 self.state = State::Running;
@@ -239,26 +290,40 @@ impl Delegation {
                 self.retry = None;
                 self.waits_since(entry);
             }
-            Event::Replied { text, tool_calls, .. } => self.replied(entry, text, tool_calls),
+            Event::Replied { text, tool_calls, .. } => self.replied(entry, text, tool_calls, texts),
             Event::AttemptFailed { error, attempt, retry_at, .. } => {
                 self.retry = retry_at.map(|at| Retry { attempt: *attempt, at, kind: error.kind });
                 self.waits_since(entry);
             }
-            Event::Progressed { bytes, .. } => self.bytes = self.bytes.saturating_add(*bytes),
+            Event::Progressed { bytes, .. } => {
+                self.bytes = self.bytes.saturating_add(*bytes);
+                self.heard = entry.at;
+                self.pause = None;
+            }
+            Event::Paused { provider, until, .. } => {
+                self.pause = Some(Pause { provider: provider.clone(), until: *until });
+            }
+            Event::DomainAsked { call, host, .. } => self.hosts.push((*call, host.clone())),
+            Event::ToolRefused { call, .. } => self.hosts.retain(|(waits, _)| waits != call),
             Event::ToolCalled { call, .. } => {
+                self.hosts.retain(|(waits, _)| waits != call);
                 self.tool_calls += 1;
                 self.under_way.push(*call);
             }
-            Event::ToolReturned { call, output, .. } => self.returned(entry, *call, output),
-            Event::Crashed { message, .. } => self.crash = Some(message.clone()),
+            Event::ToolReturned { call, output, .. } => self.returned(entry, *call, output, texts),
+            Event::Crashed { message, .. } => {
+                self.crash = Some(texts.start_of(message, REASON_KEPT))
+            }
             Event::Late { what, text, .. } => {
                 self.late.push(LateArrival { what: what.clone(), text: excerpt(text, TEXT_KEPT) })
             }
             Event::Ended { outcome, reason, .. } => {
                 self.state = State::Ended(*outcome);
                 self.ended = Some(entry.moment());
-                self.reason.clone_from(reason);
+                self.reason = reason.as_ref().map(|reason| texts.reason(reason));
                 self.retry = None;
+                self.pause = None;
+                self.hosts = Vec::new();
                 self.under_way = Vec::new();
                 self.asked = Vec::new();
             }
@@ -276,23 +341,29 @@ impl Delegation {
             | Event::Granted(_)
             | Event::Refused { .. }
             | Event::ApprovalAsked { .. }
+            | Event::AutoApproved { .. }
             | Event::Approved { .. }
             | Event::Denied { .. }
             | Event::Settled { .. }
             | Event::Overran { .. }
+            | Event::Messaged { .. }
             | Event::Told { .. }
-            | Event::ToolRefused { .. }
-            | Event::RunEnded { .. } => {}
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. }
+            | Event::RunEnded { .. }
+            | Event::ErrorFixed { .. } => {}
         }
     }
 
-    const fn waits_since(&mut self, entry: Entry<'_>) {
+    fn waits_since(&mut self, entry: Entry<'_>) {
+        self.pause = None;
         self.since = entry.at;
+        self.heard = entry.at;
         self.bytes = 0;
     }
 
-    fn replied(&mut self, entry: Entry<'_>, text: &str, tool_calls: &[ToolCall]) {
-        if !text.trim().is_empty() {
+    fn replied(&mut self, entry: Entry<'_>, text: &str, tool_calls: &[ToolCall], texts: Texts) {
+        if texts == Texts::Kept && !text.trim().is_empty() {
             text.clone_into(&mut self.last_text);
         }
         self.asked.clear();
@@ -301,11 +372,17 @@ impl Delegation {
         self.waits_since(entry);
     }
 
-    fn returned(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput) {
+    fn returned(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput, texts: Texts) {
         self.under_way.retain(|&other| other != call);
-        self.notes.extend(output.note.clone());
+        if let Some(note) = &output.note {
+            self.note_count += 1;
+            if texts == Texts::Dropped {
+                self.notes.clear();
+            }
+            self.notes.push(texts.start_of(note, TEXT_KEPT));
+        }
         for path in &output.touched {
-            if !self.files_seen.contains(path.as_str()) {
+            if texts == Texts::Kept && !self.files_seen.contains(path.as_str()) {
                 let path: Arc<str> = path.as_str().into();
                 self.files_seen.insert(Arc::clone(&path));
                 self.files.push(path);
@@ -330,6 +407,7 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         session,
         parent: None,
         depth: 0,
+        story: None,
         label,
         agent,
         model: None,
@@ -340,12 +418,14 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         admitted: moment,
         started: None,
         ended: None,
+        timeout_s: None,
         deadline: None,
         own: Spend::default(),
         inclusive: Spend::default(),
         turns: 0,
         tool_calls: 0,
         notes: Vec::new(),
+        note_count: 0,
         last_text: String::new(),
         files: Vec::new(),
         reason: None,
@@ -354,6 +434,8 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         reopened: false,
         crash: None,
         retry: None,
+        pause: None,
+        hosts: Vec::new(),
         open: None,
         is_priced: true,
         children: Vec::new(),
@@ -362,6 +444,7 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         asked: Vec::new(),
         under_way: Vec::new(),
         since: moment.at,
+        heard: moment.at,
         bytes: 0,
     }
 }

@@ -1,12 +1,13 @@
 //! The one fold that counts: who works for whom, in what state, at what cost.
 //!
 //! A [`RunView`] holds what people ask about and no transcript: of everything an agent said, only
-//! its notes and its latest text. It never judges and never fails; an event about something unknown
+//! its notes and its latest text, and not even those when it is [`RunView::light`]. It never judges and never fails; an event about something unknown
 //! is counted where it can be and passed over otherwise. Start at [`RunView::apply`].
 //! Invariant: the root's inclusive spend equals the sum of all settlements.
 
 mod calls;
 mod delegation;
+mod faults;
 mod fold;
 mod outcomes;
 mod spend;
@@ -14,12 +15,14 @@ mod spend;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use adjutant_core::{Outcome, Policy, RunId, SessionId, State, Timestamp};
+use adjutant_core::{Outcome, Policy, RunId, SessionId, State, Timestamp, Usd};
 
 use crate::entry::{Entry, Moment};
 
 pub use calls::{Call, brief_arguments};
-pub use delegation::{Activity, Delegation, LateArrival, Retry, Warning};
+pub use delegation::{Activity, Delegation, LateArrival, Pause, Retry, Warning};
+pub(crate) use faults::fault_id;
+pub use faults::{Fault, Faults};
 pub(crate) use fold::warnings;
 pub use outcomes::Outcomes;
 pub use spend::Spend;
@@ -31,6 +34,16 @@ pub enum Liveness {
     Alive,
     /// Nobody does: what had not ended is interrupted.
     Dead,
+}
+
+/// Whether a view holds what agents wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Texts {
+    /// Notes, latest texts and touched files: what results are made of.
+    #[default]
+    Kept,
+    /// Only the start of the latest note, so that memory does not follow what was said.
+    Dropped,
 }
 
 /// A call that waits for a person.
@@ -59,12 +72,16 @@ pub struct RunView {
     delegations: Vec<Delegation>,
     by_session: BTreeMap<SessionId, usize>,
     approvals: Vec<OpenApproval>,
+    #[serde(default)]
+    auto_approved: Usd,
     total: Spend,
     began: Option<Moment>,
     latest: Moment,
     ended: Option<Moment>,
     outcome: Option<Outcome>,
     events: u64,
+    texts: Texts,
+    faults: Faults,
 }
 
 impl RunView {
@@ -75,6 +92,12 @@ impl RunView {
             view.apply(entry);
         }
         view
+    }
+
+    /// Returns a view that will hold no texts: for a list, a tree or a bill of a run of any size.
+    #[must_use]
+    pub fn light() -> Self {
+        Self { texts: Texts::Dropped, ..Self::default() }
     }
 
     /// Folds in one record.
@@ -154,6 +177,49 @@ impl RunView {
         &self.approvals
     }
 
+    /// Returns the worst cases of the calls that started without asking, added up.
+    #[must_use]
+    pub const fn auto_approved(&self) -> Usd {
+        self.auto_approved
+    }
+
+    /// Returns the amount up to which calls start without asking.
+    #[must_use]
+    pub fn approve_below(&self) -> Usd {
+        self.policy().and_then(|policy| policy.approve_below_usd).unwrap_or_default()
+    }
+
+    /// Returns what went wrong, in the order it did.
+    #[must_use]
+    pub const fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Returns the names of the agents from the root to a delegation, itself included.
+    #[must_use]
+    pub fn path(&self, of: &Delegation) -> Vec<String> {
+        let mut path = vec![of.agent.to_string()];
+        let mut above = of.parent;
+        while let Some(node) = above.and_then(|session| self.delegation(session)) {
+            path.push(node.agent.to_string());
+            above = node.parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// Returns a delegation and everything below it, parents before children.
+    #[must_use]
+    pub fn subtree<'a>(&'a self, of: &'a Delegation) -> Vec<&'a Delegation> {
+        let mut order = Vec::new();
+        let mut next = vec![of];
+        while let Some(delegation) = next.pop() {
+            order.push(delegation);
+            next.extend(delegation.children.iter().rev().map(|&place| &self.delegations[place]));
+        }
+        order
+    }
+
     /// Returns the root, once the run began.
     #[must_use]
     pub fn root(&self) -> Option<&Delegation> {
@@ -179,13 +245,7 @@ impl RunView {
     /// Returns the root and everything below it, parents before children, siblings in input order.
     #[must_use]
     pub fn preorder(&self) -> Vec<&Delegation> {
-        let mut order = Vec::with_capacity(self.delegations.len());
-        let mut next: Vec<&Delegation> = self.root().into_iter().collect();
-        while let Some(delegation) = next.pop() {
-            order.push(delegation);
-            next.extend(delegation.children.iter().rev().map(|&place| &self.delegations[place]));
-        }
-        order
+        self.root().map(|root| self.subtree(root)).unwrap_or_default()
     }
 
     /// Returns how many tasks the call had that a delegation came with.

@@ -64,13 +64,22 @@ impl Spend {
     /// Returns the tokens for a progress line: `in=45k out=2.1k`.
     #[must_use]
     pub fn tokens_short(&self) -> String {
-        format!("in={} out={}", rounded(self.usage.input_total()), rounded(self.usage.output))
+        let about = self.about();
+        let (input, output) = (rounded(self.usage.input_total()), rounded(self.usage.output));
+        format!("in={about}{input} out={about}{output}")
     }
 
     /// Returns the tokens in full: `in=45,000 out=2,100`.
     #[must_use]
     pub fn tokens_full(&self) -> String {
-        format!("in={} out={}", grouped(self.usage.input_total()), grouped(self.usage.output))
+        let about = self.about();
+        let (input, output) = (grouped(self.usage.input_total()), grouped(self.usage.output));
+        format!("in={about}{input} out={about}{output}")
+    }
+
+    /// Marks tokens as an estimate where no price beside them can carry the mark.
+    fn about(&self) -> &'static str {
+        if self.is_estimated() && self.known_usd().is_none() { "~" } else { "" }
     }
 
     /// Returns the money for people: `$0.05`, `~$0.05` when part is an estimate, `no price`,

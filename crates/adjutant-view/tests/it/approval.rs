@@ -1,7 +1,7 @@
 //! Requirement 43, D21 and DESIGN §5 Approval: what a person is asked.
 
 use adjutant_core::{Code, ContextFile, Event, Found, Preset, Rights, ToolSet};
-use adjutant_view::approval::{Question, Risk};
+use adjutant_view::approval::{Question, Risk, domain_question};
 
 use crate::history::{HOSTILE, History, reason, root};
 
@@ -144,4 +144,18 @@ fn only_the_call_asked_about_is_shown() {
     let policy = Preset::Scout.policy();
     let second = Question::of_call(&policy, h.events(), root(), 2);
     insta::assert_snapshot!(second.distillate(), @"Spawn 1 subagent (risk: medium): [second] two");
+}
+
+#[test]
+fn a_question_about_a_host_cannot_be_dressed_up() {
+    let url = format!("https://docs.rs/\u{1b}[2J\u{202e}{}?tail=secret", "a".repeat(600));
+    let (text, prompt) = domain_question("rea]der\n[x", "docs.rs", &url, 60);
+    assert_eq!(prompt, "Allow docs.rs for this run? [y/N] ");
+    assert!(text.starts_with("[rea)der"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("characters left out"), "{text}");
+    assert!(text.replace("\n        ", "").contains("?tail=secret"), "{text}");
+    assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    let set_in = |line: &&str| line.starts_with("  ") || line.is_empty();
+    assert!(text.lines().skip(1).all(|line| set_in(&line)), "{text}");
 }

@@ -4,6 +4,8 @@
 
 mod approval;
 mod cost;
+mod delegations;
+mod errors;
 mod events;
 mod history;
 mod layout;

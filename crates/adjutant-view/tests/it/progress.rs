@@ -123,10 +123,39 @@ fn a_frame_shows_waiting_retrying_thinking_and_children_of_children() {
     Delegate [4 subagents]
       [lead]     → Read a.rs (+1) (in=100 out=10) 12s $0.0004
         [below]  → thinking 12s
-      [slow]     → retrying in 2.5s (rate limited) (in=4.0k out=1.0k) 12s ~$0.0270
-      [later]    · queued
+      [slow]     → retrying in 2.5s: rate limited (in=4.0k out=1.0k) 12s ~$0.0270
+      [later]    · waiting for a place
       4 subagents: 3 running, 1 waiting · in=4.1k out=1.0k · ~$0.0274 · 12s
     ");
+}
+
+#[test]
+fn a_pause_of_the_provider_is_shown_until_the_next_byte() {
+    let mut h = History::new();
+    let [held] = h.call([("held", "x")]);
+    h.start(held);
+    h.reserve(held, 1);
+    let until = Timestamp::from_millis(12_000);
+    h.push(Event::Paused { session: held, provider: "anthropic\u{1b}[31m".into(), until });
+    let row = |h: &History| frame(h, 90).lines().nth(1).unwrap().to_owned();
+    insta::assert_snapshot!(row(&h), @"  [held]  → waiting 12s: anthropic⟨U+001B⟩[31m asked for a pause 0.0s");
+    h.push(Event::Progressed { session: held, bytes: 1 });
+    insta::assert_snapshot!(row(&h), @"  [held]  → writing 0.0s");
+}
+
+#[test]
+fn a_question_about_a_host_is_shown_until_it_is_answered() {
+    let mut h = History::new();
+    let [reader] = h.call([("reader", "x")]);
+    h.start(reader);
+    h.reply(reader, "", vec![call("WebFetch", json!({ "url": "https://docs.rs/" }))], tokens(1, 1));
+    let expires = Timestamp::from_millis(900_000);
+    h.push(Event::DomainAsked { session: reader, call: 0, host: "docs.rs".into(), expires });
+    let row = |h: &History| frame(h, 90).lines().nth(1).unwrap().to_owned();
+    assert!(row(&h).contains("waiting for approval of docs.rs"), "{}", row(&h));
+    h.push(Event::DomainAllowed { host: "docs.rs".into() });
+    h.push(Event::ToolCalled { session: reader, call: 0 });
+    assert!(row(&h).contains("WebFetch"), "{}", row(&h));
 }
 
 #[test]
@@ -153,8 +182,8 @@ fn a_low_terminal_shows_the_interesting_and_counts_the_rest() {
       [task 15]  → thinking 0.0s
       [task 16]  → thinking 0.0s
       [task 17]  → thinking 0.0s
-      [task 18]  · queued
-      [task 19]  · queued
+      [task 18]  · waiting for a place
+      [task 19]  · waiting for a place
       … 11 more: 11 complete
       20 subagents: 6 running, 2 waiting, 11 complete, 1 failed…
     ");

@@ -131,12 +131,14 @@ impl Driver {
                 let reply = Reply { text, tool_calls, stop, opaque: None, usage };
                 self.submit(Command::Reply { session, turn, attempt, reply });
             }
-            Effect::Tool { session, turn, index, .. } => {
+            Effect::Tool { session, turn, index, .. }
+            | Effect::Fetch { session, turn, index, .. } => {
                 let note = (pick.is_multiple_of(2)).then(|| "a note".to_owned());
                 let output = ToolOutput { content: "x".into(), note, ..ToolOutput::default() };
                 self.submit(Command::TakeOutput { session, turn, call: index, output });
             }
             Effect::AskApproval { hash, .. } => self.submit(Command::Approve { hash }),
+            Effect::AskDomain { host, .. } => self.submit(Command::AllowDomain { host }),
             Effect::Delegate { .. }
             | Effect::HandUp { .. }
             | Effect::Verify { .. }

@@ -143,3 +143,26 @@ fn a_late_result_is_kept_and_changes_no_outcome() {
     assert_eq!(delegation.state, State::Ended(Outcome::Partial));
     assert_eq!((delegation.late.len(), delegation.late[0].text.chars().count()), (1, 200));
 }
+
+/// However long a run talked, what a list is made from stays as large as its tree.
+#[test]
+fn a_light_view_does_not_grow_with_what_was_said() {
+    let talk = |times: usize| {
+        let mut h = History::with_goal(&"g".repeat(times * 1_000));
+        let [a] = h.call([("a", "x")]);
+        h.start(a);
+        for number in 0..times {
+            h.note(a, &format!("note {number} {}", "n".repeat(5_000)));
+            h.read(a, &format!("src/file_{number}.rs"));
+            h.reply(a, &"said ".repeat(1_000), vec![], tokens(1, 1));
+        }
+        h.end(a, Outcome::Partial, Some(reason(Code::Timeout, &"why ".repeat(9_000), "Again.")));
+        let mut light = RunView::light();
+        h.entries().for_each(|entry| light.apply(entry));
+        assert_eq!(light.delegations().next().unwrap().note_count, times);
+        assert_eq!(light.total(), h.view().total(), "the numbers are the same");
+        serde_json::to_string(&light).unwrap().len()
+    };
+    let (short, long) = (talk(2), talk(200));
+    assert!(long < short + 200, "{short} bytes became {long}");
+}

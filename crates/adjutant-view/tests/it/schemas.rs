@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Rights, Timestamp};
+use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Rights, Timestamp, Usd};
 use adjutant_view::approval::Question;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{Options, Results};
-use adjutant_view::status::{Look, detail_json, list_json};
+use adjutant_view::status::{Content, Look, detail_json, list_json};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{Liveness, RunView, cost, tree};
 use serde_json::{Value, json};
@@ -26,13 +26,19 @@ fn everything() -> History {
     let (hash, expires) = ("abc".to_owned(), Timestamp::from_millis(900_000));
     h.push(Event::ApprovalAsked { parent: root(), call: 3, hash: hash.clone(), expires });
     h.push(Event::Denied { hash, reason: "no".into() });
+    let (hash, amount) = ("def".to_owned(), Usd::from_pico(150_000_000_000));
+    h.push(Event::AutoApproved { parent: root(), call: 4, hash, amount });
     let denied = reason(Code::ApprovalDenied, "Not approved: no.", "Add --yes.");
     h.end(session, Outcome::Refused, Some(denied));
     h.push(Event::Late { session, what: "reply".into(), text: "late".into() });
     h.push(Event::Resumed { version: "test".into(), rights: Rights::default(), timeout_s: None });
     let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
     h.start(busy);
+    h.push(Event::Paused { session: busy, provider: "anthropic".into(), until: expires });
     h.fail(busy, ErrorKind::Network, Some(100));
+    h.push(Event::DomainAsked { session: busy, call: 0, host: "docs.rs".into(), expires });
+    h.push(Event::DomainAllowed { host: "docs.rs".into() });
+    h.push(Event::DomainDenied { host: "b.example".into(), reason: "no".into() });
     h.reply(busy, "", vec![call("Read", json!({ "path": "a" }))], tokens(1, 1));
     h.push(Event::ToolCalled { session: busy, call: 0 });
     h.start(odd);
@@ -136,10 +142,15 @@ fn status_fits_its_schema() {
     let h = everything();
     let views = [h.view(), three().0.view(), RunView::default()];
     for liveness in [Liveness::Alive, Liveness::Dead] {
-        let looks = views.each_ref().map(|view| Look { view, liveness, now: h.at() });
+        let looks = views.each_ref().map(|view| Look {
+            view,
+            liveness,
+            now: h.at(),
+            content: Content::Kept,
+        });
         assert_fits("status", list_json(&looks));
         for look in &looks {
-            assert_fits("status", detail_json(look));
+            assert_fits("status", detail_json(look, None));
         }
     }
 }
@@ -153,8 +164,8 @@ fn the_tree_fits_its_schema() {
 
 #[test]
 fn cost_fits_its_schema() {
-    assert_fits("cost", cost::json(&everything().view()));
-    assert_fits("cost", cost::json(&RunView::default()));
+    assert_fits("cost", cost::json(&everything().view(), None));
+    assert_fits("cost", cost::json(&RunView::default(), None));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Where runs stand, for people and programs.
 
-use adjutant_core::{ErrorKind, Timestamp};
-use adjutant_view::status::{Look, detail, detail_json, list, list_json};
+use adjutant_core::refusal::TimeBound;
+use adjutant_core::{ErrorKind, Event, Timestamp};
+use adjutant_view::status::{Content, Look, detail, detail_json, list, list_json};
 use adjutant_view::{Liveness, Palette};
+use serde_json::json;
 
-use crate::history::{HOSTILE, History, finished, three};
+use crate::history::{HOSTILE, History, call, finished, three, tokens};
 
 #[test]
 fn a_list_has_a_line_for_each_run() {
@@ -14,15 +16,27 @@ fn a_list_has_a_line_for_each_run() {
     let views = [running.view(), done.view(), running.view(), odd.view()];
     let now = running.at();
     let looks = [
-        Look { view: &views[0], liveness: Liveness::Alive, now },
-        Look { view: &views[1], liveness: Liveness::Dead, now },
-        Look { view: &views[2], liveness: Liveness::Dead, now: Timestamp::from_millis(9_999_999) },
-        Look { view: &views[3], liveness: Liveness::Alive, now: Timestamp::ZERO },
+        Look { view: &views[0], liveness: Liveness::Alive, now, content: Content::Kept },
+        Look { view: &views[1], liveness: Liveness::Dead, now, content: Content::Kept },
+        Look {
+            view: &views[2],
+            liveness: Liveness::Dead,
+            now: Timestamp::from_millis(9_999_999),
+            content: Content::Kept,
+        },
+        Look {
+            view: &views[3],
+            liveness: Liveness::Alive,
+            now: Timestamp::ZERO,
+            content: Content::Kept,
+        },
     ];
     insta::assert_snapshot!(list(&looks), @r"
     run_1738326896_aaaaaa  → running      3 subagents: 1 running, 1 complete, 1 partial            in=261k out=15k   $1.0101  1m 10s  Review the tree
+      [correctness] Read src/lib.rs · in=23k out=890 · $0.0824
     run_1738326896_aaaaaa  ⚠ partial      4 subagents: 1 complete, 1 partial, 1 failed, 1 refused  in=265k out=16k  ~$1.0371  1m 11s  Review the tree
     run_1738326896_aaaaaa  ! interrupted  3 subagents: 1 interrupted, 1 complete, 1 partial        in=261k out=15k   $1.0101  1m 10s  Review the tree
+      `adjutant resume run_1738326896_aaaaaa` goes on where it stopped
     run_1738326896_aaaaaa  → running      0 subagents: none                                        in=0 out=0          $0.00    0.0s  a]⟨U+001B⟩[2J⟨U+202E⟩evil⟨U+200B⟩⏎### [fake] ✓⟨U+0007⟩ ⟨U+0…
     ");
     insta::assert_snapshot!(list(&[]), @"no runs");
@@ -33,8 +47,8 @@ fn a_list_has_a_line_for_each_run() {
 fn the_detail_of_a_run_says_what_everyone_does() {
     let (h, _) = three();
     let view = h.view();
-    let look = Look { view: &view, liveness: Liveness::Alive, now: h.at() };
-    insta::assert_snapshot!(detail(&look, Palette::Plain), @r"
+    let look = Look { view: &view, liveness: Liveness::Alive, now: h.at(), content: Content::Kept };
+    insta::assert_snapshot!(detail(&look, None, Palette::Plain), @r"
     run_1738326896_aaaaaa → running
     goal    Review the tree
     in      work/tree
@@ -71,12 +85,87 @@ fn a_dead_run_does_nothing_any_more() {
     let (mut h, sessions) = three();
     h.fail(sessions[1], ErrorKind::Network, Some(1_000));
     let view = h.view();
-    let look =
-        Look { view: &view, liveness: Liveness::Dead, now: Timestamp::from_millis(9_999_999) };
-    let text = detail(&look, Palette::Plain);
+    let look = Look {
+        view: &view,
+        liveness: Liveness::Dead,
+        now: Timestamp::from_millis(9_999_999),
+        content: Content::Kept,
+    };
+    let text = detail(&look, None, Palette::Plain);
     assert!(text.contains("[correctness] ! interrupted\n"), "{text}");
-    let json = detail_json(&look);
+    let json = detail_json(&look, None);
     let delegation = &json.runs[0].delegations.as_ref().unwrap()[1];
     assert_eq!((delegation.state, delegation.activity), ("interrupted", None));
     assert_eq!(json.runs[0].elapsed_s, 70.5);
+}
+
+/// Everything the words of a status are chosen from, in one list.
+#[test]
+fn a_list_says_what_everyone_waits_for() {
+    let mut h = History::new();
+    let mut asked = h.grant(crate::history::root(), "asked", "x");
+    asked.awaiting_approval = true;
+    let mut names = Vec::new();
+    for name in ["quiet", "tool", "retry", "lead"] {
+        let [session] = h.call([(name, "x")]);
+        let (bound, at) = (TimeBound::Own, Timestamp::from_millis(600_000));
+        h.push(Event::Started { session, deadline: Some(at), bound });
+        h.reserve(session, 1);
+        names.push(session);
+    }
+    let calls = |name: &str| vec![call(name, json!({ "path": "src/lib.rs" }))];
+    h.wait(1_000);
+    h.reply(names[1], "", calls("Grep"), tokens(10, 1));
+    h.push(Event::ToolCalled { session: names[1], call: 0 });
+    h.reply(names[3], "", calls("Delegate"), tokens(10, 1));
+    h.push(Event::ToolCalled { session: names[3], call: 0 });
+    h.call_from(names[3], [("child", "x")]);
+    h.push(Event::Granted(Box::new(asked)));
+    h.wait(40_000);
+    h.fail(names[2], ErrorKind::Overloaded, Some(5_000));
+    let view = h.view();
+    let look = Look { view: &view, liveness: Liveness::Alive, now: h.at(), content: Content::Kept };
+    insta::assert_snapshot!(list(&[look]), @r"
+    run_1738326896_aaaaaa  → running  6 subagents: 4 running, 2 waiting  in=4.0k out=1.0k  ~$0.0271  41s  Review the tree
+      [quiet] stalled? nothing heard for 41s · 9m 19s left
+      [tool] Grep src/lib.rs · in=10 out=1 · $0.0000 · 9m 19s left
+      [retry] retrying in 5.0s: provider overloaded · in=4.0k out=1.0k · ~$0.0270 · 9m 19s left
+      [lead] waiting for its subagents · in=10 out=1 · $0.0000 · 9m 19s left
+      [child] waiting for a place
+      [asked] waiting for approval
+    ");
+    let json = detail_json(&look, None);
+    let said: Vec<String> = json.runs[0]
+        .delegations
+        .iter()
+        .flatten()
+        .map(|one| {
+            format!(
+                "{} {} {:?} {:?} {:?}",
+                one.label, one.state, one.activity, one.silent_s, one.left_s
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    quiet running Some("stalled") Some(41.0) Some(559.0)
+    tool running Some("tool") None Some(559.0)
+    retry running Some("retrying") None Some(559.0)
+    lead running Some("delegating") None Some(559.0)
+    child queued None None None
+    asked awaiting_approval None None None
+    "#);
+    let one = detail(&look, Some(names[3]), Palette::Plain);
+    assert!(one.contains("[lead]") && one.contains("[child]") && !one.contains("[quiet]"), "{one}");
+}
+
+#[test]
+fn what_expired_is_not_resumable() {
+    let (h, _) = three();
+    let view = h.view();
+    let look =
+        Look { view: &view, liveness: Liveness::Dead, now: h.at(), content: Content::Expired };
+    assert!(list(&[look]).ends_with("\n  not resumable (expired)\n"));
+    assert!(detail(&look, None, Palette::Plain).contains("next    not resumable (expired)\n"));
+    let json = detail_json(&look, None);
+    assert_eq!((json.runs[0].resume.as_ref(), json.runs[0].expired), (None, true));
 }

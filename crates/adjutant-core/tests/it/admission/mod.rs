@@ -1,5 +1,6 @@
 //! Who may be delegated to: every refusal, its edge, its place in the order, and its words.
 
+mod automatic;
 mod budgets;
 mod context;
 mod cycles;
@@ -18,8 +19,8 @@ use adjutant_core::refusal::TimeBound;
 use adjutant_core::rights::{Rights, ToolSet};
 use adjutant_core::tree::{Admission, QUEUE_LIMIT, worst_case};
 use adjutant_core::{
-    AgentName, Brief, Code, Command, ContextFile, Event, Found, Label, Layered, ModelSpec, Outcome,
-    Policy, Preset, Refusal, Reply, RunId, SessionId, Source, State, Timestamp, Tree, Usd,
+    AgentName, Brief, Code, Command, ContextFile, Effect, Event, Found, Label, Layered, ModelSpec,
+    Outcome, Policy, Preset, Refusal, Reply, RunId, SessionId, Source, State, Timestamp, Tree, Usd,
 };
 use serde_json::{Value, json};
 
@@ -132,6 +133,7 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
             system: String::new(),
             tools: Vec::new(),
             rights: read_only.clone(),
+            max_turns: None,
         });
     }
     let deadline = breaks(12).then(|| at.plus_seconds(10));

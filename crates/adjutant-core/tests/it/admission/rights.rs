@@ -11,6 +11,7 @@ fn rights_only_shrink_on_the_way_down() {
         system: String::new(),
         tools: Vec::new(),
         rights: Rights { tools: ToolSet::new(tools.iter().copied()), network },
+        max_turns: None,
     };
     sim.submit(define("dev", &["Read", "Write", "Delegate"], true)).unwrap();
     sim.submit(define("all", &["Read", "Write", "Run", "WebFetch", "Delegate"], true)).unwrap();

@@ -42,6 +42,34 @@ fn an_end_takes_everyone_below_along() {
 }
 
 #[test]
+fn a_full_disk_ends_everyone_alike_and_the_run_with_them() {
+    let mut sim = Sim::new(scout(&["max_depth=2", "concurrency=2"]));
+    let [a, b, at_work, other] = sim.children(["a", "b", "c", "d"].map(about).into())[..] else {
+        panic!()
+    };
+    sim.say(a, "done before");
+    sim.say(b, "done before");
+    let below = sim.child_of(at_work, about("e"));
+    let events = sim.submit(Command::DiskFull).unwrap();
+    assert_eq!(kinds(&events), "settled ended settled ended settled ended ended run_ended");
+    for session in [below, at_work, other] {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(sim.ended(session), @r"
+            partial DISK_FULL: The disk is full: the journal has no room for another step.
+            => Free space, then `adjutant resume run_1700000000_aaaaaa`; what was found so far is kept.
+            ");
+        }
+        assert!(sim.end(session).1.unwrap().recoverable);
+    }
+    assert_eq!(sim.ended(a), "completed", "what was done stays done");
+    assert_eq!(sim.tree.outcome(), Some(Outcome::Partial));
+    sim.check_over();
+    assert_eq!(sim.submit(Command::DiskFull), Ok(vec![]), "it ended already");
+    let nothing = adjutant_core::Tree::default();
+    assert_eq!(nothing.decide(Timestamp::ZERO, Command::DiskFull), Ok(vec![]));
+}
+
+#[test]
 fn a_crash_in_one_child_leaves_the_others_alone() {
     let mut sim = Sim::new(scout(&["max_depth=2"]));
     let [a, b] = sim.children(["a", "b"].map(about).into())[..] else { panic!() };

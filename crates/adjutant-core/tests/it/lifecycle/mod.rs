@@ -3,8 +3,12 @@
 mod answers;
 mod approval;
 mod budgets;
+mod domains;
 mod ends;
 mod errors;
+mod limited;
+mod mail;
+mod resume;
 mod time;
 mod turns;
 

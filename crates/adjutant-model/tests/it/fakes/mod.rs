@@ -69,6 +69,7 @@ impl Agent {
         let mut listen = |progress: Progress<'_>| match progress {
             Progress::Text(text) => heard.push_str(text),
             Progress::Bytes(bytes) => *hidden += bytes,
+            Progress::Waiting { .. } => {}
         };
         self.model.turn(request, &mut listen).await
     }

@@ -1,5 +1,6 @@
 //! The web tools against servers of the tests' own, on loopback.
 
+mod approved;
 mod hostile;
 mod pages;
 mod redirects;

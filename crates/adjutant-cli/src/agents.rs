@@ -1,0 +1,214 @@
+//! `agents`, and `--agent`: who is described by a file, and what they may do here.
+
+use std::path::Path;
+
+use adjutant_core::AgentName;
+use adjutant_core::numbers::grouped;
+use adjutant_engine::roster::{Definition, Product, Roster, Scope, muster};
+use adjutant_engine::{Engine, Role};
+use adjutant_view::sanitize;
+use serde_json::{Value, json};
+
+use crate::args::{AgentsArgs, WorkFlags};
+use crate::delegate::absolute;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json, say};
+use crate::settings::{Settings, user_folders};
+use crate::wiring::Chosen;
+
+/// Characters of a description in a listing.
+const DESCRIPTION_CHARS: usize = 160;
+
+/// What is said where nobody is described.
+const NOBODY: &str = "\
+No agent is described yet. Put one into .claude/agents/reviewer.md (or .opencode/agent, .codex/agents,
+.gemini/agents, .adjutant/agents), here or in your home:
+
+  ---
+  name: reviewer
+  description: Judges a change and names what is wrong with it.
+  tools: Read, Grep, Glob
+  ---
+  You review code. Cite files and lines.
+
+Then: adjutant run --agent reviewer \"GOAL\", or let `adjutant run` give it tasks by its name.
+";
+
+/// Finds the agents of a project and of the person.
+pub(crate) fn find(root: &Path) -> Result<Roster, Failure> {
+    muster(root, &user_folders())
+        .map_err(|error| Failure::usage(format!("cannot open {}: {error}", root.display())))
+}
+
+/// Returns the agent a person named.
+pub(crate) fn named<'a>(roster: &'a Roster, name: &str) -> Result<&'a Definition, Failure> {
+    roster.find(name).map_err(|error| {
+        Failure::usage(error.to_string())
+            .hint("`adjutant agents` lists the agents, and the files that cannot be used.")
+    })
+}
+
+/// Chooses the model: what a person typed, else what the agent's definition names, else the usual.
+pub(crate) fn choose(
+    settings: &Settings,
+    flags: &WorkFlags,
+    agent: Option<&Definition>,
+    open: impl Fn(Option<&str>) -> Result<Chosen, Failure>,
+) -> Result<Chosen, Failure> {
+    let chosen = open(flags.model.as_deref().or(settings.model.as_deref()))?;
+    let Some(agent) = agent.filter(|_| flags.model.is_none()) else { return Ok(chosen) };
+    let running = &chosen.model.spec().name;
+    let policy = settings.policy.policy();
+    let role = Role::of(agent.clone(), policy, Some(running), &settings.models_allowed);
+    role.model.map_or(Ok(chosen), |model| open(Some(&model)))
+}
+
+/// Says who works, what of their wish for a model counts for nothing, and that files were left out.
+pub(crate) fn introduce(engine: &Engine, agent: &AgentName, roster: &Roster) {
+    if let Some(role) = engine.role(agent) {
+        say(&format!("adjutant: working as {agent} ({})", role.definition.file));
+        let about_model = role.ignored.iter().filter(|ignored| ignored.starts_with("model "));
+        about_model.for_each(|ignored| say(&format!("adjutant: {ignored}")));
+    }
+    match roster.problems.len() {
+        0 => {}
+        1 => say("adjutant: 1 agent file cannot be used; `adjutant agents` says why"),
+        count => say(&format!(
+            "adjutant: {count} agent files cannot be used; `adjutant agents` says why"
+        )),
+    }
+}
+
+/// Lists the agents, or shows one.
+pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failure> {
+    let root = absolute(&args.root)?;
+    let settings = Settings::load(&args.policy, &root)?;
+    let mut roster = find(&root)?;
+    if let Some(name) = args.name.as_deref() {
+        let found = named(&roster, name)?.clone();
+        roster.shadowed.retain(|shadowed| shadowed.by == found.file);
+        roster.problems.clear();
+        roster.agents = vec![found];
+    }
+    let policy = settings.policy.policy();
+    let role = |agent: &Definition| Role::of(agent.clone(), policy, None, &settings.models_allowed);
+    let roles: Vec<Role> = roster.agents.iter().map(role).collect();
+    let whole = args.name.is_some();
+    if as_json {
+        print_json(&as_object(&roster, &roles, whole))?;
+    } else {
+        print(&as_text(&roster, &roles, whole))?;
+    }
+    Ok(Exit::Completed)
+}
+
+fn as_object(roster: &Roster, roles: &[Role], whole: bool) -> Value {
+    let agent = |role: &Role| {
+        let agent = &role.definition;
+        let mut object = json!({
+            "name": agent.name, "description": agent.description, "file": agent.file,
+            "scope": agent.scope.as_str(), "format": format_name(agent.product),
+            "tools": role.rights.usable_tools(), "network": role.rights.network,
+            "model": agent.model, "max_turns": agent.limits.max_turns,
+            "timeout_s": agent.limits.timeout_s,
+            "max_output_tokens": agent.limits.max_output_tokens,
+            "operation": agent.limits.operation, "takes_tasks": agent.takes_tasks,
+            "bounded_by": agent.ceiling, "ignored": role.ignored,
+        });
+        if whole {
+            object["prompt"] = agent.prompt.clone().into();
+        }
+        object
+    };
+    let shadowed = roster.shadowed.iter().map(
+        |it| json!({ "name": it.name, "file": it.file, "scope": it.scope.as_str(), "by": it.by }),
+    );
+    let problems = roster
+        .problems
+        .iter()
+        .map(|it| json!({ "file": it.file, "scope": it.scope.as_str(), "reason": it.reason }));
+    json!({
+        "v": 1,
+        "agents": roles.iter().map(agent).collect::<Vec<_>>(),
+        "shadowed": shadowed.collect::<Vec<_>>(),
+        "problems": problems.collect::<Vec<_>>(),
+    })
+}
+
+const fn format_name(product: Product) -> &'static str {
+    match product {
+        Product::Claude => "claude",
+        Product::Opencode => "opencode",
+        Product::Codex => "codex",
+        Product::Gemini => "gemini",
+        Product::Adjutant => "adjutant",
+    }
+}
+
+fn as_text(roster: &Roster, roles: &[Role], whole: bool) -> String {
+    let mut text: String = roles.iter().map(|role| paragraph(role, whole)).collect();
+    if !roster.shadowed.is_empty() {
+        text += "Not used, because another file has the name:\n";
+        for it in &roster.shadowed {
+            let (file, by) = (sanitize::line(&it.file), sanitize::line(&it.by));
+            text += &format!("  {file} (by {by})\n");
+        }
+        text.push('\n');
+    }
+    if !roster.problems.is_empty() {
+        text += "Cannot be used:\n";
+        for it in &roster.problems {
+            text +=
+                &format!("  {}: {}\n", sanitize::line(&it.file), sanitize::collapsed(&it.reason));
+        }
+        text.push('\n');
+    }
+    if roles.is_empty() {
+        text += NOBODY;
+    }
+    format!("{}\n", text.trim_end())
+}
+
+fn paragraph(role: &Role, whole: bool) -> String {
+    let agent = &role.definition;
+    let mut text = format!(
+        "{}  {} {}\n",
+        sanitize::line(agent.name.as_str()),
+        agent.scope.as_str(),
+        sanitize::line(&agent.file)
+    );
+    let description = sanitize::collapsed(&agent.description);
+    if !description.is_empty() {
+        let is_cut = !whole && description.chars().count() > DESCRIPTION_CHARS;
+        let shown: String = description
+            .chars()
+            .take(if is_cut { DESCRIPTION_CHARS - 1 } else { usize::MAX })
+            .collect();
+        text += &format!("  {shown}{}\n", if is_cut { "…" } else { "" });
+    }
+    text += &format!("  tools: {}\n", role.rights.usable_tools());
+    let limits = &agent.limits;
+    let parts = [
+        agent.model.as_ref().map(|model| format!("model: {}", sanitize::line(model))),
+        limits.max_turns.map(|max| format!("{} turns", grouped(max.into()))),
+        limits.timeout_s.map(|max| format!("{} s", grouped(max))),
+        limits.max_output_tokens.map(|max| format!("{} tokens an answer", grouped(max))),
+        limits.offline.then(|| "no network".to_owned()),
+        (!agent.takes_tasks).then(|| "leads only, takes no tasks".to_owned()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
+        text += &format!("  {}\n", parts.join(" · "));
+    }
+    if let Some(ceiling) = &agent.ceiling {
+        text += &format!("  bounded by your own {}\n", sanitize::line(ceiling));
+    }
+    for ignored in &role.ignored {
+        text += &format!("  ignored: {}\n", sanitize::collapsed(ignored));
+    }
+    if whole {
+        let whose = if agent.scope == Scope::Project { "the project" } else { "you" };
+        text += &format!("\nIt is told by {whose}:\n\n{}\n", sanitize::block(&agent.prompt));
+    }
+    text + "\n"
+}

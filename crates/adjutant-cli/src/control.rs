@@ -1,0 +1,243 @@
+//! `cancel`, `wait` and `tell`: dealing with a run from any terminal.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use adjutant_core::{Outcome, RunId, SessionId, State};
+use adjutant_engine::{Archive, Cancelled, ControlError, Life, RunFiles};
+use adjutant_view::{Entry, RunView};
+use serde_json::json;
+
+use crate::args::{CancelArgs, TellArgs, WaitArgs};
+use crate::exit::{Exit, Failure};
+use crate::live::Live;
+use crate::output::{print, print_json, say};
+use crate::projections;
+use crate::pure::read_stdin;
+use crate::records::{Need, failed, fold, now};
+
+/// How often the files of a run are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Ends a run, or a delegation and all below it.
+pub(crate) fn run_cancel(
+    archive: &Archive,
+    args: &CancelArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let (files, session) = match &args.run {
+        Some(text) => archive.find(text).map_err(failed)?,
+        None => match newest_live(archive)? {
+            Some(files) => (files, None),
+            None => return Err(Failure::usage("no run is live").hint(LISTS)),
+        },
+    };
+    let target = Target::new(&files, session);
+    let cancelled = files.cancel(target.session).map_err(|error| target.failed(&error))?;
+    let (how, pid, state) = match cancelled {
+        Cancelled::Obeyed => ("obeyed", None, Outcome::Cancelled),
+        Cancelled::Killed { pid } => ("killed", Some(pid), Outcome::Cancelled),
+        Cancelled::Recorded => ("recorded", None, Outcome::Cancelled),
+        Cancelled::EndedBefore(outcome) => ("ended_before", None, outcome),
+    };
+    if let Cancelled::Killed { .. } | Cancelled::Recorded = cancelled {
+        keep(&files);
+        target.say_stopped(pid);
+    }
+    if as_json {
+        print_json(&json!({
+            "v": 1, "run": target.run, "session": target.session, "state": state, "how": how,
+            "pid": pid,
+        }))?;
+    } else if let Cancelled::EndedBefore(_) = cancelled {
+        print(&format!("{target} had ended already: {}\n", state.word()))?;
+    } else {
+        print(&format!("{target} cancelled\n"))?;
+    }
+    Ok(Exit::Completed)
+}
+
+/// Leaves the transcripts that the run's own process can no longer write.
+fn keep(files: &RunFiles) {
+    let written = fold(files, Need::Texts).and_then(|(view, _)| projections::write(files, &view));
+    if let Err(failure) = written {
+        say(&format!("adjutant: {failure}"));
+    }
+}
+
+/// Waits for the end of a run; the exit code is that of the run.
+pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Result<Exit, Failure> {
+    let (files, session) = match &args.run {
+        Some(text) => archive.find(text).map_err(failed)?,
+        None => match newest_live(archive)? {
+            Some(files) => (files, None),
+            None => archive.find("latest").map_err(failed)?,
+        },
+    };
+    let target = Target::new(&files, session);
+    let ending = watch(&files, &target, args.timeout)?;
+    let (exit, state) = match ending {
+        Ending::Ended(outcome) => (Exit::of(outcome), outcome.word()),
+        Ending::Interrupted => (Exit::Partial, "interrupted"),
+        Ending::TimedOut => (Exit::TimedOut, "running"),
+    };
+    if as_json {
+        print_json(&json!({
+            "v": 1, "run": target.run, "session": target.session, "state": state,
+            "exit": exit.code(),
+        }))?;
+    } else {
+        print(&format!("{target} {state}\n"))?;
+    }
+    match ending {
+        Ending::Ended(_) => {}
+        Ending::Interrupted => say(&target.interrupted()),
+        Ending::TimedOut => {
+            say("adjutant: the time is up and it goes on; `adjutant wait` again waits on");
+        }
+    }
+    Ok(exit)
+}
+
+/// How waiting came to its end.
+#[derive(Clone, Copy)]
+enum Ending {
+    Ended(Outcome),
+    Interrupted,
+    TimedOut,
+}
+
+/// Follows the run's files until it ends, nobody works on it any more, or the time is up.
+fn watch(files: &RunFiles, target: &Target, timeout: Option<Duration>) -> Result<Ending, Failure> {
+    // A wait beyond what the platform can count is one without a limit.
+    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut live = Live::watching();
+    let mut follow = files.follow();
+    let mut joined = false;
+    let ending = loop {
+        // Asked first: a run that ends while it is read must not look interrupted.
+        let life = files.life().map_err(failed)?;
+        let mut take = |view: &mut Live| {
+            follow.more(|record| {
+                view.take(Entry::new(record.at, record.wall_ms, &record.event));
+            })
+        };
+        take(&mut live).map_err(failed)?;
+        if !std::mem::replace(&mut joined, true) {
+            live.keep_time_of(now(files, &live.view));
+        }
+        if let Some(outcome) = target.end_in(&live.view) {
+            break Ending::Ended(outcome);
+        }
+        if life == Life::Dead {
+            break Ending::Interrupted;
+        }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            break Ending::TimedOut;
+        }
+        live.redraw();
+        thread::sleep(left.map_or(LOOK, |left| left.min(LOOK)));
+    };
+    live.close();
+    Ok(ending)
+}
+
+/// Says something to an agent at work.
+pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Result<Exit, Failure> {
+    let (files, session) = archive.find(&args.session).map_err(failed)?;
+    let session = session.unwrap_or_else(|| files.id().root_session());
+    let text = if args.text == "-" { read_stdin()? } else { args.text.clone() };
+    let bytes = text.len();
+    let target = Target::new(&files, Some(session));
+    files.tell(session, text).map_err(|error| target.failed(&error))?;
+    if as_json {
+        print_json(&json!({ "v": 1, "run": files.id(), "session": session, "bytes": bytes }))?;
+    } else {
+        print(&format!("{session} hears it before its next turn\n"))?;
+    }
+    Ok(Exit::Completed)
+}
+
+/// What an order is about.
+struct Target {
+    run: RunId,
+    /// A delegation below the root; none for the whole run.
+    session: Option<SessionId>,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.session {
+            Some(session) => session.fmt(f),
+            None => self.run.fmt(f),
+        }
+    }
+}
+
+impl Target {
+    fn new(files: &RunFiles, session: Option<SessionId>) -> Self {
+        let run = files.id();
+        Self { run, session: session.filter(|session| *session != run.root_session()) }
+    }
+
+    fn end_in(&self, view: &RunView) -> Option<Outcome> {
+        let Some(session) = self.session else { return view.outcome() };
+        match view.delegation(session)?.state {
+            State::Ended(outcome) => Some(outcome),
+            State::AwaitingApproval | State::Queued | State::Running => None,
+        }
+    }
+
+    /// Says what became of the process, and of the rest of its run.
+    fn say_stopped(&self, pid: Option<u32>) {
+        match pid {
+            Some(pid) => say(&format!(
+                "adjutant: process {pid} did not answer and was killed; the end is recorded"
+            )),
+            None => say("adjutant: its process was gone; the end is recorded"),
+        }
+        if self.session.is_some() {
+            say(&format!("  `adjutant resume {}` goes on with the rest of the run.", self.run));
+        }
+    }
+
+    fn interrupted(&self) -> String {
+        let run = self.run;
+        format!(
+            "adjutant: the process that ran it is gone\n  `adjutant resume {run}` goes on with it, \
+             `adjutant cancel {run}` ends it."
+        )
+    }
+
+    /// Says why an order was not carried out, and what to do.
+    fn failed(&self, error: &ControlError) -> Failure {
+        let run = self.run;
+        match error {
+            ControlError::Refused(complaint) => {
+                Failure::new(Exit::Refused, error.to_string()).hint(&complaint.recommendation)
+            }
+            ControlError::NotLive => Failure::new(Exit::Refused, format!("nobody works on {run}"))
+                .hint(format!("`adjutant status {run}` says how it stands.")),
+            ControlError::Silent(_) => Failure::caused(Exit::Failed, error)
+                .hint(format!("`adjutant cancel {run}` ends it whatever it does.")),
+            ControlError::Unseen | ControlError::Kill(_) | ControlError::Stays(_) => {
+                Failure::caused(Exit::Failed, error)
+                    .hint("Try again where its process can be seen, as the same user.")
+            }
+            ControlError::Archive(_) | ControlError::Record(_) => {
+                Failure::caused(Exit::Failed, error)
+            }
+        }
+    }
+}
+
+const LISTS: &str = "`adjutant status` lists the runs; name one to end it.";
+
+/// Finds the newest run that somebody works on.
+fn newest_live(archive: &Archive) -> Result<Option<RunFiles>, Failure> {
+    let runs = archive.runs().map_err(failed)?;
+    // A run whose lock cannot be read must not hide the others.
+    let is_live = |files: &RunFiles| matches!(files.life(), Ok(Life::Live { .. }));
+    Ok(runs.into_iter().find(is_live))
+}

@@ -1,0 +1,130 @@
+//! What went wrong in runs: listed, kept as a file, ticked off.
+
+use adjutant_core::Event;
+use adjutant_core::contract::{ErrorType, Word};
+use adjutant_engine::{Archive, ArchiveError, RunFiles};
+use adjutant_view::errors::{self, ErrorJson, ErrorsJson};
+use adjutant_view::wire::pretty;
+
+use crate::args::{ErrorKind, ErrorsArgs, ErrorsCommand};
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json, say};
+use crate::records::{colours, counted, failed, fold_numbers};
+
+/// The name of the projection in the state directory.
+const FILE: &str = "errors.json";
+
+/// Lists errors, or ticks one off.
+pub(crate) fn run_errors(
+    archive: &Archive,
+    args: &ErrorsArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    if let Some(ErrorsCommand::Fixed { id }) = &args.tick {
+        return fix(archive, id, as_json);
+    }
+    if args.write {
+        let all = ErrorsJson::new(gather(archive)?.into_iter().map(|(_, error)| error).collect());
+        let path = archive.write_projection(FILE, pretty(&all).as_bytes()).map_err(failed)?;
+        say(&format!(
+            "adjutant: {} kept in {}",
+            counted(all.errors.len(), "error"),
+            path.display()
+        ));
+    }
+    let found = match &args.run {
+        Some(text) => {
+            let (files, session) = archive.find(text).map_err(failed)?;
+            let root = files.id().root_session();
+            let wanted = session.filter(|session| *session != root);
+            let mut errors = of_run(&files)?;
+            errors.retain(|error| wanted.is_none_or(|one| error.context.session_id == one));
+            errors
+        }
+        None => gather(archive)?.into_iter().map(|(_, error)| error).collect(),
+    };
+    let kind = args.kind.map(word);
+    let of_type: Vec<ErrorJson> =
+        found.into_iter().filter(|error| kind.is_none_or(|kind| error.kind == kind)).collect();
+    let (shown, fixed): (Vec<_>, Vec<_>) =
+        of_type.into_iter().partition(|error| args.all || error.is_unfixed());
+    if as_json {
+        print_json(&ErrorsJson::new(shown))?;
+        return Ok(Exit::Completed);
+    }
+    print(&errors::render(&shown, colours()))?;
+    say(&summary(&shown, fixed.len()));
+    Ok(Exit::Completed)
+}
+
+fn summary(shown: &[ErrorJson], hidden: usize) -> String {
+    let mut text = match shown {
+        [] => "No errors".to_owned(),
+        some => counted(some.len(), "error"),
+    };
+    if hidden > 0 {
+        text += &format!("; {hidden} fixed not shown, --all shows them");
+    }
+    match shown.iter().find(|error| error.is_unfixed()) {
+        Some(first) => text + &format!("; `adjutant errors fixed {}` ticks one off", first.id),
+        None => text,
+    }
+}
+
+/// Records that an error is dealt with; nobody may work on its run.
+fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
+    let found = gather(archive)?.into_iter().find(|(_, error)| error.id == id);
+    let Some((files, mut error)) = found else {
+        return Err(Failure::usage(format!("no run has the error {id}"))
+            .hint("`adjutant errors --all` lists them."));
+    };
+    let is_new = error.is_unfixed();
+    if is_new {
+        files.append(&Event::ErrorFixed { id: id.to_owned() }).map_err(|error| match error {
+            ArchiveError::Live(run) => Failure::caused(Exit::Failed, &error)
+                .hint(format!("`adjutant watch {run}` shows when it has ended; tick it off then.")),
+            ArchiveError::Expired(_) => Failure::caused(Exit::Failed, &error)
+                .hint("Its content was pruned; nothing is added to it any more."),
+            ArchiveError::Home(_)
+            | ArchiveError::Find(_)
+            | ArchiveError::NoSession(_)
+            | ArchiveError::Read { .. }
+            | ArchiveError::Write { .. }
+            | ArchiveError::File(_) => failed(error),
+        })?;
+        error.fix_status = errors::FIXED;
+    }
+    if as_json {
+        print_json(&ErrorsJson::new(vec![error]))?;
+    } else {
+        say(&format!("adjutant: {id} {} fixed", if is_new { "is" } else { "was already" }));
+    }
+    Ok(Exit::Completed)
+}
+
+/// Returns the errors of all runs, each with its run's files, the newest run first.
+fn gather(archive: &Archive) -> Result<Vec<(RunFiles, ErrorJson)>, Failure> {
+    let mut all = Vec::new();
+    for files in archive.runs().map_err(failed)? {
+        // One damaged run must not hide the others.
+        match of_run(&files) {
+            Ok(errors) => all.extend(errors.into_iter().map(|error| (files.clone(), error))),
+            Err(failure) => say(&format!("adjutant: {failure}")),
+        }
+    }
+    Ok(all)
+}
+
+fn of_run(files: &RunFiles) -> Result<Vec<ErrorJson>, Failure> {
+    fold_numbers(files).map(|(view, liveness)| errors::of_run(&view, liveness))
+}
+
+fn word(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Timeout => ErrorType::Timeout,
+        ErrorKind::Validation => ErrorType::Validation,
+        ErrorKind::Execution => ErrorType::Execution,
+        ErrorKind::ToolUnavailable => ErrorType::ToolUnavailable,
+    }
+    .word()
+}

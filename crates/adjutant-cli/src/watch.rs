@@ -1,0 +1,251 @@
+//! Following a run from another terminal: the files alone, read on where reading stopped.
+//!
+//! On a terminal the picture is drawn on the alternate screen, from its first line each time, so
+//! that no resize leaves anything behind; it is left before anything else is said. Elsewhere every
+//! step is a line. Nothing here talks to the run: it does not know that it is watched.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use adjutant_core::{Event, SessionId, State, Timestamp};
+use adjutant_engine::{Archive, Follow, RunFiles};
+use adjutant_view::progress::{Frame, line};
+use adjutant_view::{Entry, Liveness, Palette, RunView, events, sanitize, tree};
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::RunArg;
+use crate::exit::{Exit, Failure};
+use crate::live;
+use crate::output::{print, print_json_line, say};
+use crate::records::{colours, failed, liveness, look, now, numbers, say_way_on};
+
+/// How often the journal is looked at, and the most often anything is drawn.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often clocks on the screen go on when nothing happens.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How what happens is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Picture,
+    Lines,
+    Events,
+}
+
+/// Follows a run until it ends; exits as the run did.
+pub(crate) fn run_watch(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
+    let (files, session) = archive.find(run.run.as_deref().unwrap_or("latest")).map_err(failed)?;
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let mode = match (as_json, io::stdout().is_terminal() && !is_dumb) {
+        (true, _) => Mode::Events,
+        (false, true) => Mode::Picture,
+        (false, false) => Mode::Lines,
+    };
+    let session = session.filter(|session| *session != files.id().root_session());
+    let mut watch = Watch::begin(files, session, mode)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let left = runtime.and_then(|runtime| runtime.block_on(attend(&mut watch)));
+    // Left before anything is said: what follows belongs on the screen that stays.
+    watch.screen = None;
+    match left {
+        Ok(Ok(Left::Ended)) => watch.conclude(),
+        Ok(Ok(Left::Asked)) => {
+            say(&format!("adjutant: no longer watching {}", watch.files.id()));
+            Ok(Exit::Cancelled)
+        }
+        Ok(Err(failure)) => Err(failure),
+        Err(error) => Err(Failure::new(Exit::Failed, format!("cannot watch: {error}"))),
+    }
+}
+
+/// Why watching ended.
+enum Left {
+    /// There is nothing more to see.
+    Ended,
+    /// The person wanted it.
+    Asked,
+}
+
+async fn attend(watch: &mut Watch) -> io::Result<Result<Left, Failure>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut resized = signal(SignalKind::window_change())?;
+    let mut suspended = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(Ok(Left::Asked)),
+            _ = terminate.recv() => return Ok(Ok(Left::Asked)),
+            _ = hang_up.recv() => return Ok(Ok(Left::Asked)),
+            _ = resized.recv() => watch.drawn = None,
+            _ = suspended.recv() => watch.suspend()?,
+            _ = look.tick() => match watch.step() {
+                Ok(false) => {}
+                Ok(true) => return Ok(Ok(Left::Ended)),
+                Err(failure) => return Ok(Err(failure)),
+            },
+        }
+    }
+}
+
+/// A run that is watched.
+struct Watch {
+    files: RunFiles,
+    session: Option<SessionId>,
+    view: RunView,
+    follow: Follow,
+    liveness: Liveness,
+    mode: Mode,
+    palette: Palette,
+    screen: Option<Screen>,
+    drawn: Option<Instant>,
+}
+
+impl Watch {
+    fn begin(files: RunFiles, session: Option<SessionId>, mode: Mode) -> Result<Self, Failure> {
+        let liveness = liveness(&files)?;
+        let (view, follow) = if mode == Mode::Picture {
+            numbers(&files)?
+        } else {
+            // Lines and events tell the whole story, from its beginning.
+            (RunView::light(), files.follow())
+        };
+        let screen = (mode == Mode::Picture).then(Screen::enter);
+        let palette = if mode == Mode::Picture { colours() } else { Palette::Plain };
+        Ok(Self { files, session, view, follow, liveness, mode, palette, screen, drawn: None })
+    }
+
+    /// Takes in what was recorded since and shows it; says whether there is nothing more to come.
+    fn step(&mut self) -> Result<bool, Failure> {
+        // Asked before reading: what a writer recorded last is there once it is gone.
+        self.liveness = liveness(&self.files)?;
+        let (view, session, mode, palette) =
+            (&mut self.view, self.session, self.mode, self.palette);
+        let mut said = Ok(());
+        let grew = self.follow.more(|record| {
+            let entry = Entry::new(record.at, record.wall_ms, &record.event);
+            view.apply(entry);
+            if said.is_ok() && concerns(view, session, &record.event) {
+                said = tell(mode, palette, view, &entry);
+            }
+        });
+        let grew = grew.map_err(failed)?;
+        said?;
+        let over = self.is_over();
+        let due = grew || self.drawn.is_none_or(|drawn| drawn.elapsed() >= TICK);
+        if self.mode == Mode::Picture && due && !over {
+            self.draw();
+        }
+        Ok(over)
+    }
+
+    /// Gives the terminal back while ctrl+z has stopped us, and takes it again afterwards.
+    fn suspend(&mut self) -> io::Result<()> {
+        let had_screen = self.screen.take().is_some();
+        kill_process(getpid(), Signal::STOP)?;
+        self.screen = had_screen.then(Screen::enter);
+        self.drawn = None;
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let one = self.session.and_then(|session| self.view.delegation(session));
+        let ended = one.is_some_and(|one| !one.state.is_live());
+        self.liveness == Liveness::Dead || self.view.outcome().is_some() || ended
+    }
+
+    fn draw(&mut self) {
+        let Some(screen) = &self.screen else { return };
+        let (width, height) = (live::columns(io::stdout()), live::lines(io::stdout()));
+        let mut head = self.view.run().map(|run| run.to_string()).unwrap_or_default();
+        if !self.view.goal().is_empty() {
+            head += &format!("  {}", sanitize::line(self.view.goal()));
+        }
+        let now: Timestamp = now(&self.files, &self.view);
+        // The head and the foot take a line each.
+        let height = height.map(|height| height.saturating_sub(2));
+        let frame = Frame { width, height, now, palette: self.palette };
+        let head = adjutant_view::layout::cut(&head, width);
+        let picture = frame.render_part(&self.view, self.session);
+        let foot = adjutant_view::layout::cut(FOOT, width);
+        screen.show(&format!("{head}\n{picture}{foot}"));
+        self.drawn = Some(Instant::now());
+    }
+
+    /// Prints the tree as it was left; exits as the run did.
+    fn conclude(mut self) -> Result<Exit, Failure> {
+        if self.liveness == Liveness::Dead {
+            self.view.close_open_calls();
+        }
+        let (view, liveness) = (&self.view, self.liveness);
+        if self.mode != Mode::Events {
+            print(&tree::render(view, now(&self.files, view), liveness, self.palette))?;
+        }
+        say_way_on(&look(view, liveness, &self.files));
+        let one = self.session.and_then(|session| view.delegation(session));
+        let outcome = match one.map(|one| &one.state) {
+            Some(State::Ended(outcome)) => Some(*outcome),
+            Some(State::AwaitingApproval | State::Queued | State::Running) => None,
+            None => view.outcome(),
+        };
+        Ok(outcome.map_or(Exit::Partial, Exit::of))
+    }
+}
+
+const FOOT: &str = "  ctrl+c stops watching; the run goes on";
+
+/// Says an event, where events are said.
+fn tell(mode: Mode, palette: Palette, view: &RunView, entry: &Entry<'_>) -> Result<(), Failure> {
+    match mode {
+        Mode::Picture => Ok(()),
+        Mode::Lines => line(view, entry, palette)
+            .map_or(Ok(()), |text| print(&format!("{}\n", sanitize::block(&text)))),
+        Mode::Events => events::translate(view, entry).iter().try_for_each(print_json_line),
+    }
+}
+
+/// Says whether an event belongs to what is watched: all of it, or one delegation and those below.
+fn concerns(view: &RunView, session: Option<SessionId>, event: &Event) -> bool {
+    let Some(wanted) = session else { return true };
+    let mut above = event.session();
+    while let Some(one) = above {
+        if one == wanted {
+            return true;
+        }
+        above = view.delegation(one).and_then(|one| one.parent);
+    }
+    false
+}
+
+/// The alternate screen, left when this is dropped.
+struct Screen;
+
+impl Screen {
+    fn enter() -> Self {
+        // The second screen, without a cursor and without breaking lines that are too long.
+        write("\x1b[?1049h\x1b[?25l\x1b[?7l");
+        Self
+    }
+
+    /// Draws over what was there; nothing of it is left, whatever size the terminal has now.
+    fn show(&self, picture: &str) {
+        let lines = picture.replace('\n', "\x1b[K\r\n");
+        write(&format!("\x1b[H{lines}\x1b[K\x1b[J"));
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        write("\x1b[?7h\x1b[?25h\x1b[?1049l");
+    }
+}
+
+fn write(text: &str) {
+    let mut stdout = io::stdout().lock();
+    // A terminal that is gone leaves nobody to draw for.
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}

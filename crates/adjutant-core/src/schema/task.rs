@@ -1,0 +1,193 @@
+//! The `Task` tool: exactly one task for an agent that is named.
+
+use serde_json::{Value, json};
+
+use super::call::{context, text};
+use super::reader::{Reader, SchemaError};
+use super::spec::CallLimits;
+use crate::excerpt::excerpt;
+use crate::message::ToolSpec;
+
+/// The name a call of the tool uses.
+pub const TASK: &str = "Task";
+
+/// The longest name of an agent that a call may use, in characters. Inclusive.
+const NAME_CHARS: usize = 64;
+/// Characters of an agent's description that a model is shown.
+const DESCRIPTION_CHARS: usize = 240;
+/// Bytes of all descriptions together: every turn of every agent that may delegate pays for them.
+const DESCRIPTIONS_BYTES: usize = 12 << 10;
+
+const KEYS: [&str; 4] = ["agent", "prompt", "context", "model"];
+
+/// An agent as a model is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentCard {
+    /// The name to call it by.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+}
+
+/// One call of the tool, well formed and within its bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskCall {
+    /// Who is to do it; whether there is such an agent is not judged here.
+    pub agent: String,
+    /// What is to be done.
+    pub prompt: String,
+    /// Files to start from, as the caller wrote them.
+    pub context: Vec<String>,
+    /// The model wished for.
+    pub model: Option<String>,
+}
+
+/// Returns the tool as a model is shown it, with the agents it can name.
+#[must_use]
+pub fn task_spec(agents: &[AgentCard], limits: &CallLimits) -> ToolSpec {
+    ToolSpec {
+        name: TASK.to_owned(),
+        description: format!(
+            "Hands one task to a named agent that works on its own and reports back. Each has a role, \
+             tools and limits of its own. It sees only your prompt and the context files, so say what \
+             it must know and what its report must contain. Reports are advice: weigh them.\n\n\
+             Agents, as their files describe them:\n{}",
+            listed(agents)
+        ),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "agent": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": NAME_CHARS,
+                    "description": "The name of the agent.",
+                },
+                "prompt": { "type": "string", "minLength": 1 },
+                "context": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "maxItems": limits.max_context,
+                    "description": "Paths of files the agent should start from; their text is put \
+                        before the prompt.",
+                },
+                "model": {
+                    "type": "string",
+                    "description": "Wish for another model, as provider/model; used only where the \
+                        policy allows it.",
+                },
+            },
+            "required": ["agent", "prompt"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+/// Lists the agents, a line each; whoever finds no room is named without its description.
+fn listed(agents: &[AgentCard]) -> String {
+    let mut lines = Vec::with_capacity(agents.len());
+    let mut left = DESCRIPTIONS_BYTES;
+    for agent in agents {
+        let words: Vec<&str> = agent.description.split_whitespace().collect();
+        let description = excerpt(&words.join(" "), DESCRIPTION_CHARS).to_string();
+        if description.is_empty() || description.len() > left {
+            lines.push(format!("- {}", agent.name));
+        } else {
+            left -= description.len();
+            lines.push(format!("- {}: {description}", agent.name));
+        }
+    }
+    lines.join("\n")
+}
+
+impl TaskCall {
+    /// Reads the arguments of a call, as strictly as those of `Delegate`.
+    pub fn parse(arguments: &Value, limits: &CallLimits) -> Result<Self, SchemaError> {
+        let mut reader = Reader::default();
+        let call = call(arguments, limits, &mut reader);
+        reader.finish(call)
+    }
+}
+
+fn call(arguments: &Value, limits: &CallLimits, reader: &mut Reader) -> Option<TaskCall> {
+    let map = reader.object("arguments", arguments)?;
+    reader.known_keys("arguments", map, &KEYS);
+    let agent = reader.required_string("agent", map.get("agent"));
+    let agent = agent.and_then(|agent| reader.filled("agent", agent)).and_then(|agent| {
+        let count = agent.chars().count();
+        if count <= NAME_CHARS {
+            return Some(agent.trim().to_owned());
+        }
+        reader.complain("agent", format!("has {count} characters, allowed are 1 to {NAME_CHARS}"))
+    });
+    let prompt = reader.required_string("prompt", map.get("prompt"));
+    let prompt = prompt.and_then(|prompt| reader.filled("prompt", prompt));
+    let context = map
+        .get("context")
+        .map_or(Some(Vec::new()), |value| context("context", value, limits, reader));
+    let model = map.get("model").and_then(|value| text("model", value, reader));
+    Some(TaskCall { agent: agent?, prompt: prompt?.to_owned(), context: context?, model })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &Value) -> String {
+        match TaskCall::parse(arguments, &CallLimits::default()) {
+            Ok(call) => {
+                format!("{}: {} {:?} {:?}", call.agent, call.prompt, call.context, call.model)
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn card(name: &str, description: &str) -> AgentCard {
+        AgentCard { name: name.to_owned(), description: description.to_owned() }
+    }
+
+    #[test]
+    fn a_call_is_read_as_strictly_as_one_of_delegate() {
+        for (arguments, expected) in [
+            (json!({"agent": "reviewer", "prompt": "Look."}), "reviewer: Look. [] None"),
+            (
+                json!({"agent": " reviewer ", "prompt": "Look.", "context": ["a.rs"], "model": "a/b"}),
+                r#"reviewer: Look. ["a.rs"] Some("a/b")"#,
+            ),
+            (json!({}), "agent: is required; prompt: is required"),
+            (json!([]), "arguments: must be an object, not an array"),
+            (
+                json!({"agent": 1, "prompt": " ", "context": "a.rs", "model": null}),
+                "agent: must be a string, not a number; prompt: must not be blank; \
+                 context: must be an array, not a string; model: must be a string, not null",
+            ),
+            (
+                json!({"agent": "a", "promt": "p", "subagent_type": "x", "prompt": "p"}),
+                "arguments: unknown property `promt`, did you mean `prompt`?; \
+                 arguments: unknown property `subagent_type`",
+            ),
+            (
+                json!({"agent": "x".repeat(65), "prompt": "p"}),
+                "agent: has 65 characters, allowed are 1 to 64",
+            ),
+            (
+                json!({"agent": "a", "prompt": "p", "context": vec!["a"; 11]}),
+                "context: 11 paths, allowed are 0 to 10",
+            ),
+        ] {
+            assert_eq!(check(&arguments), expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_agents_is_bounded_however_much_they_say() {
+        let long = "word ".repeat(10_000);
+        let agents: Vec<AgentCard> =
+            (0..200).map(|nth| card(&format!("agent-{nth}"), &long)).collect();
+        let spec = task_spec(&agents, &CallLimits::default());
+        assert!(spec.description.len() < 20 << 10, "{}", spec.description.len());
+        assert!(spec.description.ends_with("\n- agent-199"));
+        let spec = task_spec(&[card("a", "Two\nlines.")], &CallLimits::default());
+        assert!(spec.description.ends_with("\n- a: Two lines."));
+    }
+}

@@ -1,0 +1,207 @@
+//! Hosts that nobody named before: a person is asked about each of them once in a run.
+
+use super::Tree;
+use super::admit::APPROVAL_EXPIRES_S;
+use crate::command::{Effect, Reaction};
+use crate::domain::{HostSet, WEB_FETCH, asked_host};
+use crate::event::Event;
+use crate::ids::SessionId;
+use crate::message::ToolCall;
+use crate::time::Timestamp;
+
+/// How a host stands that the policy does not name.
+#[derive(Clone, Debug)]
+pub(super) enum Domain {
+    /// A person is asked; these calls wait, each by its node and number.
+    Asked { expires: Timestamp, waiting: Vec<(usize, u32)> },
+    /// It may be asked.
+    Allowed,
+    /// It may not, for this reason.
+    Denied(String),
+}
+
+impl Tree {
+    /// Runs a call that may be run, unless it fetches from a host that needs a person's yes.
+    pub(super) fn run_or_ask(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        number: u32,
+        call: &ToolCall,
+    ) -> Event {
+        if call.name != WEB_FETCH {
+            return Event::ToolCalled { session, call: number };
+        }
+        let host = match asked_host(&call.arguments) {
+            Ok((_, host)) => host,
+            Err(problem) => {
+                let text = format!("Not run: {problem}.");
+                return Event::ToolRefused { session, call: number, text };
+            }
+        };
+        if self.policy.web_domains.contains(&host) {
+            return Event::ToolCalled { session, call: number };
+        }
+        let expires = now.plus_seconds(APPROVAL_EXPIRES_S);
+        match self.domains.get(&host) {
+            Some(Domain::Allowed) => Event::ToolCalled { session, call: number },
+            Some(Domain::Denied(reason)) => {
+                Event::ToolRefused { session, call: number, text: denied(&host, reason) }
+            }
+            Some(Domain::Asked { expires, .. }) => {
+                Event::DomainAsked { session, call: number, host, expires: *expires }
+            }
+            None => Event::DomainAsked { session, call: number, host, expires },
+        }
+    }
+
+    /// Takes a person's yes. It counts for the run even where whoever wanted it is gone.
+    pub(super) fn allow_domain(&self, host: String) -> Vec<Event> {
+        let Some(waiting) = self.asks_about(&host) else { return Vec::new() };
+        let calls = waiting.iter().map(|(node, call)| Event::ToolCalled {
+            session: self.nodes[*node].session,
+            call: *call,
+        });
+        std::iter::once(Event::DomainAllowed { host }).chain(calls).collect()
+    }
+
+    /// Takes a person's no, or the clock's.
+    pub(super) fn deny_domain(&self, host: &str, reason: &str) -> Vec<Event> {
+        let Some(waiting) = self.asks_about(host) else { return Vec::new() };
+        let calls = waiting.iter().map(|(node, call)| Event::ToolRefused {
+            session: self.nodes[*node].session,
+            call: *call,
+            text: denied(host, reason),
+        });
+        let fact = Event::DomainDenied { host: host.to_owned(), reason: reason.to_owned() };
+        std::iter::once(fact).chain(calls).collect()
+    }
+
+    /// Returns the calls that wait for an answer about a host that has none yet.
+    fn asks_about(&self, host: &str) -> Option<&[(usize, u32)]> {
+        match self.domains.get(host) {
+            _ if self.ended.is_some() => None,
+            Some(Domain::Asked { waiting, .. }) => Some(waiting),
+            Some(Domain::Allowed | Domain::Denied(_)) => None,
+            None => Some(&[]),
+        }
+    }
+
+    /// Says whether a call waits for a person's word about `host`.
+    #[must_use]
+    pub fn awaits_domain(&self, host: &str) -> bool {
+        matches!(self.domains.get(host), Some(Domain::Asked { .. }))
+    }
+
+    /// Says whether a call was not run yet because it waits for a person's word.
+    pub(super) fn is_held(&self, index: usize, call: u32) -> bool {
+        let holds = |domain: &Domain| matches!(domain, Domain::Asked { waiting, .. } if waiting.contains(&(index, call)));
+        self.domains.values().any(holds)
+    }
+
+    pub(super) fn expire_domains(&self, now: Timestamp) -> Vec<Event> {
+        let due = self.domains.iter().filter(
+            |(_, domain)| matches!(domain, Domain::Asked { expires, .. } if *expires <= now),
+        );
+        due.flat_map(|(host, _)| self.deny_domain(host, "nobody answered within 15 minutes"))
+            .collect()
+    }
+
+    /// Returns the first instant at which a question about a host goes stale.
+    pub(super) fn next_stale_domain(&self) -> Option<Timestamp> {
+        let expiry = |domain: &Domain| match domain {
+            Domain::Asked { expires, .. } => Some(*expires),
+            Domain::Allowed | Domain::Denied(_) => None,
+        };
+        self.domains.values().filter_map(expiry).min()
+    }
+
+    /// Folds in that a call waits for a person's word.
+    pub(super) fn domain_asked(&mut self, index: usize, call: u32, host: &str, expires: Timestamp) {
+        let fresh = || Domain::Asked { expires, waiting: Vec::new() };
+        match self.domains.entry(host.to_owned()).or_insert_with(fresh) {
+            Domain::Asked { waiting, .. } => waiting.push((index, call)),
+            // Where content has expired all hosts have one name, and the first answer is for all.
+            Domain::Allowed | Domain::Denied(_) => {}
+        }
+    }
+
+    /// Drops the calls of a delegation that has ended, and the questions only they asked.
+    pub(super) fn forget_fetches(&mut self, index: usize) {
+        self.domains.retain(|_, domain| match domain {
+            Domain::Asked { waiting, .. } => {
+                waiting.retain(|(node, _)| *node != index);
+                !waiting.is_empty()
+            }
+            Domain::Allowed | Domain::Denied(_) => true,
+        });
+    }
+
+    /// Asks a person about a host when the first call wants it; later ones wait for the same answer.
+    pub(super) fn ask_domain(&self, session: SessionId, call: u32, host: &str) -> Reaction {
+        let Some(Domain::Asked { waiting, .. }) = self.domains.get(host) else {
+            return Reaction::default();
+        };
+        let first = waiting.first().map(|(node, call)| (self.nodes[*node].session, *call));
+        let effects = if first == Some((session, call)) {
+            let node = self.node(session);
+            let wanted = node.and_then(|node| node.pending.get(call as usize)?.as_ref());
+            let url = wanted.and_then(|call| asked_host(&call.arguments).ok());
+            let url = url.map(|(url, _)| url.to_owned()).unwrap_or_default();
+            vec![Effect::AskDomain { session, host: host.to_owned(), url }]
+        } else {
+            Vec::new()
+        };
+        Reaction { commands: Vec::new(), effects }
+    }
+
+    /// Returns the questions about hosts that nobody has answered, to be put anew.
+    pub(super) fn open_domain_questions(&self) -> Vec<Effect> {
+        let asked = self.domains.iter().filter_map(|(host, domain)| match domain {
+            Domain::Asked { waiting, .. } => waiting.first().map(|first| (host, first)),
+            Domain::Allowed | Domain::Denied(_) => None,
+        });
+        asked
+            .flat_map(|(host, (node, call))| {
+                self.ask_domain(self.nodes[*node].session, *call, host).effects
+            })
+            .collect()
+    }
+
+    /// Lets every open question about a host stand until `expires`.
+    pub(super) fn extend_domain_questions(&mut self, until: Timestamp) {
+        for domain in self.domains.values_mut() {
+            if let Domain::Asked { expires, .. } = domain {
+                *expires = until;
+            }
+        }
+    }
+
+    /// Returns the effect of a fetch that may be made: from this host, and on to those allowed.
+    pub(super) fn fetch(
+        &self,
+        session: SessionId,
+        turn: u32,
+        index: u32,
+        call: ToolCall,
+    ) -> Option<Effect> {
+        let (_, host) = asked_host(&call.arguments).ok()?;
+        Some(Effect::Fetch { session, turn, index, call, host, hosts: self.allowed_hosts() })
+    }
+
+    fn allowed_hosts(&self) -> HostSet {
+        let mut hosts = self.policy.web_domains.clone();
+        for (host, domain) in &self.domains {
+            if matches!(domain, Domain::Allowed) {
+                hosts.insert(host);
+            }
+        }
+        hosts
+    }
+}
+
+fn denied(host: &str, reason: &str) -> String {
+    format!(
+        "Not fetched: {host} was not allowed ({reason}). Do without it, and do not try it again."
+    )
+}

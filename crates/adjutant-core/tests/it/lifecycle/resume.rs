@@ -1,0 +1,203 @@
+//! What goes on after a crash or an end, and what is never done again.
+
+use adjutant_core::{
+    Code, Command, Effect, ErrorKind, Event, Outcome, Preset, Resumption, Rights, SessionId, State,
+    ToolSet,
+};
+use serde_json::json;
+
+use crate::sim::{Sim, about, asks, error, policy, read, says, scout, tool};
+
+/// A wish to go on with everything, with the rights of the run's own policy.
+fn wish(sim: &Sim) -> Resumption {
+    Resumption { rights: Rights::of(sim.tree.policy()), ..Resumption::default() }
+}
+
+fn answers(events: &[Event], session: SessionId) -> Vec<(u32, &str)> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::ToolReturned { session: of, call, output } if *of == session => {
+                Some((*call, output.content.as_str()))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_call_under_way_counts_as_spent_and_is_made_once_more() {
+    let mut sim = Sim::new(scout(&[]));
+    let child = sim.child(about("a"));
+    let open = sim.node(child).reservation.unwrap();
+    let wish = wish(&sim);
+    sim.restart(wish);
+    assert_eq!(sim.node(child).ledger.settled.tokens, open.amount.tokens);
+    let again = sim.node(child).reservation.unwrap();
+    assert_eq!((again.turn, again.attempt), (open.turn, open.attempt + 1));
+    assert_eq!(sim.model_calls(child).len(), 1);
+}
+
+#[test]
+fn crashes_take_no_retry_away() {
+    let mut sim = Sim::new(scout(&[]));
+    let child = sim.child(about("a"));
+    for _ in 0..5 {
+        let wish = wish(&sim);
+        sim.restart(wish);
+    }
+    for _ in 0..2 {
+        sim.fail(child, error(ErrorKind::Overloaded));
+        assert!(sim.state(child).is_live());
+        sim.tick_next();
+    }
+    sim.fail(child, error(ErrorKind::Overloaded));
+    assert_eq!(sim.code(child), Some(Code::ProviderError));
+}
+
+#[test]
+fn what_reads_is_run_again_and_what_may_have_acted_is_told_and_not_repeated() {
+    let mut policy = policy(Preset::Story, &["enabled=true"]);
+    policy.approval = adjutant_core::policy::Approval::None;
+    let mut sim = Sim::new(policy);
+    let child = sim.child(about("a"));
+    let write = tool("2", "Write", json!({"file_path": "a", "content": "b"}));
+    let run = tool("3", "Run", json!({"command": "true"}));
+    sim.call(child, vec![read("1", "a"), write, run]);
+    assert_eq!(sim.tools_run(child), ["Read", "Write", "Run"]);
+    sim.output(child, 2, "ran");
+    let wish = wish(&sim);
+    let events = sim.restart(wish);
+    let told = answers(&events, child);
+    let [(1, text)] = told[..] else { panic!("{told:?}") };
+    assert!(text.starts_with("Interrupted"), "{text}");
+    assert_eq!(sim.tools_run(child), ["Read"]);
+    // A second crash tells nothing twice.
+    let wish = Resumption { rights: Rights::of(sim.tree.policy()), ..Resumption::default() };
+    let events = sim.restart(wish);
+    assert!(answers(&events, child).is_empty());
+    sim.output(child, 0, "text");
+    assert!(sim.node(child).reservation.is_some(), "it goes on once all are answered");
+}
+
+#[test]
+fn an_answer_that_was_recorded_is_acted_upon_and_not_bought_again() {
+    let mut sim = Sim::new(scout(&[]));
+    let child = sim.child(about("a"));
+    let open = sim.node(child).reservation.unwrap();
+    for (reply, expected) in [(asks(vec![read("1", "a")]), "Read"), (says("the report"), "")] {
+        // Only the answer itself reached the disk, and nothing that follows from it.
+        let (session, turn, attempt) = (child, open.turn, open.attempt);
+        let command = Command::Reply { session, turn, attempt, reply };
+        let events = sim.tree.decide(sim.now, command).unwrap();
+        let mut log = sim.log.clone();
+        log.extend(events.into_iter().map(|event| (sim.now, event)));
+        let mut after = Sim::replay(&log);
+        let wish = wish(&after);
+        after.restart(wish);
+        assert!(after.model_calls(child).is_empty());
+        if expected.is_empty() {
+            assert!(after.effects.contains(&Effect::Verify { session: child }));
+        } else {
+            assert_eq!(after.tools_run(child), [expected]);
+        }
+    }
+}
+
+#[test]
+fn rights_are_those_recorded_and_those_of_now() {
+    let mut sim = Sim::new(scout(&["network=true"]));
+    let child = sim.child(about("a"));
+    assert!(sim.node(child).rights.network);
+    let rights = Rights { tools: ToolSet::new(["Read", "Write"]), network: false };
+    sim.restart(Resumption { rights, ..Resumption::default() });
+    let rights = &sim.node(child).rights;
+    assert_eq!((rights.tools.to_string().as_str(), rights.network), ("Read", false));
+    // More rights now do not bring back what was given up.
+    let wish = wish(&sim);
+    sim.restart(wish);
+    assert_eq!(sim.node(child).rights.tools.to_string(), "Read");
+}
+
+#[test]
+fn what_is_done_stays_done_and_what_ended_early_is_taken_up_again() {
+    let mut sim = Sim::new(scout(&["concurrency=4"]));
+    let [done, cancelled, failed, crashed] =
+        sim.children(vec![about("a"), about("b"), about("c"), about("d")])[..]
+    else {
+        panic!("four children")
+    };
+    sim.say(done, "the report");
+    sim.cancel(cancelled);
+    sim.fail(failed, error(ErrorKind::Authentication));
+    let (message, backtrace) = ("boom".into(), String::new());
+    sim.submit(Command::Crash { session: crashed, message, backtrace }).unwrap();
+    assert!(sim.tree.outcome().is_some());
+    let wish = wish(&sim);
+    let events = sim.restart(wish);
+    let again: Vec<SessionId> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Reopened(it) => Some(it.session),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(again, [cancelled, failed], "what is done, and a defect of ours, stay as they are");
+    sim.say(cancelled, "at last");
+    sim.say(failed, "at last");
+    assert_eq!(sim.tree.outcome(), Some(Outcome::Partial));
+    sim.check_over();
+}
+
+#[test]
+fn only_words_take_up_what_is_completed_or_blocked() {
+    let mut sim = Sim::new(scout(&[]));
+    let child = sim.child(about("a"));
+    sim.say(child, "the report");
+    let named = |say: Option<&str>, sim: &Sim| Resumption {
+        session: Some(child),
+        say: say.map(str::to_owned),
+        ..wish(sim)
+    };
+    let silent = named(None, &sim);
+    assert!(sim.restart(silent).is_empty());
+    let spoken = named(Some("And the tests?"), &sim);
+    sim.restart(spoken);
+    assert_eq!(*sim.state(child), State::Running);
+    sim.say(child, "They pass.");
+    sim.check_over();
+}
+
+#[test]
+fn time_given_anew_counts_from_now() {
+    let mut sim = Sim::new(scout(&["timeout_s=10"]));
+    let child = sim.child(about("a"));
+    sim.tick_at(10);
+    assert_eq!(sim.code(child), Some(Code::Timeout));
+    let wish = Resumption { timeout_s: Some(60), ..wish(&sim) };
+    sim.restart(wish);
+    assert_eq!(sim.node(child).deadline.unwrap().as_millis(), 70_000);
+    sim.tick_at(69);
+    assert!(sim.state(child).is_live());
+}
+
+#[test]
+fn money_and_tokens_are_never_given_anew() {
+    let mut sim = Sim::new(scout(&["budget_tokens_run=20000"]));
+    let child = sim.child(about("a"));
+    let spent = sim.node(child).ledger.settled;
+    for _ in 0..20 {
+        if sim.tree.outcome().is_some() {
+            break;
+        }
+        let wish = wish(&sim);
+        sim.restart(wish);
+    }
+    // Each crash in flight counts in full, so the budget ends the run whatever happens.
+    assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
+    assert!(sim.node(child).ledger.settled.tokens > spent.tokens);
+    let wish = wish(&sim);
+    sim.restart(wish);
+    assert!(sim.model_calls(child).is_empty());
+    assert!(sim.tree.outcome().is_some(), "nothing is left to go on with");
+}

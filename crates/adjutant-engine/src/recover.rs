@@ -1,0 +1,94 @@
+//! Recording the end of work whose process is gone: the journal is folded, the end decided and
+//! written, and nothing is carried out.
+
+use std::collections::VecDeque;
+
+use adjutant_core::{Command, Event, Outcome, SessionId, Timestamp, Tree};
+use adjutant_store::{Durability, Journal, Record, RunDir};
+
+use crate::clock::wall_now;
+use crate::engine::EngineError;
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovered {
+    /// It has ended now.
+    Recorded,
+    /// It had ended before.
+    EndedBefore(Outcome),
+}
+
+/// Notes whether a session, or the whole run, has ended as far as `event`; what ended may be taken
+/// up again.
+pub(crate) fn note_end(ended: &mut Option<Outcome>, event: &Event, session: Option<SessionId>) {
+    match (event, session) {
+        (Event::RunEnded { outcome }, None) => *ended = Some(*outcome),
+        (Event::Resumed { .. }, None) => *ended = None,
+        (Event::Ended { session: of, outcome, .. }, Some(session)) if *of == session => {
+            *ended = Some(*outcome);
+        }
+        (Event::Refused { session: of, .. }, Some(session)) if *of == session => {
+            *ended = Some(Outcome::Refused);
+        }
+        (Event::Reopened(again), Some(session)) if again.session == session => *ended = None,
+        _ => {}
+    }
+}
+
+/// Ends a delegation and all below it, or the whole run, in a journal that nobody writes.
+pub(crate) fn cancel(run: &RunDir, session: Option<SessionId>) -> Result<Recovered, EngineError> {
+    let lock = run.lock()?;
+    let mut tree = Tree::default();
+    let (mut at, mut ended, mut fits) = (Timestamp::ZERO, None, Ok(()));
+    let visit = |record: Record<Event>| {
+        at = record.at;
+        note_end(&mut ended, &record.event, session);
+        if fits.is_ok() {
+            fits = tree.evolve(record.at, &record.event);
+        }
+    };
+    let (journal, _) = lock.resume_journal(visit, |_| {})?;
+    fits?;
+    if let Some(outcome) = ended {
+        return Ok(Recovered::EndedBefore(outcome));
+    }
+    let target = session.unwrap_or_else(|| run.id().root_session());
+    let is_live = tree.node(target).is_some_and(|node| node.state.is_live());
+    // A process may die between the root's end and that of its run.
+    let first = if is_live || session.is_some() || tree.has_live_delegations() {
+        Command::Cancel { session: target }
+    } else {
+        Command::EndRun
+    };
+    record(&mut tree, journal, at, first)?;
+    Ok(Recovered::Recorded)
+}
+
+fn record(
+    tree: &mut Tree,
+    mut journal: Journal<Event>,
+    at: Timestamp,
+    first: Command,
+) -> Result<(), EngineError> {
+    let wall_ms = wall_now();
+    let mut commands = VecDeque::from([first]);
+    while let Some(command) = commands.pop_front() {
+        let events = tree.decide(at, command)?;
+        let last = events.len().saturating_sub(1);
+        for (nth, event) in events.iter().enumerate() {
+            if nth < last {
+                journal.stage_open(at, wall_ms, event, Durability::Sync)?;
+            } else {
+                journal.stage(at, wall_ms, event, Durability::Sync)?;
+            }
+            tree.evolve(at, event)?;
+        }
+        for event in &events {
+            // Others who waited for the place are started by whoever resumes the run.
+            let ends = |command: &Command| matches!(command, Command::EndRun);
+            commands.extend(tree.react(event).commands.into_iter().filter(ends));
+        }
+    }
+    journal.close()?;
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! How much of the journal must stay free for what is under way to be recorded.
+//!
+//! Two things must always fit: the records that end every live delegation, and the answer of every
+//! model call that was started. A decision that would leave less is not recorded; the run ends in
+//! order instead, while it still can.
+
+use std::collections::BTreeMap;
+
+use adjutant_core::{Event, SessionId, Tree};
+
+/// Room for what ends one delegation: the settling of its call, its end and the reason.
+const END_BYTES: u64 = 1 << 10;
+
+/// Room for the end of the root and of the run.
+const RUN_BYTES: u64 = 4 << 10;
+
+/// Room for the record of an answer beside its words, and for the signs of life before it.
+const ANSWER_BYTES: u64 = 4 << 10;
+
+/// What a token becomes in a record: some four letters, escaped, and told again as opaque data.
+const TOKEN_BYTES: u64 = 8;
+
+/// The most that is kept for one answer; few models ever say half of it.
+const LONGEST_ANSWER: u64 = 1 << 20;
+
+/// What must stay free, folded from the events.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    live: u64,
+    calls: BTreeMap<SessionId, u64>,
+    answers: u64,
+}
+
+impl Room {
+    /// Returns what the tree of a run that goes on needs.
+    pub(crate) fn of(tree: &Tree) -> Self {
+        let mut room = Self::default();
+        for node in tree.nodes().filter(|node| node.state.is_live()) {
+            room.live += 1;
+            if let Some(open) = &node.reservation {
+                room.open(node.session, open.max_output);
+            }
+        }
+        room
+    }
+
+    /// Takes an event into account.
+    pub(crate) fn fold(&mut self, event: &Event) {
+        if let Event::Reserved { session, reservation } = event {
+            self.open(*session, reservation.max_output);
+        }
+        if let Event::Replied { session, .. }
+        | Event::AttemptFailed { session, .. }
+        | Event::Settled { session, .. } = event
+        {
+            self.answers -= self.calls.remove(session).unwrap_or_default();
+        }
+        if matches!(event, Event::RunStarted { .. } | Event::Granted(_)) {
+            self.live += 1;
+        }
+        if matches!(event, Event::Ended { .. }) {
+            self.live = self.live.saturating_sub(1);
+        }
+    }
+
+    /// Returns the bytes that must stay free.
+    pub(crate) const fn bytes(&self) -> u64 {
+        RUN_BYTES + self.live * END_BYTES + self.answers
+    }
+
+    fn open(&mut self, session: SessionId, max_output: u64) {
+        let bytes = max_output.saturating_mul(TOKEN_BYTES).min(LONGEST_ANSWER) + ANSWER_BYTES;
+        self.answers += bytes;
+        self.answers -= self.calls.insert(session, bytes).unwrap_or_default();
+    }
+}

@@ -1,0 +1,200 @@
+//! Finding the files: a project's beneath its root, a person's in folders a front end names.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use adjutant_workspace::{Dir, Entry, FileKind, OpenedFile, PathError, Root};
+
+use super::read::definition;
+use super::{FILE_BYTES, MAX_FILES, Problem, Product, Roster, Scope, project_folders, shown};
+use crate::crash::guard;
+
+/// How many folders may lie within each other. Inclusive.
+const MAX_DEPTH: usize = 6;
+/// The most entries of one folder that are looked at.
+const MAX_ENTRIES: usize = 2_000;
+
+/// Where a person keeps agents of their own, by product.
+#[derive(Clone, Debug, Default)]
+pub struct UserFolders(pub Vec<(Product, PathBuf)>);
+
+/// Finds everyone who is described: in the project first, then in the person's folders.
+pub fn muster(root: &Path, user: &UserFolders) -> Result<Roster, PathError> {
+    let root = Root::open(root)?;
+    let mut roster = Roster::default();
+    let mut left = MAX_FILES;
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let theirs: Vec<PathBuf> = user.0.iter().filter_map(|(_, path)| real(path)).collect();
+    for (product, folder) in project_folders() {
+        // At home the folders of the project are the person's own.
+        if real(&root.path().join(folder)).is_some_and(|path| theirs.contains(&path)) {
+            continue;
+        }
+        let place = Place { root: &root, product, scope: Scope::Project };
+        place.open(folder, &mut left, &mut roster);
+    }
+    left = MAX_FILES;
+    for (product, folder) in &user.0 {
+        match Root::open(folder) {
+            Ok(root) => {
+                let place = Place { root: &root, product: *product, scope: Scope::User };
+                place.open(".", &mut left, &mut roster);
+            }
+            Err(PathError::NotFound) => {}
+            Err(error) => roster.problems.push(Problem {
+                file: shown(folder),
+                scope: Scope::User,
+                reason: error.to_string(),
+            }),
+        }
+    }
+    Ok(roster)
+}
+
+/// A folder of definitions.
+struct Place<'a> {
+    root: &'a Root,
+    product: Product,
+    scope: Scope,
+}
+
+impl Place<'_> {
+    fn open(&self, folder: &str, left: &mut usize, roster: &mut Roster) {
+        let opened = self.root.relative(folder).and_then(|path| self.root.open_dir(&path));
+        match opened {
+            Ok(dir) => self.walk(&dir, Path::new(folder), 0, left, roster),
+            Err(PathError::NotFound) => {}
+            Err(error) => self.complain(Path::new(folder), error.to_string(), roster),
+        }
+    }
+
+    fn walk(&self, dir: &Dir, path: &Path, depth: usize, left: &mut usize, roster: &mut Roster) {
+        let listing = match dir.list(MAX_ENTRIES) {
+            Ok(listing) => listing,
+            Err(error) => return self.complain(path, error.to_string(), roster),
+        };
+        if listing.truncated {
+            let reason =
+                format!("it holds more than {MAX_ENTRIES} entries; the rest is not looked at");
+            self.complain(path, reason, roster);
+        }
+        for entry in &listing.entries {
+            let at = path.join(&entry.name);
+            if entry.kind == FileKind::Directory {
+                self.descend(dir, entry, &at, depth, left, roster);
+            } else if self.is_definition(&entry.name) {
+                if *left == 0 {
+                    let reason =
+                        format!("it is one of more than {MAX_FILES} files; the rest is not read");
+                    return self.complain(&at, reason, roster);
+                }
+                *left -= 1;
+                self.take(dir, entry, &at, roster);
+            }
+        }
+    }
+
+    fn descend(
+        &self,
+        dir: &Dir,
+        entry: &Entry,
+        at: &Path,
+        depth: usize,
+        left: &mut usize,
+        roster: &mut Roster,
+    ) {
+        let nests = matches!(self.product, Product::Claude | Product::Opencode);
+        if !nests || entry.name.as_encoded_bytes().starts_with(b".") {
+            return;
+        }
+        if depth == MAX_DEPTH {
+            return self.complain(
+                at,
+                format!("it lies more than {MAX_DEPTH} folders deep"),
+                roster,
+            );
+        }
+        match dir.open_dir(&entry.name) {
+            Ok(inner) => self.walk(&inner, at, depth + 1, left, roster),
+            Err(error) => self.complain(at, error.to_string(), roster),
+        }
+    }
+
+    fn is_definition(&self, name: &OsStr) -> bool {
+        let wanted = if self.product == Product::Codex { "toml" } else { "md" };
+        let path = Path::new(name);
+        path.extension().is_some_and(|extension| extension == wanted)
+            && !name.as_encoded_bytes().starts_with(b".")
+    }
+
+    fn take(&self, dir: &Dir, entry: &Entry, at: &Path, roster: &mut Roster) {
+        let opened = match (entry.kind, self.scope) {
+            (FileKind::Symlink, Scope::Project) => {
+                self.root.relative(at).and_then(|path| self.root.open_file(&path))
+            }
+            // People link their own files from wherever they keep them.
+            (FileKind::Symlink, Scope::User) => follow(&self.root.path().join(at)),
+            (_, _) => dir.open_file(&entry.name),
+        };
+        let stem = Path::new(&entry.name).file_stem().unwrap_or_default().to_string_lossy();
+        let file = self.shown(at);
+        let read = opened.map_err(|error| link_out(&error)).and_then(text).and_then(|text| {
+            let read = guard(|| definition(self.product, self.scope, &file, &stem, &text));
+            read.unwrap_or_else(|crash| Err(format!("reading it broke: {}", crash.message)))
+        });
+        match read {
+            Ok(definition) => roster.enlist(definition),
+            Err(reason) => {
+                self.complain(at, reason, roster);
+                if self.scope == Scope::User {
+                    roster.withdraw(&stem, &file);
+                }
+            }
+        }
+    }
+
+    fn complain(&self, at: &Path, reason: String, roster: &mut Roster) {
+        roster.problems.push(Problem { file: self.shown(at), scope: self.scope, reason });
+    }
+
+    /// A project's file is shown beneath the project, a person's with its whole path.
+    fn shown(&self, at: &Path) -> String {
+        match self.scope {
+            Scope::Project => shown(at),
+            Scope::User => shown(&self.root.path().join(at.strip_prefix(".").unwrap_or(at))),
+        }
+    }
+}
+
+fn link_out(error: &PathError) -> String {
+    if matches!(error, PathError::Outside) {
+        return "it is a link that leads out of the project".to_owned();
+    }
+    error.to_string()
+}
+
+fn follow(link: &Path) -> Result<OpenedFile, PathError> {
+    let real = fs::canonicalize(link).map_err(PathError::Io)?;
+    let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
+        return Err(PathError::NotFound);
+    };
+    let root = Root::open(folder)?;
+    root.relative(Path::new(name)).and_then(|path| root.open_file(&path))
+}
+
+fn text(opened: OpenedFile) -> Result<String, String> {
+    let too_large = || format!("it is larger than {} KiB", FILE_BYTES >> 10);
+    if opened.len > FILE_BYTES {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed: the file may have grown since its size was asked for.
+    let read = opened.file.take(FILE_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("it cannot be read: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES {
+        return Err(too_large());
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
+}

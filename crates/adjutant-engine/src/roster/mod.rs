@@ -1,0 +1,305 @@
+//! Agent definitions: the files in which people describe agents, found and read as ours.
+//!
+//! Knows where five products keep such files and what their keys mean. It does not know a run: what a
+//! definition may do under a policy and which model it gets is decided by `role`. Nothing in a file
+//! can widen rights: keys that would are named as ignored. Start at [`muster`]. Invariant: a file that
+//! cannot be read is a [`Problem`] with a reason, and the others are not affected.
+
+mod find;
+mod read;
+mod tools;
+mod yaml;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use adjutant_core::policy::Operation;
+use adjutant_core::{AgentName, nearest};
+
+pub use find::{UserFolders, muster};
+pub use tools::Wished;
+
+/// The largest file that is read as a definition, in bytes. Inclusive.
+pub const FILE_BYTES: u64 = 256 << 10;
+/// The most files of one scope that are read. Inclusive.
+pub const MAX_FILES: usize = 500;
+/// The longest name of an agent, in characters. Inclusive.
+pub const NAME_CHARS: usize = 64;
+
+/// Names that the program gives to agents of its own.
+const OWN_NAMES: [&str; 6] = ["lead", "delegate", "scout", "general", "worker", "orchestrator"];
+
+/// Whose word a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The project's: it may add prompts and tighten limits.
+    Project,
+    /// The person's own.
+    User,
+}
+
+impl Scope {
+    /// Returns the word it is shown as.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+}
+
+/// Whose format a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// `.claude/agents/**/*.md`
+    Claude,
+    /// `.opencode/agent(s)/**/*.md`
+    Opencode,
+    /// `.codex/agents/*.toml`
+    Codex,
+    /// `.gemini/agents/*.md`
+    Gemini,
+    /// `.adjutant/agents/*.md`
+    Adjutant,
+}
+
+/// An agent as a file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    /// What it is called.
+    pub name: AgentName,
+    /// What it is for.
+    pub description: String,
+    /// What it is told.
+    pub prompt: String,
+    /// The tools it asks for.
+    pub tools: Wished,
+    /// The model it asks for: `provider/model`, or one of the words of its product.
+    pub model: Option<String>,
+    /// Whether a person named that model: their own file, or their list.
+    pub model_is_theirs: bool,
+    /// Its bounds.
+    pub limits: Limits,
+    /// Whether it can be given a task; an agent that is only for leading is not.
+    pub takes_tasks: bool,
+    /// The file, beneath the project where it is the project's.
+    pub file: String,
+    /// Whose word it is.
+    pub scope: Scope,
+    /// Whose format it has.
+    pub product: Product,
+    /// The person's own definition of that name, which bounds it.
+    pub ceiling: Option<String>,
+    /// What of the file counts for nothing, and why.
+    pub ignored: Vec<String>,
+}
+
+/// What a definition bounds; each can only tighten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Turns, the last one for the report. Inclusive.
+    pub max_turns: Option<u32>,
+    /// Seconds.
+    pub timeout_s: Option<u64>,
+    /// Output tokens of one answer.
+    pub max_output_tokens: Option<u64>,
+    /// What kind of work it does.
+    pub operation: Option<Operation>,
+    /// Whether it is kept from the network.
+    pub offline: bool,
+}
+
+impl Limits {
+    fn tighten(&mut self, other: &Self) {
+        self.max_turns = tighter(self.max_turns, other.max_turns);
+        self.timeout_s = tighter(self.timeout_s, other.timeout_s);
+        self.max_output_tokens = tighter(self.max_output_tokens, other.max_output_tokens);
+        self.operation = other.operation.or(self.operation);
+        self.offline |= other.offline;
+    }
+}
+
+fn tighter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    one.into_iter().chain(other).min()
+}
+
+impl Definition {
+    /// Bounds a project's definition by the person's own of the same name.
+    fn bound_by(&mut self, theirs: &Self) {
+        self.tools.narrow(&theirs.tools);
+        self.limits.tighten(&theirs.limits);
+        self.takes_tasks &= theirs.takes_tasks;
+        self.model_is_theirs |= self.model.is_some() && self.model == theirs.model;
+        self.ceiling = Some(theirs.file.clone());
+    }
+}
+
+/// A file that is not used because another one has its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shadowed {
+    /// The name both have.
+    pub name: String,
+    /// The file that is not used.
+    pub file: String,
+    /// Whose word it is.
+    pub scope: Scope,
+    /// The file that is used.
+    pub by: String,
+}
+
+/// A file of which nothing could be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file or folder.
+    pub file: String,
+    /// Whose word it is.
+    pub scope: Scope,
+    /// Why, as a sentence about it.
+    pub reason: String,
+}
+
+/// Everyone there is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roster {
+    /// The agents, each name once, in the order of their folders.
+    pub agents: Vec<Definition>,
+    /// Files whose name was taken.
+    pub shadowed: Vec<Shadowed>,
+    /// Files that cannot be used.
+    pub problems: Vec<Problem>,
+}
+
+impl Roster {
+    /// Returns the agent of that name.
+    pub fn find(&self, name: &str) -> Result<&Definition, UnknownAgent> {
+        let found = self.agents.iter().find(|agent| agent.name.as_str() == name);
+        found.ok_or_else(|| UnknownAgent::among(name, &self.agents))
+    }
+
+    /// Adds one more; the first of a name counts, and the person's own bounds a project's.
+    fn enlist(&mut self, definition: Definition) {
+        let same = |agent: &&mut Definition| {
+            agent.name.as_str().to_lowercase() == definition.name.as_str().to_lowercase()
+        };
+        let Some(first) = self.agents.iter_mut().find(same) else {
+            self.agents.push(definition);
+            return;
+        };
+        if first.scope == Scope::Project
+            && definition.scope == Scope::User
+            && first.ceiling.is_none()
+        {
+            first.bound_by(&definition);
+        }
+        self.shadowed.push(Shadowed {
+            name: definition.name.as_str().to_owned(),
+            file: definition.file,
+            scope: definition.scope,
+            by: first.file.clone(),
+        });
+    }
+}
+
+impl Roster {
+    /// Takes back a project's agent whose bounds stand in a file of the person's that cannot be read.
+    fn withdraw(&mut self, name: &str, bounds: &str) {
+        let bounded = |agent: &mut Definition| {
+            agent.scope == Scope::Project && agent.name.as_str().eq_ignore_ascii_case(name)
+        };
+        let withdrawn = self.agents.extract_if(.., bounded).map(|agent| Problem {
+            file: agent.file,
+            scope: agent.scope,
+            reason: format!("{bounds} would bound it and cannot be used"),
+        });
+        self.problems.extend(withdrawn.collect::<Vec<_>>());
+    }
+}
+
+/// Says that nobody has that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct UnknownAgent {
+    /// The name.
+    pub name: String,
+    /// The name that was probably meant.
+    pub meant: Option<String>,
+    /// The names there are.
+    pub known: Vec<String>,
+}
+
+impl UnknownAgent {
+    fn among(name: &str, agents: &[Definition]) -> Self {
+        let known: Vec<String> = agents.iter().map(|agent| agent.name.to_string()).collect();
+        let meant = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        Self { name: name.to_owned(), meant, known }
+    }
+}
+
+impl fmt::Display for UnknownAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no agent `{}`", self.name)?;
+        if let Some(meant) = &self.meant {
+            write!(f, ", did you mean `{meant}`?")?;
+        }
+        if self.known.is_empty() {
+            return f.write_str("; no agent is defined");
+        }
+        write!(f, "; known are {}", self.known.join(", "))
+    }
+}
+
+/// Takes a name as a file gives it.
+fn agent_name(text: &str) -> Result<AgentName, String> {
+    let text = text.trim();
+    let fits = |letter: char| {
+        letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/' | ':' | ' ')
+    };
+    let count = text.chars().count();
+    if count == 0 || count > NAME_CHARS {
+        return Err(format!("its name has {count} characters, allowed are 1 to {NAME_CHARS}"));
+    }
+    if !text.chars().all(fits) || !text.starts_with(char::is_alphanumeric) {
+        return Err(format!(
+            "its name `{}` holds what a name must not: use letters, digits and -",
+            text.escape_debug()
+        ));
+    }
+    if OWN_NAMES.contains(&text.to_lowercase().as_str()) {
+        return Err(format!("its name `{text}` belongs to Adjutant; give it another with `name`"));
+    }
+    Ok(AgentName::new(text))
+}
+
+/// Returns a path as it is shown.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Returns where each product keeps its agents in a project.
+const fn project_folders() -> [(Product, &'static str); 6] {
+    [
+        (Product::Claude, ".claude/agents"),
+        (Product::Opencode, ".opencode/agent"),
+        (Product::Opencode, ".opencode/agents"),
+        (Product::Codex, ".codex/agents"),
+        (Product::Gemini, ".gemini/agents"),
+        (Product::Adjutant, ".adjutant/agents"),
+    ]
+}
+
+impl UserFolders {
+    /// Returns the usual folders below a person's home and configuration directories.
+    #[must_use]
+    pub fn usual(home: Option<&Path>, config: Option<&Path>) -> Self {
+        let below = |base: Option<&Path>, path: &str| base.map(|base| base.join(path));
+        let folders: [(Product, Option<PathBuf>); 6] = [
+            (Product::Claude, below(home, ".claude/agents")),
+            (Product::Opencode, below(config, "opencode/agent")),
+            (Product::Opencode, below(config, "opencode/agents")),
+            (Product::Codex, below(home, ".codex/agents")),
+            (Product::Gemini, below(home, ".gemini/agents")),
+            (Product::Adjutant, below(config, "adjutant/agents")),
+        ];
+        Self(folders.into_iter().filter_map(|(product, path)| Some((product, path?))).collect())
+    }
+}

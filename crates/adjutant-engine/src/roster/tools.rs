@@ -1,0 +1,240 @@
+//! The names other products give their tools, as ours.
+
+use std::collections::BTreeSet;
+
+use adjutant_core::ToolSet;
+use serde_json::{Map, Value};
+
+/// What other products call their tools, in small letters without `_` and `-`, and what ours is called.
+const NAMES: [(&str, &str); 37] = [
+    ("read", "Read"),
+    ("readfile", "Read"),
+    ("readmanyfiles", "Read"),
+    ("notebookread", "Read"),
+    ("view", "Read"),
+    ("grep", "Grep"),
+    ("grepsearch", "Grep"),
+    ("searchfilecontent", "Grep"),
+    ("glob", "Glob"),
+    ("ls", "Glob"),
+    ("list", "Glob"),
+    ("listdirectory", "Glob"),
+    ("webfetch", "WebFetch"),
+    ("fetch", "WebFetch"),
+    ("websearch", "WebSearch"),
+    ("googlewebsearch", "WebSearch"),
+    ("edit", "Edit"),
+    ("multiedit", "Edit"),
+    ("notebookedit", "Edit"),
+    ("replace", "Edit"),
+    ("patch", "Edit"),
+    ("applypatch", "Edit"),
+    ("write", "Write"),
+    ("writefile", "Write"),
+    ("bash", "Run"),
+    ("run", "Run"),
+    ("shell", "Run"),
+    ("runshellcommand", "Run"),
+    ("task", "Task"),
+    ("agent", "Task"),
+    ("delegate", "Delegate"),
+    ("note", "Note"),
+    ("return", "Return"),
+    ("bashoutput", "Run"),
+    ("killshell", "Run"),
+    ("killbash", "Run"),
+    ("localshell", "Run"),
+];
+
+/// What every agent keeps: its scratchpad and the way to hand in its result reach nothing outside.
+const KEPT: [&str; 2] = ["Note", "Return"];
+
+/// The tools that start other agents; who is denied one is denied both.
+const STARTING: [&str; 2] = ["Task", "Delegate"];
+
+/// What a file says about tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wished {
+    /// The tools it asks for; `None` for all that may be had.
+    pub allowed: Option<ToolSet>,
+    /// The tools it does without.
+    pub denied: ToolSet,
+}
+
+impl Wished {
+    /// Returns what remains of `permitted`.
+    #[must_use]
+    pub fn within(&self, permitted: &ToolSet) -> ToolSet {
+        let allowed = self.allowed.as_ref().map_or_else(
+            || permitted.clone(),
+            |allowed| permitted.intersection(&ToolSet::new(allowed.iter().chain(KEPT))),
+        );
+        allowed.beyond(&self.denied)
+    }
+
+    /// Narrows this to what both sides ask for.
+    pub(super) fn narrow(&mut self, other: &Self) {
+        self.allowed = match (self.allowed.take(), &other.allowed) {
+            (Some(own), Some(theirs)) => Some(own.intersection(theirs)),
+            (own, theirs) => own.or_else(|| theirs.clone()),
+        };
+        self.denied = ToolSet::new(self.denied.iter().chain(other.denied.iter()));
+    }
+
+    pub(super) fn allow_only<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        self.narrow(&Self { allowed: Some(ToolSet::new(names)), denied: ToolSet::default() });
+    }
+
+    pub(super) fn deny(&mut self, names: impl IntoIterator<Item = &'static str>) {
+        let names: Vec<&str> = names.into_iter().collect();
+        let starts = names.iter().any(|name| STARTING.contains(name));
+        let also = STARTING.into_iter().filter(|_| starts);
+        self.denied = ToolSet::new(self.denied.iter().chain(names).chain(also));
+    }
+}
+
+/// Returns our name of a tool.
+pub(super) fn ours(name: &str) -> Option<&'static str> {
+    let plain: String = name
+        .chars()
+        .filter(|letter| !matches!(letter, '_' | '-'))
+        .flat_map(char::to_lowercase)
+        .collect();
+    NAMES.iter().find(|(theirs, _)| *theirs == plain).map(|(_, ours)| *ours)
+}
+
+/// Reads a list of tools an agent may have, or a map of tools that are on or off.
+pub(super) fn allow(wished: &mut Wished, key: &str, value: &Value, ignored: &mut Vec<String>) {
+    if let Value::Object(map) = value {
+        return switch(wished, key, map, ignored);
+    }
+    let Some(names) = names(value) else {
+        ignored.push(format!("`{key}` is not a list of tools, so there are none"));
+        return wished.allow_only([]);
+    };
+    if names.iter().any(|name| name == "*") {
+        return;
+    }
+    let mut allowed = BTreeSet::new();
+    for name in &names {
+        match (ours(name), name.split_once('(')) {
+            (Some(tool), _) => drop(allowed.insert(tool)),
+            // Giving the whole of a tool would be more than the file asks for.
+            (None, Some((whole, _))) if ours(whole).is_some() => {
+                ignored
+                    .push(format!("`{name}`: a tool cannot be given in part, so it is left out"));
+            }
+            (None, _) => ignored.push(format!("`{name}`: there is no such tool here")),
+        }
+    }
+    wished.allow_only(allowed);
+}
+
+/// Reads a list of tools an agent must not have; what is denied in part is denied.
+pub(super) fn forbid(wished: &mut Wished, key: &str, value: &Value, ignored: &mut Vec<String>) {
+    let Some(names) = names(value) else {
+        ignored.push(format!("`{key}` is not a list of tools, so there are none"));
+        return wished.allow_only([]);
+    };
+    for name in &names {
+        let whole = name.split_once('(').map_or(name.as_str(), |(whole, _)| whole);
+        wished.deny(matching(whole));
+        if whole != name && ours(whole).is_some() {
+            ignored.push(format!("`{name}`: a tool cannot be denied in part, so all of it is"));
+        }
+    }
+}
+
+/// Reads a map of tools that are on or off; what is not named is on, unless `*` is off.
+fn switch(wished: &mut Wished, key: &str, map: &Map<String, Value>, ignored: &mut Vec<String>) {
+    let is_on = |value: &Value| matches!(value, Value::Bool(true)) || *value == "allow";
+    let named =
+        |on: bool| move |(name, value): &(&String, &Value)| *name != "*" && is_on(value) == on;
+    if map.get("*").is_some_and(|value| !is_on(value)) {
+        wished.allow_only(map.iter().filter(named(true)).flat_map(|(name, _)| matching(name)));
+    }
+    wished.deny(map.iter().filter(named(false)).flat_map(|(name, _)| matching(name)));
+    for (name, _) in map.iter().filter(named(true)).filter(|(name, _)| matching(name).is_empty()) {
+        ignored.push(format!("`{key}.{name}`: there is no such tool here"));
+    }
+}
+
+/// Reads permissions: what is denied, or would have to be asked for, is not there; nobody is asked
+/// while an agent works.
+pub(super) fn permit(wished: &mut Wished, key: &str, value: &Value, ignored: &mut Vec<String>) {
+    let map = match value {
+        Value::Object(map) => map,
+        Value::String(word) if word == "allow" => return,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            ignored.push(format!("`{key}` does not allow everything, so there are no tools"));
+            return wished.allow_only([]);
+        }
+    };
+    if map.get("*").is_some_and(|value| *value != "allow") {
+        let allowed = map.iter().filter(|(name, value)| *name != "*" && **value == "allow");
+        wished.allow_only(allowed.flat_map(|(name, _)| covered(name)));
+    }
+    for (name, value) in map.iter().filter(|(name, _)| *name != "*") {
+        let denies = value
+            .as_object()
+            .map_or_else(|| value != "allow", |rules| rules.values().any(|rule| rule != "allow"));
+        let covered = covered(name);
+        if !denies || covered.is_empty() {
+            continue;
+        }
+        if value.is_object() {
+            ignored
+                .push(format!("`{key}.{name}`: a tool cannot be denied in part, so all of it is"));
+        } else if value == "ask" {
+            ignored.push(format!(
+                "`{key}.{name}`: nobody is asked while an agent works, so it is denied"
+            ));
+        }
+        wished.deny(covered);
+    }
+}
+
+/// Returns our tools that a permission covers: the one for edits covers every way to write a file.
+fn covered(name: &str) -> Vec<&'static str> {
+    if name == "edit" { vec!["Edit", "Write"] } else { matching(name) }
+}
+
+/// Returns our tools that a name or a pattern such as `web*` means.
+fn matching(pattern: &str) -> Vec<&'static str> {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return ours(pattern).into_iter().collect();
+    };
+    let fits = |name: &str| name.starts_with(before) && name.ends_with(after);
+    NAMES
+        .iter()
+        .filter(|(theirs, ours)| fits(theirs) || fits(ours))
+        .map(|(_, ours)| *ours)
+        .collect()
+}
+
+/// Returns the names of a list, written as a list or with commas.
+fn names(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Null => Some(Vec::new()),
+        Value::String(text) => Some(parts(text)),
+        Value::Array(items) => {
+            items.iter().map(|item| item.as_str().map(|text| text.trim().to_owned())).collect()
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+    }
+}
+
+/// Splits at commas that stand in no brackets; at spaces where there is no comma.
+fn parts(text: &str) -> Vec<String> {
+    let by_space = !text.contains([',', '(']);
+    let mut depth = 0_u32;
+    let split = |letter: char| {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && (letter == ',' || (by_space && letter.is_whitespace()))
+    };
+    text.split(split).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}

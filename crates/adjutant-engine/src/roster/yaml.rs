@@ -1,0 +1,320 @@
+//! Front matter: the YAML between two lines of `---`, as a JSON object.
+//!
+//! Written by people and by models, so it is read leniently where only words are at stake: the usual
+//! slip, a colon in an unquoted text, is mended. It is not read at all where it could do harm:
+//! aliases are refused, and with them every document that grows when it is read.
+
+use saphyr_parser::{Event, Parser, ScalarStyle};
+use serde_json::{Map, Number, Value};
+
+/// How deep values may nest. Inclusive; no key that is known here needs more than three.
+const MAX_DEPTH: usize = 16;
+
+/// What front matter holds.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Front {
+    pub(super) keys: Map<String, Value>,
+    /// Keys of the top level that were there again; the first of each counts.
+    pub(super) again: Vec<String>,
+}
+
+/// Splits a file into its front matter and its body.
+pub(super) fn split(text: &str) -> Result<(&str, &str), String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let missing = || "it has no front matter: its first line is not ---".to_owned();
+    let (first, mut rest) = text.split_once('\n').ok_or_else(missing)?;
+    if first.trim_end() != "---" {
+        return Err(missing());
+    }
+    let start = rest;
+    loop {
+        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        if line.trim_end() == "---" {
+            return Ok((&start[..start.len() - rest.len()], after));
+        }
+        if after.is_empty() {
+            return Err("its front matter has no end: a second line of --- is missing".into());
+        }
+        rest = after;
+    }
+}
+
+/// Reads front matter, mending the lines that are no YAML by themselves.
+pub(super) fn read(text: &str) -> Result<Front, String> {
+    // The line of --- above it counts, so that a complaint names the line of the file.
+    let text = &format!("\n{text}");
+    match parse(text) {
+        Ok(front) => Ok(front),
+        // What was refused on purpose is not mended into something that passes.
+        Err(Broken::Refused(why)) => Err(why),
+        Err(Broken::Syntax(why)) => parse(&mended(text)).map_err(|broken| match broken {
+            Broken::Refused(why) => why,
+            Broken::Syntax(_) => why,
+        }),
+    }
+}
+
+/// Why a text could not be read.
+enum Broken {
+    /// It is no YAML.
+    Syntax(String),
+    /// It is YAML of a kind that is not taken.
+    Refused(String),
+}
+
+/// A collection that is still open.
+enum Open {
+    List(Vec<Value>),
+    Map(Map<String, Value>, Option<String>),
+}
+
+fn parse(text: &str) -> Result<Front, Broken> {
+    let mut open: Vec<Open> = Vec::new();
+    let mut again = Vec::new();
+    let mut whole = None;
+    for event in Parser::new_from_str(text) {
+        let (event, span) =
+            event.map_err(|error| Broken::Syntax(format!("its YAML is broken: {error}")))?;
+        let value = match event {
+            Event::Scalar(text, style, _, _) => scalar(&text, style),
+            Event::SequenceStart(..) | Event::MappingStart(..) if open.len() == MAX_DEPTH => {
+                return Err(Broken::Refused(format!("its YAML nests deeper than {MAX_DEPTH}")));
+            }
+            Event::SequenceStart(..) => {
+                open.push(Open::List(Vec::new()));
+                continue;
+            }
+            Event::MappingStart(..) => {
+                open.push(Open::Map(Map::new(), None));
+                continue;
+            }
+            Event::SequenceEnd | Event::MappingEnd => match open.pop() {
+                Some(Open::List(items)) => Value::Array(items),
+                Some(Open::Map(map, _)) => Value::Object(map),
+                None => continue,
+            },
+            Event::Alias(_) => {
+                let line = span.start.line();
+                return Err(Broken::Refused(format!(
+                    "its YAML uses an alias in line {line}; write the value out"
+                )));
+            }
+            Event::DocumentStart(_) if whole.is_some() => {
+                return Err(Broken::Refused(
+                    "its front matter holds more than one document".into(),
+                ));
+            }
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => continue,
+        };
+        let level = open.len();
+        match open.last_mut() {
+            None => whole = Some(value),
+            Some(Open::List(items)) => items.push(value),
+            Some(Open::Map(_, key @ None)) => *key = Some(name(&value)?),
+            Some(Open::Map(map, key)) => {
+                let key = key.take().unwrap_or_default();
+                if !map.contains_key(&key) {
+                    map.insert(key, value);
+                } else if level == 1 {
+                    again.push(key);
+                } else {
+                    return Err(Broken::Refused(format!("its YAML holds `{key}` twice")));
+                }
+            }
+        }
+    }
+    match whole {
+        None | Some(Value::Null) => Ok(Front { keys: Map::new(), again }),
+        Some(Value::Object(keys)) => Ok(Front { keys, again }),
+        Some(_) => Err(Broken::Syntax("its front matter is not a list of keys".into())),
+    }
+}
+
+fn name(value: &Value) -> Result<String, Broken> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
+        Value::Array(_) | Value::Object(_) => {
+            Err(Broken::Refused("its YAML uses a list or a map as a key".into()))
+        }
+    }
+}
+
+fn scalar(text: &str, style: ScalarStyle) -> Value {
+    if style != ScalarStyle::Plain {
+        return Value::String(text.to_owned());
+    }
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        _ => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
+    }
+}
+
+fn number(text: &str) -> Option<Number> {
+    if !text.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '-' | '+' | '.')) {
+        return None;
+    }
+    let whole = text.parse::<i64>().ok().map(Number::from);
+    whole.or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64))
+}
+
+/// Quotes the values of the top level that are no YAML by themselves: `description: Use it when: …`.
+fn mended(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut open_text = false;
+    for line in text.lines() {
+        let is_inner = line.starts_with([' ', '\t']);
+        if open_text && is_inner {
+            // The rest of a text that was quoted above.
+            if let Some(quoted) = lines.last_mut() {
+                let so_far = quoted.trim_end_matches('"').len();
+                quoted.truncate(so_far);
+                *quoted += &format!(" {}\"", escaped(line.trim()));
+            }
+            continue;
+        }
+        open_text = false;
+        match line.split_once(':') {
+            Some((key, value))
+                if is_key(key) && value.starts_with([' ', '\t']) && parse(line).is_err() =>
+            {
+                lines.push(format!("{key}: \"{}\"", escaped(value.trim())));
+                open_text = true;
+            }
+            Some(_) | None => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+/// Says whether a key holds words; what bounds an agent is taken as it is meant or not at all.
+fn is_key(text: &str) -> bool {
+    let part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    !text.is_empty() && text.chars().all(part) && !BOUNDING.contains(&text)
+}
+
+/// Keys that are never mended.
+const BOUNDING: [&str; 4] = ["tools", "disallowedTools", "permission", "adjutant"];
+
+/// Returns a text as it may stand between the double quotes of YAML.
+fn escaped(text: &str) -> String {
+    // Models write `\n` for a line break in an unquoted text; anything else after `\` stays as it is.
+    let bare = text.trim_matches('"');
+    bare.replace('\\', "\\\\").replace("\\\\n", "\\n").replace('"', "\\\"").replace('\t', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(text: &str) -> Value {
+        match read(text) {
+            Ok(front) => Value::Object(front.keys),
+            Err(why) => Value::String(why),
+        }
+    }
+
+    #[test]
+    fn values_are_read_as_people_mean_them() {
+        for (text, expected) in [
+            (
+                "name: a\nn: 3\nf: 0.5\nyes: true\nnone: ~\nempty:",
+                json!({"name": "a", "n": 3, "f": 0.5, "yes": true, "none": null, "empty": null}),
+            ),
+            (
+                "a: 'true'\nb: \"3\"\nc: v3\nd: 2025-01-02",
+                json!({"a": "true", "b": "3", "c": "v3", "d": "2025-01-02"}),
+            ),
+            (
+                "tools: [Read, Grep]\nt:\n  - A\n  - B",
+                json!({"tools": ["Read", "Grep"], "t": ["A", "B"]}),
+            ),
+            (
+                "t:\n  bash: false\n  web: {a: deny}",
+                json!({"t": {"bash": false, "web": {"a": "deny"}}}),
+            ),
+            (
+                "d: |\n  two\n  lines\ne: >-\n  one\n  line",
+                json!({"d": "two\nlines\n", "e": "one line"}),
+            ),
+            ("", json!({})),
+            ("# only a comment", json!({})),
+        ] {
+            assert_eq!(check(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_usual_slips_are_mended() {
+        for (text, expected) in [
+            (
+                "name: a\ndescription: Use it when: always\ntools: Read",
+                json!({"name": "a", "description": "Use it when: always", "tools": "Read"}),
+            ),
+            (
+                "description: Examples: <example>user: \"hi\"\\nassistant: 'ho'</example>",
+                json!({"description": "Examples: <example>user: \"hi\"\nassistant: 'ho'</example>"}),
+            ),
+            (
+                "description: Use it: often\n  and: well\nmodel: opus",
+                json!({"description": "Use it: often and: well", "model": "opus"}),
+            ),
+            ("description: *Bold* words", json!({"description": "*Bold* words"})),
+            ("description: @someone: knows `x`", json!({"description": "@someone: knows `x`"})),
+            (
+                "description: [a] [b]\ntools:\n  bash: false",
+                json!({"description": "[a] [b]", "tools": {"bash": false}}),
+            ),
+            ("description: \"quoted\" and: more", json!({"description": "quoted\" and: more"})),
+        ] {
+            assert_eq!(check(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_grows_or_means_two_things_is_refused() {
+        let bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]";
+        assert_eq!(check(bomb), json!("its YAML uses an alias in line 3; write the value out"));
+        assert_eq!(check("t:\n  bash: false\n  bash: true"), json!("its YAML holds `bash` twice"));
+        let deep = format!("a: {}x{}", "[".repeat(17), "]".repeat(17));
+        assert_eq!(check(&deep), json!("its YAML nests deeper than 16"));
+        let deeper = format!("tools: {}", "[".repeat(100_000));
+        assert!(check(&deeper).is_string());
+        assert!(check("- a\n- b").is_string());
+        assert!(check("disallowedTools: [Edit\nname: x").is_string());
+        assert_eq!(
+            read("a: 1\na: 2").unwrap(),
+            Front { keys: Map::from_iter([("a".to_owned(), json!(1))]), again: vec!["a".into()] }
+        );
+    }
+
+    #[test]
+    fn front_matter_stands_between_two_lines() {
+        assert_eq!(split("---\na: 1\n---\nbody\n"), Ok(("a: 1\n", "body\n")));
+        assert_eq!(split("\u{feff}---\r\na: 1\r\n---\r\nbody"), Ok(("a: 1\r\n", "body")));
+        assert_eq!(split("---\n---\n"), Ok(("", "")));
+        assert_eq!(split("---\na: 1\n---"), Ok(("a: 1\n", "")));
+        assert!(
+            split("# Agents\n").is_err()
+                && split("").is_err()
+                && split("---\na: 1\nbody\n").is_err()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in "([a-z]{1,3}: |- |[\\[\\]{},:&*|>'\"#\n!?%@`\\\\]|[a-z \t\u{feff}ä]){0,60}") {
+            let _front = read(&text);
+            let _parts = split(&text);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The loop: one input at a time, decide, record, evolve, react; effects and reports once durable.
+
+mod perform;
+mod record;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use adjutant_core::schema::ReturnForm;
+use adjutant_core::{
+    AgentName, Command, Conversation, Effect, Event, Origin, Outcome, SessionId, Timestamp,
+    ToolCall, ToolOutput, ToolSpec, Tree,
+};
+use adjutant_store::{Journal, JournalError, Record, Seq};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+
+use crate::clock::Clock;
+use crate::control::{Door, Order};
+use crate::desk::Desk;
+use crate::engine::EngineError;
+use crate::execute::{Answer, Approver, Asked, Briefs, Done, Heard, Sign};
+use crate::ids::IdSource;
+use crate::opening::Durable;
+use crate::questions::Questions;
+use crate::room::Room;
+
+/// Hears of every event, in order, once it is on disk.
+pub trait Reporter {
+    /// Takes one event: when in the run's life, when by the wall clock in Unix milliseconds, what.
+    fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event);
+
+    /// Takes one event that was reported by an earlier process of the same run; whoever keeps a
+    /// picture of the run folds it in, whoever only passes things on has done so before.
+    fn recall(&mut self, _at: Timestamp, _wall_ms: u64, _event: &Event) {}
+}
+
+impl<F: FnMut(Timestamp, u64, &Event)> Reporter for F {
+    fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
+        self(at, wall_ms, event);
+    }
+}
+
+/// Puts into words what came back, for the agent that handed tasks down.
+pub trait Narrator {
+    /// Returns the results of one call of `parent`; every event of it has been reported before.
+    fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String;
+}
+
+/// What a person or another process may ask of a live run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Stop everything and keep what was found.
+    CancelRun,
+    /// Stop one delegation and all below it.
+    Cancel(SessionId),
+    /// Say something to an agent before its next turn.
+    Tell(SessionId, String),
+}
+
+/// Inputs taken before the journal is handed what they led to: enough to share a sync, few enough
+/// that a reply never waits long for its turn.
+const BATCH: usize = 256;
+
+/// Signs of life that may wait; more are told together with the next.
+pub(crate) const HEARD_QUEUE: usize = 256;
+
+/// What the effects need.
+pub(crate) struct Shop {
+    pub(crate) desk: Desk,
+    pub(crate) approver: Approver,
+    pub(crate) narrator: Rc<dyn Narrator>,
+    pub(crate) ids: IdSource,
+}
+
+/// An event on its way to the disk, and what waits for it.
+struct Held {
+    seq: Seq,
+    at: Timestamp,
+    wall_ms: u64,
+    event: Event,
+    effects: Vec<Effect>,
+}
+
+/// What is under way for one delegation.
+#[derive(Default)]
+struct Work {
+    stop: Arc<AtomicBool>,
+    model: Option<AbortHandle>,
+}
+
+/// How an agent is introduced to its model.
+struct Preamble {
+    system: Arc<str>,
+    tools: Arc<[ToolSpec]>,
+    /// What is offered at the deepest level.
+    tools_to_work: Arc<[ToolSpec]>,
+}
+
+/// Drives one run to its end.
+pub(crate) struct Runner {
+    pub(crate) tree: Tree,
+    clock: Clock,
+    journal: Journal<Event>,
+    durable: watch::Receiver<Durable>,
+    control: mpsc::Receiver<Control>,
+    door: Door,
+    heard: (mpsc::Sender<Heard>, mpsc::Receiver<Heard>),
+    shop: Shop,
+    reporters: Vec<Box<dyn Reporter>>,
+    preambles: BTreeMap<AgentName, Preamble>,
+    conversations: BTreeMap<SessionId, Arc<Conversation>>,
+    works: BTreeMap<SessionId, Work>,
+    /// Calls a person has yet to answer, by parent and number.
+    asked: BTreeMap<(SessionId, u32), Vec<Event>>,
+    questions: Questions,
+    /// Calls of the `Delegate` tool that are being read or wait for it.
+    unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
+    tasks: JoinSet<Done>,
+    held: VecDeque<Held>,
+    /// Whether more decisions follow that count only together with this one.
+    joined: bool,
+    room: Room,
+    /// Why everything was ended, once the disk is full: nothing more is recorded than that.
+    full: Option<JournalError>,
+    closed: bool,
+}
+
+impl Runner {
+    pub(crate) fn new(
+        clock: Clock,
+        journal: Journal<Event>,
+        durable: watch::Receiver<Durable>,
+        control: mpsc::Receiver<Control>,
+        door: Door,
+        shop: Shop,
+        reporters: Vec<Box<dyn Reporter>>,
+    ) -> Self {
+        Self {
+            tree: Tree::default(),
+            clock,
+            journal,
+            durable,
+            control,
+            door,
+            heard: mpsc::channel(HEARD_QUEUE),
+            shop,
+            reporters,
+            preambles: BTreeMap::new(),
+            conversations: BTreeMap::new(),
+            works: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            questions: Questions::default(),
+            unread: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            held: VecDeque::new(),
+            joined: false,
+            room: Room::default(),
+            full: None,
+            closed: false,
+        }
+    }
+
+    /// Takes the opening commands, then inputs until the run has ended and is on disk.
+    pub(crate) async fn run(mut self, opening: Vec<Command>) -> Result<Outcome, EngineError> {
+        self.room = Room::of(&self.tree);
+        let start = self.journal.position();
+        let last = opening.len().saturating_sub(1);
+        for (nth, command) in opening.into_iter().enumerate() {
+            // A run that began without its tasks would have lost them.
+            self.joined = nth < last;
+            self.submit(command)?;
+        }
+        if let Some(error) = self.full.take_if(|_| self.tree.nodes().nth(1).is_none()) {
+            // Nobody was admitted and nothing was asked: better no run than one about nothing.
+            self.journal.unstage(start);
+            return Err(error.into());
+        }
+        self.work().await
+    }
+
+    /// Takes inputs until the run has ended and is on disk.
+    async fn work(mut self) -> Result<Outcome, EngineError> {
+        self.journal.submit()?;
+        while !self.closed {
+            self.next_input().await?;
+            self.drain()?;
+            self.journal.submit()?;
+        }
+        self.tasks.abort_all();
+        let outcome = self.tree.outcome().unwrap_or(Outcome::Failed);
+        self.journal.close()?;
+        self.door.close().await;
+        Ok(outcome)
+    }
+
+    /// Folds in what an earlier process recorded, without doing any of it.
+    pub(crate) fn recall(&mut self, record: &Record<Event>) -> Result<(), EngineError> {
+        self.tree.evolve(record.at, &record.event)?;
+        self.fold(&record.event);
+        for reporter in &mut self.reporters {
+            reporter.recall(record.at, record.wall_ms, &record.event);
+        }
+        Ok(())
+    }
+
+    /// Returns how old the run is.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Returns the conversation of a session, as far as it is kept.
+    pub(crate) fn conversation(&self, session: SessionId) -> Option<&Conversation> {
+        self.conversations.get(&session).map(AsRef::as_ref)
+    }
+
+    /// Goes on with a recalled run: `commands` say how. Says no when nothing can go on.
+    pub(crate) async fn go_on(
+        mut self,
+        commands: Vec<Command>,
+    ) -> Result<Option<Outcome>, EngineError> {
+        self.room = Room::of(&self.tree);
+        let (before, start) = (self.held.len(), self.journal.position());
+        for command in commands {
+            self.submit(command)?;
+        }
+        if let Some(error) = self.full.take() {
+            // Nothing was done yet; it waits as it was until there is room.
+            self.journal.unstage(start);
+            return Err(error.into());
+        }
+        if self.held.len() == before {
+            return Ok(None);
+        }
+        let live =
+            |session: &SessionId| self.tree.node(*session).is_some_and(|it| it.state.is_live());
+        self.conversations.retain(|session, _| live(session));
+        let open = |events: &Vec<Event>| {
+            events.iter().any(
+                |event| matches!(event, Event::ApprovalAsked { hash, .. } if self.tree.awaits_approval(hash)),
+            )
+        };
+        self.asked.retain(|_, events| open(events));
+        self.work().await.map(Some)
+    }
+
+    /// Waits for the next thing that happens and takes it.
+    async fn next_input(&mut self) -> Result<(), EngineError> {
+        let deadline = self.tree.next_deadline().map(|(at, _)| self.clock.instant(at));
+        if deadline.is_some_and(|at| at <= tokio::time::Instant::now()) {
+            // Whoever was stopped, or kept from the processor, wakes up to a deadline and to what
+            // came meanwhile. Time decides first, and so the same way each time.
+            return self.submit(Command::Tick);
+        }
+        let alarm = async {
+            match deadline {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = self.durable.changed() => {
+                changed.map_err(|_gone| EngineError::JournalGone)?;
+                self.release()
+            }
+            Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take(done),
+            Some(control) = self.control.recv() => self.obey(control),
+            Some(order) = self.door.next() => self.serve(order),
+            Some((session, sign)) = self.heard.1.recv() => self.submit(match sign {
+                Sign::Bytes(bytes) => Command::Progress { session, bytes },
+                Sign::Pause { provider, ms } => Command::Pause { session, provider, ms },
+            }),
+            () = alarm => self.submit(Command::Tick),
+        }
+    }
+
+    /// Takes whatever else is ready, so that it shares the next sync.
+    fn drain(&mut self) -> Result<(), EngineError> {
+        for _ in 0..BATCH {
+            match self.tasks.try_join_next() {
+                Some(done) => self.take(done)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
+        // A task that was aborted has nothing to say; panics were caught inside it.
+        let Ok(done) = done else { return Ok(()) };
+        if self.full.is_some() {
+            // It came too late for everyone, and there is no room to say so.
+            return Ok(());
+        }
+        let command = match done {
+            Done::Model { session, turn, attempt, result: Ok(Ok(reply)) } => {
+                Command::Reply { session, turn, attempt, reply }
+            }
+            Done::Model { session, turn, attempt, result: Ok(Err(error)) } => {
+                Command::FailAttempt { session, turn, attempt, error }
+            }
+            Done::Tool { session, turn, call, result: Ok(output) } => {
+                Command::TakeOutput { session, turn, call, output }
+            }
+            Done::Model { session, result: Err(crash), .. }
+            | Done::Tool { session, result: Err(crash), .. }
+            | Done::Verified { session, facts: Err(crash), .. }
+            | Done::Briefed { session, result: Err(crash), .. } => {
+                Command::Crash { session, message: crash.message, backtrace: crash.backtrace }
+            }
+            Done::Verified { session, text, facts: Ok(artifacts) } => {
+                Command::Conclude { session, text, artifacts }
+            }
+            Done::Briefed { session, turn, index, result: Ok(read) } => {
+                if let Some(waiting) = self.unread.get_mut(&session) {
+                    waiting.pop_front();
+                }
+                self.read_next(session);
+                return self.delegate(session, turn, index, read);
+            }
+            Done::Answered { asked, answer } => {
+                self.submit(match (asked, answer) {
+                    (Asked::Call(hash), Answer::Yes) => Command::Approve { hash },
+                    (Asked::Call(hash), Answer::No(reason)) => Command::Deny { hash, reason },
+                    (Asked::Domain(host), Answer::Yes) => Command::AllowDomain { host },
+                    (Asked::Domain(host), Answer::No(reason)) => {
+                        Command::DenyDomain { host, reason }
+                    }
+                })?;
+                self.questions.answered();
+                self.put_next();
+                return Ok(());
+            }
+        };
+        self.submit(command)
+    }
+
+    /// Hands down the tasks of a tool call, or tells the agent why not.
+    fn delegate(
+        &mut self,
+        parent: SessionId,
+        turn: u32,
+        index: u32,
+        read: Result<Briefs, String>,
+    ) -> Result<(), EngineError> {
+        let refused = match read {
+            Err(complaint) => complaint,
+            Ok(call) => {
+                let origin = Some(Origin { turn, index, form: call.form });
+                let taken = |session| self.tree.node(session).is_some();
+                let tasks = self.shop.ids.tasks(call.briefs, taken)?;
+                let command =
+                    Command::Delegate { parent, tasks, concurrency: call.concurrency, origin };
+                match self.try_submit(command)? {
+                    Ok(()) => return Ok(()),
+                    Err(refusal) => format!(
+                        "{}: {}\n{}",
+                        refusal.code(),
+                        refusal.message(),
+                        refusal.recommendation()
+                    ),
+                }
+            }
+        };
+        let output = ToolOutput::error(refused);
+        self.submit(Command::TakeOutput { session: parent, turn, call: index, output })
+    }
+
+    fn obey(&mut self, control: Control) -> Result<(), EngineError> {
+        let command = match control {
+            Control::CancelRun => {
+                let Some(run) = self.tree.run() else { return Ok(()) };
+                Command::Cancel { session: run.root_session() }
+            }
+            Control::Cancel(session) => Command::Cancel { session },
+            Control::Tell(session, text) => Command::Tell { session, text },
+        };
+        self.submit(command)
+    }
+
+    /// Does what another process asks, and answers it.
+    fn serve(&mut self, order: Order) -> Result<(), EngineError> {
+        let Some(run) = self.tree.run() else { return Ok(()) };
+        let done = match order.request.command(run) {
+            None => Ok(None),
+            Some(command) => self.try_submit(command)?.map(|()| Some(self.journal.position().seq)),
+        };
+        self.door.answer(run, self.tree.outcome(), order, done);
+        Ok(())
+    }
+}

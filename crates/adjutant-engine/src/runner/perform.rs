@@ -1,0 +1,180 @@
+//! Performing effects: each becomes a task whose result is the next input.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use adjutant_core::schema::{CallLimits, DELEGATE, TASK};
+use adjutant_core::{Command, Effect, Origin, SessionId, ToolOutput, ToolSet, ToolSpec};
+use adjutant_tools::Approved;
+
+use super::{Preamble, Runner};
+use crate::crash::guard;
+use crate::engine::EngineError;
+use crate::execute::{Asked, Done, Question, Thought, put, read_call, think, use_tool, verify};
+
+impl Runner {
+    pub(super) fn perform(&mut self, effect: Effect) -> Result<(), EngineError> {
+        match effect {
+            Effect::Model { session, turn, attempt, max_output, context_tokens, with_tools } => {
+                self.start_thinking(session, turn, attempt, max_output, context_tokens, with_tools);
+            }
+            Effect::Tool { session, turn, index, call } => {
+                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
+                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                self.tasks.spawn_blocking(move || {
+                    use_tool(&toolbox, session, turn, index, &call, None, &stop)
+                });
+            }
+            Effect::Fetch { session, turn, index, call, host, hosts } => {
+                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
+                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                self.tasks.spawn_blocking(move || {
+                    let approved = Some(Approved { host: &host, hosts: &hosts });
+                    use_tool(&toolbox, session, turn, index, &call, approved, &stop)
+                });
+            }
+            Effect::Delegate { session, turn, index, call } => {
+                let waiting = self.unread.entry(session).or_default();
+                waiting.push_back((turn, index, call));
+                if waiting.len() == 1 {
+                    self.read_next(session);
+                }
+            }
+            Effect::HandUp { session, call, origin } => self.hand_up(session, call, origin)?,
+            Effect::Verify { session } => {
+                let text = self.conversations.get(&session).and_then(|talk| talk.last_text());
+                let text = text.unwrap_or_default().to_owned();
+                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                self.tasks.spawn_blocking(move || verify(&toolbox, session, text));
+            }
+            Effect::AskApproval { parent, call, hash } => {
+                let events = self.asked.remove(&(parent, call)).unwrap_or_default();
+                let policy = Box::new(self.tree.policy().clone());
+                let question = Question::Call { events, policy, left: self.tree.spendable(parent) };
+                self.questions.add(question, Asked::Call(hash));
+                self.put_next();
+            }
+            Effect::AskDomain { session, host, url } => {
+                if let Some(node) = self.tree.node(session) {
+                    let (label, asked) = (node.label.clone(), Asked::Domain(host.clone()));
+                    self.questions.add(Question::Domain { label, host, url }, asked);
+                    self.put_next();
+                }
+            }
+            Effect::Stop { session } => {
+                self.shop.desk.models.forget(session);
+                self.unread.remove(&session);
+                if let Some(work) = self.works.remove(&session) {
+                    work.stop.store(true, Ordering::Relaxed);
+                    if let Some(model) = work.model {
+                        model.abort();
+                    }
+                }
+            }
+            Effect::Close => self.closed = true,
+        }
+        Ok(())
+    }
+
+    /// Puts the next question to the person, unless one is out.
+    pub(super) fn put_next(&mut self) {
+        let tree = &self.tree;
+        let is_open = |asked: &Asked| match asked {
+            Asked::Call(hash) => tree.awaits_approval(hash),
+            Asked::Domain(host) => tree.awaits_domain(host),
+        };
+        if let Some((question, asked)) = self.questions.next(is_open) {
+            let approver = Arc::clone(&self.shop.approver);
+            self.tasks.spawn_blocking(move || put(&approver, &question, asked));
+        }
+    }
+
+    /// Reads the first call that waits. The calls of one agent are read one after the other, so that
+    /// they are admitted in the order they were made.
+    pub(super) fn read_next(&mut self, session: SessionId) {
+        let Some((turn, index, call)) =
+            self.unread.get(&session).and_then(|waiting| waiting.front().cloned())
+        else {
+            return;
+        };
+        let Some(caller) = self.tree.node(session).and_then(|node| node.model.clone()) else {
+            return;
+        };
+        let policy = self.tree.policy();
+        let limits = CallLimits {
+            // How many tasks one call may bring is judged with the other limits.
+            max_tasks: usize::MAX,
+            max_concurrency: policy.concurrency_max,
+            default_concurrency: policy.concurrency,
+            ..CallLimits::default()
+        };
+        let desk = self.shop.desk.clone();
+        self.tasks.spawn_blocking(move || {
+            let result = guard(|| read_call(&desk, &limits, &caller, &call));
+            Done::Briefed { session, turn, index, result }
+        });
+    }
+
+    fn hand_up(
+        &mut self,
+        session: SessionId,
+        call: u32,
+        origin: Origin,
+    ) -> Result<(), EngineError> {
+        // Two tasks that end together each ask for this; the agent is told once.
+        if !self.tree.awaits_output(session, origin.turn, origin.index) {
+            return Ok(());
+        }
+        let content = self.shop.narrator.results(session, call, origin.form);
+        let output = ToolOutput { content, ..ToolOutput::default() };
+        self.submit(Command::TakeOutput { session, turn: origin.turn, call: origin.index, output })
+    }
+
+    fn start_thinking(
+        &mut self,
+        session: SessionId,
+        turn: u32,
+        attempt: u32,
+        max_output: u64,
+        context_tokens: u64,
+        with_tools: bool,
+    ) {
+        // It may have ended while its reservation was on the way to the disk.
+        let Some(node) = self.tree.node(session).filter(|node| node.reservation.is_some()) else {
+            return;
+        };
+        let Some(preamble) = self.preambles.get(&node.agent) else { return };
+        let Some(spec) = &node.model else { return };
+        let thought = Thought {
+            session,
+            turn,
+            attempt,
+            max_output,
+            context_tokens,
+            agent: node.agent.clone(),
+            label: node.label.clone(),
+            system: Arc::clone(&preamble.system),
+            tools: preamble.offer(with_tools, &node.rights.usable_tools()),
+            conversation: self.conversations.get(&session).cloned().unwrap_or_default(),
+            model: self.shop.desk.models.get(&spec.name),
+        };
+        let handle = self.tasks.spawn(think(thought, self.heard.0.clone()));
+        self.works.entry(session).or_default().model = Some(handle);
+    }
+}
+
+impl Preamble {
+    /// Returns the tools an agent is offered: none in its last turn, and of its definition's only
+    /// what was granted to it.
+    fn offer(&self, with_tools: bool, usable: &ToolSet) -> Arc<[ToolSpec]> {
+        if !with_tools {
+            return Arc::default();
+        }
+        let delegates = usable.contains(DELEGATE) || usable.contains(TASK);
+        let tools = if delegates { &self.tools } else { &self.tools_to_work };
+        if tools.iter().all(|tool| usable.contains(&tool.name)) {
+            return Arc::clone(tools);
+        }
+        tools.iter().filter(|tool| usable.contains(&tool.name)).cloned().collect()
+    }
+}

@@ -1,0 +1,206 @@
+//! From a command to the disk: decide, stage, evolve, react; then, once durable, tell and act.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use adjutant_core::policy::Approval;
+use adjutant_core::schema::{DELEGATE, TASK};
+use adjutant_core::{Command, Event, Refusal, SessionId, Timestamp, ToolSpec};
+use adjutant_store::{Durability, JournalError};
+
+use super::{Held, Preamble, Runner};
+use crate::engine::EngineError;
+use crate::opening::Durable;
+
+impl Runner {
+    /// Decides a command and everything that follows from it.
+    pub(super) fn submit(&mut self, command: Command) -> Result<(), EngineError> {
+        // What is refused here changed nothing: a call as a whole was judged before the run began,
+        // and a stale approval or cancel has nobody left to tell.
+        let _refusal = self.try_submit(command)?;
+        Ok(())
+    }
+
+    /// Does the same, and says when the command itself was refused.
+    pub(super) fn try_submit(
+        &mut self,
+        command: Command,
+    ) -> Result<Result<(), Refusal>, EngineError> {
+        let now = self.clock.now();
+        let mut queue = VecDeque::new();
+        match self.tree.decide(now, command) {
+            Err(refusal) => return Ok(Err(refusal)),
+            Ok(events) => self.record(now, events, &mut queue)?,
+        }
+        while let Some(command) = queue.pop_front() {
+            let now = self.clock.now();
+            let Ok(events) = self.tree.decide(now, command) else { continue };
+            self.record(now, events, &mut queue)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn record(
+        &mut self,
+        now: Timestamp,
+        events: Vec<Event>,
+        queue: &mut VecDeque<Command>,
+    ) -> Result<(), EngineError> {
+        let wall_ms = self.clock.wall_ms();
+        let (first, start) = (self.held.len(), self.journal.position());
+        let last = events.len().saturating_sub(1);
+        for (nth, event) in events.iter().enumerate() {
+            let durability =
+                if event.must_be_durable() { Durability::Sync } else { Durability::Lazy };
+            // What was decided together is on disk together or not at all.
+            let staged = if nth < last || self.joined {
+                self.journal.stage_open(now, wall_ms, event, durability)
+            } else {
+                self.journal.stage(now, wall_ms, event, durability)
+            };
+            if let Err(error) = staged {
+                self.journal.unstage(start);
+                return self.give_up(event, error, queue);
+            }
+        }
+        if let Err(error) = self.leave_room(&events) {
+            self.journal.unstage(start);
+            return self.run_out(error, queue);
+        }
+        let mut seq = start.seq;
+        for event in events {
+            seq = seq.next();
+            self.tree.evolve(now, &event)?;
+            self.fold(&event);
+            if let Event::Ended { session, .. } | Event::Refused { session, .. } = &event {
+                // Nobody will speak with it again; a thousand ended children must not keep their words.
+                self.conversations.remove(session);
+            }
+            self.held.push_back(Held { seq, at: now, wall_ms, event, effects: Vec::new() });
+        }
+        // Reactions look at the tree after the whole decision, as a replay would.
+        for held in self.held.iter_mut().skip(first) {
+            let reaction = self.tree.react(&held.event);
+            held.effects = reaction.effects;
+            queue.extend(reaction.commands);
+        }
+        if self.held.front().is_some_and(|held| !held.event.must_be_durable()) {
+            self.report_lazy();
+        }
+        Ok(())
+    }
+
+    /// Makes sure that, with these events staged, there is still room to end the run in order and
+    /// to record every answer that is under way.
+    fn leave_room(&mut self, events: &[Event]) -> Result<(), JournalError> {
+        events.iter().for_each(|event| self.room.fold(event));
+        // Signs of life are part of the room of the answer they announce.
+        if self.full.is_some() || !events.iter().any(Event::must_be_durable) {
+            return Ok(());
+        }
+        self.journal.make_room(self.room.bytes())
+    }
+
+    /// Ends everything while there is room to say so.
+    fn run_out(
+        &mut self,
+        error: JournalError,
+        queue: &mut VecDeque<Command>,
+    ) -> Result<(), EngineError> {
+        if self.tree.run().is_none() {
+            // Nothing has begun, so there is nothing to end.
+            return Err(error.into());
+        }
+        self.full = Some(error);
+        // What else was to follow would only need more room.
+        queue.clear();
+        queue.push_back(Command::DiskFull);
+        Ok(())
+    }
+
+    /// An event no record can hold ends the delegation it is about, and nobody else.
+    fn give_up(
+        &mut self,
+        event: &Event,
+        error: JournalError,
+        queue: &mut VecDeque<Command>,
+    ) -> Result<(), EngineError> {
+        match event.session() {
+            Some(session) if !error.is_final() => {
+                let message = format!("what it said cannot be recorded: {error}");
+                queue.push_back(Command::Crash { session, message, backtrace: String::new() });
+                Ok(())
+            }
+            Some(_) | None => Err(error.into()),
+        }
+    }
+
+    /// Keeps what effects will need: conversations, preambles, open questions.
+    pub(super) fn fold(&mut self, event: &Event) {
+        if let Event::AgentDefined { agent, system, tools, .. } = event {
+            let works = |tool: &&ToolSpec| tool.name != DELEGATE && tool.name != TASK;
+            let preamble = Preamble {
+                system: system.as_str().into(),
+                tools: tools.as_slice().into(),
+                tools_to_work: tools.iter().filter(works).cloned().collect(),
+            };
+            self.preambles.insert(agent.clone(), preamble);
+        }
+        if self.tree.policy().approval == Approval::Batch
+            && let Some(call) = call_of(event)
+        {
+            self.asked.entry(call).or_default().push(event.clone());
+        }
+        let Some(session) = event.conversation() else { return };
+        Arc::make_mut(self.conversations.entry(session).or_default()).apply(event);
+    }
+
+    /// Reports and performs what the disk now holds.
+    pub(super) fn release(&mut self) -> Result<(), EngineError> {
+        let durable = self.durable.borrow_and_update().clone();
+        let through = match durable {
+            Durable::Through(seq) => seq,
+            Durable::Failed(error) => return Err(error.into()),
+        };
+        // Everything is told before anything is done: what is done may quote what was told.
+        let mut effects = Vec::new();
+        while self.held.front().is_some_and(|held| held.seq <= through) {
+            let Some(held) = self.held.pop_front() else { break };
+            self.tell(&held);
+            effects.extend(held.effects);
+        }
+        self.report_lazy();
+        self.door.keep(through);
+        let begins = !effects.is_empty();
+        effects.into_iter().try_for_each(|effect| self.perform(effect))?;
+        if let (true, Some(run)) = (begins, self.tree.run()) {
+            self.door.open(run);
+        }
+        Ok(())
+    }
+
+    /// Signs of life are never waited for: they are reported when nothing before them is open.
+    fn report_lazy(&mut self) {
+        while self.held.front().is_some_and(|held| !held.event.must_be_durable()) {
+            let Some(held) = self.held.pop_front() else { break };
+            self.tell(&held);
+        }
+    }
+
+    fn tell(&mut self, held: &Held) {
+        for reporter in &mut self.reporters {
+            reporter.report(held.at, held.wall_ms, &held.event);
+        }
+    }
+}
+
+/// Returns the call that waits for a person, where an event of admission belongs to one.
+fn call_of(event: &Event) -> Option<(SessionId, u32)> {
+    if let Event::Granted(grant) = event {
+        return grant.awaiting_approval.then_some((grant.parent, grant.call));
+    }
+    if let Event::Refused { parent, call, .. } | Event::ApprovalAsked { parent, call, .. } = event {
+        return Some((*parent, *call));
+    }
+    None
+}

@@ -1,0 +1,153 @@
+//! A disk that fills up: the run ends in order while it still can, and nothing is bought that
+//! could not be recorded.
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
+
+use adjutant_core::{Event, Outcome};
+use adjutant_engine::EngineError;
+use adjutant_store::{JournalError, JournalReader, MemoryDisk, Position};
+use adjutant_testkit::{Rig, Story};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+const EDQUOT: i32 = 122;
+
+/// Reads, says a little, and concludes.
+const SCRIPT: &str = r#"
+    [[turn]]
+    [[turn.call]]
+    tool = "Note"
+    args = { content = "half of it" }
+    [[turn]]
+    [[turn.call]]
+    tool = "Read"
+    args = { path = "long.txt" }
+    [[turn]]
+    text = "done"
+"#;
+
+fn rig() -> Rig {
+    let long = "a line that is neither short nor long\n".repeat(2_000);
+    Rig::new().script(SCRIPT).file("long.txt", &long).task("a", "Look").task("b", "Look")
+}
+
+/// Everything the disk holds, which must be whole and a run of its own.
+fn recorded(disk: &MemoryDisk, story: &Story) -> Vec<Event> {
+    let run = story.events.iter().find_map(|(_, event)| match event {
+        Event::RunStarted { run, .. } => Some(*run),
+        _ => None,
+    });
+    let bytes = disk.bytes();
+    let reader = JournalReader::new(bytes.as_slice(), Position::start(run.unwrap()));
+    reader.map(|record| record.unwrap().event).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_room_the_run_ends_in_order_or_never_begins() {
+    let whole = {
+        let rig = rig();
+        let disk = rig.disk();
+        assert_eq!(rig.delegate().await.outcome(), Outcome::Completed);
+        disk.bytes().len()
+    };
+    let (mut unbegun, mut full, mut completed) = (0, 0, 0);
+    for capacity in (0..whole + 200_000).step_by(3_001) {
+        let rig = rig();
+        let disk = rig.disk();
+        disk.set_capacity(Some(capacity));
+        let story = rig.delegate().await;
+        match &story.result {
+            Err(EngineError::Journal(JournalError::DiskFull(_))) => {
+                unbegun += 1;
+                assert!(story.events.is_empty() && disk.bytes().is_empty(), "{capacity}");
+                assert!(story.requests.is_empty(), "{capacity}");
+                continue;
+            }
+            Err(error) => panic!("{capacity}: {error}"),
+            Ok(finished) if finished.outcome == Outcome::Completed => completed += 1,
+            Ok(finished) => {
+                full += 1;
+                assert_eq!(finished.outcome, Outcome::Partial, "{capacity}");
+                let ends = story.ends();
+                let known = |end: &String| {
+                    end.ends_with(": completed") || end.ends_with(": partial DISK_FULL")
+                };
+                assert!(ends.iter().all(known), "{capacity}: {ends:?}");
+            }
+        }
+        let events = recorded(&disk, &story);
+        assert!(matches!(events.last(), Some(Event::RunEnded { .. })), "{capacity}");
+        let told: Vec<&Event> = story.events.iter().map(|(_, event)| event).collect();
+        assert_eq!(events.iter().collect::<Vec<_>>(), told, "{capacity}");
+        // Every call is in the books: answered, or closed while it was under way.
+        let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+        let answered = count(|event| matches!(event, Event::Replied { .. }));
+        let closed = count(|event| matches!(event, Event::Settled { .. }));
+        let asked = story.requests.len();
+        assert!((answered..=answered + closed).contains(&asked), "{capacity}: {asked} requests");
+    }
+    assert!(unbegun > 0 && full > 10 && completed > 10, "{unbegun} {full} {completed}");
+}
+
+/// An answer that outgrows what was kept for it is lost; the run still ends in order.
+#[tokio::test(start_paused = true)]
+async fn an_answer_beyond_all_measure_ends_the_run_in_order_too() {
+    let script = format!("[[turn]]\ntext = \"{}\"\n", "word ".repeat(100_000));
+    let rig = Rig::new().script(&script).task("a", "Look");
+    let disk = rig.disk();
+    disk.set_capacity(Some(120_000));
+    let story = rig.delegate().await;
+    assert_eq!(story.ends(), ["a: partial DISK_FULL"]);
+    assert_eq!(story.outcome(), Outcome::Partial);
+    assert!(matches!(recorded(&disk, &story).last(), Some(Event::RunEnded { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn space_that_returns_is_used() {
+    let rig = rig();
+    let disk = rig.disk();
+    disk.set_capacity(Some(150_000));
+    let returned = disk.clone();
+    let story = rig
+        .when(move |event, _| {
+            if matches!(event, Event::Reserved { .. }) {
+                returned.set_capacity(None);
+            }
+        })
+        .delegate()
+        .await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+}
+
+/// What the reserve cannot help against: the run fails there, once, and what was told is kept.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_breaks_ends_the_run_as_failed_and_is_not_tried_again() {
+    type Plan = fn(&MemoryDisk, usize);
+    let plans: [(&str, Plan); 5] = [
+        ("EIO on sync", |disk, nth| disk.fail_sync(nth, EIO)),
+        ("EIO on write", |disk, nth| disk.fail_write(nth, 7, EIO)),
+        ("read-only", |disk, nth| disk.fail_write(nth, 0, EROFS)),
+        ("quota", |disk, nth| disk.fail_write(nth, 7, EDQUOT)),
+        ("full on sync", |disk, nth| disk.fail_sync(nth, ENOSPC)),
+    ];
+    for (what, plan) in plans {
+        for nth in 1..=5 {
+            let rig = rig();
+            let disk = rig.disk();
+            plan(&disk, nth);
+            let story = rig.delegate().await;
+            let Err(EngineError::Journal(error)) = &story.result else {
+                panic!("{what} {nth}: {:?}", story.result);
+            };
+            assert!(error.is_final(), "{what} {nth}");
+            assert_eq!(disk.writes().max(disk.syncs()), nth, "{what} {nth}: tried once");
+            if story.events.is_empty() {
+                assert!(disk.bytes().is_empty(), "{what} {nth}");
+                continue;
+            }
+            let told: Vec<Event> = story.events.iter().map(|(_, event)| event.clone()).collect();
+            assert_eq!(recorded(&disk, &story)[..told.len()], told[..], "{what} {nth}");
+            assert!(!told.iter().any(|event| matches!(event, Event::RunEnded { .. })));
+        }
+    }
+}

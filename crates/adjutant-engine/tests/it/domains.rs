@@ -1,0 +1,176 @@
+//! Hosts that a person is asked about, and calls that nobody is asked about.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use adjutant_core::{Event, Outcome, Usd};
+use adjutant_engine::{Answer, Control, Question, Web};
+use adjutant_testkit::Rig;
+
+/// Serves pages on loopback: `/away` leads to another host.
+#[expect(clippy::unwrap_used, reason = "a test without its server cannot go on")]
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 2_048];
+            let Ok(count) = stream.read(&mut head) else { continue };
+            let away = head[..count].starts_with(b"GET /away");
+            let answer = if away {
+                format!("302 Found\r\nLocation: http://localhost:{port}/\r\nContent-Length: 0")
+            } else {
+                "200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4".to_owned()
+            };
+            let body = if away { "" } else { "page" };
+            let _ = write!(stream, "HTTP/1.1 {answer}\r\n\r\n{body}");
+        }
+    });
+    port
+}
+
+/// Two agents that each fetch twice from one host, and say what came.
+fn rig(port: u16, path: &str) -> Rig {
+    let fetch = format!("http://127.0.0.1:{port}/{path}");
+    let script = format!(
+        r#"
+        [[turn]]
+        [[turn.call]]
+        tool = "WebFetch"
+        args = {{ url = "{fetch}" }}
+        [[turn.call]]
+        tool = "WebFetch"
+        args = {{ url = "{fetch}?again" }}
+        [[turn]]
+        text = "{{{{result 1}}}}"
+        "#
+    );
+    let web = Web::new().with_loopback_for_tests(&[port], Vec::new());
+    Rig::new().script(&script).web(web).task("left", "Look left").task("right", "Look right")
+}
+
+/// Returns what the agents said in the end.
+fn said(events: &[(adjutant_core::Timestamp, Event)]) -> Vec<&str> {
+    let mut said = Vec::new();
+    for (_, event) in events {
+        if let Event::Replied { text, tool_calls, .. } = event
+            && tool_calls.is_empty()
+        {
+            said.push(text.as_str());
+        }
+    }
+    said
+}
+
+#[tokio::test]
+async fn a_new_host_is_asked_about_once_and_one_question_is_out_at_a_time() {
+    let port = server();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (kept, out) = (Arc::clone(&asked), AtomicUsize::new(0));
+    let story = rig(port, "")
+        .approver(move |question| {
+            assert_eq!(out.fetch_add(1, Ordering::SeqCst), 0, "two questions at once");
+            if let Question::Domain { label, host, url } = question {
+                kept.lock().unwrap().push(format!("{label} {host} {url}"));
+            }
+            out.fetch_sub(1, Ordering::SeqCst);
+            Answer::Yes
+        })
+        .delegate()
+        .await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    assert_eq!(*asked.lock().unwrap(), [format!("left 127.0.0.1 http://127.0.0.1:{port}/")]);
+    assert!(said(&story.events).iter().all(|text| text.contains("page")), "{:?}", story.events);
+}
+
+#[tokio::test]
+async fn a_no_is_an_error_for_the_agents_and_nothing_is_fetched() {
+    let story = rig(server(), "")
+        .approver(|question| match question {
+            Question::Call { .. } => Answer::Yes,
+            Question::Domain { .. } => Answer::No("not that one".into()),
+        })
+        .delegate()
+        .await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    for text in said(&story.events) {
+        assert!(text.contains("127.0.0.1 was not allowed (not that one)"), "{text}");
+    }
+    assert!(!story.kinds().contains(&"tool_called".to_owned()));
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_names_what_to_ask_for() {
+    let port = server();
+    let story = rig(port, "away").delegate().await;
+    for text in said(&story.events) {
+        assert!(text.contains(&format!("to ask for it, fetch http://localhost:{port}/")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_blocks_no_end() {
+    let (answer, never) = std::sync::mpsc::channel::<()>();
+    let never = Mutex::new(never);
+    let story = rig(server(), "")
+        .approver(move |question| {
+            if matches!(question, Question::Domain { .. }) {
+                let _ = never.lock().unwrap().recv();
+            }
+            Answer::Yes
+        })
+        .when(|event, control| {
+            if matches!(event, Event::DomainAsked { .. }) {
+                let _ = control.try_send(Control::CancelRun);
+            }
+        })
+        .delegate()
+        .await;
+    assert_eq!(story.outcome(), Outcome::Cancelled);
+    drop(answer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_below_the_amount_start_without_a_question_and_the_first_beyond_asks() {
+    let script = r#"
+        price = { input = 1.0, output = 10.0 }
+        [[turn]]
+        agent = "lead"
+        [[turn.call]]
+        tool = "Delegate"
+        args = { tasks = [{ label = "one", prompt = "First" }] }
+        [[turn]]
+        agent = "lead"
+        [[turn.call]]
+        tool = "Delegate"
+        args = { tasks = [{ label = "two", prompt = "Second" }] }
+        [[turn]]
+        agent = "lead"
+        text = "{{result}}"
+        [[turn]]
+        text = "done"
+    "#;
+    let story = Rig::new()
+        .script(script)
+        .goal("Go")
+        .policy(|policy| {
+            policy.budget_tokens = Some(20_000);
+            policy.approve_below_usd = Usd::from_dollars(0.25);
+        })
+        .answer(Answer::No("too much".into()))
+        .delegate()
+        .await;
+    let amounts: Vec<Usd> = story
+        .events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::AutoApproved { amount, .. } => Some(*amount),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(amounts, [Usd::from_dollars(0.20).unwrap()]);
+    assert_eq!(story.ends(), ["one: completed", "two: refused APPROVAL_DENIED"]);
+}

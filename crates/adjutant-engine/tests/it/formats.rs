@@ -1,0 +1,287 @@
+//! What older builds wrote is read for ever; what newer ones write is refused by name.
+//!
+//! `tests/fixtures/journal-v1.jsonl` was written by the first build of format 1 and holds every kind
+//! of event it knew. It is never written again: a build that cannot read it has lost somebody's run.
+//! For a new format or new kinds of events, add another file with [`write_a_fixture`].
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
+
+use std::collections::{BTreeSet, VecDeque};
+
+use adjutant_core::policy::Approval;
+use adjutant_core::schema::{DELEGATE, ReturnForm};
+use adjutant_core::{
+    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Origin,
+    Outcome, Policy, Preset, Reply, Rights, RunId, SessionId, StopReason, Task, Timestamp,
+    ToolCall, ToolOutput, ToolSet, Tree, Usage,
+};
+use adjutant_store::{
+    Durability, FORMAT, Journal, JournalReader, MemoryDisk, Position, Record, Tail,
+};
+use adjutant_view::{Entry, RunView};
+use serde_json::{Value, json};
+
+const V1: &str = include_str!("../fixtures/journal-v1.jsonl");
+
+const KINDS_OF_V1: &str = "agent_defined approval_asked approved attempt_failed crashed delegated \
+denied ended granted late overran progressed refused replied reserved run_ended run_started settled \
+started told tool_called tool_refused tool_returned";
+
+fn run_id() -> RunId {
+    RunId::new(1_735_460_684, [0, 27, 1, 28, 2, 29])
+}
+
+fn records(bytes: &[u8]) -> Vec<Record<Event>> {
+    let mut reader = JournalReader::new(bytes, Position::start(run_id()));
+    let records = (&mut reader).map(|record| record.unwrap()).collect();
+    assert_eq!(reader.tail(), Tail::Clean);
+    records
+}
+
+fn kinds(records: &[Record<Event>]) -> String {
+    let kind = |event: &Event| serde_json::to_value(event).unwrap()["type"].clone();
+    let kinds: BTreeSet<String> =
+        records.iter().map(|record| kind(&record.event).as_str().unwrap().to_owned()).collect();
+    kinds.into_iter().collect::<Vec<_>>().join(" ")
+}
+
+/// Folds as a resume and as a screen do; returns how each delegation ended.
+fn folded(records: &[Record<Event>]) -> (Tree, Vec<String>) {
+    let mut tree = Tree::default();
+    for record in records {
+        tree.evolve(record.at, &record.event).unwrap();
+    }
+    let entries = records.iter().map(|record| Entry::new(record.at, record.wall_ms, &record.event));
+    let view = RunView::of(entries);
+    assert_eq!(view.run(), Some(run_id()));
+    let ends = tree.nodes().map(|node| format!("{} {}", node.label, node.state.word())).collect();
+    (tree, ends)
+}
+
+#[test]
+fn the_first_journal_ever_written_still_reads_and_folds() {
+    let records = records(V1.as_bytes());
+    assert_eq!(records.len(), V1.lines().count());
+    assert_eq!(kinds(&records), KINDS_OF_V1);
+    let (tree, ends) = folded(&records);
+    assert_eq!(tree.outcome(), Some(Outcome::Completed));
+    assert_eq!(
+        ends,
+        [
+            "root completed",
+            "reads completed",
+            "fails cancelled",
+            "hangs cancelled",
+            "breaks failed",
+            "denied refused"
+        ]
+    );
+    let root = tree.nodes().next().unwrap();
+    assert_eq!((root.usage.input, root.usage.output), (302_000, 300));
+    assert_eq!(root.ledger.settled.tokens, 318_104);
+    let said = records.iter().any(|record| matches!(&record.event, Event::Replied { text, .. } if text == "All of it is done."));
+    assert!(said, "what was said is there word for word");
+}
+
+#[test]
+fn without_its_content_it_still_folds_to_the_same_tree() {
+    let mut records = records(V1.as_bytes());
+    let (before, ends) = folded(&records);
+    for record in &mut records {
+        record.event = record.event.without_content();
+    }
+    let (after, stripped) = folded(&records);
+    assert_eq!(stripped, ends);
+    assert_eq!(after.outcome(), before.outcome());
+}
+
+#[test]
+fn a_newer_format_is_refused_with_both_versions_and_the_way_out() {
+    let newer = V1.replacen("{\"v\":1,", "{\"v\":7,", 1);
+    let reader = JournalReader::<Event, _>::new(newer.as_bytes(), Position::start(run_id()));
+    let errors: Vec<String> = reader.map(|record| record.unwrap_err().to_string()).collect();
+    assert_eq!(
+        errors,
+        [format!(
+            "journal format 7 is newer than this adjutant understands ({FORMAT}); \
+             read it with the adjutant that wrote it, or a newer one"
+        )]
+    );
+}
+
+/// Every kind of event can be in a fixture; when one is added here it needs a fixture, too.
+#[test]
+fn the_kinds_of_today_are_all_written() {
+    assert_eq!(kinds(&records(&history())), KINDS_OF_V1);
+}
+
+#[test]
+#[ignore = "writes tests/fixtures/journal-new.jsonl; to be run and renamed for a new format"]
+fn write_a_fixture() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/journal-new.jsonl");
+    std::fs::write(path, history()).unwrap();
+}
+
+/// A run without an engine whose journal holds every kind of event.
+struct Writer {
+    tree: Tree,
+    journal: Journal<Event>,
+    now: u64,
+    hashes: Vec<String>,
+}
+
+impl Writer {
+    fn submit(&mut self, command: Command) {
+        let mut queue = VecDeque::from([command]);
+        while let Some(command) = queue.pop_front() {
+            self.now += 7;
+            let now = Timestamp::from_millis(self.now);
+            let events = self.tree.decide(now, command).unwrap();
+            for event in &events {
+                let wall_ms = 1_735_460_684_000 + self.now;
+                self.journal.append(now, wall_ms, event, Durability::Sync).unwrap();
+                self.tree.evolve(now, event).unwrap();
+            }
+            for event in &events {
+                let reaction = self.tree.react(event);
+                queue.extend(reaction.commands);
+                for effect in reaction.effects {
+                    if let Effect::AskApproval { hash, .. } = effect {
+                        self.hashes.push(hash);
+                    }
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, session: SessionId, reply: Reply) {
+        let node = self.tree.node(session).unwrap();
+        let open = node.reservation.unwrap();
+        let (turn, attempt) = (open.turn, open.attempt);
+        self.submit(Command::Reply { session, turn, attempt, reply });
+    }
+
+    fn output(&mut self, session: SessionId, call: u32, content: &str) {
+        let turn = self.tree.node(session).unwrap().turn;
+        let output = ToolOutput {
+            content: content.into(),
+            note: Some("a note".into()),
+            touched: vec!["src/lib.rs".into()],
+            ..ToolOutput::default()
+        };
+        self.submit(Command::TakeOutput { session, turn, call, output });
+    }
+
+    fn delegate(&mut self, tasks: Vec<Task>) {
+        let parent = run_id().root_session();
+        let turn = self.tree.node(parent).unwrap().turn;
+        let origin = Some(Origin { turn, index: 0, form: ReturnForm::Markdown });
+        self.submit(Command::Delegate { parent, tasks, concurrency: Some(4), origin });
+    }
+}
+
+fn model() -> ModelSpec {
+    ModelSpec { name: "acme/large".into(), window: 1_000_000, max_output: 4_096, price: None }
+}
+
+fn session(nth: u8) -> SessionId {
+    SessionId::new(1_735_460_685, [0, 0, 0, 0, 0, nth])
+}
+
+fn task(nth: u8, label: &str, agent: &str) -> Task {
+    let mut brief = Brief::new(Label::new(label).unwrap(), AgentName::new(agent), label);
+    brief.model = Some(model());
+    Task { session: session(nth), brief }
+}
+
+fn says(text: &str, calls: Vec<(&str, Value)>) -> Reply {
+    let stop = if calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
+    let call = |(nth, (name, arguments)): (usize, (&str, Value))| ToolCall {
+        id: format!("call_{nth}"),
+        name: name.into(),
+        arguments,
+        malformed: false,
+    };
+    Reply {
+        text: text.into(),
+        tool_calls: calls.into_iter().enumerate().map(call).collect(),
+        stop,
+        opaque: Some(json!({ "provider": "acme", "thought": "é" })),
+        usage: Some(Usage { input: 1_000, output: 100, ..Usage::default() }),
+    }
+}
+
+/// Returns the bytes of the journal of that run.
+fn history() -> Vec<u8> {
+    let disk = MemoryDisk::default();
+    let journal = Journal::start_inline(disk.clone(), Position::start(run_id()), |_| ());
+    let mut run = Writer { tree: Tree::default(), journal, now: 0, hashes: Vec::new() };
+    let root = run_id().root_session();
+    let policy = Policy {
+        approval: Approval::Batch,
+        budget_tokens: None,
+        budget_tokens_run: None,
+        budget_usd: None,
+        ..Preset::Scout.policy()
+    };
+    let rights = Rights { tools: ToolSet::new(["Read", DELEGATE]), network: false };
+    run.submit(Command::Begin {
+        run: run_id(),
+        agent: AgentName::new("lead"),
+        goal: "Look at everything".into(),
+        workdir: "work/tree".into(),
+        policy: Box::new(policy),
+        version: "0.1.0".into(),
+        model: Some(model()),
+    });
+    for agent in ["lead", "scout"] {
+        let (agent, system) = (AgentName::new(agent), format!("You are the {agent}."));
+        run.submit(Command::Define {
+            agent,
+            system,
+            tools: Vec::new(),
+            rights: rights.clone(),
+            max_turns: None,
+        });
+    }
+    run.submit(Command::TakeTurn { session: root });
+    run.submit(Command::Progress { session: root, bytes: 5_000 });
+    let billed = Usage { input: 300_000, output: 100, ..Usage::default() };
+    let delegates = says("I hand this down.", vec![(DELEGATE, json!({ "tasks": [] }))]);
+    run.reply(root, Reply { usage: Some(billed), ..delegates.clone() });
+    let mut tasks: Vec<Task> = (1..)
+        .zip(["reads", "fails", "hangs", "breaks"])
+        .map(|(nth, label)| task(nth, label, "scout"))
+        .collect();
+    tasks.push(task(5, "refused", "nobody"));
+    run.delegate(tasks);
+    let hash = run.hashes.pop().unwrap();
+    run.submit(Command::Approve { hash });
+    let [reads, fails, hangs, breaks] = [1, 2, 3, 4].map(session);
+    let calls = vec![("Read", json!({ "path": "src/lib.rs" })), ("Dance", json!({}))];
+    run.reply(reads, says("", calls));
+    run.output(reads, 0, "the file");
+    run.reply(reads, Reply { stop: StopReason::MaxOutput, ..says("too lo", vec![]) });
+    run.reply(reads, says("It says so.", vec![]));
+    let error = AttemptError {
+        kind: ErrorKind::Overloaded,
+        message: "try later".into(),
+        retry_after_ms: Some(900),
+    };
+    run.submit(Command::FailAttempt { session: fails, turn: 1, attempt: 1, error });
+    run.submit(Command::Cancel { session: fails });
+    run.submit(Command::Cancel { session: hangs });
+    let late = says("too late", vec![]);
+    run.submit(Command::Reply { session: hangs, turn: 1, attempt: 1, reply: late });
+    let (message, backtrace) = ("index out of bounds".into(), "at turn.rs:1".into());
+    run.submit(Command::Crash { session: breaks, message, backtrace });
+    run.output(root, 0, "The tasks have ended.");
+    run.reply(root, delegates);
+    run.delegate(vec![task(6, "denied", "scout")]);
+    let hash = run.hashes.pop().unwrap();
+    run.submit(Command::Deny { hash, reason: "not now".into() });
+    run.output(root, 0, "Denied.");
+    run.reply(root, says("All of it is done.", vec![]));
+    assert!(run.tree.outcome().is_some());
+    run.journal.close().unwrap();
+    disk.bytes()
+}

@@ -1,0 +1,274 @@
+//! The errors of runs: for people, and as the `errors.json` that other tools keep by hand.
+//!
+//! Nothing is stored: an error is a delegation that ended badly, was not admitted, or was left
+//! behind by a process that died, and its id follows from the records alone. Start at [`of_run`].
+
+use std::fmt::Write;
+
+use adjutant_core::contract::{ErrorType, Word};
+use adjutant_core::{Code, Outcome, Reason, RunId, SessionId, State};
+use serde::Serialize;
+
+use crate::layout::{bracketed, fit};
+use crate::palette::{Palette, Style};
+use crate::run::{Delegation, Fault, Liveness, RunView, fault_id};
+use crate::sanitize;
+use crate::when::rfc3339;
+use crate::wire::VERSION;
+
+/// Columns that one foreign text may take within a line.
+const TEXT_COLUMNS: usize = 160;
+
+/// The errors of one or more runs for programs; also the projection `errors.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ErrorsJson {
+    /// The version of the format.
+    pub v: u32,
+    /// One entry for each error, the newest run first.
+    pub errors: Vec<ErrorJson>,
+}
+
+impl ErrorsJson {
+    /// Wraps what was gathered.
+    #[must_use]
+    pub const fn new(errors: Vec<ErrorJson>) -> Self {
+        Self { v: VERSION, errors }
+    }
+}
+
+/// One error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ErrorJson {
+    /// Its name: `err_`, the second it was recorded in, and six characters.
+    pub id: String,
+    /// When it was recorded.
+    pub timestamp: String,
+    /// `timeout`, `validation`, `execution` or `tool_unavailable`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// `critical`, `high`, `medium` or `low`.
+    pub severity: &'static str,
+    /// The stable code.
+    pub code: &'static str,
+    /// What happened, with the numbers.
+    pub message: String,
+    /// Where it happened.
+    pub context: ContextJson,
+    /// Who worked for whom.
+    pub trajectory: TrajectoryJson,
+    /// What to do about it.
+    pub recovery: RecoveryJson,
+    /// `unfixed` or `fixed`.
+    pub fix_status: &'static str,
+}
+
+/// Where an error happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ContextJson {
+    /// The delegation.
+    pub session_id: SessionId,
+    /// The run.
+    pub run: RunId,
+    /// What the run was begun by.
+    pub command: String,
+    /// The task: its story, else its label.
+    pub task: String,
+}
+
+/// Who worked for whom when it happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TrajectoryJson {
+    /// The agents from the root to the delegate.
+    pub delegation_path: Vec<String>,
+    /// Edges from the root.
+    pub failed_at_depth: u64,
+}
+
+/// What to do about an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecoveryJson {
+    /// What to do next.
+    pub suggested_action: String,
+    /// Whether trying again can help.
+    pub auto_recoverable: bool,
+}
+
+impl ErrorJson {
+    /// Says whether somebody still has to look at it.
+    #[must_use]
+    pub fn is_unfixed(&self) -> bool {
+        self.fix_status == UNFIXED
+    }
+}
+
+const UNFIXED: &str = "unfixed";
+/// What is said of an error that was dealt with.
+pub const FIXED: &str = "fixed";
+
+/// Returns the errors of one run, in the order they happened; what a dead run left behind is last.
+#[must_use]
+pub fn of_run(view: &RunView, liveness: Liveness) -> Vec<ErrorJson> {
+    let Some(run) = view.run() else { return Vec::new() };
+    let left_behind = |node: &&Delegation| {
+        node.state == State::Running && liveness == Liveness::Dead && view.outcome().is_none()
+    };
+    let interrupted = view.preorder().into_iter().skip(1).filter(left_behind);
+    let interrupted = interrupted.map(|node| interruption(view, run, node));
+    let faults = view.faults().all().iter().cloned();
+    faults.chain(interrupted).filter_map(|fault| error(view, run, &fault)).collect()
+}
+
+fn interruption(view: &RunView, run: RunId, node: &Delegation) -> Fault {
+    let moment = view.latest();
+    let session = node.session;
+    let reason = Reason {
+        code: Code::Interrupted,
+        message: "The process that ran it is gone.".into(),
+        recommendation: format!("`adjutant resume {run}` goes on with it."),
+        recoverable: true,
+    };
+    Fault { id: fault_id(run, session, moment, reason.code), session, moment, reason }
+}
+
+fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
+    let node = view.delegation(fault.session)?;
+    let root = view.root()?;
+    let reason = &fault.reason;
+    let fixed = view.faults().is_fixed(&fault.id);
+    Some(ErrorJson {
+        id: fault.id.clone(),
+        timestamp: rfc3339(fault.moment.wall_ms),
+        kind: type_of(reason.code).word(),
+        severity: severity(&node.state, reason.code).word(),
+        code: reason.code.as_str(),
+        message: reason.message.clone(),
+        context: ContextJson {
+            session_id: fault.session,
+            run,
+            command: root.agent.to_string(),
+            task: node.story.clone().unwrap_or_else(|| node.label.to_string()),
+        },
+        trajectory: TrajectoryJson {
+            delegation_path: view.path(node),
+            failed_at_depth: node.depth,
+        },
+        recovery: RecoveryJson {
+            suggested_action: reason.recommendation.clone(),
+            auto_recoverable: reason.recoverable,
+        },
+        fix_status: if fixed { FIXED } else { UNFIXED },
+    })
+}
+
+/// Draws errors, a few lines each.
+#[must_use]
+pub fn render(errors: &[ErrorJson], palette: Palette) -> String {
+    let mut text = String::new();
+    for error in errors {
+        let fixed = if error.is_unfixed() { "" } else { " · fixed" };
+        let what = format!("{} · {} · {}{fixed}", error.severity, error.kind, error.code);
+        let style = if error.is_unfixed() { Style::Bad } else { Style::Quiet };
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "{}  {}", error.id, palette.paint(style, &what));
+        let mut line = |title: &str, value: &str| {
+            let _ = writeln!(text, "  {title:<6}{value}");
+        };
+        line("what", &fit(&sanitize::collapsed(&error.message), TEXT_COLUMNS));
+        let (run, session) = (error.context.run, error.context.session_id);
+        let path = fit(&error.trajectory.delegation_path.join(" > "), TEXT_COLUMNS);
+        line("who", &format!("{} {session}, {path}", bracketed(&error.context.task, 34)));
+        line("when", &format!("{} in {run}", error.timestamp));
+        line("next", &fit(&sanitize::collapsed(&error.recovery.suggested_action), TEXT_COLUMNS));
+    }
+    text
+}
+
+/// How bad an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    /// Something is wrong with Adjutant or the machine.
+    Critical,
+    /// Work was lost or not usable.
+    High,
+    /// Work was cut short, and what was found came back.
+    Medium,
+    /// A limit did what it is there for; nothing was begun.
+    Low,
+}
+
+impl Severity {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+}
+
+const fn severity(state: &State, code: Code) -> Severity {
+    if matches!(state, State::Ended(Outcome::Refused)) {
+        return Severity::Low;
+    }
+    match code {
+        Code::DiskFull | Code::Internal => Severity::Critical,
+        Code::ValidationFailed
+        | Code::ToolUnavailable
+        | Code::BuildError
+        | Code::StatusSyncFailed
+        | Code::GitCommitFailed
+        | Code::UnknownError
+        | Code::Interrupted
+        | Code::ProviderError => Severity::High,
+        Code::Timeout
+        | Code::Stalled
+        | Code::ContextExhausted
+        | Code::BudgetExceeded
+        | Code::LoopDetected
+        | Code::FileNotFound => Severity::Medium,
+        Code::DelegationDisabled
+        | Code::UnknownParent
+        | Code::UnknownAgent
+        | Code::CycleDetected
+        | Code::MaxDepthExceeded
+        | Code::MaxDelegationsExceeded
+        | Code::RightsExceeded
+        | Code::ContextBudgetExceeded
+        | Code::TimeExceeded
+        | Code::QueueFull
+        | Code::ApprovalDenied
+        | Code::Cancelled => Severity::Low,
+    }
+}
+
+const fn type_of(code: Code) -> ErrorType {
+    match code {
+        Code::Timeout | Code::Stalled | Code::TimeExceeded => ErrorType::Timeout,
+        Code::ToolUnavailable => ErrorType::ToolUnavailable,
+        Code::ValidationFailed
+        | Code::DelegationDisabled
+        | Code::UnknownParent
+        | Code::UnknownAgent
+        | Code::CycleDetected
+        | Code::MaxDepthExceeded
+        | Code::MaxDelegationsExceeded
+        | Code::RightsExceeded
+        | Code::ContextBudgetExceeded
+        | Code::QueueFull
+        | Code::ApprovalDenied => ErrorType::Validation,
+        Code::BudgetExceeded
+        | Code::BuildError
+        | Code::FileNotFound
+        | Code::StatusSyncFailed
+        | Code::GitCommitFailed
+        | Code::UnknownError
+        | Code::ContextExhausted
+        | Code::LoopDetected
+        | Code::Cancelled
+        | Code::Interrupted
+        | Code::ProviderError
+        | Code::DiskFull
+        | Code::Internal => ErrorType::Execution,
+    }
+}

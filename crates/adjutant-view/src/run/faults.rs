@@ -1,0 +1,99 @@
+//! What went wrong in a run, and what a person has ticked off.
+
+use std::collections::BTreeSet;
+
+use adjutant_core::{Code, Outcome, Reason, RunId, SessionId};
+
+use crate::entry::Moment;
+
+/// One delegation that ended badly, or was not admitted.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Fault {
+    /// Its name, the same whenever and wherever the journal is folded.
+    pub id: String,
+    /// The delegation.
+    pub session: SessionId,
+    /// When it was recorded.
+    pub moment: Moment,
+    /// What happened.
+    pub reason: Reason,
+}
+
+/// The errors of a run.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Faults {
+    all: Vec<Fault>,
+    fixed: BTreeSet<String>,
+}
+
+impl Faults {
+    /// Returns them in the order in which they happened.
+    #[must_use]
+    pub fn all(&self) -> &[Fault] {
+        &self.all
+    }
+
+    /// Says whether an error is dealt with.
+    #[must_use]
+    pub fn is_fixed(&self, id: &str) -> bool {
+        self.fixed.contains(id)
+    }
+
+    pub(super) fn fix(&mut self, id: &str) {
+        self.fixed.insert(id.to_owned());
+    }
+
+    /// Takes in the end of a delegation.
+    pub(super) fn take(
+        &mut self,
+        run: RunId,
+        session: SessionId,
+        moment: Moment,
+        outcome: Outcome,
+        reason: Option<&Reason>,
+    ) {
+        match outcome {
+            // What was taken up again and completed needs nobody any more.
+            Outcome::Completed => {
+                let before = self.all.iter().filter(|fault| fault.session == session);
+                self.fixed.extend(before.map(|fault| fault.id.clone()));
+            }
+            // A person who says stop or no has made no error, and none happened to them.
+            Outcome::Cancelled => {}
+            Outcome::Partial | Outcome::Failed | Outcome::Blocked | Outcome::Refused => {
+                let wrong = reason.filter(|reason| {
+                    !matches!(reason.code, Code::Cancelled | Code::ApprovalDenied)
+                });
+                self.all.extend(wrong.map(|reason| Fault {
+                    id: fault_id(run, session, moment, reason.code),
+                    session,
+                    moment,
+                    reason: reason.clone(),
+                }));
+            }
+        }
+    }
+}
+
+/// Returns the name of an error: the second it was recorded in, and six characters of what it is.
+pub(crate) fn fault_id(run: RunId, session: SessionId, moment: Moment, code: Code) -> String {
+    let what = format!("{run} {session} {} {code}", moment.at.as_millis());
+    format!("err_{}_{}", moment.wall_ms / 1_000, six_of(&what))
+}
+
+const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+
+/// Returns six characters of `a-z0-9` that follow from `text` alone (FNV-1a).
+fn six_of(text: &str) -> String {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    (0..6)
+        .map(|_| {
+            let letter = LETTERS[(hash % 36) as usize];
+            hash /= 36;
+            char::from(letter)
+        })
+        .collect()
+}

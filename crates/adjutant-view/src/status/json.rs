@@ -1,0 +1,216 @@
+//! Where runs stand, for programs.
+
+use adjutant_core::{RunId, SessionId};
+use serde::Serialize;
+
+use super::{Content, Look};
+use crate::names::{is_interrupted, state_key};
+use crate::run::{Activity, Delegation, Outcomes, Warning};
+use crate::when::rfc3339;
+use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
+
+/// The state of runs for programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StatusJson {
+    /// The version of the format.
+    pub v: u32,
+    /// One entry for each run.
+    pub runs: Vec<RunJson>,
+}
+
+/// The state of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunJson {
+    /// The run.
+    pub run: Option<RunId>,
+    /// Where it stands; `interrupted` when nobody works on it any more.
+    pub state: &'static str,
+    /// What it is for.
+    pub goal: String,
+    /// Where it works.
+    pub workdir: String,
+    /// The preset its limits began as.
+    pub preset: Option<&'static str>,
+    /// When it began.
+    pub started_at: Option<String>,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// Seconds it has gone on.
+    pub elapsed_s: f64,
+    /// Its delegations, counted by where they stand.
+    pub outcomes: Outcomes,
+    /// What it came to.
+    #[serde(flatten)]
+    pub spent: SpendJson,
+    /// The command that goes on with it, where it was interrupted.
+    pub resume: Option<String>,
+    /// Whether its content was pruned; metadata and cost stay.
+    pub expired: bool,
+    /// The agent at the root, where one works there; only when one run is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Box<DelegationJson>>,
+    /// Its delegations; only when one run is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delegations: Option<Vec<DelegationJson>>,
+}
+
+/// The state of one delegation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DelegationJson {
+    /// Its id.
+    pub session_id: SessionId,
+    /// Who asked.
+    pub parent: Option<SessionId>,
+    /// What it is called.
+    pub label: String,
+    /// Who works.
+    pub agent: String,
+    /// The model that runs it.
+    pub model: Option<String>,
+    /// Edges from the root.
+    pub depth: u64,
+    /// The agents from the root to this one.
+    pub path: Vec<String>,
+    /// The parent's call it came with, from 1.
+    pub call: u32,
+    /// The place in that call, from 0.
+    pub index: u32,
+    /// Where it stands.
+    pub state: &'static str,
+    /// What it is doing now, while it runs.
+    pub activity: Option<&'static str>,
+    /// The tool and the telling part of its arguments, while one runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolJson>,
+    /// Seconds its model has not been heard of, when that is long enough to wonder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_s: Option<f64>,
+    /// When it began.
+    pub started_at: Option<String>,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// Seconds of its own, from its start.
+    pub timeout_s: Option<u64>,
+    /// When it must have ended by.
+    pub deadline: Option<String>,
+    /// Seconds until then, while it works.
+    pub left_s: Option<f64>,
+    /// Seconds it has worked.
+    pub elapsed_s: Option<f64>,
+    /// What its own calls came to.
+    pub own: SpendJson,
+    /// What it and all below it came to.
+    pub inclusive: SpendJson,
+    /// The turns it has taken or begun.
+    pub turns: u32,
+    /// The tools that were run for it.
+    pub tool_calls: u32,
+    /// Its scratchpad.
+    pub notes: Vec<String>,
+    /// The files its tools touched.
+    pub files: Vec<String>,
+    /// Why it ended as it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonJson>,
+    /// What it went on in spite of.
+    pub warnings: Vec<String>,
+}
+
+/// A tool under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ToolJson {
+    /// Its name.
+    pub name: String,
+    /// The telling part of its arguments.
+    pub args: String,
+}
+
+/// Returns runs for programs, without their delegations.
+#[must_use]
+pub fn list_json(runs: &[Look<'_>]) -> StatusJson {
+    StatusJson { v: VERSION, runs: runs.iter().map(run_json).collect() }
+}
+
+/// Returns one run for programs, with its delegations or one of them and what is below it.
+#[must_use]
+pub fn detail_json(look: &Look<'_>, of: Option<SessionId>) -> StatusJson {
+    let delegations = look.delegations(of).into_iter();
+    let delegations = delegations.map(|delegation| delegation_json(look, delegation)).collect();
+    let lead = look.lead(of).map(|lead| Box::new(delegation_json(look, lead)));
+    let run = RunJson { lead, delegations: Some(delegations), ..run_json(look) };
+    StatusJson { v: VERSION, runs: vec![run] }
+}
+
+fn run_json(look: &Look<'_>) -> RunJson {
+    let view = look.view;
+    RunJson {
+        run: view.run(),
+        state: state_key(&view.state(), look.liveness),
+        goal: view.goal().to_owned(),
+        workdir: view.workdir().to_owned(),
+        preset: view.policy().map(|policy| policy.preset.name()),
+        started_at: view.began().map(|moment| rfc3339(moment.wall_ms)),
+        ended_at: view.ended().map(|moment| rfc3339(moment.wall_ms)),
+        elapsed_s: seconds(view.elapsed(look.now, look.liveness)),
+        outcomes: Outcomes::of(view.delegations()),
+        spent: view.total().into(),
+        resume: look.resume(),
+        expired: look.content == Content::Expired,
+        lead: None,
+        delegations: None,
+    }
+}
+
+fn delegation_json(look: &Look<'_>, delegation: &Delegation) -> DelegationJson {
+    let works = !is_interrupted(&delegation.state, look.liveness);
+    let silent = delegation.silence(look.now).filter(|_| works);
+    let (activity, tool) = match delegation.activity() {
+        Activity::Thinking { .. } if silent.is_some() => (Some("stalled"), None),
+        Activity::Thinking { .. } => (Some("thinking"), None),
+        Activity::Tool { call, .. } => {
+            (Some("tool"), Some(ToolJson { name: call.tool.clone(), args: call.arguments.clone() }))
+        }
+        Activity::Retrying(_) => (Some("retrying"), None),
+        Activity::Paused(_) => (Some("waiting"), None),
+        Activity::AwaitingDomain(_) => (Some("asking"), None),
+        Activity::Delegating => (Some("delegating"), None),
+        // The state says as much.
+        Activity::AwaitingApproval | Activity::Queued | Activity::Ended(_) => (None, None),
+    };
+    DelegationJson {
+        session_id: delegation.session,
+        parent: delegation.parent,
+        label: delegation.label.to_string(),
+        agent: delegation.agent.to_string(),
+        model: delegation.model.clone(),
+        depth: delegation.depth,
+        path: look.view.path(delegation),
+        call: delegation.call,
+        index: delegation.index,
+        state: state_key(&delegation.state, look.liveness),
+        activity: activity.filter(|_| works),
+        tool: tool.filter(|_| works),
+        silent_s: silent.map(seconds),
+        started_at: delegation.started.map(|moment| rfc3339(moment.wall_ms)),
+        ended_at: delegation.ended.map(|moment| rfc3339(moment.wall_ms)),
+        timeout_s: delegation.timeout_s,
+        deadline: deadline(delegation),
+        left_s: look.left(delegation).map(seconds),
+        elapsed_s: look.elapsed_of(delegation).map(seconds),
+        own: (&delegation.own).into(),
+        inclusive: (&delegation.inclusive).into(),
+        turns: delegation.turns,
+        tool_calls: delegation.tool_calls,
+        notes: delegation.notes.clone(),
+        files: delegation.files.iter().map(ToString::to_string).collect(),
+        reason: delegation.reason.as_ref().map(Into::into),
+        warnings: delegation.warnings.iter().map(Warning::to_string).collect(),
+    }
+}
+
+/// Deadlines are kept in the run's own time; on the wall they are as far from the start as there.
+fn deadline(delegation: &Delegation) -> Option<String> {
+    let (started, at) = (delegation.started?, delegation.deadline?);
+    let left = u64::try_from(at.since(started.at).as_millis()).ok()?;
+    Some(rfc3339(started.wall_ms.saturating_add(left)))
+}

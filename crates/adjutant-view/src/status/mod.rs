@@ -1,0 +1,268 @@
+//! Where runs stand: a line each for a list, everything for one.
+
+mod json;
+
+use std::fmt::Write;
+
+use adjutant_core::{RunId, SessionId, State, Timestamp};
+
+use crate::layout::{bracketed, columns, fit};
+use crate::names::{counted, is_interrupted, mark_now, state_word};
+use crate::palette::{Palette, Style};
+use crate::progress;
+use crate::run::{Delegation, Liveness, Outcomes, RunView};
+use crate::sanitize;
+use crate::when::{elapsed, rfc3339};
+
+pub use json::{DelegationJson, RunJson, StatusJson, ToolJson, detail_json, list_json};
+
+/// Delegations at work that a list shows below their run.
+const SHOWN_AT_WORK: usize = 8;
+
+/// A run, whether anyone works on it, and the instant it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// The run.
+    pub view: &'a RunView,
+    /// Whether its writer is there.
+    pub liveness: Liveness,
+    /// Now, in the run's own time; of no account for a dead run.
+    pub now: Timestamp,
+    /// Whether what was said is still kept: without it nobody can go on.
+    pub content: Content,
+}
+
+/// Whether a run's content is still there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// All of it.
+    #[default]
+    Kept,
+    /// Only metadata and cost.
+    Expired,
+}
+
+/// Returns the command that goes on with a run.
+#[must_use]
+pub fn resume_command(run: RunId) -> String {
+    format!("adjutant resume {run}")
+}
+
+impl Look<'_> {
+    fn state(&self) -> &'static str {
+        state_word(&self.view.state(), self.liveness)
+    }
+
+    /// Returns the command that goes on with the run, where it was interrupted and can be resumed.
+    #[must_use]
+    pub fn resume(&self) -> Option<String> {
+        let left_behind = is_interrupted(&self.view.state(), self.liveness);
+        let run = self.view.run().filter(|_| left_behind && self.content == Content::Kept)?;
+        Some(resume_command(run))
+    }
+
+    /// Says how to go on with an interrupted run, or why that is not possible.
+    #[must_use]
+    pub fn way_on(&self) -> Option<String> {
+        if self.content == Content::Expired {
+            return Some(EXPIRED.into());
+        }
+        self.resume().map(|command| format!("`{command}` goes on where it stopped"))
+    }
+
+    fn doing(&self, delegation: &Delegation) -> String {
+        if is_interrupted(&delegation.state, self.liveness) {
+            return "interrupted".into();
+        }
+        progress::doing(delegation, self.now)
+    }
+
+    /// Returns how long a delegation at work may still take, where it has a deadline.
+    fn left(&self, delegation: &Delegation) -> Option<std::time::Duration> {
+        let works = delegation.state == State::Running && self.liveness == Liveness::Alive;
+        delegation.deadline.filter(|_| works).map(|at| at.since(self.now))
+    }
+
+    /// Returns the delegations of a run, or one of them and what is below it.
+    fn delegations(&self, of: Option<SessionId>) -> Vec<&Delegation> {
+        let one = of.and_then(|session| self.view.delegation(session));
+        match one.filter(|one| one.parent.is_some()) {
+            Some(one) => self.view.subtree(one),
+            None => self.view.preorder().into_iter().skip(1).collect(),
+        }
+    }
+
+    /// Returns the root where an agent works there; one that only delegates has nothing to tell.
+    fn lead(&self, of: Option<SessionId>) -> Option<&Delegation> {
+        let root = self.view.root().filter(|root| root.model.is_some())?;
+        of.is_none_or(|session| session == root.session).then_some(root)
+    }
+
+    fn elapsed_of(&self, delegation: &Delegation) -> Option<std::time::Duration> {
+        delegation.elapsed_in(self.now, self.view.latest().at, self.liveness)
+    }
+}
+
+/// What is said of a run whose content was pruned.
+const EXPIRED: &str = "not resumable (expired)";
+
+/// Lists runs, a line each; below a live one what is being done, below a dead one how to go on.
+#[must_use]
+pub fn list(runs: &[Look<'_>]) -> String {
+    if runs.is_empty() {
+        return "no runs\n".into();
+    }
+    let rows: Vec<Vec<String>> = runs
+        .iter()
+        .map(|look| {
+            let view = look.view;
+            let all = Outcomes::of(view.delegations());
+            vec![
+                view.run().map_or_else(|| "?".into(), |run| run.to_string()),
+                format!("{} {}", mark_now(&view.state(), look.liveness), look.state()),
+                format!("{}: {}", counted(all.total(), "subagent"), words(&all, look.liveness)),
+                view.total().tokens_short(),
+                view.total().money(),
+                elapsed(view.elapsed(look.now, look.liveness)),
+                fit(view.goal(), 60),
+            ]
+        })
+        .collect();
+    let mut text = String::new();
+    for (line, look) in columns(&rows, &[4, 5]).lines().zip(runs) {
+        text.push_str(line);
+        text.push('\n');
+        text.push_str(&at_work(look));
+        if is_interrupted(&look.view.state(), look.liveness) {
+            text.extend(look.way_on().map(|way| format!("  {way}\n")));
+        }
+    }
+    text
+}
+
+/// Says what a live run's delegations are doing, a line each.
+fn at_work(look: &Look<'_>) -> String {
+    if look.liveness == Liveness::Dead {
+        return String::new();
+    }
+    let nodes = look.lead(None).into_iter().chain(look.delegations(None));
+    let live: Vec<&Delegation> = nodes.filter(|node| node.state.is_live()).collect();
+    let mut text = String::new();
+    for node in live.iter().take(SHOWN_AT_WORK) {
+        let label = bracketed(node.label.as_str(), 34);
+        let left = look.left(node).map(|left| format!(" · {} left", elapsed(left)));
+        let spent = if node.own.calls > 0 {
+            format!(" · {} · {}", node.own.tokens_short(), node.own.money())
+        } else {
+            String::new()
+        };
+        let doing = look.doing(node);
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "  {label} {doing}{spent}{}", left.unwrap_or_default());
+    }
+    if live.len() > SHOWN_AT_WORK {
+        let _ = writeln!(text, "  … {} more", live.len() - SHOWN_AT_WORK);
+    }
+    text
+}
+
+/// In a dead run nothing runs or waits any more.
+fn words(all: &Outcomes, liveness: Liveness) -> String {
+    if liveness == Liveness::Alive || all.live() == 0 {
+        return all.words();
+    }
+    let ended = Outcomes { running: 0, waiting: 0, ..*all };
+    let interrupted = format!("{} interrupted", all.live());
+    if ended.total() == 0 { interrupted } else { format!("{interrupted}, {}", ended.words()) }
+}
+
+/// Says everything about one run, or about one of its delegations and what is below it.
+#[must_use]
+pub fn detail(look: &Look<'_>, of: Option<SessionId>, palette: Palette) -> String {
+    let view = look.view;
+    let mut text = head(look, palette);
+    for delegation in look.lead(of).into_iter().chain(look.delegations(of)) {
+        text.push('\n');
+        text.push_str(&block(look, delegation, palette));
+    }
+    for open in view.approvals() {
+        let hash = fit(&open.hash, 12);
+        let _ = write!(text, "\ncall {} waits for approval ({hash})\n", open.call);
+    }
+    let sum = progress::total(view, look.now, look.liveness);
+    let _ = write!(text, "\n{sum}\n");
+    text
+}
+
+fn head(look: &Look<'_>, palette: Palette) -> String {
+    let view = look.view;
+    let name = view.run().map_or_else(|| "run".into(), |run| run.to_string());
+    let state = format!("{} {}", mark_now(&view.state(), look.liveness), look.state());
+    let style = if is_interrupted(&view.state(), look.liveness) {
+        Style::Bad
+    } else {
+        Style::of(&view.state())
+    };
+    let mut rows = Vec::new();
+    let mut row = |title: &str, value: String| {
+        if !value.is_empty() {
+            rows.push(vec![title.to_owned(), value]);
+        }
+    };
+    row("goal", fit(view.goal(), 120));
+    row("in", fit(view.workdir(), 120));
+    row("preset", view.policy().map(|policy| policy.preset.to_string()).unwrap_or_default());
+    row("began", view.began().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
+    row("ended", view.ended().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
+    row("next", look.way_on().unwrap_or_default());
+    format!("{name} {}\n{}", palette.paint(style, &state), columns(&rows, &[]))
+}
+
+fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
+    let style = if is_interrupted(&delegation.state, look.liveness) {
+        Style::Bad
+    } else {
+        Style::of(&delegation.state)
+    };
+    let state =
+        format!("{} {}", mark_now(&delegation.state, look.liveness), look.doing(delegation));
+    let label = bracketed(delegation.label.as_str(), 34);
+    let mut text = format!("{label} {}\n", palette.paint(style, &state));
+    let mut line = |title: &str, value: &str| {
+        let _ = writeln!(text, "  {title:<9}{value}");
+    };
+    line("session", &delegation.session.to_string());
+    let model = delegation.model.as_deref().unwrap_or("no model");
+    let (agent, model) = (fit(delegation.agent.as_str(), 32), fit(model, 60));
+    line("agent", &format!("{agent}, {model}, depth {}", delegation.depth));
+    if delegation.own.calls > 0 {
+        let turns = counted(delegation.turns as usize, "turn");
+        let tools = counted(delegation.tool_calls as usize, "tool call");
+        line(
+            "spent",
+            &format!(
+                "{} · {} · {turns}, {tools}",
+                delegation.own.tokens_full(),
+                delegation.own.money()
+            ),
+        );
+    }
+    if let Some(time) = look.elapsed_of(delegation) {
+        let left = look.left(delegation).map(|left| format!(", {} left", elapsed(left)));
+        line("time", &format!("{}{}", elapsed(time), left.unwrap_or_default()));
+    }
+    if let Some(note) = delegation.notes.last() {
+        line("notes", &format!("{}, latest: {}", delegation.note_count, fit(note, 80)));
+    }
+    if let Some(reason) = &delegation.reason {
+        line("why", &fit(&sanitize::collapsed(&reason.message), 160));
+        line("next", &fit(&reason.recommendation, 160));
+    }
+    for warning in &delegation.warnings {
+        line("warning", &fit(&warning.to_string(), 160));
+    }
+    for late in &delegation.late {
+        line("late", &fit(&late.what, 80));
+    }
+    text
+}

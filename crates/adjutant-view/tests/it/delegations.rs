@@ -1,0 +1,61 @@
+//! Requirement 60: the log of delegations.
+
+use adjutant_core::refusal::TimeBound;
+use adjutant_core::{Code, Event, Outcome};
+use adjutant_view::{RunView, delegations};
+
+use crate::history::{History, finished, reason, root, tokens};
+
+fn lines(h: &History) -> Vec<String> {
+    let mut view = RunView::light();
+    let said = h.entries().filter_map(|entry| {
+        view.apply(entry);
+        delegations::line(&view, &entry)
+    });
+    said.map(|line| serde_json::to_string(&line).unwrap()).collect()
+}
+
+#[test]
+fn requirement_60_a_story_is_logged_with_the_names_of_the_design() {
+    let mut h = History::new();
+    let mut grant = h.grant(root(), "jwt", "Implement JWT token generation");
+    grant.brief.story = Some("US-007-DEL-001".into());
+    let child = grant.session;
+    h.push(Event::Granted(Box::new(grant)));
+    h.push(Event::Started { session: child, deadline: None, bound: TimeBound::Own });
+    h.wait(277_000);
+    h.reply(child, "done", vec![], tokens(12_500, 3_200));
+    h.end(child, Outcome::Completed, None);
+    insta::assert_snapshot!(lines(&h).join("\n"), @r#"
+    {"v":1,"timestamp":"2025-01-31T12:34:56Z","parent_story":"root","child_story":"US-007-DEL-001","depth":1,"parent_id":"sess_1738326896_aaaaaa","child_id":"sess_1738326896_aaaaab","status":"started","description":"Implement JWT token generation","worktree_path":null}
+    {"v":1,"timestamp":"2025-01-31T12:39:33Z","parent_story":"root","child_story":"US-007-DEL-001","depth":1,"parent_id":"sess_1738326896_aaaaaa","child_id":"sess_1738326896_aaaaab","status":"completed","duration_ms":277000,"tokens_in":12500,"tokens_out":3200,"cost_usd":0.0855,"files_changed":[],"success":true}
+    "#);
+}
+
+#[test]
+fn every_end_has_one_of_four_words() {
+    let (mut h, _) = finished();
+    let [late, stopped] = h.call([("late", "x"), ("stopped", "x")]);
+    h.start(late);
+    h.end(late, Outcome::Partial, Some(reason(Code::Timeout, "Time is up.", "More time.")));
+    h.start(stopped);
+    h.end(stopped, Outcome::Cancelled, Some(reason(Code::Cancelled, "Stop.", "Again.")));
+    let said: Vec<String> = lines(&h)
+        .iter()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| format!("{} {} {}", line["child_story"], line["status"], line["code"]))
+        .collect();
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    "security" "started" null
+    "correctness" "started" null
+    "refactor" "started" null
+    "security" "completed" null
+    "refactor" "failed" "CONTEXT_EXHAUSTED"
+    "deeper" "failed" "MAX_DEPTH_EXCEEDED"
+    "correctness" "failed" "PROVIDER_ERROR"
+    "late" "started" null
+    "late" "timeout" "TIMEOUT"
+    "stopped" "started" null
+    "stopped" "cancelled" "CANCELLED"
+    "#);
+}
