@@ -269,8 +269,12 @@ impl RunFiles {
 
     /// Opens the journal; there is none when its writer died before it made one.
     fn journal(&self) -> Result<Option<JournalReader<Event>>, ReadError> {
+        // Where something follows from a journal, one was there and is lost.
+        let never = || !LEFT_BY_JOURNALS.iter().any(|name| self.path().join(name).exists());
         match self.folder.read_journal() {
-            Err(ReadError::File(error)) if error.io().kind() == ErrorKind::NotFound => Ok(None),
+            Err(ReadError::File(error)) if error.io().kind() == ErrorKind::NotFound && never() => {
+                Ok(None)
+            }
             other => other.map(Some),
         }
     }
@@ -348,6 +352,9 @@ impl RunFiles {
 
 /// How often old runs are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a run's folder holds only once something was recorded.
+const LEFT_BY_JOURNALS: [&str; 4] = ["scratch", "transcripts", "checkpoint.json", "expired.json"];
 
 /// The records of a run, in order.
 pub struct Records {
