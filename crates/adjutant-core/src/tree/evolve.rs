@@ -8,11 +8,11 @@ use super::domains::Domain;
 use super::node::{Node, OpenDelegation};
 use super::turn::{LOOP_WINDOW, is_final, uses_tools};
 use super::{Agent, Deadline, PendingApproval, Tree};
-use crate::budget::{Cap, Ledger, Settlement};
+use crate::budget::{Cap, Ledger, Reservation, Settlement};
 use crate::event::{Event, Grant, IllegalEvent, Nudge};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
-use crate::message::ModelSpec;
+use crate::message::{ModelSpec, ToolSpec};
 use crate::outcome::{Outcome, Reason, State};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
@@ -25,22 +25,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.begin(*run, agent, goal, policy, model.as_ref())
         }
         Event::AgentDefined { agent, system, tools, rights, max_turns } => {
-            let tool_bytes: usize = tools
-                .iter()
-                .map(|tool| {
-                    tool.name.len() + tool.description.len() + tool.schema.to_string().len()
-                })
-                .sum();
-            let preamble_bytes = (system.len() + tool_bytes) as u64;
-            let known = Agent { rights: rights.clone(), preamble_bytes };
-            if let Some(root) = tree.nodes.first_mut()
-                && root.agent == *agent
-            {
-                root.appended_bytes += preamble_bytes;
-                root.rights = root.rights.intersection(rights);
-                (root.max_turns, root.turns_each) = (*max_turns, *max_turns);
-            }
-            tree.agents.get_or_insert_default().insert(agent.clone(), known);
+            tree.defined(agent, system, tools, rights, *max_turns);
             Ok(())
         }
         Event::Delegated { session, call, origin } => {
@@ -68,41 +53,8 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Started { session, deadline, bound } => {
             tree.started(at, *session, *deadline, *bound)
         }
-        Event::Reserved { session, reservation } => {
-            let index = tree.running("reserved", *session)?;
-            tree.each_scope(index, |ledger| ledger.reserve(reservation.amount));
-            let node = &mut tree.nodes[index];
-            node.turn = reservation.turn;
-            node.attempts = reservation.attempt;
-            node.reservation = Some(*reservation);
-            node.final_text = false;
-            tree.set_retry(index, None);
-            tree.feed(at, index);
-            Ok(())
-        }
-        Event::Replied { session, text, tool_calls, stop, opaque, settlement, .. } => {
-            let index = tree.close("replied", *session, settlement)?;
-            let node = &mut tree.nodes[index];
-            let arguments: usize = tool_calls
-                .iter()
-                .map(|call| call.arguments.to_string().len() + call.name.len())
-                .sum();
-            let opaque = opaque.as_ref().map_or(0, |opaque| opaque.to_string().len());
-            node.attempts = 0;
-            node.excused = 0;
-            node.called.clear();
-            node.said = Some(*stop);
-            node.settled_input = Some(settlement.usage.input_total());
-            node.appended_bytes = (text.len() + arguments + opaque) as u64;
-            node.has_findings |= !text.trim().is_empty();
-            node.final_text = is_final(*stop, tool_calls, node.last_call.is_some());
-            if uses_tools(*stop, tool_calls, node.last_call.is_some()) {
-                node.said = None;
-                node.open_calls = tool_calls.len();
-                node.pending = tool_calls.iter().cloned().map(Some).collect();
-            }
-            Ok(())
-        }
+        Event::Reserved { session, reservation } => tree.reserved(at, *session, *reservation),
+        Event::Replied { .. } => tree.replied(event),
         Event::AttemptFailed { session, settlement, retry_at, .. } => {
             let index = tree.close("attempt_failed", *session, settlement)?;
             tree.set_retry(index, *retry_at);
@@ -207,6 +159,74 @@ impl Tree {
         root.fingerprint = (!goal.trim().is_empty()).then(|| Fingerprint::of(agent, goal, &[]));
         self.by_session.insert(session, 0);
         self.nodes.push(root);
+        Ok(())
+    }
+
+    fn defined(
+        &mut self,
+        agent: &AgentName,
+        system: &str,
+        tools: &[ToolSpec],
+        rights: &Rights,
+        max_turns: Option<u32>,
+    ) {
+        let tool_bytes: usize = tools
+            .iter()
+            .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len())
+            .sum();
+        let preamble_bytes = (system.len() + tool_bytes) as u64;
+        let known = Agent { rights: rights.clone(), preamble_bytes };
+        if let Some(root) = self.nodes.first_mut()
+            && root.agent == *agent
+        {
+            root.appended_bytes += preamble_bytes;
+            root.rights = root.rights.intersection(rights);
+            (root.max_turns, root.turns_each) = (max_turns, max_turns);
+        }
+        self.agents.get_or_insert_default().insert(agent.clone(), known);
+    }
+
+    fn reserved(
+        &mut self,
+        at: Timestamp,
+        session: SessionId,
+        reservation: Reservation,
+    ) -> Result<(), IllegalEvent> {
+        let index = self.running("reserved", session)?;
+        self.each_scope(index, |ledger| ledger.reserve(reservation.amount));
+        let node = &mut self.nodes[index];
+        node.turn = reservation.turn;
+        node.attempts = reservation.attempt;
+        node.reservation = Some(reservation);
+        node.final_text = false;
+        self.set_retry(index, None);
+        self.feed(at, index);
+        Ok(())
+    }
+
+    fn replied(&mut self, event: &Event) -> Result<(), IllegalEvent> {
+        let Event::Replied { session, text, tool_calls, stop, opaque, settlement, .. } = event
+        else {
+            return Ok(());
+        };
+        let index = self.close("replied", *session, settlement)?;
+        let node = &mut self.nodes[index];
+        let arguments: usize =
+            tool_calls.iter().map(|call| call.arguments.to_string().len() + call.name.len()).sum();
+        let opaque = opaque.as_ref().map_or(0, |opaque| opaque.to_string().len());
+        node.attempts = 0;
+        node.excused = 0;
+        node.called.clear();
+        node.said = Some(*stop);
+        node.settled_input = Some(settlement.usage.input_total());
+        node.appended_bytes = (text.len() + arguments + opaque) as u64;
+        node.has_findings |= !text.trim().is_empty();
+        node.final_text = is_final(*stop, tool_calls, node.last_call.is_some());
+        if uses_tools(*stop, tool_calls, node.last_call.is_some()) {
+            node.said = None;
+            node.open_calls = tool_calls.len();
+            node.pending = tool_calls.iter().cloned().map(Some).collect();
+        }
         Ok(())
     }
 
