@@ -1,7 +1,7 @@
 //! The hierarchy of delegations as a log: one object for each beginning and each end (req. 60).
 //!
 //! This is the `delegation.jsonl` that other tools write beside their runs, with its names. It is
-//! rendered from the journal and never read back. Start at [`line`].
+//! rendered from the journal and never read back. Start at [`line()`].
 
 use adjutant_core::{Code, Event, Outcome, SessionId, State, Usd};
 use serde::Serialize;
