@@ -35,6 +35,8 @@ pub(crate) struct Showing {
     pub(crate) events: bool,
     /// Tokens of one result; `None` for all of it.
     pub(crate) result_tokens: Option<u64>,
+    /// What heads the result of a slash command.
+    pub(crate) header: Option<String>,
 }
 
 /// Threads for tools: a thousand children must not mean a thousand stacks, and each thread more is
@@ -203,7 +205,8 @@ fn show_synthesis(
         }
         return print_json(&json);
     }
-    print(&format!("{}\n", sanitize::block(text.trim_end())))?;
+    let header = showing.header.as_ref().map(|header| format!("{header}\n\n")).unwrap_or_default();
+    print(&format!("{header}{}\n", sanitize::block(text.trim_end())))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
     unasked(view).iter().for_each(|words| say(words));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use adjutant_core::policy::Operation;
 use adjutant_core::schema::{
     AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, task_spec,
 };
@@ -227,6 +228,8 @@ impl Engine {
             models: Models::new(setup.model, setup.opener),
             agent: agent_name(setup.policy.preset),
             roles: Arc::default(),
+            operation: Operation::default(),
+            timeout_s: None,
         };
         Ok(Self {
             policy: setup.policy,
@@ -265,6 +268,14 @@ impl Engine {
     #[must_use]
     pub fn with_default_agent(mut self, agent: AgentName) -> Self {
         self.desk.agent = agent;
+        self
+    }
+
+    /// Says what kind of work the run is about, and the seconds each task of it asks for: both count
+    /// for tasks whose agent's definition does not say otherwise.
+    #[must_use]
+    pub fn with_operation(mut self, operation: Operation, timeout_s: Option<u64>) -> Self {
+        (self.desk.operation, self.desk.timeout_s) = (operation, timeout_s);
         self
     }
 
