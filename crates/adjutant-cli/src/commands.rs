@@ -6,7 +6,8 @@ use adjutant_core::Preset;
 use adjutant_core::numbers::grouped;
 use adjutant_engine::roster::{Roster, Scope};
 use adjutant_engine::slash::{
-    Handbook, Looked, PrepareError, Prepared, SlashCommand, Surroundings, builtin_agents, gather,
+    Because, Handbook, Looked, PrepareError, Prepared, SlashCommand, Surroundings, builtin_agents,
+    gather,
 };
 use adjutant_engine::{Engine, Role};
 use adjutant_view::sanitize;
@@ -31,7 +32,7 @@ pub(crate) struct Errand {
 }
 
 /// Finds the commands of a project and of the person.
-fn find(root: &Path) -> Result<Handbook, Failure> {
+pub(crate) fn find(root: &Path) -> Result<Handbook, Failure> {
     gather(root, &command_folders())
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", root.display())))
 }
@@ -43,7 +44,13 @@ fn find(root: &Path) -> Result<Handbook, Failure> {
 pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, Failure> {
     let Some(goal) = goal.filter(|goal| goal.starts_with('/')) else { return Ok(None) };
     let book = find(root)?;
-    let found = book.recognise(goal).map_err(|error| unknown(&error.to_string()))?;
+    let found = book.recognise(goal).map_err(|error| match book.broken(&error.name) {
+        Some(problem) => {
+            let (name, problem) = (error.name.clone(), problem.clone());
+            refused(&PrepareError::Broken { name, problem })
+        }
+        None => Failure::usage(error.to_string()).hint(PATHS),
+    })?;
     let found = found.map(|(command, typed)| (command.clone(), typed.to_owned()));
     if found.is_none() {
         say("adjutant: this begins with a path and no command's name, so it is taken as a goal");
@@ -51,8 +58,20 @@ pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, 
     Ok(found.map(|(command, typed)| Errand { book, command, typed }))
 }
 
-fn unknown(error: &str) -> Failure {
-    Failure::usage(error).hint(PATHS)
+/// Says why a command cannot be carried out, and what to do.
+fn refused(error: &PrepareError) -> Failure {
+    let failure = Failure::usage(sanitize::line(&error.to_string()));
+    match error {
+        PrepareError::Arguments { usage, .. } => {
+            failure.hint(format!("adjutant run '{}'", sanitize::line(usage)))
+        }
+        PrepareError::Route(_) => {
+            failure.hint("`adjutant agents` lists the agents; --agent NAME chooses one.")
+        }
+        PrepareError::Broken { .. } => failure
+            .hint("`adjutant commands` lists the commands, and the files that cannot be used."),
+        PrepareError::UnknownTask { .. } | PrepareError::Tasks(_) => failure,
+    }
 }
 
 impl Errand {
@@ -73,28 +92,24 @@ impl Errand {
             agent: flags.agent.as_deref(),
             tasks: &|_| Looked::NoList,
         };
-        self.book.prepare(&self.command, &self.typed, &around).map_err(|error| {
-            let failure = Failure::usage(error.to_string());
-            match &error {
-                PrepareError::Arguments { usage, .. } => {
-                    failure.hint(format!("adjutant run '{usage}'"))
-                }
-                PrepareError::Route(_) => {
-                    failure.hint("`adjutant agents` lists the agents; --agent NAME chooses one.")
-                }
-                PrepareError::Broken { .. } => failure.hint(
-                    "`adjutant commands` lists the commands, and the files that cannot be used.",
-                ),
-                PrepareError::UnknownTask { .. } | PrepareError::Tasks(_) => failure,
-            }
-        })
+        let prepared = self.book.prepare(&self.command, &self.typed, &around);
+        prepared.map_err(|error| refused(&error))
+    }
+
+    /// Returns every command there is, for agents whose tasks begin with one.
+    pub(crate) fn commands(&self) -> Handbook {
+        self.book.clone()
     }
 
     /// Says who works on what, what of the file counts for nothing, and that files were left out.
     pub(crate) fn introduce(&self, engine: &Engine, prepared: &Prepared, roster: &Roster) {
         let definition = &prepared.definition;
         let to = prepared.route.as_ref().map_or_else(String::new, |route| {
-            format!(" for {} ({})", sanitize::line(&route.agent), route.because)
+            let why = match &route.because {
+                Because::Named => String::new(),
+                because => format!(" by {because}"),
+            };
+            format!(", done by {}{why}", sanitize::line(&route.agent))
         });
         let file = sanitize::line(&definition.file);
         say(&format!("adjutant: /{} ({file}){to}", sanitize::line(definition.name.as_str())));

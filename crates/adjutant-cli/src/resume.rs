@@ -3,12 +3,13 @@
 use adjutant_core::Preset;
 use adjutant_core::policy::Key;
 use adjutant_core::schema::ReturnForm;
-use adjutant_engine::slash::builtin_agents;
+use adjutant_engine::slash::{Handbook, builtin_agents};
 use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
 
 use crate::agents;
 use crate::args::{Form, PolicyFlags, ResumeArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
+use crate::commands;
 use crate::delegate::{absolute, failed, form};
 use crate::demo;
 use crate::exit::{Exit, Failure};
@@ -121,11 +122,14 @@ pub(crate) fn go_on(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let mut roster = agents::find(&setup.workdir)?;
+    let mut commands = Handbook::default();
     if past.policy.preset == Preset::Command {
+        commands = commands::find(&setup.workdir)?;
         roster.agents.extend(builtin_agents(&roster.agents));
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    let engine = engine.with_agents(roster.agents, &settings.models_allowed);
+    let engine =
+        engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
     let showing = Showing { form, events: flags.events, result_tokens, header: None };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)

@@ -13,6 +13,7 @@ use adjutant_tools::{
 };
 
 use crate::role::Role;
+use crate::slash::Handbook;
 
 /// Opens a model by the name a task asks for, or says why it cannot be had.
 pub type ModelOpener = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync>;
@@ -90,6 +91,8 @@ pub(crate) struct Desk {
     pub(crate) agent: AgentName,
     /// Who is described by a file.
     pub(crate) roles: Arc<BTreeMap<AgentName, Role>>,
+    /// The commands a task may begin with.
+    pub(crate) commands: Arc<Handbook>,
     /// What kind of work a task is whose agent does not say.
     pub(crate) operation: Operation,
     /// The seconds a task asks for whose agent does not say.

@@ -29,6 +29,7 @@ use crate::prompt::{agent_name, system_prompt};
 use crate::role::Role;
 use crate::roster::Definition;
 use crate::runner::{Control, Narrator, Reporter, Runner, Shop};
+use crate::slash::Handbook;
 
 /// What a run is made of.
 pub struct Setup {
@@ -228,6 +229,7 @@ impl Engine {
             models: Models::new(setup.model, setup.opener),
             agent: agent_name(setup.policy.preset),
             roles: Arc::default(),
+            commands: Arc::default(),
             operation: Operation::default(),
             timeout_s: None,
         };
@@ -276,6 +278,13 @@ impl Engine {
     #[must_use]
     pub fn with_operation(mut self, operation: Operation, timeout_s: Option<u64>) -> Self {
         (self.desk.operation, self.desk.timeout_s) = (operation, timeout_s);
+        self
+    }
+
+    /// Makes slash commands known to agents: a task that begins with one is given what it says.
+    #[must_use]
+    pub fn with_commands(mut self, commands: Handbook) -> Self {
+        self.desk.commands = Arc::new(commands);
         self
     }
 

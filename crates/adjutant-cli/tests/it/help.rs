@@ -2,7 +2,8 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
+    "commands",
     "demo",
     "run",
     "delegate",
@@ -55,6 +56,8 @@ fn help_names_every_command_and_every_exit_code() {
           validate     Judge a return, given on standard input, against the standard format
           policy       Show the limits in force and where each comes from
           agents       List the agents that files describe: what each may do, and what of its file is
+                       ignored
+          commands     List the slash commands: from which file, for which agent, and what of the file is
                        ignored
           models       List the well-known models, what they charge, and which can be used
           doctor       Look at everything a run needs and say what is missing

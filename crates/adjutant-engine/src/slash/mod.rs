@@ -20,6 +20,7 @@ use std::path::Path;
 
 use adjutant_core::nearest;
 use adjutant_core::policy::Operation;
+use adjutant_tools::{ContextFile, ContextState, Masker, render_context};
 use adjutant_workspace::PathError;
 
 use crate::roster::{
@@ -135,6 +136,30 @@ impl Handbook {
         }
     }
 
+    /// Returns what an agent is given whose task begins with a command: what the command says, with
+    /// the arguments in it. `None` where it does not.
+    pub(crate) fn expand(
+        &self,
+        prompt: &str,
+        masker: &Masker,
+    ) -> Result<Option<String>, ArgumentError> {
+        let Ok(Some((command, rest))) = self.recognise(prompt) else { return Ok(None) };
+        let arguments = arguments::read(command.name(), command.form, rest)?;
+        let numbers = arguments.tasks.iter().map(|task| format!("Task: {task}\n"));
+        let numbers: String = numbers.collect();
+        let it = &command.definition;
+        let body = fill(&it.prompt, &arguments.typed);
+        let said = match it.scope {
+            Scope::BuiltIn => body,
+            Scope::Project | Scope::User => {
+                let text = masker.mask(&body).into_owned();
+                let state = ContextState::Loaded { text, lossy: false };
+                render_context(&[ContextFile { path: it.file.clone(), state }])
+            }
+        };
+        Ok(Some(format!("{numbers}\n{}\n\n{}", prompt.trim(), said.trim_end()).trim_start().into()))
+    }
+
     fn take(&mut self, leaf: &Leaf) {
         match leaf.read(|text| read::command(leaf, text)) {
             Ok(command) => self.enter(command),
@@ -181,7 +206,8 @@ impl Handbook {
     }
 
     /// Returns the file that was meant to describe a command and cannot be used.
-    fn broken(&self, name: &str) -> Option<&Problem> {
+    #[must_use]
+    pub fn broken(&self, name: &str) -> Option<&Problem> {
         let last = name.rsplit(['/', ':']).next().unwrap_or(name);
         self.problems.iter().find(|problem| {
             Path::new(&problem.file).file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case(last))

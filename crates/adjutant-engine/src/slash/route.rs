@@ -43,9 +43,9 @@ pub enum Because {
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Typed => f.write_str("typed"),
+            Self::Typed => f.write_str("your word"),
             Self::Configured => f.write_str("your configuration"),
-            Self::Language(language) => write!(f, "language {language}"),
+            Self::Language(language) => write!(f, "its language {}", language.escape_debug()),
             Self::Named => f.write_str("the command"),
         }
     }
