@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adjutant_core::schema::ReturnForm;
-use adjutant_core::{Brief, Event, RunId, SessionId, Timestamp, Usd};
+use adjutant_core::{Brief, Code, Event, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
     Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Resume,
     RunFiles, Staff,
@@ -116,9 +116,16 @@ pub(crate) fn carry_out(
     }
     archive.prune_daily();
     match finished {
+        Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),
         Ok(finished) => Ok(Exit::of(finished.outcome)),
         Err(error) => Err(broken_off(&error, view)),
     }
+}
+
+/// Says whether the agent at the root was ended by its deadline.
+fn ran_out_of_time(view: &RunView) -> bool {
+    let reason = view.root().and_then(|root| root.reason.as_ref());
+    reason.is_some_and(|reason| reason.code == Code::Timeout)
 }
 
 /// Leaves transcripts beside the journal; results are shown even where nothing could be kept.

@@ -208,6 +208,8 @@ pub struct Engine {
     pub(crate) desk: Desk,
     workdir: PathBuf,
     system: Option<String>,
+    /// What the agent at the root does, where that bounds its time.
+    timed: Option<Operation>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -238,6 +240,7 @@ impl Engine {
             desk,
             workdir: setup.workdir,
             system: setup.system,
+            timed: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
         })
@@ -274,10 +277,12 @@ impl Engine {
     }
 
     /// Says what kind of work the run is about, and the seconds each task of it asks for: both count
-    /// for tasks whose agent's definition does not say otherwise.
+    /// for tasks whose agent's definition does not say otherwise. The agent at the root has the most
+    /// time that such work may take.
     #[must_use]
     pub fn with_operation(mut self, operation: Operation, timeout_s: Option<u64>) -> Self {
         (self.desk.operation, self.desk.timeout_s) = (operation, timeout_s);
+        self.timed = Some(operation);
         self
     }
 
@@ -393,6 +398,7 @@ impl Engine {
         let mut commands = vec![begin, define, self.define_child(Some(&agent))];
         let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
         commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
+        commands.extend(self.timed.map(|operation| Command::TimeRoot { operation }));
         commands.push(Command::TakeTurn { session: run.root_session() });
         commands
     }

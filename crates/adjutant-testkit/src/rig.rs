@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use adjutant_core::policy::Operation;
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{
     AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp,
@@ -48,6 +49,7 @@ pub struct Rig {
     model: Option<Arc<dyn Model>>,
     web: Option<Web>,
     wall: Wall,
+    operation: Option<Operation>,
 }
 
 /// What happened.
@@ -93,6 +95,7 @@ impl Rig {
             model: None,
             web: None,
             wall: || WALL_MS,
+            operation: None,
         }
     }
 
@@ -144,6 +147,13 @@ impl Rig {
     #[must_use]
     pub fn wall(mut self, wall: Wall) -> Self {
         self.wall = wall;
+        self
+    }
+
+    /// Says what kind of work the run is about.
+    #[must_use]
+    pub const fn operation(mut self, operation: Operation) -> Self {
+        self.operation = Some(operation);
         self
     }
 
@@ -291,6 +301,9 @@ impl Rig {
         engine = engine.with_agents(roster.agents, &self.models_allowed);
         if let Some(agent) = self.default_agent {
             engine = engine.with_default_agent(agent);
+        }
+        if let Some(operation) = self.operation {
+            engine = engine.with_operation(operation, None);
         }
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;

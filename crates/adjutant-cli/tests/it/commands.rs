@@ -368,3 +368,13 @@ fn what_a_command_file_says_cannot_steer_the_terminal() {
         assert!(!all.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{args:?} {}", all.escape_debug());
     }
 }
+
+#[test]
+fn a_command_has_the_most_time_its_operation_may_take() {
+    let rig = Rig::with_script(ONE_WORD);
+    assert_eq!(run(&rig, &["/implement 1"]).code, 0);
+    let events = rig.events(&rig.only_run());
+    let started = events.iter().find(|it| it["type"] == "started").unwrap();
+    let deadline = started["deadline"].as_u64().unwrap();
+    assert!((14_400_000..14_460_000).contains(&deadline), "{deadline}");
+}

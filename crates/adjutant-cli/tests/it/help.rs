@@ -95,7 +95,7 @@ fn help_names_every_command_and_every_exit_code() {
         Exit codes:
             0  all completed            4  refused by a limit or a person
             1  all failed               5  blocked, an answer is needed
-            2  usage or bad input     124  the time of `wait --timeout` is up
+            2  usage or bad input     124  the time of a command or of `wait --timeout` is up
             3  partial or mixed       130  cancelled
         --- stderr ---
         [exit 0]
