@@ -96,19 +96,20 @@ impl Errand {
         prepared.map_err(|error| refused(&error))
     }
 
-    /// Returns every command there is, for agents whose tasks begin with one.
-    pub(crate) fn commands(&self) -> Handbook {
-        self.book.clone()
+    /// Tells the engine what kind of work it is, and which commands its agents may use; then says it.
+    pub(crate) fn engage(&self, engine: Engine, prepared: &Prepared, roster: &Roster) -> Engine {
+        self.introduce(&engine, prepared, roster);
+        engine
+            .with_operation(prepared.operation, prepared.timeout_s)
+            .with_commands(self.book.clone())
     }
 
     /// Says who works on what, what of the file counts for nothing, and that files were left out.
-    pub(crate) fn introduce(&self, engine: &Engine, prepared: &Prepared, roster: &Roster) {
+    fn introduce(&self, engine: &Engine, prepared: &Prepared, roster: &Roster) {
         let definition = &prepared.definition;
         let to = prepared.route.as_ref().map_or_else(String::new, |route| {
-            let why = match &route.because {
-                Because::Named => String::new(),
-                because => format!(" by {because}"),
-            };
+            let is_usual = route.because == Because::Named;
+            let why = if is_usual { String::new() } else { format!(" by {}", route.because) };
             format!(", done by {}{why}", sanitize::line(&route.agent))
         });
         let file = sanitize::line(&definition.file);

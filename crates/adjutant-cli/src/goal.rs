@@ -68,10 +68,7 @@ pub(crate) fn run_goal(
     let mut engine = engine.with_agents(known, &settings.models_allowed);
     let goal = match (&errand, &prepared) {
         (Some(errand), Some(prepared)) => {
-            engine = engine
-                .with_operation(prepared.operation, prepared.timeout_s)
-                .with_commands(errand.commands());
-            errand.introduce(&engine, prepared, &roster);
+            engine = errand.engage(engine, prepared, &roster);
             prepared.goal(&policy, base.as_deref(), &goal)
         }
         _ => {

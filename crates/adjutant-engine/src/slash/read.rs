@@ -89,54 +89,35 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
         return Err("it says nothing: the body is empty".into());
     }
     let description = sheet.text("description").unwrap_or_else(|| first_line(body));
-    let own_form = own_form(&mut sheet);
-    let hint = sheet.hint();
-    let mut tools = Wished::default();
-    for key in ["allowed-tools", "tools"] {
-        if let Some(value) = sheet.keys.remove(key).filter(|value| !value.is_null()) {
-            allow(&mut tools, key, &value, &mut sheet.ignored);
-        }
-    }
+    let (form, hint, routing) = sheet.manner(leaf.product, name.as_str());
+    let mut tools = sheet.wished();
     let model = sheet.text("model").and_then(|model| spelled(leaf.product, &model));
-    let language = sheet.text("language").filter(|word| word != "varies").map(lower);
-    let mut routing = sheet.routing();
+    let language = sheet.text("language").filter(|word| word != "varies");
     let mut limits = Limits { timeout_s: sheet.amount("timeout", 1.0), ..Limits::default() };
     sheet.own_bounds(&mut tools, &mut limits);
     sheet.settle_time(leaf.scope, name.as_str(), &mut limits);
     sheet.name_the_rest(&UNUSED, &READ);
     sheet.ignored.extend(fill::left_as_text(body));
-    let (mut form, mut told) = (own_form.unwrap_or(Form::Free), hint);
-    if matches!(leaf.product, Product::Opencode | Product::Adjutant) {
-        if let Some(built_in) = builtin::manner(name.as_str()) {
-            form = own_form.unwrap_or(built_in.form);
-            routing.inherit(built_in);
-            told = told.or_else(|| Some(built_in.hint.to_owned()).filter(|_| own_form.is_none()));
-        }
-    }
     if routing.names_someone() {
         keep_task(&mut tools);
     }
-    Ok(SlashCommand {
-        definition: Definition {
-            name,
-            description,
-            prompt: body.to_owned(),
-            tools,
-            model,
-            model_is_theirs: leaf.scope == Scope::User,
-            limits,
-            takes_tasks: false,
-            file: leaf.file.clone(),
-            scope: leaf.scope,
-            product: leaf.product,
-            ceiling: None,
-            ignored: sheet.ignored,
-        },
-        form,
-        hint: told.filter(|hint| !hint.is_empty()),
-        language,
-        routing,
-    })
+    let definition = Definition {
+        name,
+        description,
+        prompt: body.to_owned(),
+        tools,
+        model,
+        model_is_theirs: leaf.scope == Scope::User,
+        limits,
+        takes_tasks: false,
+        file: leaf.file.clone(),
+        scope: leaf.scope,
+        product: leaf.product,
+        ceiling: None,
+        ignored: sheet.ignored,
+    };
+    let language = language.map(|word| word.to_lowercase());
+    Ok(SlashCommand { definition, form, hint, language, routing })
 }
 
 /// Splits a file; one that does not begin with `---` is all body.
@@ -155,10 +136,6 @@ fn first_line(body: &str) -> String {
         .take(1)
         .flat_map(|line| line.chars().take(DESCRIPTION_CHARS))
         .collect()
-}
-
-fn lower(text: String) -> String {
-    text.to_lowercase()
 }
 
 /// A command that is handed to an agent needs the tool for it, whatever else it does without.
@@ -186,6 +163,30 @@ fn own_form(sheet: &mut Sheet) -> Option<Form> {
 }
 
 impl Sheet {
+    /// Takes how the command is called and to whom it goes.
+    fn manner(&mut self, product: Product, name: &str) -> (Form, Option<String>, Routing) {
+        let (own_form, mut hint, mut routing) = (own_form(self), self.hint(), self.routing());
+        let knows_ours = matches!(product, Product::Opencode | Product::Adjutant);
+        let built_in = builtin::manner(name).filter(|_| knows_ours);
+        if let Some(built_in) = built_in {
+            routing.inherit(built_in);
+            hint = hint.or_else(|| own_form.is_none().then(|| built_in.hint.to_owned()));
+        }
+        let form = own_form.or_else(|| built_in.map(|built_in| built_in.form));
+        (form.unwrap_or(Form::Free), hint.filter(|hint| !hint.is_empty()), routing)
+    }
+
+    /// Takes the tools.
+    fn wished(&mut self) -> Wished {
+        let mut tools = Wished::default();
+        for key in ["allowed-tools", "tools"] {
+            if let Some(value) = self.keys.remove(key).filter(|value| !value.is_null()) {
+                allow(&mut tools, key, &value, &mut self.ignored);
+            }
+        }
+        tools
+    }
+
     /// Takes the hint for arguments; people write `[topic]`, which is a list to YAML.
     fn hint(&mut self) -> Option<String> {
         let keys = ["argument-hint", "argument_hint"];
