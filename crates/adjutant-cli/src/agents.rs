@@ -4,7 +4,7 @@ use std::path::Path;
 
 use adjutant_core::AgentName;
 use adjutant_core::numbers::grouped;
-use adjutant_engine::roster::{Definition, Product, Roster, Scope, muster};
+use adjutant_engine::roster::{Definition, Problem, Product, Roster, Scope, Shadowed, muster};
 use adjutant_engine::{Engine, Role};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
@@ -70,13 +70,17 @@ pub(crate) fn introduce(engine: &Engine, agent: &AgentName, roster: &Roster) {
         let about_model = role.ignored.iter().filter(|ignored| ignored.starts_with("model "));
         about_model.for_each(|ignored| say(&format!("adjutant: {ignored}")));
     }
-    match roster.problems.len() {
-        0 => {}
-        1 => say("adjutant: 1 agent file cannot be used; `adjutant agents` says why"),
-        count => say(&format!(
-            "adjutant: {count} agent files cannot be used; `adjutant agents` says why"
-        )),
-    }
+    notices(&roster.problems, "agent");
+}
+
+/// Says that files of a kind were left out.
+pub(crate) fn notices(problems: &[Problem], kind: &str) {
+    let files = match problems.len() {
+        0 => return,
+        1 => format!("1 {kind} file"),
+        count => format!("{count} {kind} files"),
+    };
+    say(&format!("adjutant: {files} cannot be used; `adjutant {kind}s` says why"));
 }
 
 /// Lists the agents, or shows one.
@@ -120,22 +124,28 @@ fn as_object(roster: &Roster, roles: &[Role], whole: bool) -> Value {
         }
         object
     };
-    let shadowed = roster.shadowed.iter().map(
-        |it| json!({ "name": it.name, "file": it.file, "scope": it.scope.as_str(), "by": it.by }),
-    );
-    let problems = roster
-        .problems
-        .iter()
-        .map(|it| json!({ "file": it.file, "scope": it.scope.as_str(), "reason": it.reason }));
     json!({
         "v": 1,
         "agents": roles.iter().map(agent).collect::<Vec<_>>(),
-        "shadowed": shadowed.collect::<Vec<_>>(),
-        "problems": problems.collect::<Vec<_>>(),
+        "shadowed": shadowed(&roster.shadowed),
+        "problems": problems(&roster.problems),
     })
 }
 
-const fn format_name(product: Product) -> &'static str {
+/// Returns files whose name was taken, for programs.
+pub(crate) fn shadowed(shadowed: &[Shadowed]) -> Vec<Value> {
+    let object = |it: &Shadowed| json!({ "name": it.name, "file": it.file, "scope": it.scope.as_str(), "by": it.by });
+    shadowed.iter().map(object).collect()
+}
+
+/// Returns files that cannot be used, for programs.
+pub(crate) fn problems(problems: &[Problem]) -> Vec<Value> {
+    let object =
+        |it: &Problem| json!({ "file": it.file, "scope": it.scope.as_str(), "reason": it.reason });
+    problems.iter().map(object).collect()
+}
+
+pub(crate) const fn format_name(product: Product) -> &'static str {
     match product {
         Product::Claude => "claude",
         Product::Opencode => "opencode",
@@ -147,26 +157,45 @@ const fn format_name(product: Product) -> &'static str {
 
 fn as_text(roster: &Roster, roles: &[Role], whole: bool) -> String {
     let mut text: String = roles.iter().map(|role| paragraph(role, whole)).collect();
-    if !roster.shadowed.is_empty() {
+    text += &left_out(&roster.shadowed, &roster.problems);
+    if roles.is_empty() {
+        text += NOBODY;
+    }
+    format!("{}\n", text.trim_end())
+}
+
+/// Lists the files that are not used, and why.
+pub(crate) fn left_out(shadowed: &[Shadowed], problems: &[Problem]) -> String {
+    let mut text = String::new();
+    if !shadowed.is_empty() {
         text += "Not used, because another file has the name:\n";
-        for it in &roster.shadowed {
+        for it in shadowed {
             let (file, by) = (sanitize::line(&it.file), sanitize::line(&it.by));
             text += &format!("  {file} (by {by})\n");
         }
         text.push('\n');
     }
-    if !roster.problems.is_empty() {
+    if !problems.is_empty() {
         text += "Cannot be used:\n";
-        for it in &roster.problems {
+        for it in problems {
             text +=
                 &format!("  {}: {}\n", sanitize::line(&it.file), sanitize::collapsed(&it.reason));
         }
         text.push('\n');
     }
-    if roles.is_empty() {
-        text += NOBODY;
+    text
+}
+
+/// Returns a description as it stands in a listing.
+pub(crate) fn described(description: &str, whole: bool) -> String {
+    let description = sanitize::collapsed(description);
+    if description.is_empty() {
+        return String::new();
     }
-    format!("{}\n", text.trim_end())
+    let is_cut = !whole && description.chars().count() > DESCRIPTION_CHARS;
+    let most = if is_cut { DESCRIPTION_CHARS - 1 } else { usize::MAX };
+    let shown: String = description.chars().take(most).collect();
+    format!("  {shown}{}\n", if is_cut { "…" } else { "" })
 }
 
 fn paragraph(role: &Role, whole: bool) -> String {
@@ -177,15 +206,7 @@ fn paragraph(role: &Role, whole: bool) -> String {
         agent.scope.as_str(),
         sanitize::line(&agent.file)
     );
-    let description = sanitize::collapsed(&agent.description);
-    if !description.is_empty() {
-        let is_cut = !whole && description.chars().count() > DESCRIPTION_CHARS;
-        let shown: String = description
-            .chars()
-            .take(if is_cut { DESCRIPTION_CHARS - 1 } else { usize::MAX })
-            .collect();
-        text += &format!("  {shown}{}\n", if is_cut { "…" } else { "" });
-    }
+    text += &described(&agent.description, whole);
     text += &format!("  tools: {}\n", role.rights.usable_tools());
     let limits = &agent.limits;
     let parts = [

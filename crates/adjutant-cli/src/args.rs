@@ -32,7 +32,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
     0  all completed            4  refused by a limit or a person
     1  all failed               5  blocked, an answer is needed
-    2  usage or bad input     124  the time of `wait --timeout` is up
+    2  usage or bad input     124  the time of a command or of `wait --timeout` is up
     3  partial or mixed       130  cancelled";
 
 /// The commands.
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     /// List the agents that files describe: what each may do, and what of its file is ignored.
     Agents(AgentsArgs),
+    /// List the slash commands: from which file, for which agent, and what of the file is ignored.
+    Commands(CommandsArgs),
     /// List the well-known models, what they charge, and which can be used.
     Models,
     /// Look at everything a run needs and say what is missing.
@@ -129,8 +131,8 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct GoalArgs {
-    /// What is to be achieved; what is piped in joins it.
-    #[arg(value_name = "GOAL")]
+    /// What is to be achieved, or a slash command; what is piped in joins it.
+    #[arg(value_name = "GOAL|/COMMAND")]
     pub(crate) goal: Option<String>,
 
     /// Go on with the latest run of a parent agent in this tree instead of beginning a new one.
@@ -159,7 +161,12 @@ const FIXED_AT_THE_START: [&str; 10] = [
 const RUN_HELP: &str = r#"Examples:
   adjutant run "Why is the build slow?"
   git diff | adjutant run "Review this change" --yes --budget-usd 1
-  adjutant run --continue "And what would make it faster?""#;
+  adjutant run --continue "And what would make it faster?"
+  adjutant run "/plan 12 keep it small"
+
+A goal whose first character is / is a slash command; `adjutant commands` lists them. It runs under the
+preset command unless --preset says otherwise, and --agent names who does it. A path of several parts, as
+in "/etc/hosts is strange", is no command; before another path put a space: " /tmp is full"."#;
 
 /// `adjutant resume`.
 #[derive(Debug, Args)]
@@ -406,6 +413,31 @@ Agents are read where people have them: .claude/agents, .opencode/agent and agen
 .gemini/agents and .adjutant/agents in the project, then the same products' folders at home. A file
 may narrow what its agent can do, never widen it. `adjutant run` offers them to its parent agent;
 --agent NAME works as one of them.";
+
+/// `adjutant commands`.
+#[derive(Debug, Args)]
+#[command(after_help = COMMANDS_HELP)]
+pub(crate) struct CommandsArgs {
+    /// Show only this command, with what it says.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// The tree whose commands count.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+
+    /// The limits.
+    #[command(flatten)]
+    pub(crate) policy: PolicyFlags,
+}
+
+const COMMANDS_HELP: &str = "\
+Carry one out with adjutant run '/NAME ARGUMENTS'. Commands are read where people have them:
+.claude/commands, .opencode/command and commands, .adjutant/commands in the project, then the same
+products' folders at home; research, plan, implement, revise, review, task, errors, todo and meta are
+there without a file. $ARGUMENTS, $1, $2 … in a body become what was typed. Nothing in a file is executed
+or included, and a file may narrow rights, never widen them. [routing.plan] in your own configuration
+names the agent: default = \"planner\", lean = \"lean-planner\".";
 
 /// The word `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     Refused = 4,
     /// Blocked: an answer is needed.
     Blocked = 5,
-    /// The time given with `wait --timeout` is up.
+    /// The time of a command, or that given with `wait --timeout`, is up.
     TimedOut = 124,
     /// Cancelled.
     Cancelled = 130,

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{AgentName, Policy};
+use adjutant_engine::slash::Prepared;
 use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
 
 use crate::agents;
 use crate::args::{GoalArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
+use crate::commands::{self, Errand};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -31,17 +33,23 @@ pub(crate) fn run_goal(
         return run_again(args, as_json, given_home);
     }
     let workdir = absolute(&flags.root)?;
-    let mut settings = Settings::load(&flags.policy, &workdir)?;
+    let errand = commands::errand(&workdir, args.goal.as_deref())?;
+    let usual = errand.as_ref().map(|_| Errand::PRESET);
+    let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
     apply_flags(&mut settings, flags)?;
     let policy = settings.policy.policy().clone();
-    let goal = goal_text(args.goal.as_deref())?;
+    let mut roster = agents::find(&workdir)?;
+    let prepare = |errand: &Errand| errand.prepare(&settings, flags, &mut roster);
+    let prepared = errand.as_ref().map(prepare).transpose()?;
+    let goal = goal_text(args.goal.as_deref().filter(|_| prepared.is_none()), prepared.is_some())?;
     let mut wiring = Wiring::new(&settings)?;
     if let Some(file) = flags.record.as_deref() {
         wiring = wiring.record(file, &settings.secrets)?;
     }
-    let roster = agents::find(&workdir)?;
-    let lead = flags.agent.as_deref().map(|name| agents::named(&roster, name)).transpose()?;
-    let chosen = agents::choose(&settings, flags, lead, |name| wiring.choose(name))?;
+    let named = flags.agent.as_deref().filter(|_| prepared.is_none());
+    let lead = named.map(|name| agents::named(&roster, name)).transpose()?;
+    let who = prepared.as_ref().map(|prepared| &prepared.definition).or(lead);
+    let chosen = agents::choose(&settings, flags, who, |name| wiring.choose(name))?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
     let setup = Setup {
@@ -56,16 +64,26 @@ pub(crate) fn run_goal(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    let engine = engine.with_agents(roster.agents.iter().cloned(), &settings.models_allowed);
-    let system = base.unwrap_or_else(|| lead_prompt(&policy));
-    let agent = lead.map_or_else(|| AgentName::new("lead"), |lead| lead.name.clone());
-    agents::introduce(&engine, &agent, &roster);
-    let goal = Goal { agent, system, text: goal };
+    let itself = prepared.as_ref().map(|prepared| prepared.definition.clone());
+    let known = roster.agents.iter().cloned().chain(itself);
+    let mut engine = engine.with_agents(known, &settings.models_allowed);
+    let goal = match (&errand, &prepared) {
+        (Some(errand), Some(prepared)) => {
+            engine = errand.engage(engine, prepared, &roster);
+            prepared.goal(&policy, base.as_deref(), &goal)
+        }
+        _ => {
+            let agent = lead.map_or_else(|| AgentName::new("lead"), |lead| lead.name.clone());
+            agents::introduce(&engine, &agent, &roster);
+            Goal { agent, system: base.unwrap_or_else(|| lead_prompt(&policy)), text: goal }
+        }
+    };
     let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
+        header: prepared.as_ref().map(Prepared::header),
     };
     let approver = approver_of(flags, &policy);
     let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);
@@ -75,7 +93,7 @@ pub(crate) fn run_goal(
 
 /// Goes on with the latest run of a parent agent in this tree: the goal is the person's next word to it.
 fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
-    let say = goal_text(args.goal.as_deref())?;
+    let say = goal_text(args.goal.as_deref(), false)?;
     let workdir = absolute(&args.work.root)?;
     let archive = open_archive(given_home)?;
     let failed = |error| Failure::caused(Exit::Failed, &error);
@@ -93,19 +111,16 @@ fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Res
         .hint("Begin one with `adjutant run \"GOAL\"`."))
 }
 
-/// Joins what was typed and what was piped in.
-fn goal_text(typed: Option<&str>) -> Result<String, Failure> {
+/// Joins what was typed and what was piped in; a command may do without either.
+fn goal_text(typed: Option<&str>, may_be_empty: bool) -> Result<String, Failure> {
     let piped = if io::stdin().is_terminal() { String::new() } else { read_stdin()? };
     let parts: Vec<&str> = [typed.unwrap_or_default().trim(), piped.trim()]
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect();
     let goal = parts.join("\n\n");
-    if goal.is_empty() {
+    if goal.is_empty() && !may_be_empty {
         return Err(Failure::usage("no goal given").hint("adjutant run \"GOAL\", or pipe one in."));
-    }
-    if goal.starts_with('/') {
-        return Err(Failure::usage("slash commands are not available in this version"));
     }
     Ok(goal)
 }

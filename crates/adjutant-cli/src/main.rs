@@ -7,6 +7,7 @@
 mod agents;
 mod args;
 mod ask;
+mod commands;
 mod control;
 mod delegate;
 mod demo;
@@ -57,6 +58,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Validate(args) => pure::run_validate(&args),
         Command::Policy(args) => policy::run_policy(&args, json),
         Command::Agents(args) => agents::run_agents(&args, json),
+        Command::Commands(args) => commands::run_commands(&args, json),
         Command::Models => models::run_models(json),
         Command::Doctor => models::run_doctor(&settings::home(home)?, json),
         Command::Init => models::run_init(),

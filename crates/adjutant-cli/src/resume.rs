@@ -1,12 +1,15 @@
 //! `resume`: going on with a run.
 
+use adjutant_core::Preset;
 use adjutant_core::policy::Key;
 use adjutant_core::schema::ReturnForm;
+use adjutant_engine::slash::{Handbook, builtin_agents};
 use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
 
 use crate::agents;
 use crate::args::{Form, PolicyFlags, ResumeArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
+use crate::commands;
 use crate::delegate::{absolute, failed, form};
 use crate::demo;
 use crate::exit::{Exit, Failure};
@@ -119,10 +122,16 @@ pub(crate) fn go_on(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let roster = agents::find(&setup.workdir)?;
+    let mut roster = agents::find(&setup.workdir)?;
+    let mut commands = Handbook::default();
+    if past.policy.preset == Preset::Command {
+        commands = commands::find(&setup.workdir)?;
+        roster.agents.extend(builtin_agents(&roster.agents));
+    }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    let engine = engine.with_agents(roster.agents, &settings.models_allowed);
-    let showing = Showing { form, events: flags.events, result_tokens };
+    let engine =
+        engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
+    let showing = Showing { form, events: flags.events, result_tokens, header: None };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adjutant_core::schema::ReturnForm;
-use adjutant_core::{Brief, Event, RunId, SessionId, Timestamp, Usd};
+use adjutant_core::{Brief, Code, Event, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
     Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Resume,
     RunFiles, Staff,
@@ -35,6 +35,8 @@ pub(crate) struct Showing {
     pub(crate) events: bool,
     /// Tokens of one result; `None` for all of it.
     pub(crate) result_tokens: Option<u64>,
+    /// What heads the result of a slash command.
+    pub(crate) header: Option<String>,
 }
 
 /// Threads for tools: a thousand children must not mean a thousand stacks, and each thread more is
@@ -114,9 +116,16 @@ pub(crate) fn carry_out(
     }
     archive.prune_daily();
     match finished {
+        Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),
         Ok(finished) => Ok(Exit::of(finished.outcome)),
         Err(error) => Err(broken_off(&error, view)),
     }
+}
+
+/// Says whether the agent at the root was ended by its deadline.
+fn ran_out_of_time(view: &RunView) -> bool {
+    let reason = view.root().and_then(|root| root.reason.as_ref());
+    reason.is_some_and(|reason| reason.code == Code::Timeout)
 }
 
 /// Leaves transcripts beside the journal; results are shown even where nothing could be kept.
@@ -203,7 +212,8 @@ fn show_synthesis(
         }
         return print_json(&json);
     }
-    print(&format!("{}\n", sanitize::block(text.trim_end())))?;
+    let header = showing.header.as_ref().map(|header| format!("{header}\n\n")).unwrap_or_default();
+    print(&format!("{header}{}\n", sanitize::block(text.trim_end())))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
     unasked(view).iter().for_each(|words| say(words));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use adjutant_core::policy::{Key, PolicyError, parse_assignment};
 use adjutant_core::{Layered, Preset, Price, Source};
 use adjutant_engine::roster::UserFolders;
+use adjutant_engine::slash::{self, Routes};
 use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
@@ -47,6 +48,9 @@ struct ConfigFile {
     /// A person's own figures for models, by `provider/model`; for the user's own file only.
     #[serde(default)]
     models: BTreeMap<String, ModelEntry>,
+    /// Who does a slash command, by command, then by language or `default`; for the user's own file only.
+    #[serde(default)]
+    routing: BTreeMap<String, BTreeMap<String, String>>,
     /// Keys of the policy.
     #[serde(default)]
     policy: toml::Table,
@@ -61,6 +65,7 @@ impl ConfigFile {
             || self.search.is_some()
             || !self.providers.is_empty()
             || !self.models.is_empty()
+            || !self.routing.is_empty()
     }
 }
 
@@ -145,23 +150,35 @@ pub(crate) struct Settings {
     pub(crate) providers: BTreeMap<String, ProviderEntry>,
     /// The person's own figures for models.
     pub(crate) models: BTreeMap<String, ModelEntry>,
+    /// Who does a slash command, in place of whom it names.
+    pub(crate) routes: Routes,
     search: Option<SearchEndpoint>,
 }
 
 impl Settings {
     /// Reads every layer for work in `root`.
     pub(crate) fn load(flags: &PolicyFlags, root: &Path) -> Result<Self, Failure> {
+        Self::load_as(flags, root, None)
+    }
+
+    /// Does the same for work that has a preset of its own; only a flag chooses another.
+    pub(crate) fn load_as(
+        flags: &PolicyFlags,
+        root: &Path,
+        usual: Option<Preset>,
+    ) -> Result<Self, Failure> {
         let user = user_config_path()
             .map_or_else(|| Ok(ConfigFile::default()), |path| read(&path, Links::Followed))?;
         let project_path = root.join(".adjutant/config.toml");
         let project = read(&project_path, Links::Refused)?;
         if project.chooses() {
             return Err(Failure::usage(format!(
-                "{}: a project file may only tighten [policy], not choose a preset, a model or a server",
+                "{}: a project file may only tighten [policy], not choose a preset, a model, a server or an agent",
                 project_path.display()
             )));
         }
-        let name = flags.preset.as_deref().or(user.preset.as_deref()).unwrap_or("scout");
+        let name = flags.preset.as_deref().or(usual.map(Preset::name));
+        let name = name.or(user.preset.as_deref()).unwrap_or("scout");
         let preset = Preset::parse(name)
             .ok_or_else(|| refused(&PolicyError::UnknownPreset { name: name.to_owned() }, None))?;
         let mut policy = Layered::new(preset);
@@ -183,6 +200,7 @@ impl Settings {
             secrets,
             providers: user.providers,
             models: user.models,
+            routes: Routes(user.routing),
             search,
         })
     }
@@ -349,8 +367,19 @@ pub(crate) fn user_config_path() -> Option<PathBuf> {
 
 /// Returns where this person keeps agent definitions.
 pub(crate) fn user_folders() -> UserFolders {
+    let (home, config) = homes();
+    UserFolders::usual(home.as_deref(), config.as_deref())
+}
+
+/// Returns where this person keeps slash commands.
+pub(crate) fn command_folders() -> UserFolders {
+    let (home, config) = homes();
+    slash::user_folders(home.as_deref(), config.as_deref())
+}
+
+fn homes() -> (Option<PathBuf>, Option<PathBuf>) {
     let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    UserFolders::usual(home.as_deref(), directory("XDG_CONFIG_HOME", ".config").as_deref())
+    (home, directory("XDG_CONFIG_HOME", ".config"))
 }
 
 /// Returns the state directory: as given, or where the system keeps such things.

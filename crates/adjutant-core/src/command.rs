@@ -10,7 +10,7 @@ use crate::domain::HostSet;
 use crate::event::{Origin, ToolOutput};
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
-use crate::policy::Policy;
+use crate::policy::{Operation, Policy};
 use crate::rights::Rights;
 
 /// A wish or a report from outside, to be judged by `Tree::decide`.
@@ -38,6 +38,8 @@ pub enum Command {
         rights: Rights,
         max_turns: Option<u32>,
     },
+    /// Give the agent at the root the most time that an operation may take.
+    TimeRoot { operation: Operation },
     /// Hand tasks down.
     Delegate {
         parent: SessionId,

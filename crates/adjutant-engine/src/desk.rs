@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::numbers::grouped;
+use adjutant_core::policy::Operation;
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::{AgentName, Brief, ContextFile, Found, ModelSpec};
 use adjutant_model::Model;
@@ -12,6 +13,7 @@ use adjutant_tools::{
 };
 
 use crate::role::Role;
+use crate::slash::Handbook;
 
 /// Opens a model by the name a task asks for, or says why it cannot be had.
 pub type ModelOpener = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync>;
@@ -89,6 +91,12 @@ pub(crate) struct Desk {
     pub(crate) agent: AgentName,
     /// Who is described by a file.
     pub(crate) roles: Arc<BTreeMap<AgentName, Role>>,
+    /// The commands a task may begin with.
+    pub(crate) commands: Arc<Handbook>,
+    /// What kind of work a task is whose agent does not say.
+    pub(crate) operation: Operation,
+    /// The seconds a task asks for whose agent does not say.
+    pub(crate) timeout_s: Option<u64>,
 }
 
 impl Desk {
@@ -111,6 +119,13 @@ impl Desk {
         let role = self.roles.get(agent);
         if let Some(role) = role {
             role.bound(&mut brief);
+        }
+        if role.is_none_or(|role| role.definition.limits.operation.is_none()) {
+            brief.operation = self.operation;
+        }
+        // The time of a long command is not that of a small errand on its way.
+        if brief.operation == self.operation {
+            brief.timeout_wish = brief.timeout_wish.or(self.timeout_s);
         }
         let chosen = match (task.model.as_deref(), asker) {
             (None, asker) if role.is_some_and(|role| role.model.is_some()) => {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use adjutant_core::policy::Operation;
 use adjutant_core::schema::{
     AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, task_spec,
 };
@@ -28,6 +29,7 @@ use crate::prompt::{agent_name, system_prompt};
 use crate::role::Role;
 use crate::roster::Definition;
 use crate::runner::{Control, Narrator, Reporter, Runner, Shop};
+use crate::slash::Handbook;
 
 /// What a run is made of.
 pub struct Setup {
@@ -218,6 +220,8 @@ pub struct Engine {
     pub(crate) desk: Desk,
     workdir: PathBuf,
     system: Option<String>,
+    /// What the agent at the root does, where that bounds its time.
+    timed: Option<Operation>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -247,12 +251,16 @@ impl Engine {
             models: Models::new(setup.model, setup.opener),
             agent: agent_name(setup.policy.preset),
             roles: Arc::default(),
+            commands: Arc::default(),
+            operation: Operation::default(),
+            timeout_s: None,
         };
         Ok(Self {
             policy: setup.policy,
             desk,
             workdir: setup.workdir,
             system: setup.system,
+            timed: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
         })
@@ -285,6 +293,23 @@ impl Engine {
     #[must_use]
     pub fn with_default_agent(mut self, agent: AgentName) -> Self {
         self.desk.agent = agent;
+        self
+    }
+
+    /// Says what kind of work the run is about, and the seconds each task of it asks for: both count
+    /// for tasks whose agent's definition does not say otherwise. The agent at the root has the most
+    /// time that such work may take.
+    #[must_use]
+    pub fn with_operation(mut self, operation: Operation, timeout_s: Option<u64>) -> Self {
+        (self.desk.operation, self.desk.timeout_s) = (operation, timeout_s);
+        self.timed = Some(operation);
+        self
+    }
+
+    /// Makes slash commands known to agents: a task that begins with one is given what it says.
+    #[must_use]
+    pub fn with_commands(mut self, commands: Handbook) -> Self {
+        self.desk.commands = Arc::new(commands);
         self
     }
 
@@ -393,6 +418,7 @@ impl Engine {
         let mut commands = vec![begin, define, self.define_child(Some(&agent))];
         let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
         commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
+        commands.extend(self.timed.map(|operation| Command::TimeRoot { operation }));
         commands.push(Command::TakeTurn { session: run.root_session() });
         commands
     }

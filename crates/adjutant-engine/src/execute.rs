@@ -120,8 +120,12 @@ pub(crate) fn read_call(
     request: &ToolCall,
 ) -> Result<Briefs, String> {
     if request.name == TASK {
-        let call =
+        let mut call =
             TaskCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
+        let expanded = desk.commands.expand(&call.prompt, &desk.masker);
+        if let Some(prompt) = expanded.map_err(|error| format!("prompt: {error}"))? {
+            call.prompt = prompt;
+        }
         let agent = AgentName::new(&call.agent);
         let brief = desk.brief_for(&agent, &named_task(call), caller, Asker::Model);
         return Ok(Briefs { briefs: vec![brief], concurrency: None, form: ReturnForm::default() });

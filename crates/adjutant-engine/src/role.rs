@@ -71,6 +71,9 @@ impl Role {
         let whose = match definition.scope {
             Scope::Project => "a file of the project",
             Scope::User => "the person's own file",
+            Scope::BuiltIn => {
+                return format!("Your role is `{}`.\n\n{}", definition.name, definition.prompt);
+            }
         };
         let text = masker.mask(&definition.prompt).into_owned();
         let quoted = render_context(&[ContextFile {

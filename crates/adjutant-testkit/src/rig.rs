@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use adjutant_core::policy::Operation;
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{
     AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
@@ -49,6 +50,7 @@ pub struct Rig {
     web: Option<Web>,
     wall: Wall,
     tools: Vec<Arc<dyn Tool>>,
+    operation: Option<Operation>,
 }
 
 /// What happened.
@@ -95,6 +97,7 @@ impl Rig {
             web: None,
             wall: || WALL_MS,
             tools: Vec::new(),
+            operation: None,
         }
     }
 
@@ -156,6 +159,13 @@ impl Rig {
         let known = self.policy.tools.iter().chain([name.as_str()]);
         self.policy.tools = ToolSet::new(known);
         self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Says what kind of work the run is about.
+    #[must_use]
+    pub const fn operation(mut self, operation: Operation) -> Self {
+        self.operation = Some(operation);
         self
     }
 
@@ -304,6 +314,9 @@ impl Rig {
         engine = engine.with_agents(roster.agents, &self.models_allowed);
         if let Some(agent) = self.default_agent {
             engine = engine.with_default_agent(agent);
+        }
+        if let Some(operation) = self.operation {
+            engine = engine.with_operation(operation, None);
         }
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;

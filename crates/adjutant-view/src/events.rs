@@ -268,6 +268,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         Event::Refused { reason, .. } => {
             vec![refused(delegation, reason), completed(delegation, Outcome::Refused)]
         }
+        Event::Started { .. } if delegation.parent.is_none() => Vec::new(),
         Event::Started { .. } => {
             vec![What::Started { label: label(), index, total: view.call_size(delegation) }]
         }

@@ -2,7 +2,8 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
+    "commands",
     "demo",
     "run",
     "delegate",
@@ -56,6 +57,8 @@ fn help_names_every_command_and_every_exit_code() {
           policy       Show the limits in force and where each comes from
           agents       List the agents that files describe: what each may do, and what of its file is
                        ignored
+          commands     List the slash commands: from which file, for which agent, and what of the file is
+                       ignored
           models       List the well-known models, what they charge, and which can be used
           doctor       Look at everything a run needs and say what is missing
           init         Write a commented configuration file
@@ -92,7 +95,7 @@ fn help_names_every_command_and_every_exit_code() {
         Exit codes:
             0  all completed            4  refused by a limit or a person
             1  all failed               5  blocked, an answer is needed
-            2  usage or bad input     124  the time of `wait --timeout` is up
+            2  usage or bad input     124  the time of a command or of `wait --timeout` is up
             3  partial or mixed       130  cancelled
         --- stderr ---
         [exit 0]

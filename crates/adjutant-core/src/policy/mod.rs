@@ -148,6 +148,16 @@ pub struct Allotted {
 }
 
 impl Policy {
+    /// Returns the most seconds an operation may be given; `None` for no limit.
+    #[must_use]
+    pub const fn longest(&self, operation: Operation) -> Option<u64> {
+        match self.timeout_max_s {
+            Timeout::None => None,
+            Timeout::Seconds(seconds) => Some(seconds),
+            Timeout::ByOperation => Some(operation.max_seconds()),
+        }
+    }
+
     /// Returns the time for an operation: the wish where there is one, cut to the maximum.
     #[must_use]
     pub fn allot(&self, operation: Operation, wish: Option<u64>) -> Allotted {
@@ -156,11 +166,7 @@ impl Policy {
             Timeout::Seconds(seconds) => Some(seconds),
             Timeout::ByOperation => Some(operation.default_seconds()),
         };
-        let max = match self.timeout_max_s {
-            Timeout::None => None,
-            Timeout::Seconds(seconds) => Some(seconds),
-            Timeout::ByOperation => Some(operation.max_seconds()),
-        };
+        let max = self.longest(operation);
         // No time at all is no wish.
         let wish = wish.filter(|seconds| *seconds > 0);
         let wanted = wish.or(default);

@@ -11,6 +11,8 @@ use crate::code::Code;
 use crate::event::Event;
 use crate::ids::SessionId;
 use crate::numbers::grouped;
+use crate::policy::Operation;
+use crate::refusal::TimeBound;
 use crate::time::Timestamp;
 
 /// Why an instant matters.
@@ -34,6 +36,17 @@ impl Tree {
         let timer = self.timers.first().map(|(at, _, why)| (*at, *why));
         let question = self.next_stale_domain().map(|at| (at, Deadline::Approval));
         timer.into_iter().chain(question).min()
+    }
+
+    /// Gives the root a deadline, once and before it begins. It has the most its operation may take
+    /// and not what is usual, so that it can still report on someone who used up the usual.
+    pub(super) fn time_root(&self, now: Timestamp, operation: Operation) -> Vec<Event> {
+        let fresh =
+            |root: &&Node| root.state.is_live() && root.deadline.is_none() && root.turn == 0;
+        let Some(root) = self.nodes.first().filter(fresh) else { return Vec::new() };
+        let Some(seconds) = self.policy.longest(operation) else { return Vec::new() };
+        let (session, deadline) = (root.session, Some(now.plus_seconds(seconds)));
+        vec![Event::Started { session, deadline, bound: TimeBound::Own }]
     }
 
     pub(super) fn expire(&self, now: Timestamp) -> Vec<Event> {

@@ -353,7 +353,7 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("started", session)?;
         let Some(parent) = self.nodes[index].parent else {
-            return Err(unfit("started", "the root runs already"));
+            return self.root_timed(index, deadline);
         };
         // Places are given in order; whoever ended while waiting is passed over.
         let next = loop {
@@ -374,6 +374,22 @@ impl Tree {
         if let Some(deadline) = deadline {
             self.timers.insert((deadline, index, Deadline::Timeout));
         }
+        Ok(())
+    }
+
+    /// The root runs from the beginning; all that starts is its time.
+    pub(super) fn root_timed(
+        &mut self,
+        index: usize,
+        deadline: Option<Timestamp>,
+    ) -> Result<(), IllegalEvent> {
+        let root = &mut self.nodes[index];
+        let Some(deadline) = deadline.filter(|_| root.deadline.is_none()) else {
+            return Err(unfit("started", "the root runs already"));
+        };
+        root.deadline = Some(deadline);
+        root.timeout_s = root.started.map(|started| deadline.since(started).as_secs());
+        self.timers.insert((deadline, index, Deadline::Timeout));
         Ok(())
     }
 

@@ -116,6 +116,7 @@ impl Tree {
             Command::Define { agent, system, tools, rights, max_turns } => {
                 Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])
             }
+            Command::TimeRoot { operation } => Ok(self.time_root(now, operation)),
             Command::Delegate { parent, tasks, concurrency, origin } => {
                 self.admit(now, parent, tasks, concurrency, origin)
             }

@@ -203,7 +203,9 @@ impl Tree {
             }
             if node.is_waiting() {
                 node.timeout_s = Some(seconds);
-            } else if node.state == State::Running && node.parent.is_some() {
+            } else if node.state == State::Running
+                && (node.parent.is_some() || node.deadline.is_some())
+            {
                 self.extend(at.plus_seconds(seconds), index);
             }
         }
@@ -239,7 +241,10 @@ impl Tree {
         self.nodes[index].begin_again(reopening, preamble);
         let call = self.nodes[index].call;
         let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
-        let Some(parent) = self.nodes[index].parent else { return Ok(()) };
+        let Some(parent) = self.nodes[index].parent else {
+            let time = self.nodes[index].timeout_s.map(|seconds| at.plus_seconds(seconds));
+            return time.map_or(Ok(()), |deadline| self.root_renewed(index, at, deadline));
+        };
         self.live += 1;
         let above = &mut self.nodes[parent];
         above.live_children += 1;
@@ -254,6 +259,17 @@ impl Tree {
             open.live += 1;
         }
         Ok(())
+    }
+
+    /// A root that had a deadline and is taken up again has another.
+    fn root_renewed(
+        &mut self,
+        index: usize,
+        at: Timestamp,
+        deadline: Timestamp,
+    ) -> Result<(), IllegalEvent> {
+        self.nodes[index].started = Some(at);
+        self.root_timed(index, Some(deadline))
     }
 
     /// Returns what follows for everybody once the run goes on.

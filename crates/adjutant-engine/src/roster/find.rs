@@ -11,6 +11,53 @@ use super::read::definition;
 use super::{FILE_BYTES, MAX_FILES, Problem, Product, Roster, Scope, project_folders, shown};
 use crate::crash::guard;
 
+/// What a search comes upon.
+pub(crate) enum Find {
+    /// A file of the right ending.
+    File(Leaf),
+    /// A folder or file that cannot be looked at.
+    Problem(Problem),
+}
+
+/// A file of the right ending, and what it holds.
+pub(crate) struct Leaf {
+    /// Whose format it has.
+    pub(crate) product: Product,
+    /// Whose word it is.
+    pub(crate) scope: Scope,
+    /// The file, beneath the project where it is the project's.
+    pub(crate) file: String,
+    /// The file within the folder of its product.
+    pub(crate) within: PathBuf,
+    /// What it holds, or why that cannot be known.
+    pub(crate) text: Result<String, String>,
+}
+
+impl Leaf {
+    /// Returns the name of the file without its ending.
+    pub(crate) fn stem(&self) -> String {
+        self.within.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Makes something of the text; a reader that breaks is a reason like any other.
+    pub(crate) fn read<T>(
+        &self,
+        make: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let text = self.text.as_deref().map_err(Clone::clone)?;
+        guard(|| make(text))
+            .unwrap_or_else(|crash| Err(format!("reading it broke: {}", crash.message)))
+    }
+
+    /// Says that nothing can be made of it.
+    pub(crate) fn problem(&self, reason: String) -> Problem {
+        Problem { file: self.file.clone(), scope: self.scope, reason }
+    }
+}
+
+/// Which folders within the folder of a product are looked into.
+pub(crate) type Nests = fn(Product) -> bool;
+
 /// How many folders may lie within each other. Inclusive.
 const MAX_DEPTH: usize = 6;
 /// The most entries of one folder that are looked at.
@@ -22,35 +69,63 @@ pub struct UserFolders(pub Vec<(Product, PathBuf)>);
 
 /// Finds everyone who is described: in the project first, then in the person's folders.
 pub fn muster(root: &Path, user: &UserFolders) -> Result<Roster, PathError> {
-    let root = Root::open(root)?;
     let mut roster = Roster::default();
+    let nests = |product| matches!(product, Product::Claude | Product::Opencode);
+    sweep(root, &project_folders(), user, nests, &mut |find| match find {
+        Find::Problem(problem) => roster.problems.push(problem),
+        Find::File(leaf) => {
+            let stem = leaf.stem();
+            let (product, scope) = (leaf.product, leaf.scope);
+            match leaf.read(|text| definition(product, scope, &leaf.file, &stem, text)) {
+                Ok(definition) => roster.enlist(definition),
+                Err(reason) => {
+                    roster.problems.push(leaf.problem(reason));
+                    if leaf.scope == Scope::User {
+                        roster.withdraw(&stem, &leaf.file);
+                    }
+                }
+            }
+        }
+    })?;
+    Ok(roster)
+}
+
+/// Looks through a project's folders, then through the person's.
+pub(crate) fn sweep(
+    root: &Path,
+    project: &[(Product, &'static str)],
+    user: &UserFolders,
+    nests: Nests,
+    tell: &mut dyn FnMut(Find),
+) -> Result<(), PathError> {
+    let root = Root::open(root)?;
     let mut left = MAX_FILES;
     let real = |path: &Path| fs::canonicalize(path).ok();
     let theirs: Vec<PathBuf> = user.0.iter().filter_map(|(_, path)| real(path)).collect();
-    for (product, folder) in project_folders() {
+    for &(product, folder) in project {
         // At home the folders of the project are the person's own.
         if real(&root.path().join(folder)).is_some_and(|path| theirs.contains(&path)) {
             continue;
         }
-        let place = Place { root: &root, product, scope: Scope::Project };
-        place.open(folder, &mut left, &mut roster);
+        let scope = Scope::Project;
+        Place { root: &root, product, scope, folder, nests }.open(&mut left, tell);
     }
     left = MAX_FILES;
     for (product, folder) in &user.0 {
         match Root::open(folder) {
             Ok(root) => {
-                let place = Place { root: &root, product: *product, scope: Scope::User };
-                place.open(".", &mut left, &mut roster);
+                let (product, scope) = (*product, Scope::User);
+                Place { root: &root, product, scope, folder: ".", nests }.open(&mut left, tell);
             }
             Err(PathError::NotFound) => {}
-            Err(error) => roster.problems.push(Problem {
+            Err(error) => tell(Find::Problem(Problem {
                 file: shown(folder),
                 scope: Scope::User,
                 reason: error.to_string(),
-            }),
+            })),
         }
     }
-    Ok(roster)
+    Ok(())
 }
 
 /// A folder of definitions.
@@ -58,40 +133,50 @@ struct Place<'a> {
     root: &'a Root,
     product: Product,
     scope: Scope,
+    folder: &'static str,
+    nests: Nests,
 }
 
 impl Place<'_> {
-    fn open(&self, folder: &str, left: &mut usize, roster: &mut Roster) {
+    fn open(&self, left: &mut usize, tell: &mut dyn FnMut(Find)) {
+        let folder = self.folder;
         let opened = self.root.relative(folder).and_then(|path| self.root.open_dir(&path));
         match opened {
-            Ok(dir) => self.walk(&dir, Path::new(folder), 0, left, roster),
+            Ok(dir) => self.walk(&dir, Path::new(folder), 0, left, tell),
             Err(PathError::NotFound) => {}
-            Err(error) => self.complain(Path::new(folder), error.to_string(), roster),
+            Err(error) => self.complain(Path::new(folder), error.to_string(), tell),
         }
     }
 
-    fn walk(&self, dir: &Dir, path: &Path, depth: usize, left: &mut usize, roster: &mut Roster) {
+    fn walk(
+        &self,
+        dir: &Dir,
+        path: &Path,
+        depth: usize,
+        left: &mut usize,
+        tell: &mut dyn FnMut(Find),
+    ) {
         let listing = match dir.list(MAX_ENTRIES) {
             Ok(listing) => listing,
-            Err(error) => return self.complain(path, error.to_string(), roster),
+            Err(error) => return self.complain(path, error.to_string(), tell),
         };
         if listing.truncated {
             let reason =
                 format!("it holds more than {MAX_ENTRIES} entries; the rest is not looked at");
-            self.complain(path, reason, roster);
+            self.complain(path, reason, tell);
         }
         for entry in &listing.entries {
             let at = path.join(&entry.name);
             if entry.kind == FileKind::Directory {
-                self.descend(dir, entry, &at, depth, left, roster);
+                self.descend(dir, entry, &at, depth, left, tell);
             } else if self.is_definition(&entry.name) {
                 if *left == 0 {
                     let reason =
                         format!("it is one of more than {MAX_FILES} files; the rest is not read");
-                    return self.complain(&at, reason, roster);
+                    return self.complain(&at, reason, tell);
                 }
                 *left -= 1;
-                self.take(dir, entry, &at, roster);
+                self.take(dir, entry, &at, tell);
             }
         }
     }
@@ -103,22 +188,17 @@ impl Place<'_> {
         at: &Path,
         depth: usize,
         left: &mut usize,
-        roster: &mut Roster,
+        tell: &mut dyn FnMut(Find),
     ) {
-        let nests = matches!(self.product, Product::Claude | Product::Opencode);
-        if !nests || entry.name.as_encoded_bytes().starts_with(b".") {
+        if !(self.nests)(self.product) || entry.name.as_encoded_bytes().starts_with(b".") {
             return;
         }
         if depth == MAX_DEPTH {
-            return self.complain(
-                at,
-                format!("it lies more than {MAX_DEPTH} folders deep"),
-                roster,
-            );
+            return self.complain(at, format!("it lies more than {MAX_DEPTH} folders deep"), tell);
         }
         match dir.open_dir(&entry.name) {
-            Ok(inner) => self.walk(&inner, at, depth + 1, left, roster),
-            Err(error) => self.complain(at, error.to_string(), roster),
+            Ok(inner) => self.walk(&inner, at, depth + 1, left, tell),
+            Err(error) => self.complain(at, error.to_string(), tell),
         }
     }
 
@@ -129,40 +209,32 @@ impl Place<'_> {
             && !name.as_encoded_bytes().starts_with(b".")
     }
 
-    fn take(&self, dir: &Dir, entry: &Entry, at: &Path, roster: &mut Roster) {
+    fn take(&self, dir: &Dir, entry: &Entry, at: &Path, tell: &mut dyn FnMut(Find)) {
         let opened = match (entry.kind, self.scope) {
-            (FileKind::Symlink, Scope::Project) => {
-                self.root.relative(at).and_then(|path| self.root.open_file(&path))
-            }
             // People link their own files from wherever they keep them.
             (FileKind::Symlink, Scope::User) => follow(&self.root.path().join(at)),
+            (FileKind::Symlink, Scope::Project | Scope::BuiltIn) => {
+                self.root.relative(at).and_then(|path| self.root.open_file(&path))
+            }
             (_, _) => dir.open_file(&entry.name),
         };
-        let stem = Path::new(&entry.name).file_stem().unwrap_or_default().to_string_lossy();
-        let file = self.shown(at);
-        let read = opened.map_err(|error| link_out(&error)).and_then(text).and_then(|text| {
-            let read = guard(|| definition(self.product, self.scope, &file, &stem, &text));
-            read.unwrap_or_else(|crash| Err(format!("reading it broke: {}", crash.message)))
-        });
-        match read {
-            Ok(definition) => roster.enlist(definition),
-            Err(reason) => {
-                self.complain(at, reason, roster);
-                if self.scope == Scope::User {
-                    roster.withdraw(&stem, &file);
-                }
-            }
-        }
+        tell(Find::File(Leaf {
+            product: self.product,
+            scope: self.scope,
+            file: self.shown(at),
+            within: at.strip_prefix(self.folder).unwrap_or(at).to_owned(),
+            text: opened.map_err(|error| link_out(&error)).and_then(text),
+        }));
     }
 
-    fn complain(&self, at: &Path, reason: String, roster: &mut Roster) {
-        roster.problems.push(Problem { file: self.shown(at), scope: self.scope, reason });
+    fn complain(&self, at: &Path, reason: String, tell: &mut dyn FnMut(Find)) {
+        tell(Find::Problem(Problem { file: self.shown(at), scope: self.scope, reason }));
     }
 
     /// A project's file is shown beneath the project, a person's with its whole path.
     fn shown(&self, at: &Path) -> String {
         match self.scope {
-            Scope::Project => shown(at),
+            Scope::Project | Scope::BuiltIn => shown(at),
             Scope::User => shown(&self.root.path().join(at.strip_prefix(".").unwrap_or(at))),
         }
     }

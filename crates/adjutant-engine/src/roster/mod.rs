@@ -10,6 +10,11 @@ mod read;
 mod tools;
 mod yaml;
 
+pub(crate) use find::{Find, Leaf, sweep};
+pub(crate) use read::{Sheet, definition, hint, spelled};
+pub(crate) use tools::allow;
+pub(crate) use yaml::{Front, read as read_front, split};
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +41,8 @@ pub enum Scope {
     Project,
     /// The person's own.
     User,
+    /// The program's.
+    BuiltIn,
 }
 
 impl Scope {
@@ -45,6 +52,7 @@ impl Scope {
         match self {
             Self::Project => "project",
             Self::User => "user",
+            Self::BuiltIn => "built-in",
         }
     }
 }
@@ -126,7 +134,7 @@ fn tighter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 
 impl Definition {
     /// Bounds a project's definition by the person's own of the same name.
-    fn bound_by(&mut self, theirs: &Self) {
+    pub(crate) fn bound_by(&mut self, theirs: &Self) {
         self.tools.narrow(&theirs.tools);
         self.limits.tighten(&theirs.limits);
         self.takes_tasks &= theirs.takes_tasks;
@@ -249,7 +257,7 @@ impl fmt::Display for UnknownAgent {
 }
 
 /// Takes a name as a file gives it.
-fn agent_name(text: &str) -> Result<AgentName, String> {
+pub(crate) fn agent_name(text: &str) -> Result<AgentName, String> {
     let text = text.trim();
     let fits = |letter: char| {
         letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/' | ':' | ' ')

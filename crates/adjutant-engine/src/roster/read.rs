@@ -92,7 +92,7 @@ const BOUNDS: [&str; 6] =
 const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
 
 /// Reads a file, or says why nothing can be made of it.
-pub(super) fn definition(
+pub(crate) fn definition(
     product: Product,
     scope: Scope,
     file: &str,
@@ -127,7 +127,7 @@ pub(super) fn definition(
     let takes_tasks = sheet.text("mode").is_none_or(|mode| mode != "primary");
     let (mut tools, mut limits) = (tools, limits);
     sheet.own_bounds(&mut tools, &mut limits);
-    sheet.name_the_rest();
+    sheet.name_the_rest(&UNUSED, &READ);
     Ok(Definition {
         name,
         description,
@@ -157,18 +157,18 @@ fn toml_keys(text: &str) -> Result<yaml::Front, String> {
 }
 
 /// The keys of a file that have not been read yet, and what was said about the others.
-struct Sheet {
-    keys: Map<String, Value>,
-    ignored: Vec<String>,
+pub(crate) struct Sheet {
+    pub(crate) keys: Map<String, Value>,
+    pub(crate) ignored: Vec<String>,
 }
 
 impl Sheet {
-    fn ignore(&mut self, what: String) {
+    pub(crate) fn ignore(&mut self, what: String) {
         self.ignored.push(what);
     }
 
     /// Takes a text; a number or a word such as `true` is one too.
-    fn text(&mut self, key: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         match self.keys.remove(key)? {
             Value::String(text) => Some(text.trim().to_owned()),
             value @ (Value::Bool(_) | Value::Number(_)) => Some(value.to_string()),
@@ -181,7 +181,7 @@ impl Sheet {
     }
 
     /// Takes a number above zero, times `unit`, rounded up.
-    fn amount(&mut self, key: &str, unit: f64) -> Option<u64> {
+    pub(crate) fn amount(&mut self, key: &str, unit: f64) -> Option<u64> {
         let value = self.keys.remove(key)?;
         let amount = amount(&value, unit);
         if amount.is_none() && !value.is_null() {
@@ -195,7 +195,7 @@ impl Sheet {
     }
 
     /// Files that describe no agent of this machine, or one that is switched off.
-    fn check_kind(&mut self) -> Result<(), String> {
+    pub(crate) fn check_kind(&mut self) -> Result<(), String> {
         if self.text("kind").is_some_and(|kind| kind != "local") {
             return Err("it describes an agent on another machine".into());
         }
@@ -263,7 +263,7 @@ impl Sheet {
     }
 
     /// Reads what stands under `adjutant:`.
-    fn own_bounds(&mut self, wished: &mut Wished, limits: &mut Limits) {
+    pub(crate) fn own_bounds(&mut self, wished: &mut Wished, limits: &mut Limits) {
         let mut keys = match self.keys.remove("adjutant") {
             None | Some(Value::Null) => return,
             Some(Value::Object(keys)) => keys,
@@ -307,22 +307,23 @@ impl Sheet {
     }
 
     /// Says of every key that is left that it counts for nothing.
-    fn name_the_rest(&mut self) {
+    pub(crate) fn name_the_rest(&mut self, unused: &[&str], known: &[&str]) {
         let mut keys: Vec<&str> = self.keys.keys().map(String::as_str).collect();
         keys.sort_unstable();
         for key in keys {
             self.ignored.push(if GRANTING.contains(&key) {
                 format!("`{key}`: a file cannot grant this")
-            } else if UNUSED.contains(&key) {
+            } else if unused.contains(&key) {
                 format!("`{key}`: not used")
             } else {
-                format!("`{key}`: unknown{}", hint(key, &READ))
+                format!("`{key}`: unknown{}", hint(key, known))
             });
         }
     }
 }
 
-fn hint(key: &str, known: &[&str]) -> String {
+/// Returns what an unknown word was probably meant to be, as the end of a sentence.
+pub(crate) fn hint(key: &str, known: &[&str]) -> String {
     nearest(key, known.iter().copied())
         .map_or_else(String::new, |known| format!(", did you mean `{known}`?"))
 }
@@ -338,7 +339,7 @@ fn amount(value: &Value, unit: f64) -> Option<u64> {
 }
 
 /// Returns a model in our spelling; `None` where the file leaves it to the caller.
-fn spelled(product: Product, model: &str) -> Option<String> {
+pub(crate) fn spelled(product: Product, model: &str) -> Option<String> {
     let model = model.trim();
     if matches!(model, "" | "inherit" | "default") {
         return None;

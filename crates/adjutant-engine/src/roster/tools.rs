@@ -104,7 +104,7 @@ pub(super) fn ours(name: &str) -> Option<&'static str> {
 }
 
 /// Reads a list of tools an agent may have, or a map of tools that are on or off.
-pub(super) fn allow(wished: &mut Wished, key: &str, value: &Value, ignored: &mut Vec<String>) {
+pub(crate) fn allow(wished: &mut Wished, key: &str, value: &Value, ignored: &mut Vec<String>) {
     if let Value::Object(map) = value {
         return switch(wished, key, map, ignored);
     }

@@ -12,14 +12,14 @@ const MAX_DEPTH: usize = 16;
 
 /// What front matter holds.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Front {
-    pub(super) keys: Map<String, Value>,
+pub(crate) struct Front {
+    pub(crate) keys: Map<String, Value>,
     /// Keys of the top level that were there again; the first of each counts.
-    pub(super) again: Vec<String>,
+    pub(crate) again: Vec<String>,
 }
 
 /// Splits a file into its front matter and its body.
-pub(super) fn split(text: &str) -> Result<(&str, &str), String> {
+pub(crate) fn split(text: &str) -> Result<(&str, &str), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let missing = || "it has no front matter: its first line is not ---".to_owned();
     let (first, mut rest) = text.split_once('\n').ok_or_else(missing)?;
@@ -40,7 +40,7 @@ pub(super) fn split(text: &str) -> Result<(&str, &str), String> {
 }
 
 /// Reads front matter, mending the lines that are no YAML by themselves.
-pub(super) fn read(text: &str) -> Result<Front, String> {
+pub(crate) fn read(text: &str) -> Result<Front, String> {
     // The line of --- above it counts, so that a complaint names the line of the file.
     let text = &format!("\n{text}");
     match parse(text) {
@@ -200,7 +200,7 @@ fn is_key(text: &str) -> bool {
 }
 
 /// Keys that are never mended.
-const BOUNDING: [&str; 4] = ["tools", "disallowedTools", "permission", "adjutant"];
+const BOUNDING: [&str; 5] = ["tools", "allowed-tools", "disallowedTools", "permission", "adjutant"];
 
 /// Returns a text as it may stand between the double quotes of YAML.
 fn escaped(text: &str) -> String {

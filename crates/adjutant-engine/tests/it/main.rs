@@ -20,4 +20,5 @@ mod replay;
 mod resume;
 mod roles;
 mod roster;
+mod slash;
 mod time;

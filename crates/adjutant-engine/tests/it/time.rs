@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adjutant_core::policy::Timeout;
-use adjutant_core::{Event, Outcome};
-use adjutant_engine::Control;
+use adjutant_core::policy::{Operation, Timeout};
+use adjutant_core::{Code, Event, Outcome, Preset, Timestamp};
+use adjutant_engine::{Control, Resume};
 use adjutant_testkit::Rig;
 
 const FOREVER: &str = "[[turn]]\ndelay_ms = 80000000\ntext = \"too late\"\n";
@@ -191,4 +191,26 @@ fn a_live_run_looks_no_older_than_it_has_been_held() {
     let since = files.since(0);
     assert!(since < 60_000, "the clock was set ahead by fifty years: {since} ms");
     assert_eq!(files.since(u64::MAX), 0, "the clock was set back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_at_the_root_has_the_most_time_of_its_operation_and_again_when_resumed() {
+    let rig = || {
+        let rig = Rig::new().preset(Preset::Command).policy(|policy| policy.stall_s = None);
+        rig.operation(Operation::Simple).script(FOREVER).goal("Think")
+    };
+    let first = rig();
+    let disk = first.disk();
+    let story = first.delegate().await;
+    assert_eq!(story.outcome(), Outcome::Partial);
+    let ends = |story: &adjutant_testkit::Story| -> Vec<(u64, Code)> {
+        let end = |(at, event): &(Timestamp, Event)| match event {
+            Event::Ended { reason: Some(reason), .. } => Some((at.as_millis(), reason.code)),
+            _ => None,
+        };
+        story.events.iter().filter_map(end).collect()
+    };
+    assert_eq!(ends(&story), [(600_000, Code::Timeout)]);
+    let story = rig().resume(&disk.bytes(), Resume::default()).await;
+    assert_eq!(ends(&story), [(600_000, Code::Timeout), (1_200_000, Code::Timeout)]);
 }

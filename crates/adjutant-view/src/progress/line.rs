@@ -86,6 +86,8 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
 fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<String> {
     let called = |number: u32| delegation.asked(number);
     match entry.event {
+        // That the run started is said already.
+        Event::Started { .. } if delegation.parent.is_none() => None,
         Event::Started { .. } => {
             Some(format!("started ({}/{})", delegation.index + 1, view.call_size(delegation)))
         }

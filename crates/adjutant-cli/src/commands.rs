@@ -1,0 +1,275 @@
+//! `commands`, and `run "/NAME …"`: slash commands, where they come from and whom they go to.
+
+use std::path::Path;
+
+use adjutant_core::Preset;
+use adjutant_core::numbers::grouped;
+use adjutant_engine::roster::{Roster, Scope};
+use adjutant_engine::slash::{
+    Because, Handbook, Looked, PrepareError, Prepared, SlashCommand, Surroundings, builtin_agents,
+    gather,
+};
+use adjutant_engine::{Engine, Role};
+use adjutant_view::sanitize;
+use serde_json::{Value, json};
+
+use crate::agents::{self, format_name, notices};
+use crate::args::{CommandsArgs, WorkFlags};
+use crate::delegate::absolute;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json, say};
+use crate::settings::{Settings, command_folders};
+
+/// How a goal that begins with a path is typed.
+const PATHS: &str =
+    "`adjutant commands` lists them. To begin a goal with a path, put a space before it.";
+
+/// A slash command that was typed, before anything is known of it but its name.
+pub(crate) struct Errand {
+    book: Handbook,
+    command: SlashCommand,
+    typed: String,
+}
+
+/// Finds the commands of a project and of the person.
+pub(crate) fn find(root: &Path) -> Result<Handbook, Failure> {
+    gather(root, &command_folders())
+        .map_err(|error| Failure::usage(format!("cannot open {}: {error}", root.display())))
+}
+
+/// Takes a typed goal as a slash command, where it is one.
+///
+/// Only what a person typed can be one, never what was piped in. The slash must be its very first
+/// character, and a path of several parts that is no command's name is a plain goal.
+pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, Failure> {
+    let Some(goal) = goal.filter(|goal| goal.starts_with('/')) else { return Ok(None) };
+    let book = find(root)?;
+    let found = book.recognise(goal).map_err(|error| match book.broken(&error.name) {
+        Some(problem) => {
+            let (name, problem) = (error.name.clone(), problem.clone());
+            refused(&PrepareError::Broken { name, problem })
+        }
+        None => Failure::usage(error.to_string()).hint(PATHS),
+    })?;
+    let found = found.map(|(command, typed)| (command.clone(), typed.to_owned()));
+    if found.is_none() {
+        say("adjutant: this begins with a path and no command's name, so it is taken as a goal");
+    }
+    Ok(found.map(|(command, typed)| Errand { book, command, typed }))
+}
+
+/// Says why a command cannot be carried out, and what to do.
+fn refused(error: &PrepareError) -> Failure {
+    let failure = Failure::usage(sanitize::line(&error.to_string()));
+    match error {
+        PrepareError::Arguments { usage, .. } => {
+            failure.hint(format!("adjutant run '{}'", sanitize::line(usage)))
+        }
+        PrepareError::Route(_) => {
+            failure.hint("`adjutant agents` lists the agents; --agent NAME chooses one.")
+        }
+        PrepareError::Broken { .. } => failure
+            .hint("`adjutant commands` lists the commands, and the files that cannot be used."),
+        PrepareError::UnknownTask { .. } | PrepareError::Tasks(_) => failure,
+    }
+}
+
+impl Errand {
+    /// The preset commands run under, unless a person says otherwise.
+    pub(crate) const PRESET: Preset = Preset::Command;
+
+    /// Reads the arguments and finds the agent; adds the built-in agents to those that files describe.
+    pub(crate) fn prepare(
+        &self,
+        settings: &Settings,
+        flags: &WorkFlags,
+        roster: &mut Roster,
+    ) -> Result<Prepared, Failure> {
+        roster.agents.extend(builtin_agents(&roster.agents));
+        let around = Surroundings {
+            roster,
+            routes: &settings.routes,
+            agent: flags.agent.as_deref(),
+            tasks: &|_| Looked::NoList,
+        };
+        let prepared = self.book.prepare(&self.command, &self.typed, &around);
+        prepared.map_err(|error| refused(&error))
+    }
+
+    /// Tells the engine what kind of work it is, and which commands its agents may use; then says it.
+    pub(crate) fn engage(&self, engine: Engine, prepared: &Prepared, roster: &Roster) -> Engine {
+        self.introduce(&engine, prepared, roster);
+        engine
+            .with_operation(prepared.operation, prepared.timeout_s)
+            .with_commands(self.book.clone())
+    }
+
+    /// Says who works on what, what of the file counts for nothing, and that files were left out.
+    fn introduce(&self, engine: &Engine, prepared: &Prepared, roster: &Roster) {
+        let definition = &prepared.definition;
+        let to = prepared.route.as_ref().map_or_else(String::new, |route| {
+            let is_usual = route.because == Because::Named;
+            let why = if is_usual { String::new() } else { format!(" by {}", route.because) };
+            format!(", done by {}{why}", sanitize::line(&route.agent))
+        });
+        let file = sanitize::line(&definition.file);
+        say(&format!("adjutant: /{} ({file}){to}", sanitize::line(definition.name.as_str())));
+        let ignored = engine.role(&definition.name).map_or(&definition.ignored, |it| &it.ignored);
+        for said in prepared.remarks.iter().chain(ignored) {
+            say(&format!("adjutant: {}", sanitize::collapsed(said)));
+        }
+        notices(&roster.problems, "agent");
+        notices(&self.book.problems, "command");
+    }
+}
+
+/// Lists the commands, or shows one.
+pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, Failure> {
+    let root = absolute(&args.root)?;
+    let settings = Settings::load_as(&args.policy, &root, Some(Errand::PRESET))?;
+    let mut roster = agents::find(&root)?;
+    roster.agents.extend(builtin_agents(&roster.agents));
+    let mut book = find(&root)?;
+    if let Some(name) = args.name.as_deref() {
+        let found = book.find(name).cloned().map_err(|error| {
+            Failure::usage(error.to_string())
+                .hint("`adjutant commands` lists them, and the files that cannot be used.")
+        })?;
+        book.shadowed.retain(|shadowed| shadowed.by == found.definition.file);
+        book.problems.clear();
+        book.commands = vec![found];
+    }
+    let listing = Listing { settings: &settings, roster: &roster, whole: args.name.is_some() };
+    if as_json {
+        print_json(&listing.object(&book))?;
+    } else {
+        print(&listing.text(&book))?;
+    }
+    Ok(Exit::Completed)
+}
+
+/// How commands are shown.
+struct Listing<'a> {
+    settings: &'a Settings,
+    roster: &'a Roster,
+    whole: bool,
+}
+
+/// Who does a command in a language.
+struct Goes<'a> {
+    language: &'a str,
+    agent: &'a str,
+    is_theirs: bool,
+    is_known: bool,
+}
+
+impl Listing<'_> {
+    fn role(&self, command: &SlashCommand) -> Role {
+        let policy = self.settings.policy.policy();
+        Role::of(command.definition.clone(), policy, None, &self.settings.models_allowed)
+    }
+
+    /// Returns whom a command goes to, the usual way first.
+    fn ways<'a>(&'a self, command: &'a SlashCommand) -> Vec<Goes<'a>> {
+        let own = self.settings.routes.0.get(command.name());
+        let routing = &command.routing;
+        let named = [&routing.default, &routing.target, &routing.agent].into_iter().flatten();
+        let usual = named.take(1).map(|agent| ("default", agent));
+        let languages = routing.languages.iter().filter(|_| routing.by_language != Some(false));
+        let languages = languages.map(|(language, agent)| (language.as_str(), agent));
+        let theirs = own.into_iter().flatten().map(|(to, agent)| (to.as_str(), agent));
+        let goes = |(language, agent): (&'a str, &'a String), is_theirs| Goes {
+            language,
+            agent,
+            is_theirs,
+            is_known: self.roster.find(agent).is_ok(),
+        };
+        match own {
+            Some(_) => theirs.map(|way| goes(way, true)).collect(),
+            None => usual.chain(languages).map(|way| goes(way, false)).collect(),
+        }
+    }
+
+    fn object(&self, book: &Handbook) -> Value {
+        let command = |command: &SlashCommand| {
+            let (it, role) = (&command.definition, self.role(command));
+            let ways = self.ways(command).into_iter().map(|goes| {
+                json!({
+                    "language": goes.language, "agent": goes.agent, "known": goes.is_known,
+                    "by": if goes.is_theirs { "user config" } else { "command" },
+                })
+            });
+            let mut object = json!({
+                "name": it.name, "usage": command.usage(), "description": it.description,
+                "file": it.file, "scope": it.scope.as_str(), "format": format_name(it.product),
+                "arguments": command.form.as_str(), "language": command.language,
+                "routing": ways.collect::<Vec<_>>(), "operation": command.operation(),
+                "timeout_s": it.limits.timeout_s, "tools": role.rights.usable_tools(),
+                "model": it.model, "bounded_by": it.ceiling, "ignored": role.ignored,
+            });
+            if self.whole {
+                object["body"] = it.prompt.clone().into();
+            }
+            object
+        };
+        json!({
+            "v": 1,
+            "commands": book.commands.iter().map(command).collect::<Vec<_>>(),
+            "shadowed": agents::shadowed(&book.shadowed),
+            "problems": agents::problems(&book.problems),
+        })
+    }
+
+    fn text(&self, book: &Handbook) -> String {
+        let mut text: String = book.commands.iter().map(|it| self.paragraph(it)).collect();
+        text += &agents::left_out(&book.shadowed, &book.problems);
+        format!("{}\n", text.trim_end())
+    }
+
+    fn paragraph(&self, command: &SlashCommand) -> String {
+        let (it, role) = (&command.definition, self.role(command));
+        let place = match it.scope {
+            Scope::BuiltIn => it.scope.as_str().to_owned(),
+            Scope::Project | Scope::User => {
+                format!("{} {}", it.scope.as_str(), sanitize::line(&it.file))
+            }
+        };
+        let mut text = format!("{}  {place}\n", sanitize::line(&command.usage()));
+        text += &agents::described(&it.description, self.whole);
+        let ways = self.ways(command).into_iter().map(|goes| {
+            let who = sanitize::line(goes.agent);
+            let missing = if goes.is_known { "" } else { " (not described)" };
+            match goes.language {
+                "default" => format!("{who}{missing}"),
+                language => format!("{}: {who}{missing}", sanitize::line(language)),
+            }
+        });
+        let ways = ways.collect::<Vec<_>>().join(" · ");
+        if !ways.is_empty() {
+            let theirs = self.settings.routes.0.contains_key(command.name());
+            let by = if theirs { ", by your configuration" } else { "" };
+            text += &format!("  agent: {ways}{by}\n");
+        }
+        if it.tools.allowed.is_some() {
+            text += &format!("  tools: {}\n", role.rights.usable_tools());
+        }
+        let parts = [
+            it.model.as_ref().map(|model| format!("model: {}", sanitize::line(model))),
+            it.limits.timeout_s.map(|max| format!("{} s", grouped(max))),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if !parts.is_empty() {
+            text += &format!("  {}\n", parts.join(" · "));
+        }
+        if let Some(ceiling) = &it.ceiling {
+            text += &format!("  bounded by your own {}\n", sanitize::line(ceiling));
+        }
+        for ignored in &role.ignored {
+            text += &format!("  ignored: {}\n", sanitize::collapsed(ignored));
+        }
+        if self.whole {
+            text += &format!("\nIt says:\n\n{}\n", sanitize::block(&it.prompt));
+        }
+        text + "\n"
+    }
+}

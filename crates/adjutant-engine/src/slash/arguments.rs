@@ -1,0 +1,346 @@
+//! What may follow the name of a command, and what is said when something else does.
+
+use adjutant_core::nearest;
+
+use super::fill::words;
+
+/// The most tasks one command may name. Inclusive; more would be more than a run may delegate.
+pub(super) const MAX_TASKS: u64 = 50;
+
+/// How the arguments of a command are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Anything, unchanged.
+    Free,
+    /// Some text, which must be there.
+    Text,
+    /// The number of a task, then options, then anything.
+    Task(&'static [&'static str]),
+    /// Numbers of tasks, as `7`, `3,5` or `3-5`, then anything.
+    Tasks,
+    /// Only these options; one that ends in `=` takes the next word.
+    Options(&'static [&'static str]),
+}
+
+impl Form {
+    /// Returns the word it is shown as.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Text => "text",
+            Self::Task(_) => "task",
+            Self::Tasks => "tasks",
+            Self::Options(_) => "options",
+        }
+    }
+}
+
+/// The arguments of a command, read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// All of them, as they were typed.
+    pub typed: String,
+    /// The tasks they name, in order, each once.
+    pub tasks: Vec<u64>,
+    /// The options among them, without their dashes, with their values.
+    pub options: Vec<(String, Option<String>)>,
+    /// What is left.
+    pub prompt: String,
+}
+
+/// Says what is wrong with the arguments of a command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentError {
+    /// There is no number where one must be.
+    #[error("Task number required for /{command} command")]
+    TaskMissing {
+        /// The command.
+        command: String,
+    },
+    /// Something else stands there.
+    #[error("Task number must be positive integer, got: {got}")]
+    NotANumber {
+        /// What stands there.
+        got: String,
+    },
+    /// A range ends before it begins.
+    #[error("Task range must ascend, got: {got}")]
+    Descends {
+        /// The range.
+        got: String,
+    },
+    /// More tasks than one command may name.
+    #[error("Too many tasks ({count}). Maximum: {MAX_TASKS}")]
+    TooMany {
+        /// How many.
+        count: u64,
+    },
+    /// There is no text where one must be.
+    #[error("Text required for /{command} command")]
+    TextMissing {
+        /// The command.
+        command: String,
+    },
+    /// An option that is not one.
+    #[error("Unknown option for /{command} command: {got}{meant}")]
+    UnknownOption {
+        /// The command.
+        command: String,
+        /// What was typed.
+        got: String,
+        /// The option that was probably meant, as the end of the sentence.
+        meant: String,
+    },
+    /// An option without its value.
+    #[error("Option --{option} of /{command} command needs a value")]
+    ValueMissing {
+        /// The command.
+        command: String,
+        /// The option.
+        option: String,
+    },
+}
+
+/// Reads what was typed behind a command.
+pub(super) fn read(command: &str, form: Form, typed: &str) -> Result<Arguments, ArgumentError> {
+    let typed = typed.trim();
+    let mut arguments =
+        Arguments { typed: typed.to_owned(), prompt: typed.to_owned(), ..Arguments::default() };
+    let command = || command.to_owned();
+    match form {
+        Form::Free => {}
+        Form::Text => {
+            // Quotes around the whole are those of a shell.
+            arguments.prompt = match &words(typed)[..] {
+                [only] => only.trim().to_owned(),
+                _ => typed.to_owned(),
+            };
+            if arguments.prompt.is_empty() {
+                return Err(ArgumentError::TextMissing { command: command() });
+            }
+        }
+        Form::Task(options) => {
+            let (first, rest) = first_word(typed);
+            arguments.tasks = vec![number(command, first)?];
+            let (taken, rest) = leading_options(command, options, rest)?;
+            (arguments.options, arguments.prompt) = (taken, rest.to_owned());
+        }
+        Form::Tasks => {
+            let (first, rest) = first_word(typed);
+            arguments.tasks = numbers(command, first)?;
+            leading_options(command, &[], rest)?;
+            rest.clone_into(&mut arguments.prompt);
+        }
+        Form::Options(options) => {
+            let (taken, rest) = leading_options(command, options, typed)?;
+            if let Some(got) = words(rest).into_iter().next() {
+                let meant = String::new();
+                return Err(ArgumentError::UnknownOption { command: command(), got, meant });
+            }
+            (arguments.options, arguments.prompt) = (taken, typed.to_owned());
+        }
+    }
+    Ok(arguments)
+}
+
+fn first_word(text: &str) -> (&str, &str) {
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (first, rest.trim_start())
+}
+
+/// Reads one number: `^[1-9][0-9]*$`.
+fn number(command: impl Fn() -> String, word: &str) -> Result<u64, ArgumentError> {
+    if word.is_empty() || word.starts_with("--") {
+        return Err(ArgumentError::TaskMissing { command: command() });
+    }
+    positive(word).ok_or_else(|| ArgumentError::NotANumber { got: shown(word) })
+}
+
+fn positive(word: &str) -> Option<u64> {
+    let plain = word.bytes().all(|byte| byte.is_ascii_digit()) && !word.starts_with('0');
+    word.parse().ok().filter(|_| plain)
+}
+
+/// Reads numbers, lists and ranges of them.
+fn numbers(command: impl Fn() -> String, word: &str) -> Result<Vec<u64>, ArgumentError> {
+    let mut tasks = Vec::new();
+    for part in word.split(',') {
+        let Some((from, to)) = part.split_once('-').filter(|_| !part.starts_with('-')) else {
+            tasks.push(match (number(&command, part), word == part) {
+                (Err(ArgumentError::TaskMissing { .. }), false) => {
+                    return Err(ArgumentError::NotANumber { got: shown(word) });
+                }
+                (read, _) => read?,
+            });
+            continue;
+        };
+        let (Some(from), Some(to)) = (positive(from), positive(to)) else {
+            return Err(ArgumentError::NotANumber { got: shown(part) });
+        };
+        if from > to {
+            return Err(ArgumentError::Descends { got: shown(part) });
+        }
+        let count = (to - from).saturating_add(tasks.len() as u64 + 1);
+        if count > MAX_TASKS {
+            return Err(ArgumentError::TooMany { count });
+        }
+        tasks.extend(from..=to);
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    tasks.retain(|task| seen.insert(*task));
+    let count = tasks.len() as u64;
+    if count > MAX_TASKS { Err(ArgumentError::TooMany { count }) } else { Ok(tasks) }
+}
+
+/// Reads the options at the beginning of a text. Behind its first plain word everything is a prompt,
+/// which may well speak of `--release`.
+#[expect(clippy::type_complexity, reason = "options with their values, and the rest")]
+fn leading_options<'t>(
+    command: impl Fn() -> String,
+    known: &[&str],
+    text: &'t str,
+) -> Result<(Vec<(String, Option<String>)>, &'t str), ArgumentError> {
+    let mut taken = Vec::new();
+    let mut text = text;
+    while text.starts_with("--") {
+        let (word, mut rest) = first_word(text);
+        if word == "--" {
+            return Ok((taken, rest));
+        }
+        let (name, mut value) = match word[2..].split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (&word[2..], None),
+        };
+        let with_value = known.contains(&format!("{name}=").as_str());
+        if !with_value && (value.is_some() || !known.contains(&name)) {
+            let names = known.iter().map(|known| known.trim_end_matches('='));
+            let meant = nearest(name, names)
+                .map_or_else(String::new, |meant| format!(", did you mean --{meant}?"));
+            return Err(ArgumentError::UnknownOption {
+                command: command(),
+                got: shown(word),
+                meant,
+            });
+        }
+        if with_value && value.is_none() {
+            let (next, after) = first_word(rest);
+            if next.is_empty() || next.starts_with("--") {
+                let option = name.to_owned();
+                return Err(ArgumentError::ValueMissing { command: command(), option });
+            }
+            (value, rest) = (Some(next.to_owned()), after);
+        }
+        taken.push((name.to_owned(), value));
+        text = rest;
+    }
+    Ok((taken, text))
+}
+
+/// Returns foreign text as it may stand in a message.
+fn shown(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(form: Form, typed: &str) -> String {
+        match read("name", form, typed) {
+            Ok(it) => format!("{:?} {:?} {}", it.tasks, it.options, it.prompt),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn section_10_a_task_is_named_by_a_positive_integer() {
+        let form = Form::Task(&["divide"]);
+        for (typed, expected) in [
+            ("12", "[12] [] "),
+            ("12 keep it  small", "[12] [] keep it  small"),
+            ("12 --divide by topic", r#"[12] [("divide", None)] by topic"#),
+            ("12 use --release", "[12] [] use --release"),
+            ("12 -- --release first", "[12] [] --release first"),
+            ("", "Task number required for /name command"),
+            ("--divide 12", "Task number required for /name command"),
+            ("0", "Task number must be positive integer, got: 0"),
+            ("007", "Task number must be positive integer, got: 007"),
+            ("-3", "Task number must be positive integer, got: -3"),
+            ("+3", "Task number must be positive integer, got: +3"),
+            ("abc", "Task number must be positive integer, got: abc"),
+            ("12abc", "Task number must be positive integer, got: 12abc"),
+            ("1.5", "Task number must be positive integer, got: 1.5"),
+            ("3,4", "Task number must be positive integer, got: 3,4"),
+            ("١٢", "Task number must be positive integer, got: ١٢"),
+            (
+                "99999999999999999999",
+                "Task number must be positive integer, got: 99999999999999999999",
+            ),
+            ("12 --divde", "Unknown option for /name command: --divde, did you mean --divide?"),
+            (
+                "12 --divide=2",
+                "Unknown option for /name command: --divide=2, did you mean --divide?",
+            ),
+        ] {
+            assert_eq!(check(form, typed), expected, "{typed}");
+        }
+    }
+
+    #[test]
+    fn section_10_implement_takes_lists_and_ranges() {
+        for (typed, expected) in [
+            ("7 now", "[7] [] now"),
+            ("132,134,136", "[132, 134, 136] [] "),
+            ("105-107 go", "[105, 106, 107] [] go"),
+            ("1,3-5,4,9", "[1, 3, 4, 5, 9] [] "),
+            ("", "Task number required for /name command"),
+            ("3-", "Task number must be positive integer, got: 3-"),
+            ("-3", "Task number must be positive integer, got: -3"),
+            ("1,,2", "Task number must be positive integer, got: 1,,2"),
+            ("0-2", "Task number must be positive integer, got: 0-2"),
+            ("5-3", "Task range must ascend, got: 5-3"),
+            ("1-50", &format!("{:?} [] ", (1..=50).collect::<Vec<u64>>())),
+            ("1-51", "Too many tasks (51). Maximum: 50"),
+            ("1-18446744073709551615", "Too many tasks (18446744073709551615). Maximum: 50"),
+            ("7 --fast", "Unknown option for /name command: --fast"),
+        ] {
+            assert_eq!(check(Form::Tasks, typed), expected, "{typed}");
+        }
+    }
+
+    #[test]
+    fn section_10_direct_commands_take_what_they_are_given() {
+        assert_eq!(check(Form::Free, ""), "[] [] ");
+        assert_eq!(check(Form::Free, " src/ --all "), "[] [] src/ --all");
+        assert_eq!(check(Form::Text, "\"Fix the parser\""), "[] [] Fix the parser");
+        assert_eq!(check(Form::Text, "Fix \"it\" now"), "[] [] Fix \"it\" now");
+        assert_eq!(check(Form::Text, "\"\""), "Text required for /name command");
+        let form = Form::Options(&["all", "type="]);
+        for (typed, expected) in [
+            ("", "[] [] "),
+            (
+                "--all --type timeout",
+                r#"[] [("all", None), ("type", Some("timeout"))] --all --type timeout"#,
+            ),
+            ("--type=x", r#"[] [("type", Some("x"))] --type=x"#),
+            ("--type", "Option --type of /name command needs a value"),
+            ("--type --all", "Option --type of /name command needs a value"),
+            ("--al", "Unknown option for /name command: --al, did you mean --all?"),
+            ("12", "Unknown option for /name command: 12"),
+        ] {
+            assert_eq!(check(form, typed), expected, "{typed}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_arguments_break_the_reader(typed in "([0-9]{1,3}|[,\\- ]|--[a-z]{0,3}|[\"'=ä]){0,12}") {
+            for form in [Form::Task(&["a", "b="]), Form::Tasks, Form::Options(&["b="]), Form::Text] {
+                let _read = read("name", form, &typed);
+            }
+        }
+    }
+}

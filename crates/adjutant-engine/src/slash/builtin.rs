@@ -1,0 +1,173 @@
+//! The commands and agents that are there without any file.
+//!
+//! They are written as files and read as such, so that whoever wants another `/plan` can start from
+//! ours: a file of the same name takes its place.
+
+use std::path::PathBuf;
+
+use super::arguments::Form;
+use super::{SlashCommand, read};
+use crate::roster::{Definition, Leaf, Product, Scope, definition};
+
+/// How a built-in command is called and to whom it goes.
+pub(super) struct Manner {
+    name: &'static str,
+    text: &'static str,
+    pub(super) form: Form,
+    pub(super) hint: &'static str,
+    pub(super) agent: Option<&'static str>,
+    /// Who does it in a language of its own.
+    pub(super) languages: &'static [(&'static str, &'static str)],
+}
+
+const MANNERS: [Manner; 9] = [
+    Manner {
+        name: "research",
+        text: include_str!("builtin/research.md"),
+        form: Form::Task(&["divide"]),
+        hint: "N [--divide] [PROMPT]",
+        agent: Some("researcher"),
+        languages: &[("lean", "lean-research-agent")],
+    },
+    Manner {
+        name: "plan",
+        text: include_str!("builtin/plan.md"),
+        form: Form::Task(&[]),
+        hint: "N [PROMPT]",
+        agent: Some("planner"),
+        languages: &[("lean", "lean-planner")],
+    },
+    Manner {
+        name: "implement",
+        text: include_str!("builtin/implement.md"),
+        form: Form::Tasks,
+        hint: "N|A-B|A,B [PROMPT]",
+        agent: Some("implementer"),
+        languages: &[("lean", "lean-implementation-agent")],
+    },
+    Manner {
+        name: "revise",
+        text: include_str!("builtin/revise.md"),
+        form: Form::Task(&[]),
+        hint: "N [PROMPT]",
+        agent: Some("planner"),
+        languages: &[("lean", "lean-planner")],
+    },
+    Manner {
+        name: "review",
+        text: include_str!("builtin/review.md"),
+        form: Form::Free,
+        hint: "[SCOPE]",
+        agent: Some("reviewer"),
+        languages: &[],
+    },
+    Manner {
+        name: "task",
+        text: include_str!("builtin/task.md"),
+        form: Form::Text,
+        hint: "\"TEXT\"",
+        agent: None,
+        languages: &[],
+    },
+    Manner {
+        name: "errors",
+        text: include_str!("builtin/errors.md"),
+        form: Form::Options(&["all", "type="]),
+        hint: "[--all] [--type T]",
+        agent: Some("error-diagnostics-agent"),
+        languages: &[],
+    },
+    Manner {
+        name: "todo",
+        text: include_str!("builtin/todo.md"),
+        form: Form::Free,
+        hint: "",
+        agent: None,
+        languages: &[],
+    },
+    Manner {
+        name: "meta",
+        text: include_str!("builtin/meta.md"),
+        form: Form::Free,
+        hint: "[PROMPT]",
+        agent: None,
+        languages: &[],
+    },
+];
+
+const AGENTS: [(&str, &str); 7] = [
+    ("researcher", include_str!("builtin/agents/researcher.md")),
+    ("planner", include_str!("builtin/agents/planner.md")),
+    ("implementer", include_str!("builtin/agents/implementer.md")),
+    ("reviewer", include_str!("builtin/agents/reviewer.md")),
+    ("error-diagnostics-agent", include_str!("builtin/agents/error-diagnostics-agent.md")),
+    ("specialist", include_str!("builtin/agents/specialist.md")),
+    ("helper", include_str!("builtin/agents/helper.md")),
+];
+
+/// What stands in place of a file.
+const FILE: &str = "built-in";
+
+/// Returns how the built-in command of that name is called.
+pub(super) fn manner(name: &str) -> Option<&'static Manner> {
+    MANNERS.iter().find(|manner| manner.name.eq_ignore_ascii_case(name))
+}
+
+/// Returns the built-in commands.
+pub(super) fn commands() -> Vec<SlashCommand> {
+    let leaf = |manner: &Manner| Leaf {
+        product: Product::Adjutant,
+        scope: Scope::BuiltIn,
+        file: FILE.to_owned(),
+        within: PathBuf::from(format!("{}.md", manner.name)),
+        text: Ok(manner.text.to_owned()),
+    };
+    MANNERS
+        .iter()
+        .map(leaf)
+        .filter_map(|leaf| leaf.read(|text| read::command(&leaf, text)).ok())
+        .collect()
+}
+
+/// Returns the built-in agents whose names nobody else has.
+#[must_use]
+pub fn agents(taken: &[Definition]) -> Vec<Definition> {
+    let is_free = |name: &str| !taken.iter().any(|it| it.name.as_str().eq_ignore_ascii_case(name));
+    let (product, scope) = (Product::Adjutant, Scope::BuiltIn);
+    let built_in = AGENTS.iter().filter(|(name, _)| is_free(name));
+    built_in.filter_map(|(name, text)| definition(product, scope, FILE, name, text).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use adjutant_core::Preset;
+
+    use super::*;
+    use crate::role::Role;
+
+    #[test]
+    fn every_built_in_is_read_and_nothing_of_it_is_ignored() {
+        let commands = commands();
+        assert_eq!(commands.len(), MANNERS.len());
+        for command in &commands {
+            assert_eq!(command.definition.ignored, [""; 0], "{}", command.name());
+        }
+        let agents = agents(&[]);
+        assert_eq!(agents.len(), AGENTS.len());
+        let policy = Preset::Command.policy();
+        for agent in agents {
+            let role = Role::of(agent, &policy, None, &[]);
+            assert_eq!(role.ignored, [""; 0], "{}", role.definition.name);
+            let delegates = role.rights.tools.contains("Task");
+            assert_eq!(delegates, role.definition.name.as_str() != "helper");
+        }
+    }
+
+    #[test]
+    fn every_built_in_agent_that_a_command_needs_is_there() {
+        for manner in &MANNERS {
+            let there = |agent| AGENTS.iter().any(|(name, _)| *name == agent);
+            assert!(manner.agent.is_none_or(there), "{}", manner.name);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! From a command file to a command.
+//!
+//! Front matter is optional. Files in the formats of opencode and of our own keep the arguments and
+//! the routing of the built-in command whose place they take; Claude Code knows neither, so its files
+//! stand for themselves.
+
+use std::collections::BTreeMap;
+
+use adjutant_core::policy::Operation;
+use serde_json::Value;
+
+use super::arguments::Form;
+use super::route::Routing;
+use super::{SlashCommand, builtin, fill};
+use crate::roster::{
+    Definition, Front, Leaf, Limits, Product, Scope, Sheet, Wished, agent_name, allow, hint,
+    read_front, spelled, split,
+};
+
+/// Keys that are read; for guessing what a stranger was meant to be.
+const READ: [&str; 15] = [
+    "name",
+    "description",
+    "agent",
+    "language",
+    "routing",
+    "timeout",
+    "argument-hint",
+    "argument_hint",
+    "allowed-tools",
+    "tools",
+    "model",
+    "disable",
+    "disabled",
+    "kind",
+    "adjutant",
+];
+
+/// Keys of the products that mean nothing here.
+const UNUSED: [&str; 14] = [
+    "agents",
+    "author",
+    "category",
+    "color",
+    "context",
+    "context_level",
+    "context_loading",
+    "disable-model-invocation",
+    "hide-from-slash-command-tool",
+    "subtask",
+    "tags",
+    "title",
+    "user-invocable",
+    "version",
+];
+
+/// The name by which the seeds' files mean the program itself.
+const ORCHESTRATOR: &str = "orchestrator";
+
+/// Characters of a first line that stands in for a description.
+const DESCRIPTION_CHARS: usize = 160;
+
+/// Returns the name a file has by its place: the folders between belong to it.
+pub(super) fn name_of(leaf: &Leaf) -> String {
+    let between = if leaf.product == Product::Claude { ":" } else { "/" };
+    let path = leaf.within.with_extension("");
+    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+    parts.iter().filter(|part| *part != ".").map(AsRef::as_ref).collect::<Vec<_>>().join(between)
+}
+
+/// Reads a file, or says why nothing can be made of it.
+pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
+    let (front, body) = parts(text)?;
+    let mut sheet = Sheet { keys: front.keys, ignored: Vec::new() };
+    for key in front.again {
+        if READ.contains(&key.as_str()) {
+            return Err(format!("it holds `{key}` twice"));
+        }
+        sheet.ignore(format!("`{key}` is there more than once"));
+    }
+    sheet.check_kind()?;
+    let name = sheet.text("name").unwrap_or_else(|| name_of(leaf));
+    let name = agent_name(name.trim_start_matches('/'))?;
+    if name.as_str().contains(char::is_whitespace) {
+        return Err(format!("its name `{name}` holds a space; name it with -"));
+    }
+    let body = body.trim();
+    if body.is_empty() {
+        return Err("it says nothing: the body is empty".into());
+    }
+    let description = sheet.text("description").unwrap_or_else(|| first_line(body));
+    let (form, hint, routing) = sheet.manner(leaf.product, name.as_str());
+    let mut tools = sheet.wished();
+    let model = sheet.text("model").and_then(|model| spelled(leaf.product, &model));
+    let language = sheet.text("language").filter(|word| word != "varies");
+    let mut limits = Limits { timeout_s: sheet.amount("timeout", 1.0), ..Limits::default() };
+    sheet.own_bounds(&mut tools, &mut limits);
+    sheet.settle_time(leaf.scope, name.as_str(), &mut limits);
+    sheet.name_the_rest(&UNUSED, &READ);
+    sheet.ignored.extend(fill::left_as_text(body));
+    if routing.names_someone() {
+        keep_task(&mut tools);
+    }
+    let definition = Definition {
+        name,
+        description,
+        prompt: body.to_owned(),
+        tools,
+        model,
+        model_is_theirs: leaf.scope == Scope::User,
+        limits,
+        takes_tasks: false,
+        file: leaf.file.clone(),
+        scope: leaf.scope,
+        product: leaf.product,
+        ceiling: None,
+        ignored: sheet.ignored,
+    };
+    let language = language.map(|word| word.to_lowercase());
+    Ok(SlashCommand { definition, form, hint, language, routing })
+}
+
+/// Splits a file; one that does not begin with `---` is all body.
+fn parts(text: &str) -> Result<(Front, &str), String> {
+    let plain = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if plain.lines().next().is_none_or(|first| first.trim_end() != "---") {
+        return Ok((Front::default(), plain));
+    }
+    let (front, body) = split(plain)?;
+    Ok((read_front(front)?, body))
+}
+
+fn first_line(body: &str) -> String {
+    let line = body.lines().map(|line| line.trim_start_matches('#').trim());
+    line.filter(|line| !line.is_empty())
+        .take(1)
+        .flat_map(|line| line.chars().take(DESCRIPTION_CHARS))
+        .collect()
+}
+
+/// A command that is handed to an agent needs the tool for it, whatever else it does without.
+fn keep_task(tools: &mut Wished) {
+    if let Some(allowed) = &mut tools.allowed {
+        *allowed = adjutant_core::ToolSet::new(allowed.iter().chain(["Task"]));
+    }
+}
+
+/// Takes the key by which a file says how its arguments are read.
+fn own_form(sheet: &mut Sheet) -> Option<Form> {
+    let own = sheet.keys.get_mut("adjutant").and_then(Value::as_object_mut);
+    let value = own.and_then(|own| own.remove("arguments"))?;
+    let form = match value.as_str() {
+        Some("free") => Some(Form::Free),
+        Some("text") => Some(Form::Text),
+        Some("task") => Some(Form::Task(&[])),
+        Some("tasks") => Some(Form::Tasks),
+        Some(_) | None => None,
+    };
+    if form.is_none() {
+        sheet.ignore("`adjutant.arguments` is none of free, text, task and tasks".to_owned());
+    }
+    form
+}
+
+impl Sheet {
+    /// Takes how the command is called and to whom it goes.
+    fn manner(&mut self, product: Product, name: &str) -> (Form, Option<String>, Routing) {
+        let (own_form, mut hint, mut routing) = (own_form(self), self.hint(), self.routing());
+        let knows_ours = matches!(product, Product::Opencode | Product::Adjutant);
+        let built_in = builtin::manner(name).filter(|_| knows_ours);
+        if let Some(built_in) = built_in {
+            routing.inherit(built_in);
+            hint = hint.or_else(|| own_form.is_none().then(|| built_in.hint.to_owned()));
+        }
+        let form = own_form.or_else(|| built_in.map(|built_in| built_in.form));
+        (form.unwrap_or(Form::Free), hint.filter(|hint| !hint.is_empty()), routing)
+    }
+
+    /// Takes the tools.
+    fn wished(&mut self) -> Wished {
+        let mut tools = Wished::default();
+        for key in ["allowed-tools", "tools"] {
+            if let Some(value) = self.keys.remove(key).filter(|value| !value.is_null()) {
+                allow(&mut tools, key, &value, &mut self.ignored);
+            }
+        }
+        tools
+    }
+
+    /// Takes the hint for arguments; people write `[topic]`, which is a list to YAML.
+    fn hint(&mut self) -> Option<String> {
+        let keys = ["argument-hint", "argument_hint"];
+        let value = keys.into_iter().filter_map(|key| self.keys.remove(key)).next()?;
+        match value {
+            Value::Array(parts) => {
+                let parts = parts.iter().map(|part| part.as_str().unwrap_or("…"));
+                Some(format!("[{}]", parts.collect::<Vec<_>>().join(", ")))
+            }
+            Value::String(text) => Some(text.trim().to_owned()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// Takes `agent` and `routing`.
+    fn routing(&mut self) -> Routing {
+        let named = |text: String| Some(text).filter(|text| text != ORCHESTRATOR);
+        let mut routing =
+            Routing { agent: self.text("agent").and_then(named), ..Routing::default() };
+        let keys = match self.keys.remove("routing") {
+            None | Some(Value::Null) => return routing,
+            Some(Value::Object(keys)) => keys,
+            Some(_) => {
+                self.ignore("`routing` is not a list of keys".to_owned());
+                return routing;
+            }
+        };
+        for (key, value) in keys {
+            match (key.as_str(), value) {
+                ("language_based", Value::Bool(by)) => routing.by_language = Some(by),
+                ("default", Value::String(agent)) => routing.default = named(agent),
+                ("target_agent", Value::String(agent)) => routing.target = named(agent),
+                (_, Value::String(agent)) if key != "language_based" => {
+                    routing.languages.insert(key.to_lowercase(), agent);
+                }
+                _ => self.ignore(format!(
+                    "`routing.{key}` is not the name of an agent{}",
+                    hint(&key, &["language_based", "default", "target_agent"])
+                )),
+            }
+        }
+        routing
+    }
+
+    /// Settles what kind of work it is and how long it may take. A project's file gets no more time
+    /// than its name gives it.
+    fn settle_time(&mut self, scope: Scope, name: &str, limits: &mut Limits) {
+        let by_name = Operation::parse(name);
+        let usual = by_name.default_seconds();
+        let beyond = |own: &Operation| own.default_seconds() > usual && scope == Scope::Project;
+        if limits.operation.take_if(|own| beyond(own)).is_some() {
+            self.ignore(
+                "`adjutant.operation`: a project's file cannot give itself time".to_owned(),
+            );
+        }
+        let operation = *limits.operation.get_or_insert(by_name);
+        let most = match scope {
+            Scope::Project => operation.default_seconds(),
+            Scope::User | Scope::BuiltIn => operation.max_seconds(),
+        };
+        if let Some(wish) = limits.timeout_s.filter(|wish| *wish > most) {
+            self.ignore(format!("`timeout`: {wish} s is cut to {most} s"));
+            limits.timeout_s = Some(most);
+        }
+    }
+}
+
+impl Routing {
+    /// Takes over what a built-in command of the name would do, where the file says nothing.
+    fn inherit(&mut self, built_in: &builtin::Manner) {
+        if self.names_someone() {
+            return;
+        }
+        let languages: BTreeMap<String, String> =
+            built_in.languages.iter().map(|(to, agent)| ((*to).into(), (*agent).into())).collect();
+        self.default = built_in.agent.map(str::to_owned);
+        self.languages = languages;
+    }
+}

@@ -1,0 +1,352 @@
+//! Slash commands: where they are found, what their files may say, and whom they go to.
+#![expect(clippy::unwrap_used, reason = "a place that cannot be made fails the test")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use adjutant_core::{Policy, Preset};
+use adjutant_engine::Role;
+use adjutant_engine::roster::{Roster, Scope, UserFolders, muster};
+use adjutant_engine::slash::{
+    Handbook, Looked, Prepared, Routes, SlashCommand, Surroundings, TaskEntry, builtin_agents,
+    gather, user_folders,
+};
+use tempfile::TempDir;
+
+/// A project and a home.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(TempDir::new().unwrap());
+        fs::create_dir(place.0.path().join("work")).unwrap();
+        fs::create_dir(place.0.path().join("home")).unwrap();
+        place
+    }
+
+    /// Writes `work/…` or `home/…`.
+    fn file(self, path: &str, text: &str) -> Self {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn book(&self) -> Handbook {
+        let home = self.0.path().join("home");
+        let user = user_folders(Some(&home), Some(&home.join(".config")));
+        gather(&self.0.path().join("work"), &user).unwrap()
+    }
+
+    fn roster(&self) -> Roster {
+        let none = UserFolders::default();
+        let mut roster = muster(&self.0.path().join("work"), &none).unwrap();
+        roster.agents.extend(builtin_agents(&roster.agents));
+        roster
+    }
+
+    /// Shows everything that is not built in, a line each.
+    fn shown(&self) -> String {
+        let book = self.book();
+        let files = book.commands.iter().filter(|it| it.definition.scope != Scope::BuiltIn);
+        let mut lines: Vec<String> = files.map(summary).collect();
+        lines.extend(book.shadowed.iter().map(|it| format!("shadowed {} by {}", it.file, it.by)));
+        lines.extend(book.problems.iter().map(|it| format!("problem {}: {}", it.file, it.reason)));
+        lines.join("\n").replace(&self.0.path().display().to_string(), "$PLACE")
+    }
+
+    /// Prepares what was typed; the second line says what came of it.
+    fn typed(
+        &self,
+        text: &str,
+        routes: &[(&str, &str, &str)],
+        look: &dyn Fn(u64) -> Looked,
+    ) -> String {
+        match self.prepared(text, routes, look) {
+            Ok(prepared) => {
+                let route = prepared.route.as_ref();
+                let to =
+                    route.map_or("itself".into(), |it| format!("{} by {}", it.agent, it.because));
+                [vec![format!("{}: {to}", prepared.header())], prepared.remarks].concat().join("\n")
+            }
+            Err(error) => error,
+        }
+    }
+
+    fn prepared(
+        &self,
+        text: &str,
+        routes: &[(&str, &str, &str)],
+        look: &dyn Fn(u64) -> Looked,
+    ) -> Result<Prepared, String> {
+        let (book, roster) = (self.book(), self.roster());
+        let mut own = Routes::default();
+        for (command, language, agent) in routes {
+            own.0.entry((*command).into()).or_default().insert((*language).into(), (*agent).into());
+        }
+        let around = Surroundings { roster: &roster, routes: &own, agent: None, tasks: look };
+        let (command, rest) = book.recognise(text).map_err(|error| error.to_string())?.unwrap();
+        book.prepare(command, rest, &around).map_err(|error| error.to_string())
+    }
+}
+
+fn summary(command: &SlashCommand) -> String {
+    let it = &command.definition;
+    let policy = Policy { network: true, ..Preset::Story.policy() };
+    let role = Role::of(it.clone(), &policy, None, &[]);
+    let mut line = format!(
+        "{} [{}] {} {:?}",
+        command.usage(),
+        command.form.as_str(),
+        it.file,
+        command.operation()
+    );
+    if it.tools.allowed.is_some() {
+        line += &format!(" tools={}", role.rights.tools);
+    }
+    if let Some(timeout) = it.limits.timeout_s {
+        line += &format!(" {timeout} s");
+    }
+    if let Some(ceiling) = &it.ceiling {
+        line += &format!(" under {ceiling}");
+    }
+    for ignored in &it.ignored {
+        line += &format!("\n  {ignored}");
+    }
+    line
+}
+
+fn in_language(language: &'static str) -> impl Fn(u64) -> Looked {
+    move |number| {
+        Looked::Found(TaskEntry {
+            number,
+            text: format!("### {number}. Prove it"),
+            language: Some(language.to_owned()),
+            file: "TODO.md".to_owned(),
+        })
+    }
+}
+
+const fn no_list(_: u64) -> Looked {
+    Looked::NoList
+}
+
+#[test]
+fn commands_are_found_where_people_have_them() {
+    let place = Place::new()
+        .file("work/.claude/commands/fix.md", "Fix issue $ARGUMENTS.")
+        .file(
+            "work/.claude/commands/front/test.md",
+            "---\nargument-hint: [topic] [count]\n---\nTest.",
+        )
+        .file("work/.opencode/command/plan.md", "---\nagent: orchestrator\n---\nPlan $1.")
+        .file("work/.opencode/commands/deep/er/look.md", "Look.")
+        .file("work/.adjutant/commands/fix.md", "Another fix.")
+        .file("work/.claude/commands/notes.txt", "No command.")
+        .file("home/.claude/commands/mine.md", "---\ndescription: Mine.\n---\nDo it.")
+        .file("home/.config/opencode/command/theirs.md", "Do it.")
+        .file("home/.config/adjutant/commands/ours.md", "Do it.");
+    insta::assert_snapshot!(place.shown(), @"
+    /fix [free] .claude/commands/fix.md Unknown
+    /front:test [topic] [count] [free] .claude/commands/front/test.md Unknown
+    /plan N [PROMPT] [task] .opencode/command/plan.md Plan
+    /deep/er/look [free] .opencode/commands/deep/er/look.md Unknown
+    /mine [free] $PLACE/home/.claude/commands/mine.md Unknown
+    /theirs [free] $PLACE/home/.config/opencode/command/theirs.md Unknown
+    /ours [free] $PLACE/home/.config/adjutant/commands/ours.md Unknown
+    shadowed .adjutant/commands/fix.md by .claude/commands/fix.md
+    shadowed built-in by .opencode/command/plan.md
+    ");
+    let book = place.book();
+    assert_eq!(book.find("/front/test").unwrap().name(), "front:test");
+    assert_eq!(book.find("FIX").unwrap().definition.description, "Fix issue $ARGUMENTS.");
+    assert_eq!(
+        book.find("plna").unwrap_err().to_string(),
+        "there is no command `/plna`, did you mean `/plan`?"
+    );
+}
+
+#[test]
+fn what_a_file_cannot_say_or_grant_is_named() {
+    let place = Place::new()
+        .file(
+            "work/.claude/commands/a.md",
+            "---\nallowed-tools: Read, Bash(git:*)\nhooks: {}\nargument-hnt: x\ncontext_level: 2\n\
+             context_loading: {strategy: lazy}\ntimeout: 9999\nadjutant: {operation: implement, arguments: words}\n---\n\
+             Look at @src/main.rs and !`git status`.",
+        )
+        .file(
+            "work/.opencode/command/implement.md",
+            "---\nname: implement\nagent: orchestrator\ndescription: Does it.\nlanguage: varies\n\
+             routing:\n  language_based: true\n  lean: lean-implementation-agent\n  default: implementer\n\
+             timeout: 7200\nadjutant: {arguments: task}\n---\nDo $ARGUMENTS.",
+        )
+        .file("home/.claude/commands/slow.md", "---\ntimeout: 7000\nroutng: x\n---\nSlowly.");
+    insta::assert_snapshot!(place.shown(), @"
+    /a [free] .claude/commands/a.md Unknown tools=Note, Read, Return 3600 s
+      `adjutant.arguments` is none of free, text, task and tasks
+      `Bash(git:*)`: a tool cannot be given in part, so it is left out
+      `adjutant.operation`: a project's file cannot give itself time
+      `timeout`: 9999 s is cut to 3600 s
+      `argument-hnt`: unknown, did you mean `argument-hint`?
+      `context_level`: not used
+      `context_loading`: not used
+      `hooks`: a file cannot grant this
+      `!`git status``: nothing is executed, it is left as text
+      `@src/main.rs`: no file is included, it is left as text
+    /implement [task] .opencode/command/implement.md Implement 7200 s
+    /slow [free] $PLACE/home/.claude/commands/slow.md Unknown 7000 s
+      `routng`: unknown, did you mean `routing`?
+    shadowed built-in by .opencode/command/implement.md
+    ");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_harms_no_other() {
+    let place = Place::new()
+        .file("work/.claude/commands/plan.md", "---\nallowed-tools: [Read\n---\nx")
+        .file("work/.claude/commands/empty.md", "---\ndescription: x\n---\n  ")
+        .file("work/.claude/commands/open.md", "---\ndescription: x\n")
+        .file("work/.claude/commands/alias.md", "---\na: &a x\nb: *a\n---\nx")
+        .file("work/.claude/commands/two words.md", "x")
+        .file("work/.claude/commands/lead.md", "x")
+        .file("work/.claude/commands/big.md", &"x".repeat(300 << 10))
+        .file("work/.claude/commands/good.md", "Good.")
+        .file("work/.claude/commands/mine.md", "---\nallowed-tools: Read, Write\n---\nTheirs.")
+        .file("work/.claude/commands/gone.md", "Theirs.")
+        .file("home/.claude/commands/mine.md", "---\nallowed-tools: Read\ntimeout: 60\n---\nMine.")
+        .file("home/.claude/commands/gone.md", "---\n")
+        .file("home/secret.md", "Secret.");
+    symlink("/etc/hostname", place.0.path().join("work/.claude/commands/link.md")).unwrap();
+    insta::assert_snapshot!(place.shown(), @"
+    /good [free] .claude/commands/good.md Unknown
+    /mine [free] .claude/commands/mine.md Unknown tools=Note, Read, Return 60 s under $PLACE/home/.claude/commands/mine.md
+    shadowed $PLACE/home/.claude/commands/mine.md by .claude/commands/mine.md
+    problem .claude/commands/alias.md: its YAML uses an alias in line 3; write the value out
+    problem .claude/commands/big.md: it is larger than 256 KiB
+    problem .claude/commands/empty.md: it says nothing: the body is empty
+    problem .claude/commands/lead.md: its name `lead` belongs to Adjutant; give it another with `name`
+    problem .claude/commands/link.md: it is a link that leads out of the project
+    problem .claude/commands/open.md: its front matter has no end: a second line of --- is missing
+    problem .claude/commands/plan.md: its YAML is broken: while parsing a flow sequence, expected ',' or ']' at byte 22 line 3 column 1
+    problem .claude/commands/two words.md: its name `two words` holds a space; name it with -
+    problem $PLACE/home/.claude/commands/gone.md: its front matter has no end: a second line of --- is missing
+    problem .claude/commands/gone.md: $PLACE/home/.claude/commands/gone.md would bound it and cannot be used
+    ");
+    let broken = place.typed("/plan 12", &[], &no_list);
+    assert!(
+        broken.starts_with("/plan is described by .claude/commands/plan.md, which cannot be used"),
+        "{broken}"
+    );
+}
+
+#[test]
+fn section_10_commands_go_to_agents_by_the_language_of_their_task() {
+    let lean = "---\ndescription: Proves.\n---\nProve.";
+    let place = Place::new()
+        .file("work/.claude/agents/lean-planner.md", lean)
+        .file("work/.claude/commands/solo.md", "Alone.")
+        .file("work/.claude/commands/other.md", "---\nagent: reviewr\n---\nx")
+        .file("work/.claude/commands/planner.md", "---\nagent: planner\n---\nx")
+        .file(
+            "work/.opencode/command/revise.md",
+            "---\nrouting: {language_based: false, lean: lean-planner, target_agent: implementer}\n---\nx",
+        );
+    let (rust, proof) = (in_language("Rust"), in_language("Lean"));
+    let gone = |_: u64| Looked::Unknown { file: "TODO.md".to_owned() };
+    let theirs = [("plan", "lean", "reviewer"), ("plan", "default", "researcher")];
+    let none: &[(&str, &str, &str)] = &[];
+    for (text, routes, look, expected) in [
+        ("/plan 12", none, &rust as &dyn Fn(u64) -> Looked, "Task: 12: planner by the command"),
+        ("/plan 12", none, &proof, "Task: 12: lean-planner by its language lean"),
+        (
+            "/research 12",
+            none,
+            &proof,
+            "Task: 12: researcher by the command\n\
+             there is no agent `lean-research-agent`; `researcher` takes its place",
+        ),
+        (
+            "/plan 12",
+            none,
+            &no_list,
+            "Task: 12: planner by the command\n\
+             the project has no list of tasks, so nothing is known of task 12",
+        ),
+        ("/plan 12", &theirs, &proof, "Task: 12: reviewer by your configuration"),
+        ("/plan 12", &theirs, &rust, "Task: 12: researcher by your configuration"),
+        ("/revise 12", none, &proof, "Task: 12: implementer by the command"),
+        ("/implement 3,5-6", none, &rust, "Task: 3, 5, 6: implementer by the command"),
+        ("/review src/", none, &no_list, "Command: /review: reviewer by the command"),
+        ("/errors", none, &no_list, "Command: /errors: error-diagnostics-agent by the command"),
+        ("/todo", none, &no_list, "Command: /todo: itself"),
+        ("/solo", none, &no_list, "Command: /solo: itself"),
+        (
+            "/planner",
+            none,
+            &no_list,
+            "Command: /planner: itself\n\
+             the agent `planner` has the command's name, so the command works itself",
+        ),
+        ("/plan 13", none, &gone, "Task 13 not found in TODO.md"),
+    ] {
+        assert_eq!(place.typed(text, routes, look), expected, "{text}");
+    }
+    let unknown = place.typed("/other", &[], &no_list);
+    let expected = "/other (.claude/commands/other.md) is handed to `reviewr`, but there is no agent \
+                    `reviewr`, did you mean `reviewer`?";
+    assert!(unknown.starts_with(expected), "{unknown}");
+}
+
+#[test]
+fn requirement_13_the_agent_at_the_root_is_told_what_to_hand_down() {
+    let place = Place::new();
+    let prepared = place.prepared("/plan 12 keep it small", &[], &in_language("rust")).unwrap();
+    assert!(prepared.definition.prompt.starts_with("Plan the task: 12 keep it small\n"));
+    let goal = prepared.goal(&Preset::Command.policy(), None, "a diff");
+    assert_eq!(goal.agent.as_str(), "plan");
+    insta::assert_snapshot!(goal.text, @r#"
+    /plan 12 keep it small
+
+    What the list of tasks says, quoted:
+
+    <file path="TODO.md (task 12)">
+    ### 12. Prove it
+    </file>
+
+    What was piped in, quoted:
+
+    <file path="standard input">
+    a diff
+    </file>
+    "#);
+    for told in
+        ["Task: 12.", "Language: rust.", "to the agent `planner`", "begins with the line `Task: N`"]
+    {
+        assert!(goal.system.contains(told), "{told}: {}", goal.system);
+    }
+}
+
+#[test]
+fn a_text_is_a_command_only_when_it_begins_with_one() {
+    let book = Place::new().file("work/.opencode/command/a/b.md", "x").book();
+    for (text, expected) in [
+        ("/plan 12", Ok(Some(("plan", "12")))),
+        ("/plan\n12\nand more", Ok(Some(("plan", "12\nand more")))),
+        ("/a:b", Ok(Some(("a/b", "")))),
+        ("/etc/hosts is strange", Ok(None)),
+        (" /plan 12", Ok(None)),
+        ("plan 12", Ok(None)),
+        ("/", Ok(None)),
+        ("//plan", Ok(None)),
+        ("/ plan", Ok(None)),
+        ("/a/c", Err(Some("a/b"))),
+        ("/tmp is full", Err(None)),
+        ("/plam 12", Err(Some("plan"))),
+    ] {
+        let found = book.recognise(text);
+        let found =
+            found.as_ref().map(|it| it.as_ref().map(|(command, rest)| (command.name(), *rest)));
+        assert_eq!(found.map_err(|error| error.meant.as_deref()), expected, "{text}");
+    }
+}
