@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use adjutant_core::{
     Command, Conversation, Event, Node, Outcome, Policy, Resumption, Rights, RunId, SessionId,
@@ -15,6 +16,7 @@ use crate::control::Door;
 use crate::engine::{Engine, EngineError, Finished, Staff};
 use crate::opening::Opened;
 use crate::runner::{Runner, Shop};
+use crate::writing::look;
 
 /// How a person wants a run to go on.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +113,9 @@ impl Engine {
         let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
         let rights = Rights::of(&self.policy);
         let (version, models) = (self.version.clone(), self.desk.models.clone());
-        let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
+        let toolbox = Arc::clone(&self.desk.toolbox);
+        let shop =
+            Shop { desk: self.desk, approver, narrator, ids: self.ids, folder: folder.clone() };
         let clock = Clock::start(self.ids.wall, age);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
@@ -130,6 +134,7 @@ impl Engine {
             say: wish.say,
             timeout_s: wish.timeout_s,
             handovers,
+            looked: look(&toolbox, &runner.tree),
         };
         let command = Command::Resume(Box::new(resumption));
         for name in needed_models(&runner.tree, &command, runner.now()) {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::admit::APPROVAL_EXPIRES_S;
 use super::evolve::unfit;
 use super::node::Node;
+use super::writes::Looks;
 use super::{Deadline, ROOT, Tree};
 use crate::budget::Settlement;
 use crate::code::Code;
@@ -19,6 +20,7 @@ use crate::outcome::{Outcome, State};
 use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, TASK};
 use crate::time::Timestamp;
+use crate::write::is_write;
 
 /// What an agent is told about a call of which nobody knows what came.
 pub(crate) const INTERRUPTED: &str = "Interrupted: nobody knows whether this call took effect, and it was not \
@@ -37,12 +39,16 @@ impl Tree {
         if self.ended.is_some() && again.is_empty() {
             return Vec::new();
         }
-        let Resumption { version, rights, say, timeout_s, handovers, session } = wish;
+        let Resumption { version, rights, say, timeout_s, handovers, session, looked } = wish;
         let mut events = vec![Event::Resumed { version, rights, timeout_s }];
         for node in self.nodes.iter().filter(|node| node.state == State::Running) {
             close_open_call(node, &mut events);
-            for (number, _) in node.begun_calls().filter(|(_, call)| !may_begin_again(call)) {
-                let output = ToolOutput::error(INTERRUPTED);
+            for (number, call) in node.begun_calls() {
+                let output = match node.looked_at(number, &looked) {
+                    Some(output) => output,
+                    None if may_begin_again(call) => continue,
+                    None => ToolOutput::error(INTERRUPTED),
+                };
                 events.push(Event::ToolReturned { session: node.session, call: number, output });
             }
         }
@@ -51,7 +57,9 @@ impl Tree {
             let say = say.as_ref().filter(|_| self.is_meant(session, index));
             let handover = handovers.get(&node.session).filter(|_| node.is_exhausted());
             let timeout_s = timeout_s.or(node.timeout_s);
-            events.push(Event::Reopened(Box::new(reopening(node, say, handover, timeout_s))));
+            events.push(Event::Reopened(Box::new(reopening(
+                node, say, handover, timeout_s, &looked,
+            ))));
         }
         events
     }
@@ -278,9 +286,10 @@ fn close_open_call(node: &Node, events: &mut Vec<Event>) {
 }
 
 /// Says whether a call that was begun may be begun again: it reads, or it only hands down, and
-/// what it handed down is known.
+/// what it handed down is known; or it writes, and had not come to the point of doing so, for that
+/// would be on record.
 fn may_begin_again(call: &ToolCall) -> bool {
-    is_repeatable(&call.name) || call.name == DELEGATE || call.name == TASK
+    is_repeatable(&call.name) || is_write(&call.name) || call.name == DELEGATE || call.name == TASK
 }
 
 fn reopening(
@@ -288,6 +297,7 @@ fn reopening(
     say: Option<&String>,
     handover: Option<&String>,
     timeout_s: Option<u64>,
+    looked: &Looks,
 ) -> Reopening {
     let afresh = handover.is_some();
     let words = say.map(String::as_str);
@@ -302,10 +312,15 @@ fn reopening(
             .values()
             .any(|open| open.origin.turn == node.turn && open.origin.index == number)
     };
-    let open = node.open_calls().map(|(number, _)| number);
-    let unanswered =
-        if afresh { Vec::new() } else { open.filter(|number| !handed_down(*number)).collect() };
-    Reopening { session: node.session, afresh, text, timeout_s, unanswered }
+    let (mut unanswered, mut seen) = (Vec::new(), Vec::new());
+    let open = node.open_calls().map(|(number, _)| number).filter(|number| !handed_down(*number));
+    for number in open.filter(|_| !afresh) {
+        match node.looked_at(number, looked) {
+            Some(output) => seen.push((number, output)),
+            None => unanswered.push(number),
+        }
+    }
+    Reopening { session: node.session, afresh, text, timeout_s, unanswered, looked: seen }
 }
 
 impl Node {
@@ -344,10 +359,12 @@ impl Node {
             self.open_calls = 0;
             self.open_delegations.clear();
         } else {
-            let answers = reopening.unanswered.len() * INTERRUPTED.len();
+            let looked = reopening.looked.iter().map(|(_, output)| output.content.len());
+            let answers = reopening.unanswered.len() * INTERRUPTED.len() + looked.sum::<usize>();
             self.appended_bytes += said + answers as u64;
         }
-        for call in &reopening.unanswered {
+        let looked = reopening.looked.iter().map(|(call, _)| call);
+        for call in reopening.unanswered.iter().chain(looked) {
             if self.pending.get_mut(*call as usize).and_then(Option::take).is_some() {
                 self.open_calls -= 1;
             }

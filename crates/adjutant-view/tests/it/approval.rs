@@ -88,7 +88,11 @@ fn tasks_that_differ_are_told_apart_and_a_missing_price_is_said() {
     reader.brief.model.as_mut().unwrap().price = None;
     reader.timeout_s = Some(300);
     let mut writer = h.grant(root(), "writer", "write");
-    writer.rights = Rights { tools: ToolSet::new(["Read", "Write", "WebFetch"]), network: true };
+    writer.rights = Rights {
+        tools: ToolSet::new(["Read", "Write", "WebFetch"]),
+        network: true,
+        ..Rights::default()
+    };
     writer.brief.model.as_mut().unwrap().name = "acme/small".into();
     writer.timeout_s = Some(600);
     h.push(Event::Granted(Box::new(reader)));

@@ -60,6 +60,12 @@ fn word(error: &PathError) -> String {
         | PathError::PermissionDenied
         | PathError::NameTooLong
         | PathError::Invalid
+        | PathError::Link
+        | PathError::Guarded
+        | PathError::Exists
+        | PathError::ReadOnly
+        | PathError::TooLarge { .. }
+        | PathError::DiskFull
         | PathError::Unsupported
         | PathError::Io(_) => format!("<{error:?}>"),
     }
