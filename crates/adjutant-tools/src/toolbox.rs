@@ -271,10 +271,11 @@ impl Toolbox {
         }
     }
 
-    /// Lists the tools that can be performed, for messages.
+    /// Lists the tools that every agent can perform, for messages; who may write knows it.
     fn available(&self) -> String {
         let names: Vec<_> = ToolName::ALL
             .into_iter()
+            .filter(|tool| !matches!(tool, ToolName::Edit | ToolName::Write))
             .filter(|tool| self.missing(*tool).is_none())
             .map(ToolName::as_str)
             .collect();

@@ -95,7 +95,7 @@ keys! {
     ResultTokens "result_tokens" Lower "tokens of a result handed to the parent; none: summary and artifacts",
     Workspace "workspace" Unordered "where a delegation works: shared or own",
     Tools "tools" Fewer "tools a delegation may hold",
-    WriteBelow "write_below" Unordered "folder of the shared tree that may be written below; none: nothing of it",
+    WriteBelow "write_below" Less "folder of the shared tree that may be written below; none: nothing of it",
     InPlace "in_place" Off "whether all of the shared tree may be written, within an agent's definition",
     Network "network" Off "whether tools may reach the network",
     WebDomains "web_domains" Fewer "hosts WebFetch may ask without a question; others ask a person once",

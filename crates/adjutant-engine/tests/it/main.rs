@@ -19,3 +19,4 @@ mod resume;
 mod roles;
 mod roster;
 mod time;
+mod writes;

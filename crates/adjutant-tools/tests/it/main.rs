@@ -11,6 +11,7 @@ mod mask;
 mod note;
 mod read;
 mod web;
+mod write;
 
 use std::path::{Path, PathBuf};
 

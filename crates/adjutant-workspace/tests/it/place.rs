@@ -166,7 +166,8 @@ fn a_folder_nobody_may_write_is_left_alone() {
     let said = tree.put("", "locked/file", "new");
     std::fs::set_permissions(tree.path("locked"), PermissionsExt::from_mode(0o755)).unwrap();
     // The superuser is not held back by it.
-    let expected = if rustix::process::geteuid().is_root() { "written" } else { "<PermissionDenied>" };
+    let expected =
+        if rustix::process::geteuid().is_root() { "written" } else { "<PermissionDenied>" };
     assert_eq!(said, expected);
 }
 

@@ -10,6 +10,7 @@ mod limited;
 mod mail;
 mod time;
 mod turns;
+mod writes;
 
 use adjutant_core::budget::{Amount, Settlement};
 use adjutant_core::contract::ArtifactFact;
