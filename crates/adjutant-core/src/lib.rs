@@ -31,6 +31,7 @@ pub mod schema;
 mod secret;
 pub mod time;
 pub mod tree;
+pub mod undo;
 pub mod usage;
 pub mod write;
 

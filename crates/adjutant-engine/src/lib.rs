@@ -25,6 +25,7 @@ mod role;
 mod room;
 pub mod roster;
 mod runner;
+mod undo;
 mod writing;
 
 pub use adjutant_core::Secret;
@@ -42,3 +43,4 @@ pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
 pub use role::Role;
 pub use runner::{Control, Narrator, Reporter};
+pub use undo::{Fate, Undo, UndoError};

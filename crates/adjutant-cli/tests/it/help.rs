@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "demo",
     "run",
     "delegate",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 20] = [
     "cancel",
     "wait",
     "tell",
+    "undo",
     "prune",
     "completions",
 ];
@@ -70,6 +71,7 @@ fn help_names_every_command_and_every_exit_code() {
           cancel       End a run, or a subagent and all below it, from any terminal
           wait         Wait for the end of a run; the exit code is that of the run
           tell         Say something to a subagent at work, before its next turn
+          undo         Put back what the agents of a run changed, where nobody touched it since
           prune        Remove the content of old runs; metadata and cost stay
           completions  Print a completion script for your shell
           help         Print this message or the help of the given subcommand(s)
