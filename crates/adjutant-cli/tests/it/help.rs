@@ -176,6 +176,10 @@ fn the_help_of_delegate_teaches_by_example() {
               --allow-network
                   Let the agents reach public addresses with WebFetch and WebSearch; each new host asks
 
+              --in-place
+                  Let agents whose definition says so write anywhere in the tree, not only below the specs
+                  folder
+
               --allow-domain <HOST>
                   A host that WebFetch may ask without a question; may be repeated
 
