@@ -127,7 +127,7 @@ fn likeness(one: &str, two: &str) -> usize {
         pairs
     };
     let (one, two) = (pairs(one), pairs(two));
-    let (mut a, mut b, mut shared) = (0, 0, 0);
+    let (mut a, mut b, mut shared) = (0, 0, 0_usize);
     while a < one.len() && b < two.len() {
         match one[a].cmp(&two[b]) {
             std::cmp::Ordering::Less => a += 1,
@@ -135,8 +135,7 @@ fn likeness(one: &str, two: &str) -> usize {
             std::cmp::Ordering::Equal => (a, b, shared) = (a + 1, b + 1, shared + 1),
         }
     }
-    let all = one.len() + two.len();
-    if all == 0 { 0 } else { shared * 2_000 / all }
+    (shared * 2_000).checked_div(one.len() + two.len()).unwrap_or(0)
 }
 
 fn short(line: &str) -> &str {

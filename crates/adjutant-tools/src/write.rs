@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 
 use adjutant_core::{Change, Writes, content_hash};
-use adjutant_workspace::{Folders, Image, PathError, Place, RelPath};
+use adjutant_workspace::{FileKind, Folders, Image, PathError, Place, RelPath};
 
 use crate::args::{ArgError, Args, Field, brief};
 use crate::edit::{Edit, edited};
@@ -119,11 +119,12 @@ fn plan(
         if tool == ToolName::Edit { &EDIT_FIELDS } else { &WRITE_FIELDS };
     let args = Args::new(tool, call.arguments, fields).map_err(words)?;
     let written = args.required("file_path").map_err(words)?;
-    let refused = |error: &PathError| match error {
-        PathError::Outside if !below.is_empty() => {
-            format!("`{}` may not be written; you may write only below `{below}`", brief(&written))
+    let refused = |error: &PathError| {
+        if matches!(error, PathError::Outside) && !below.is_empty() {
+            let shown = brief(&written);
+            return format!("`{shown}` may not be written; you may write only below `{below}`");
         }
-        error => not_written(&written, error),
+        not_written(&written, error)
     };
     let path = call.root.relative(&written).map_err(|error| refused(&error))?;
     let below = RelPath::new(below).map_err(|error| refused(&error))?;
@@ -211,17 +212,18 @@ fn check_masks(content: &str, image: Option<&Image>) -> Result<(), Objection> {
 }
 
 fn not_written(written: &str, error: &PathError) -> String {
-    match error {
-        PathError::NotRegular(adjutant_workspace::FileKind::Directory) => {
-            format!("`{}` is a directory; name a file", brief(written))
-        }
-        PathError::NotDirectory => {
-            format!("`{}` cannot be: a part of it is a file, not a directory", brief(written))
-        }
-        PathError::PermissionDenied => {
-            format!("permission to write `{}` was denied", brief(written))
-        }
-        PathError::Io(source) => format!("`{}` could not be written: {source}", brief(written)),
-        error => show::path_error(written, error),
+    let shown = brief(written);
+    if let PathError::NotRegular(FileKind::Directory) = error {
+        return format!("`{shown}` is a directory; name a file");
     }
+    if let PathError::NotDirectory = error {
+        return format!("`{shown}` cannot be: a part of it is a file, not a directory");
+    }
+    if let PathError::PermissionDenied = error {
+        return format!("permission to write `{shown}` was denied");
+    }
+    if let PathError::Io(source) = error {
+        return format!("`{shown}` could not be written: {source}");
+    }
+    show::path_error(written, error)
 }

@@ -256,8 +256,6 @@ fn single(name: &OsStr) -> Result<&Path, PathError> {
 }
 
 fn open_folder(at: impl AsFd, path: &Path) -> Result<OwnedFd, PathError> {
-    kernel::open_directory(&at, path, Links::Never).map_err(|error| match error {
-        PathError::Loop => PathError::Link,
-        error => error,
-    })
+    kernel::open_directory(&at, path, Links::Never)
+        .map_err(|error| if matches!(error, PathError::Loop) { PathError::Link } else { error })
 }

@@ -89,7 +89,7 @@ fn what_agents_changed_is_put_back_once_nobody_touched_it() {
 #[test]
 fn what_somebody_changed_since_is_named_and_left_alone() {
     let rig = writer();
-    in_place(&rig);
+    assert_eq!(in_place(&rig).code, 0);
     rig.write("src/a.txt", "a person was here");
     let out = rig.run(["undo"]);
     assert_eq!(out.code, 3, "{out}");
@@ -134,14 +134,14 @@ fn one_delegation_is_put_back_without_the_others() {
 #[test]
 fn nothing_to_put_back_and_nothing_left_to_do_it_with() {
     let rig = Rig::with_script("[[turn]]\ntext = \"nothing\"\n");
-    rig.delegate(&["-t", "a=Look"]);
+    assert_eq!(rig.delegate(&["-t", "a=Look"]).code, 0);
     let out = rig.run(["undo"]);
     assert_eq!((out.code, out.stdout.as_str()), (0, ""), "{out}");
     assert!(out.stderr.contains("Nothing was changed"), "{out}");
     assert_ne!(rig.run(["undo", "run_1_aaaaaa"]).code, 0);
 
     let rig = writer();
-    in_place(&rig);
+    assert_eq!(in_place(&rig).code, 0);
     let before = rig.state().join("runs").join(&rig.runs()[0]).join("before");
     let image = fs::read_dir(&before).unwrap().next().unwrap().unwrap().path();
     fs::write(&image, "damaged").unwrap();

@@ -508,8 +508,7 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
 fn not_allowed(name: &str, usable: &crate::rights::ToolSet) -> String {
     if name == RUN {
         return format!(
-            "Not run: `{RUN}` executes commands only in a sandbox, which this version does not have. \
-             Do without it, and say what you could not check. Available: {usable}."
+            "Not run: `{RUN}` needs a sandbox, which this version does not have. Available: {usable}."
         );
     }
     format!("Not run: `{name}` is not available to you. Available: {usable}.")

@@ -58,7 +58,7 @@ fn told(story: &Story) -> Vec<String> {
 
 /// Runs and keeps the tree for looking at.
 async fn watched(rig: Rig) -> (Story, tempfile::TempDir) {
-    let (tree, copy) = (rig.tree(), tempfile::TempDir::new().unwrap());
+    let (tree, copy) = (rig.tree(), tempfile::TempDir::new().expect("a folder"));
     let kept = copy.path().to_owned();
     // The tree goes with the rig, so it is copied when the run has ended.
     let rig = rig.when(move |event, _| {
@@ -70,14 +70,14 @@ async fn watched(rig: Rig) -> (Story, tempfile::TempDir) {
 }
 
 fn copy_tree(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    for entry in std::fs::read_dir(from).expect("the tree") {
+        let entry = entry.expect("an entry");
         let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            std::fs::create_dir(&target).unwrap();
+        if entry.file_type().expect("a kind").is_dir() {
+            std::fs::create_dir(&target).expect("a folder");
             copy_tree(&entry.path(), &target);
         } else {
-            std::fs::copy(entry.path(), target).unwrap();
+            std::fs::copy(entry.path(), target).expect("a copy");
         }
     }
 }
@@ -320,7 +320,7 @@ async fn who_may_write_where() {
             in_place(command().file("a", "old")),
             "Run",
             "a",
-            "only in a sandbox",
+            "needs a sandbox",
             Some("old"),
         ),
     ] {
