@@ -116,7 +116,7 @@ impl<'a> Driver<'a> {
             agent: agent(policy.preset),
             system: "You are a capable engineer.".into(),
             tools: Vec::new(),
-            rights: Rights { tools: policy.tools.clone(), network: policy.network },
+            rights: Rights::of(policy),
             max_turns: None,
         })?;
         Ok(driver)
@@ -152,6 +152,8 @@ impl<'a> Driver<'a> {
                     self.submit(Command::TakeOutput { session, turn, call: index, output })?;
                 }
                 Effect::AskApproval { .. }
+                | Effect::PrepareWrite { .. }
+                | Effect::Write { .. }
                 | Effect::Fetch { .. }
                 | Effect::AskDomain { .. }
                 | Effect::Delegate { .. }

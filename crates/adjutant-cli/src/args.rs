@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// Say something to a subagent at work, before its next turn.
     Tell(TellArgs),
+    /// Put back what the agents of a run changed, where nobody touched it since.
+    Undo(crate::undo::UndoArgs),
     /// Remove the content of old runs; metadata and cost stay.
     Prune(PruneArgs),
     /// Print a completion script for your shell.
@@ -196,6 +198,10 @@ pub(crate) struct ResumeArgs {
     #[arg(long)]
     pub(crate) allow_network: bool,
 
+    /// Let the agents write in the whole tree again, where they could before.
+    #[arg(long)]
+    pub(crate) in_place: bool,
+
     /// How the result is written.
     #[arg(long = "return", value_enum, value_name = "FORM")]
     pub(crate) return_form: Option<Form>,
@@ -285,6 +291,10 @@ pub(crate) struct WorkFlags {
     /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks.
     #[arg(long)]
     pub(crate) allow_network: bool,
+
+    /// Let agents whose definition says so write anywhere in the tree, not only below the specs folder.
+    #[arg(long)]
+    pub(crate) in_place: bool,
 
     /// A host that WebFetch may ask without a question; may be repeated.
     #[arg(long, value_name = "HOST")]

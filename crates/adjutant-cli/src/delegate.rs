@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
-use adjutant_core::{Event, Layered, Policy, Refusal};
+use adjutant_core::{Event, Layered, Policy, Preset, Refusal};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
@@ -98,6 +98,9 @@ pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<
     if flags.allow_network {
         settings.set(Key::Network, true, "--allow-network")?;
     }
+    if flags.in_place {
+        write_in_place(settings)?;
+    }
     if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
     }
@@ -122,6 +125,15 @@ pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<
         say("adjutant: --allow-domain allows nothing without --allow-network");
     }
     Ok(())
+}
+
+/// Takes `--in-place`, which a person has typed; where it could do nothing, that is said.
+pub(crate) fn write_in_place(settings: &mut Settings) -> Result<(), Failure> {
+    if settings.policy.policy().preset == Preset::Scout {
+        return Err(Failure::usage("--in-place: agents of the preset scout only read")
+            .hint("Add --preset command to let agents write."));
+    }
+    settings.set(Key::InPlace, true, "--in-place")
 }
 
 /// Reads the tasks from a file, standard input and flags into one call.

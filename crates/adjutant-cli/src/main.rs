@@ -24,6 +24,7 @@ mod records;
 mod resume;
 mod run;
 mod settings;
+mod undo;
 mod watch;
 mod wiring;
 
@@ -70,6 +71,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Cost(run) => records::run_cost(&archive()?, &run, json),
         Command::Errors(args) => errors::run_errors(&archive()?, &args, json),
         Command::Log(args) => records::run_log(&archive()?, &args, json),
+        Command::Undo(args) => undo::run_undo(&archive()?, &args, json),
         Command::Prune(args) => records::run_prune(&archive()?, &args, json),
         Command::Cancel(args) => control::run_cancel(&archive()?, &args, json),
         Command::Wait(args) => control::run_wait(&archive()?, &args, json),

@@ -10,7 +10,7 @@ use crate::agents;
 use crate::args::{Form, PolicyFlags, ResumeArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::commands;
-use crate::delegate::{absolute, failed, form};
+use crate::delegate::{absolute, failed, form, write_in_place};
 use crate::demo;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -23,6 +23,7 @@ pub(crate) struct Again<'a> {
     model: Option<&'a str>,
     yes: bool,
     allow_network: bool,
+    in_place: bool,
     form: Form,
     events: bool,
 }
@@ -34,6 +35,7 @@ impl<'a> Again<'a> {
             model: flags.model.as_deref(),
             yes: flags.yes,
             allow_network: flags.allow_network,
+            in_place: flags.in_place,
             form: form(flags.return_form, ReturnForm::Markdown, as_json),
             events: flags.events,
         }
@@ -60,6 +62,7 @@ pub(crate) fn run_resume(
         model: args.model.as_deref(),
         yes: args.yes,
         allow_network: args.allow_network,
+        in_place: args.in_place,
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
     };
@@ -96,6 +99,9 @@ pub(crate) fn go_on(
     let mut settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
     if flags.allow_network {
         settings.set(Key::Network, true, "--allow-network")?;
+    }
+    if flags.in_place {
+        write_in_place(&mut settings)?;
     }
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();

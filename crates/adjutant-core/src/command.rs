@@ -12,6 +12,7 @@ use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
 use crate::policy::{Operation, Policy};
 use crate::rights::Rights;
+use crate::write::{Change, Looked, Writes};
 
 /// A wish or a report from outside, to be judged by `Tree::decide`.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +72,8 @@ pub enum Command {
     DenyDomain { host: String, reason: String },
     /// Take a tool's result.
     TakeOutput { session: SessionId, turn: u32, call: u32, output: ToolOutput },
+    /// Note what a tool is about to change.
+    PrepareWrite { session: SessionId, turn: u32, call: u32, change: Change },
     /// Take the last answer as the result, given what is known of its artifacts.
     Conclude { session: SessionId, text: String, artifacts: Vec<(String, ArtifactFact)> },
     /// Deal with an answer that was cut off at the output limit.
@@ -112,6 +115,8 @@ pub struct Resumption {
     pub timeout_s: Option<u64>,
     /// The task and the notes of those whose conversation no longer fits, as their new start.
     pub handovers: BTreeMap<SessionId, String>,
+    /// What looking at the files told about writes without a result, by session and call.
+    pub looked: BTreeMap<(SessionId, u32), Looked>,
 }
 
 /// What the shell must do once the event it follows from is on disk. Data, so that any runtime can
@@ -133,6 +138,17 @@ pub enum Effect {
     },
     /// Run a tool.
     Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
+    /// Find out what a write would change. Nothing is changed by it.
+    PrepareWrite { session: SessionId, turn: u32, index: u32, call: ToolCall, writes: Writes },
+    /// Make exactly the change that is recorded.
+    Write {
+        session: SessionId,
+        turn: u32,
+        index: u32,
+        call: ToolCall,
+        writes: Writes,
+        change: Change,
+    },
     /// Fetch a page from `host`, which was allowed, and follow it to no host beyond `hosts`.
     Fetch {
         session: SessionId,

@@ -84,6 +84,8 @@ impl Conversation {
             | Event::Paused { .. }
             | Event::Messaged { .. }
             | Event::ToolCalled { .. }
+            | Event::WritePrepared { .. }
+            | Event::Undone { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }
             | Event::Ended { .. }
@@ -99,6 +101,9 @@ impl Conversation {
         }
         for call in &reopening.unanswered {
             self.answer(*call, INTERRUPTED, true);
+        }
+        for (call, output) in &reopening.looked {
+            self.answer(*call, &output.content, output.is_error);
         }
         let text = reopening.text.iter().cloned();
         self.messages.extend(text.map(|content| Message::User { content }));

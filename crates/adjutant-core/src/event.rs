@@ -19,6 +19,7 @@ use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::schema::ReturnForm;
 use crate::time::Timestamp;
+use crate::write::Change;
 
 /// A fact in the life of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,6 +126,18 @@ pub enum Event {
         #[serde(flatten)]
         output: ToolOutput,
     },
+    /// A tool was about to change a file, from one content to another.
+    WritePrepared {
+        session: SessionId,
+        call: u32,
+        #[serde(flatten)]
+        change: Change,
+    },
+    /// A person had a file put back to what it was; nothing else follows from it.
+    Undone {
+        #[serde(flatten)]
+        change: Change,
+    },
     /// A person let the run go on, after it was interrupted or had ended. From here on nobody holds
     /// more than `rights`, nor an agent more than `agents` says of it; those who were at work get
     /// `timeout_s` anew, if it is given, and `model` takes the place of every other.
@@ -207,6 +220,9 @@ pub struct Reopening {
     /// The tool calls that ended with it, of which nobody knows what came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unanswered: Vec<u32>,
+    /// The writes that ended with it, and what looking at their files told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looked: Vec<(u32, ToolOutput)>,
 }
 
 /// The tool call a delegation was asked for by.
@@ -281,6 +297,7 @@ impl Event {
             | Self::DomainAsked { session, .. }
             | Self::ToolRefused { session, .. }
             | Self::ToolReturned { session, .. }
+            | Self::WritePrepared { session, .. }
             | Self::Crashed { session, .. }
             | Self::Late { session, .. }
             | Self::Ended { session, .. } => Some(*session),
@@ -294,6 +311,7 @@ impl Event {
             | Self::Denied { .. }
             | Self::Resumed { .. }
             | Self::RunEnded { .. }
+            | Self::Undone { .. }
             | Self::ErrorFixed { .. } => None,
         }
     }
@@ -343,7 +361,17 @@ impl Event {
                 grant.brief.opening = None;
                 grant.brief.context.clear();
             }
-            Self::Reopened(reopening) => reopening.text = None,
+            Self::Reopened(reopening) => {
+                reopening.text = None;
+                for (_, output) in &mut reopening.looked {
+                    output.content.clear();
+                    output.touched.clear();
+                }
+            }
+            // An agent chose the name.
+            Self::WritePrepared { change, .. } | Self::Undone { change } => {
+                EXPIRED.clone_into(&mut change.path);
+            }
             Self::Replied { text, tool_calls, opaque, .. } => {
                 text.clear();
                 *opaque = None;

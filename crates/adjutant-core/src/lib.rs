@@ -31,7 +31,9 @@ pub mod schema;
 mod secret;
 pub mod time;
 pub mod tree;
+pub mod undo;
 pub mod usage;
+pub mod write;
 
 pub use brief::{Brief, ContextFile, Found, Task};
 pub use code::Code;
@@ -53,3 +55,4 @@ pub use secret::Secret;
 pub use time::Timestamp;
 pub use tree::{Node, Tree};
 pub use usage::Usage;
+pub use write::{Change, Looked, Writes, content_hash};

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Policy;
+use crate::policy::{Policy, Preset};
+use crate::write::{EDIT, RUN, WRITE, Writes};
 
 const READ_ONLY: [&str; 6] = ["Read", "Grep", "Glob", "WebFetch", "WebSearch", "Note"];
-const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
+const WRITING: [&str; 3] = [EDIT, WRITE, RUN];
 const DELEGATING: [&str; 2] = ["Delegate", "Task"];
+const CHANGING: [&str; 2] = [EDIT, WRITE];
 const NETWORK: [&str; 2] = ["WebFetch", "WebSearch"];
 
 /// Tools that may be run again when nobody knows whether they ran: they change nothing.
@@ -41,7 +43,7 @@ impl ToolSet {
     /// Returns what an agent of `command` holds: reading, and writing below the specs folder.
     #[must_use]
     pub fn command() -> Self {
-        Self::new(READ_ONLY.into_iter().chain(DELEGATING).chain(["Write", "Return"]))
+        Self::new(READ_ONLY.into_iter().chain(DELEGATING).chain([EDIT, WRITE, "Return"]))
     }
 
     /// Returns every tool there is.
@@ -98,6 +100,9 @@ pub struct Rights {
     /// Whether its tools may reach the network.
     #[serde(default)]
     pub network: bool,
+    /// Where its tools may write.
+    #[serde(default, skip_serializing_if = "Writes::is_nowhere")]
+    pub writes: Writes,
 }
 
 impl Rights {
@@ -105,7 +110,14 @@ impl Rights {
     #[must_use]
     pub fn of(policy: &Policy) -> Self {
         let tools = policy.tools.iter().chain(DELEGATING);
-        Self { tools: ToolSet::new(tools), network: policy.network }
+        let writes = match &policy.write_below {
+            // A scout reads, whatever else is set.
+            _ if policy.preset == Preset::Scout => Writes::Nowhere,
+            _ if policy.in_place => Writes::Anywhere,
+            Some(folder) => Writes::Below(folder.clone()),
+            None => Writes::Nowhere,
+        };
+        Self { tools: ToolSet::new(tools), network: policy.network, writes }
     }
 
     /// Returns what both sides permit.
@@ -114,18 +126,21 @@ impl Rights {
         Self {
             tools: self.tools.intersection(&other.tools),
             network: self.network && other.network,
+            writes: self.writes.intersection(&other.writes),
         }
     }
 
-    /// Returns the tools that are really usable: network tools only with the network.
+    /// Returns the tools that are really usable: network tools only with the network, and those that
+    /// change files only where there is a place to write.
     #[must_use]
     pub fn usable_tools(&self) -> ToolSet {
-        if self.network { self.tools.clone() } else { self.tools.without(&NETWORK) }
+        let tools = if self.network { self.tools.clone() } else { self.tools.without(&NETWORK) };
+        if self.writes.is_nowhere() { tools.without(&CHANGING) } else { tools }
     }
 
     /// Returns these rights without the tools that delegate, for an agent at the deepest level.
     #[must_use]
     pub fn without_delegation(&self) -> Self {
-        Self { tools: self.tools.without(&DELEGATING), network: self.network }
+        Self { tools: self.tools.without(&DELEGATING), ..self.clone() }
     }
 }

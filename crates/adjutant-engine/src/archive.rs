@@ -339,6 +339,11 @@ impl RunFiles {
         journal.close().map(drop).map_err(failed)
     }
 
+    /// Reads what a file held before it was changed, by the hash of that.
+    pub(crate) fn kept_before(&self, hash: &str) -> std::io::Result<Vec<u8>> {
+        self.folder.before(hash).map_err(|error| std::io::Error::from(error.io().kind()))
+    }
+
     /// Writes a session's transcript, whole or not at all.
     pub fn write_transcript(&self, session: SessionId, json: &[u8]) -> Result<(), ArchiveError> {
         Ok(self.folder.write_transcript(session, json)?)

@@ -9,9 +9,10 @@ use adjutant_core::policy::Operation;
 use adjutant_core::schema::{
     AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, task_spec,
 };
+use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{
     AgentName, Brief, Command, Event, IllegalEvent, ModelSpec, Outcome, Policy, Refusal, Rights,
-    RunId, SessionId, Timestamp, ToolSet, ToolSpec, Tree,
+    RunId, SessionId, Timestamp, ToolSet, ToolSpec, Tree, Writes,
 };
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError, RunLock};
@@ -30,6 +31,7 @@ use crate::role::Role;
 use crate::roster::Definition;
 use crate::runner::{Control, Narrator, Reporter, Runner, Shop};
 use crate::slash::Handbook;
+use crate::writing::settle_folder;
 
 /// What a run is made of.
 pub struct Setup {
@@ -232,6 +234,8 @@ impl Engine {
         let path = &setup.workdir;
         let root = Root::open(path)
             .map_err(|source| EngineError::Workdir { path: path.clone(), source })?;
+        let mut policy = setup.policy;
+        settle_folder(&mut policy, &root);
         let masker = Masker::new(setup.secrets);
         let mut toolbox = Toolbox::new(root, Caps::default()).with_masker(masker.clone());
         if let Some(web) = setup.web {
@@ -249,14 +253,14 @@ impl Engine {
             toolbox: Arc::new(toolbox),
             masker,
             models: Models::new(setup.model, setup.opener),
-            agent: agent_name(setup.policy.preset),
+            agent: agent_name(policy.preset),
             roles: Arc::default(),
             commands: Arc::default(),
             operation: Operation::default(),
             timeout_s: None,
         };
         Ok(Self {
-            policy: setup.policy,
+            policy,
             desk,
             workdir: setup.workdir,
             system: setup.system,
@@ -378,7 +382,8 @@ impl Engine {
         control: mpsc::Receiver<Control>,
     ) -> Result<Finished, EngineError> {
         let Opened { id, folder, journal, durable, lock } = opened;
-        let shop = Shop { desk: self.desk, approver, narrator, ids: self.ids };
+        let shop =
+            Shop { desk: self.desk, approver, narrator, ids: self.ids, folder: folder.clone() };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
@@ -487,6 +492,15 @@ impl Engine {
             callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
         let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
         let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
-        known.filter(|spec| usable.contains(&spec.name)).collect()
+        known
+            .filter(|spec| usable.contains(&spec.name))
+            .map(|mut spec| {
+                if let (Writes::Below(folder), EDIT | WRITE) = (&rights.writes, spec.name.as_str())
+                {
+                    spec.description += &format!(" You may write only below `{folder}`.");
+                }
+                spec
+            })
+            .collect()
     }
 }

@@ -9,8 +9,8 @@ use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
 use adjutant_core::{
-    AgentName, Attempt, AttemptError, Brief, Conversation, ErrorKind, Event, Label, ModelSpec,
-    Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
+    AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label,
+    ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::{Approved, Toolbox};
@@ -21,7 +21,7 @@ use crate::crash::{Crash, Guarded, guard};
 use crate::desk::{Asker, Desk};
 
 /// How long one tool call may run.
-const TOOL_TIME: Duration = Duration::from_secs(30);
+pub(crate) const TOOL_TIME: Duration = Duration::from_secs(30);
 
 /// The largest answer that is taken; far beyond any model's output.
 const MAX_REPLY_BYTES: usize = 32 << 20;
@@ -77,6 +77,12 @@ pub(crate) enum Done {
         turn: u32,
         call: u32,
         result: Result<ToolOutput, Crash>,
+    },
+    Prepared {
+        session: SessionId,
+        turn: u32,
+        call: u32,
+        change: Change,
     },
     Verified {
         session: SessionId,
@@ -256,13 +262,17 @@ pub(crate) fn use_tool(
         Some(approved) => toolbox.fetch(&request.arguments, approved, &should_stop),
         None => toolbox.call_by_name(&request.name, &request.arguments, &should_stop),
     });
-    let result = result.map(|output| ToolOutput {
+    Done::Tool { session, turn, call, result: result.map(as_output) }
+}
+
+/// Takes what a tool gave back as what is recorded of it.
+pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
+    ToolOutput {
         content: output.text,
         is_error: output.is_error,
         note: output.notes,
         touched: output.touched,
-    });
-    Done::Tool { session, turn, call, result }
+    }
 }
 
 /// Looks at the artifacts a return names; blocks.
@@ -303,6 +313,12 @@ fn artifact_fact(root: &Root, path: &str) -> ArtifactFact {
             | PathError::PermissionDenied
             | PathError::NameTooLong
             | PathError::Invalid
+            | PathError::Link
+            | PathError::Guarded
+            | PathError::Exists
+            | PathError::ReadOnly
+            | PathError::TooLarge { .. }
+            | PathError::DiskFull
             | PathError::Unsupported
             | PathError::Io(_),
         ) => ArtifactFact::Missing,

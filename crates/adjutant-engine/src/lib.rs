@@ -26,6 +26,8 @@ mod room;
 pub mod roster;
 mod runner;
 pub mod slash;
+mod undo;
+mod writing;
 
 pub use adjutant_core::Secret;
 pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Tool, ToolOutput, Web, WebCaps};
@@ -42,3 +44,4 @@ pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
 pub use role::Role;
 pub use runner::{Control, Narrator, Reporter};
+pub use undo::{Fate, Undo, UndoError};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use adjutant_core::{
     AgentName, Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId,
@@ -15,6 +16,7 @@ use crate::control::Door;
 use crate::engine::{Engine, EngineError, Finished, Staff};
 use crate::opening::Opened;
 use crate::runner::{Runner, Shop};
+use crate::writing::look;
 
 /// How a person wants a run to go on.
 #[derive(Clone, Debug, Default)]
@@ -104,7 +106,8 @@ impl Engine {
             desk.agent = usual;
         }
         let (version, models) = (self.version, desk.models.clone());
-        let shop = Shop { desk, approver, narrator, ids: self.ids };
+        let toolbox = Arc::clone(&desk.toolbox);
+        let shop = Shop { desk, approver, narrator, ids: self.ids, folder: folder.clone() };
         let clock = Clock::start(self.ids.wall, age);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
@@ -124,6 +127,7 @@ impl Engine {
             say: wish.say,
             timeout_s: wish.timeout_s,
             handovers,
+            looked: look(&toolbox, &runner.tree),
         };
         let command = Command::Resume(Box::new(resumption));
         for name in needed_models(&runner.tree, &command, runner.now()) {

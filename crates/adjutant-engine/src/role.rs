@@ -115,6 +115,7 @@ fn rights(definition: &Definition, policy: &Policy) -> Rights {
     Rights {
         tools: definition.tools.within(&permitted.tools),
         network: permitted.network && !definition.limits.offline,
+        writes: permitted.writes,
     }
 }
 

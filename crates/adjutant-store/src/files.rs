@@ -98,6 +98,19 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
+/// Does the same, and returns once the new file and its name are on disk.
+pub(crate) fn replace_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (temp, mut file) = create_temp(path)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| fs::rename(&temp, path));
+    if written.is_err() {
+        // Best effort: the error that matters is the one above, and prune removes leftovers.
+        let _ = fs::remove_file(&temp);
+    }
+    written?;
+    path.parent().map_or(Ok(()), sync_dir)
+}
+
 /// Creates the file that will replace `path`, beside it.
 pub(crate) fn create_temp(path: &Path) -> io::Result<(PathBuf, File)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);

@@ -5,7 +5,7 @@
 //!
 //! Invariant: nothing is written outside the folder, and nothing in it is readable by others.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use crate::record::Position;
 use crate::socket;
 
 /// The folders below a run that hold what was said: pruned when the run expires.
-pub(crate) const CONTENT_DIRS: [&str; 3] = ["scratch", "transcripts", "projections"];
+pub(crate) const CONTENT_DIRS: [&str; 4] = ["scratch", "transcripts", "projections", "before"];
 const CHECKPOINT: &str = "checkpoint.json";
 
 /// The folder of one run.
@@ -161,6 +161,27 @@ impl RunDir {
     /// Replaces another projection, such as `errors.json`.
     pub fn write_projection(&self, name: &'static str, bytes: &[u8]) -> Result<(), FileError> {
         self.write(&self.projection_path(name), bytes)
+    }
+
+    /// Keeps what a file held before it was changed, under the hash of that; on disk when this returns.
+    pub fn keep_before(&self, hash: &str, bytes: &[u8]) -> Result<(), FileError> {
+        let path = self.before_path(hash);
+        self.ensure_parent(&path)?;
+        files::replace_synced(&path, bytes).during("write", &path)
+    }
+
+    /// Reads what a file held before it was changed.
+    pub fn before(&self, hash: &str) -> Result<Vec<u8>, FileError> {
+        let path = self.before_path(hash);
+        let mut bytes = Vec::new();
+        let read = files::open_read(&path).and_then(|mut file| file.read_to_end(&mut bytes));
+        read.during("read", &path).map(|_| bytes)
+    }
+
+    /// Hashes are ours and plain; a name from elsewhere must not lead elsewhere.
+    fn before_path(&self, hash: &str) -> PathBuf {
+        let plain: String = hash.chars().filter(char::is_ascii_alphanumeric).collect();
+        self.path.join("before").join(plain)
     }
 
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), FileError> {

@@ -21,6 +21,8 @@ pub struct Caps {
     pub visited_entries: usize,
     /// Bytes of one note.
     pub note_bytes: usize,
+    /// Bytes of a file that Write or Edit makes, and of one that they replace.
+    pub write_bytes: u64,
 }
 
 impl Default for Caps {
@@ -35,6 +37,7 @@ impl Default for Caps {
             search_bytes: 64 * 1024,
             visited_entries: 100_000,
             note_bytes: 4 * 1024,
+            write_bytes: 8 * 1024 * 1024,
         }
     }
 }

@@ -4,12 +4,13 @@
 //! which agent may call what (that is `core`'s `decide`), and it owns no thread: the engine runs a
 //! call on one of its own and says when to stop. The network is in `web`, and only there.
 //!
-//! Start at [`Toolbox::call`]. Invariant: a call never panics, never reads outside the root, and
+//! Start at [`Toolbox::call`]. Invariant: a call never panics, never reads or writes outside the root, and
 //! what it returns is capped, masked, and says where it was cut.
 
 mod args;
 mod caps;
 mod context;
+mod edit;
 mod glob;
 mod globs;
 mod grep;
@@ -28,6 +29,7 @@ mod spec;
 mod toolbox;
 mod walk;
 mod web;
+mod write;
 
 pub use caps::Caps;
 pub use context::{
@@ -39,3 +41,4 @@ pub use output::ToolOutput;
 pub use own::Tool;
 pub use toolbox::{Approved, Toolbox};
 pub use web::{DomainPolicy, Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};
+pub use write::Prepared;

@@ -50,6 +50,16 @@ pub(crate) fn path_error(written: &str, error: &PathError) -> String {
         PathError::PermissionDenied => format!("permission to open `{shown}` was denied"),
         PathError::NameTooLong => format!("`{shown}` is longer than a path may be"),
         PathError::Invalid => format!("`{shown}` contains a NUL byte"),
+        PathError::Link => {
+            format!("`{shown}` leads through a symbolic link; name the real path")
+        }
+        PathError::Guarded => format!("`{shown}` belongs to git itself and is not written"),
+        PathError::Exists => format!("`{shown}` has appeared meanwhile; read it first"),
+        PathError::ReadOnly => format!("`{shown}` is read-only"),
+        PathError::TooLarge { max_bytes } => {
+            format!("`{shown}` has more than {max_bytes} bytes, the most that is taken")
+        }
+        PathError::DiskFull => format!("`{shown}` was not written: no space is left on the disk"),
         PathError::Unsupported => format!("`{shown}` was not opened: {error}"),
         PathError::Io(source) => format!("`{shown}` could not be opened: {source}"),
     }

@@ -15,12 +15,9 @@ pub(crate) fn of(name: ToolName) -> Option<ToolSpec> {
         ToolName::Note => Some(note()),
         ToolName::WebFetch => Some(fetch::spec()),
         ToolName::WebSearch => Some(search::spec()),
-        ToolName::Edit
-        | ToolName::Write
-        | ToolName::Run
-        | ToolName::Delegate
-        | ToolName::Task
-        | ToolName::Return => None,
+        ToolName::Edit => Some(edit()),
+        ToolName::Write => Some(write()),
+        ToolName::Run | ToolName::Delegate | ToolName::Task | ToolName::Return => None,
     }
 }
 
@@ -84,6 +81,35 @@ fn note() -> ToolSpec {
             "content": {"type": "string", "description": "What to keep; line breaks become spaces, 4 KiB at most."}
         }),
         &["content"],
+    )
+}
+
+fn write() -> ToolSpec {
+    spec(
+        ToolName::Write,
+        "Creates a file, or replaces all of one, with exactly this content; missing folders are made. To \
+         change a part of a file use Edit, if you have it. 8 MiB at most.",
+        &json!({
+            "file_path": {"type": "string", "description": "The file, relative to the workspace root."},
+            "content": {"type": "string", "description": "All of the file, with its last line break."}
+        }),
+        &["file_path", "content"],
+    )
+}
+
+fn edit() -> ToolSpec {
+    spec(
+        ToolName::Edit,
+        "Replaces text in a file. `old_string` must match exactly, spaces and line ends included, without the \
+         line numbers that Read shows, and must occur once unless `replace_all` is set. All else stays byte for \
+         byte. Read the file first.",
+        &json!({
+            "file_path": {"type": "string", "description": "The file, relative to the workspace root."},
+            "old_string": {"type": "string", "description": "The text to replace, with enough around it to be the only match."},
+            "new_string": {"type": "string", "description": "What stands there instead; may be empty."},
+            "replace_all": {"type": "boolean", "description": "Whether every match is replaced."}
+        }),
+        &["file_path", "old_string", "new_string"],
     )
 }
 

@@ -3,18 +3,19 @@
 //! Whether the agent may make the call was judged before (`core`'s `decide`); when it must end is
 //! said from outside (`should_stop`). Start at [`Toolbox::call`].
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
-use adjutant_core::HostSet;
 use adjutant_core::message::ToolSpec;
-use adjutant_workspace::{OpenedFile, PathError, RelPath, Root};
+use adjutant_core::{Change, HostSet, Writes, content_hash};
+use adjutant_workspace::{Folders, OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
 
 use crate::args::brief;
 use crate::output::ToolOutput;
 use crate::own::{Own, Tool, capped};
 use crate::web::{Web, fetch, search};
-use crate::{Caps, Masker, ToolName, glob, grep, note, read, spec};
+use crate::{Caps, Masker, Prepared, ToolName, glob, grep, note, read, spec, write};
 
 /// The tools that act inside one root.
 #[derive(Debug)]
@@ -141,11 +142,13 @@ impl Toolbox {
             (ToolName::Note, _) => note::note(&call),
             (ToolName::WebFetch, Some(web)) => fetch::fetch(&call, web),
             (ToolName::WebSearch, Some(web)) => search::search(&call, web),
+            // Where they may write is handed to `prepare_write`, and only there.
+            (ToolName::Edit | ToolName::Write, _) => {
+                Ok(ToolOutput::error("you may not write files"))
+            }
             (
                 ToolName::WebFetch
                 | ToolName::WebSearch
-                | ToolName::Edit
-                | ToolName::Write
                 | ToolName::Run
                 | ToolName::Delegate
                 | ToolName::Task
@@ -178,6 +181,68 @@ impl Toolbox {
         }
     }
 
+    /// Works out what a call of Write or Edit would change, where `writes` lets it; changes nothing.
+    #[must_use]
+    pub fn prepare_write(&self, name: &str, arguments: &Value, writes: &Writes) -> Prepared {
+        let Some(tool) = writer(name) else {
+            return Prepared::Answer(self.call_by_name(name, arguments, &|| false));
+        };
+        match write::prepare(&self.as_call(arguments, &|| false), tool, writes) {
+            Prepared::Answer(output) => Prepared::Answer(self.masked(output)),
+            change @ Prepared::Change { .. } => change,
+        }
+    }
+
+    /// Makes the change that a call was prepared for, if the file is still as it was then. `temp`
+    /// names the file beside it that is written first.
+    #[must_use]
+    pub fn commit_write(
+        &self,
+        name: &str,
+        arguments: &Value,
+        writes: &Writes,
+        change: &Change,
+        temp: &str,
+        should_stop: &dyn Fn() -> bool,
+    ) -> ToolOutput {
+        let Some(tool) = writer(name) else {
+            return self.call_by_name(name, arguments, should_stop);
+        };
+        let call = self.as_call(arguments, should_stop);
+        self.masked(write::commit(&call, tool, writes, change, OsStr::new(temp)))
+    }
+
+    /// Returns the hash of a file's content, nothing where there is no file.
+    ///
+    /// # Errors
+    ///
+    /// Why nobody can tell.
+    pub fn look(&self, path: &str) -> Result<Option<String>, PathError> {
+        let path = self.root.relative(path)?;
+        let place = self.root.place(&RelPath::default(), &path, Folders::Expected)?;
+        Ok(place.read(self.caps.write_bytes)?.map(|image| content_hash(&image.bytes)))
+    }
+
+    /// Removes the file that an interrupted change left beside `path`, if it did.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be removed.
+    pub fn clean(&self, path: &str, temp: &str) -> Result<(), PathError> {
+        let path = self.root.relative(path)?;
+        let place = self.root.place(&RelPath::default(), &path, Folders::Expected)?;
+        place.clean(OsStr::new(temp))
+    }
+
+    fn as_call<'call>(
+        &'call self,
+        arguments: &'call Value,
+        should_stop: &'call dyn Fn() -> bool,
+    ) -> Call<'call> {
+        let Self { root, caps, masker, .. } = self;
+        Call { root, caps, masker, arguments, should_stop, approved: None }
+    }
+
     fn masked(&self, output: ToolOutput) -> ToolOutput {
         let ToolOutput { text, is_error, notes, touched } = output;
         ToolOutput {
@@ -197,7 +262,12 @@ impl Toolbox {
     /// Says why a tool cannot be performed here, if it cannot.
     fn missing(&self, name: ToolName) -> Option<&'static str> {
         match name {
-            ToolName::Read | ToolName::Grep | ToolName::Glob | ToolName::Note => None,
+            ToolName::Read
+            | ToolName::Grep
+            | ToolName::Glob
+            | ToolName::Note
+            | ToolName::Edit
+            | ToolName::Write => None,
             ToolName::WebFetch | ToolName::WebSearch if self.web.is_none() => {
                 Some("not available without network")
             }
@@ -206,20 +276,27 @@ impl Toolbox {
                 let has_engine = self.web.as_ref().is_some_and(|web| web.search().is_some());
                 if has_engine { None } else { Some("not available without a search engine") }
             }
-            ToolName::Edit
-            | ToolName::Write
-            | ToolName::Run
-            | ToolName::Delegate
-            | ToolName::Task
-            | ToolName::Return => Some("not available in this build"),
+            ToolName::Run => Some(
+                "not available: commands run only in a sandbox, which this version does not have",
+            ),
+            ToolName::Delegate | ToolName::Task | ToolName::Return => {
+                Some("not available in this build")
+            }
         }
     }
 
-    /// Lists the tools that can be performed, for messages.
+    /// Lists the tools that every agent can perform, for messages; who may write knows it.
     fn available(&self) -> String {
-        let ours = ToolName::ALL.into_iter().filter(|tool| self.missing(*tool).is_none());
+        let ours = ToolName::ALL
+            .into_iter()
+            .filter(|tool| !matches!(tool, ToolName::Edit | ToolName::Write))
+            .filter(|tool| self.missing(*tool).is_none());
         let mut names: Vec<&str> = ours.map(ToolName::as_str).collect();
         names.extend(self.own.specs().map(|spec| spec.name.as_str()));
         names.join(", ")
     }
+}
+
+fn writer(name: &str) -> Option<ToolName> {
+    ToolName::parse(name).filter(|tool| matches!(tool, ToolName::Edit | ToolName::Write))
 }

@@ -235,6 +235,8 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::AgentDefined { .. }
         | Event::Reopened(_)
         | Event::Delegated { .. }
+        | Event::WritePrepared { .. }
+        | Event::Undone { .. }
         | Event::ErrorFixed { .. }
         | Event::Granted(_)
         | Event::Refused { .. }
@@ -309,6 +311,8 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }
+        | Event::WritePrepared { .. }
+        | Event::Undone { .. }
         | Event::ErrorFixed { .. }
         | Event::ApprovalAsked { .. }
         | Event::AutoApproved { .. }

@@ -2,7 +2,7 @@
 
 use adjutant_core::budget::Settlement;
 use adjutant_core::numbers::grouped;
-use adjutant_core::{Event, Nudge, SessionId};
+use adjutant_core::{Change, Event, Nudge, SessionId};
 
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
@@ -83,6 +83,14 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             format!("{how}{}", said.unwrap_or_default())
         }
         Event::RunEnded { outcome } => format!("run ended: {}", outcome.word()),
+        Event::WritePrepared { change, .. } => {
+            let done = if change.before.is_some() { "changes" } else { "creates" };
+            format!("{done} {}{}", safe(&change.path), hashes(change))
+        }
+        Event::Undone { change } => {
+            let done = if change.after.is_some() { "put back" } else { "removed" };
+            format!("{done} {}{}", safe(&change.path), hashes(change))
+        }
         Event::ErrorFixed { id } => format!("{} is fixed", fit(id, 40)),
         Event::Granted(grant) => {
             let agent = fit(grant.brief.agent.as_str(), 32);
@@ -121,6 +129,12 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             None => format!("ended {}", outcome.word()),
         },
     }
+}
+
+/// Says what a file was and becomes, by the beginnings of the hashes.
+fn hashes(change: &Change) -> String {
+    let short = |hash: &Option<String>| hash.as_deref().map_or("none".into(), |hash| fit(hash, 12));
+    format!(" ({} → {})", short(&change.before), short(&change.after))
 }
 
 fn model_words(entry: &Entry<'_>) -> String {
@@ -194,6 +208,8 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Late { .. }
         | Event::Ended { .. }
         | Event::RunEnded { .. }
+        | Event::WritePrepared { .. }
+        | Event::Undone { .. }
         | Event::ErrorFixed { .. } => String::new(),
     }
 }

@@ -34,6 +34,27 @@ pub enum PathError {
     /// The path can name nothing: it holds a NUL byte.
     #[error("path contains a NUL byte")]
     Invalid,
+    /// A symbolic link is on the way or in the place; writing follows none.
+    #[error("a symbolic link is in the way")]
+    Link,
+    /// The path leads into what git keeps for itself.
+    #[error("path leads into a .git folder")]
+    Guarded,
+    /// There is a file where there was to be none.
+    #[error("a file has appeared there")]
+    Exists,
+    /// Nobody may write the file.
+    #[error("the file is read-only")]
+    ReadOnly,
+    /// The file holds more than is taken.
+    #[error("larger than {max_bytes} bytes")]
+    TooLarge {
+        /// The most that is taken.
+        max_bytes: u64,
+    },
+    /// There is no space left.
+    #[error("no space left on the disk")]
+    DiskFull,
     /// The kernel or a seccomp filter does not offer `openat2`; without it nothing is confined.
     #[error("confined file access needs the openat2 system call: Linux 5.6 or newer")]
     Unsupported,
@@ -51,6 +72,7 @@ impl PathError {
             Errno::NOTDIR => Self::NotDirectory,
             Errno::LOOP => Self::Loop,
             Errno::ACCESS | Errno::PERM => Self::PermissionDenied,
+            Errno::NOSPC | Errno::DQUOT => Self::DiskFull,
             Errno::NAMETOOLONG => Self::NameTooLong,
             Errno::NOSYS => Self::Unsupported,
             other => Self::Io(other.into()),

@@ -3,16 +3,18 @@
 //! Owns how a path a model wrote becomes an open file that certainly lies beneath the workspace.
 //! It does not know tools, limits on what is read, or who may read (see `adjutant-tools`, `core`).
 //!
-//! Start at [`Root::open`] and [`Root::open_file`]. Invariant: no check of a path precedes its
+//! Start at [`Root::open`], [`Root::open_file`] and [`Root::place`]. Invariant: no check of a path precedes its
 //! opening; the kernel resolves and confines in the one call that opens.
 
 mod dir;
 mod error;
 mod kernel;
 mod path;
+mod place;
 mod root;
 
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
 pub use path::RelPath;
+pub use place::{Folders, Image, Place};
 pub use root::{OpenedFile, Root};

@@ -111,6 +111,10 @@ impl Root {
         kernel::open_directory(&self.handle, path.to_open(), Links::Beneath).map(Dir::new)
     }
 
+    pub(crate) const fn handle(&self) -> &OwnedFd {
+        &self.handle
+    }
+
     /// Proves once that confined opening works here, so that later errors are about paths.
     fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
         match kernel::open(&handle, Path::new("."), OFlags::PATH, Links::Never) {

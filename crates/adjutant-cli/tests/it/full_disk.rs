@@ -25,7 +25,7 @@ fn growing() -> Rig {
 }
 
 /// Runs a shell script with the binary as `$ADJUTANT`, in the rig's place and environment.
-fn shell(rig: &Rig, program: &[&str], script: &str) -> Output {
+pub(crate) fn shell(rig: &Rig, program: &[&str], script: &str) -> Output {
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).args(["sh", "-c", script]).current_dir(rig.work());
     command.env_clear().envs(rig.environment()).env("ADJUTANT", BINARY);
@@ -35,7 +35,7 @@ fn shell(rig: &Rig, program: &[&str], script: &str) -> Output {
 
 /// Says whether this machine lets a test mount a file system of its own; loudly when it does not.
 #[expect(clippy::print_stderr, reason = "a test that proves nothing has to say so")]
-fn may_mount(rig: &Rig) -> bool {
+pub(crate) fn may_mount(rig: &Rig) -> bool {
     fs::create_dir_all(rig.state()).unwrap();
     let tried = shell(rig, &NAMESPACE, "mount -t tmpfs none \"$ADJUTANT_HOME\"");
     if tried.code != 0 {
@@ -44,7 +44,7 @@ fn may_mount(rig: &Rig) -> bool {
     tried.code == 0
 }
 
-const NAMESPACE: [&str; 2] = ["unshare", "-rm"];
+pub(crate) const NAMESPACE: [&str; 2] = ["unshare", "-rm"];
 
 /// A disk of every size from nothing to plenty: the run ends in order or was never begun, and its
 /// journal is whole.

@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "commands",
     "demo",
     "run",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 21] = [
     "cancel",
     "wait",
     "tell",
+    "undo",
     "prune",
     "completions",
 ];
@@ -73,6 +74,7 @@ fn help_names_every_command_and_every_exit_code() {
           cancel       End a run, or a subagent and all below it, from any terminal
           wait         Wait for the end of a run; the exit code is that of the run
           tell         Say something to a subagent at work, before its next turn
+          undo         Put back what the agents of a run changed, where nobody touched it since
           prune        Remove the content of old runs; metadata and cost stay
           completions  Print a completion script for your shell
           help         Print this message or the help of the given subcommand(s)
@@ -176,6 +178,10 @@ fn the_help_of_delegate_teaches_by_example() {
 
               --allow-network
                   Let the agents reach public addresses with WebFetch and WebSearch; each new host asks
+
+              --in-place
+                  Let agents whose definition says so write anywhere in the tree, not only below the specs
+                  folder
 
               --allow-domain <HOST>
                   A host that WebFetch may ask without a question; may be repeated

@@ -36,4 +36,5 @@ mod schema_outputs;
 mod server;
 mod signals;
 mod terminal;
+mod undo;
 mod watch;

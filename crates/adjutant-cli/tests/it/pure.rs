@@ -30,6 +30,7 @@ fn check_grants_with_exit_0() {
           "estimate_tokens": 5000,
           "tools": [
             "Delegate",
+            "Edit",
             "Glob",
             "Grep",
             "Note",
@@ -232,6 +233,8 @@ fn policy_shows_each_limit_with_its_origin() {
         result_tokens        4,096                                   preset scout
         workspace            shared                                  preset scout
         tools                Glob Grep Note Read WebFetch WebSearch  preset scout
+        write_below          none                                    preset scout
+        in_place             false                                   preset scout
         network              false                                   preset scout
         web_domains          none                                    preset scout
         approval             batch                                   preset scout
@@ -250,11 +253,11 @@ fn policy_explain_says_what_each_key_bounds() {
     insta::assert_snapshot!(out.stdout.lines().take(8).collect::<Vec<_>>().join("\n"), @"
         command (opencode): slash commands and named agents; timed by operation, validated returns
 
-        enabled              true                                                               preset command
+        enabled              true                                                                    preset command
             whether anything may be delegated; in a project file it may only be switched off
-        max_depth            3                                                                  preset command
+        max_depth            3                                                                       preset command
             deepest level of a delegation; the root is 0; never above 3; in a project file it may only be lowered
-        tasks_per_call       1                                                                  preset command
+        tasks_per_call       1                                                                       preset command
             most tasks in one call; in a project file it may only be lowered
     ");
     let json = rig.run(["policy", "explain", "--preset", "opencode", "--json"]).json();

@@ -9,6 +9,7 @@ use super::{Approval, ContractKind, CycleKey, HARD_MAX_DEPTH, Policy, Timeout, W
 use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
+use crate::write::is_folder;
 
 /// What an untrusted layer may do to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +95,8 @@ keys! {
     ResultTokens "result_tokens" Lower "tokens of a result handed to the parent; none: summary and artifacts",
     Workspace "workspace" Unordered "where a delegation works: shared or own",
     Tools "tools" Fewer "tools a delegation may hold",
+    WriteBelow "write_below" Less "folder of the shared tree that may be written below; none: nothing of it",
+    InPlace "in_place" Off "whether all of the shared tree may be written, within an agent's definition",
     Network "network" Off "whether tools may reach the network",
     WebDomains "web_domains" Fewer "hosts WebFetch may ask without a question; others ask a person once",
     Approval "approval" Ask "who is asked before a batch: none or batch",
@@ -133,6 +136,8 @@ impl Key {
             Self::ResultTokens => json!(policy.result_tokens),
             Self::Workspace => json!(policy.workspace),
             Self::Tools => json!(policy.tools),
+            Self::WriteBelow => json!(policy.write_below),
+            Self::InPlace => json!(policy.in_place),
             Self::Network => json!(policy.network),
             Self::WebDomains => json!(policy.web_domains),
             Self::Approval => json!(policy.approval),
@@ -169,6 +174,8 @@ impl Key {
                 policy.workspace = self.word::<WorkspaceKind>(value, "shared or own")?
             }
             Self::Tools => policy.tools = self.tools(value)?,
+            Self::WriteBelow => policy.write_below = self.folder(value)?,
+            Self::InPlace => policy.in_place = self.boolean(value)?,
             Self::Network => policy.network = self.boolean(value)?,
             Self::WebDomains => policy.web_domains = self.hosts(value)?,
             Self::Approval => policy.approval = self.word::<Approval>(value, "none or batch")?,
@@ -256,6 +263,17 @@ impl Key {
         let expected = "a list of host names such as docs.rs";
         HostSet::new(self.names(value, expected)?)
             .map_err(|name| self.wrong(&Value::String(name.to_owned()), expected))
+    }
+
+    fn folder(self, value: &Value) -> Result<Option<String>, PolicyError> {
+        if is_none(value) {
+            return Ok(None);
+        }
+        let folder = value.as_str().filter(|folder| is_folder(folder));
+        let folder = folder.ok_or_else(|| {
+            self.wrong(value, "a folder relative to the root, such as docs/specs")
+        })?;
+        Ok(Some(folder.to_owned()))
     }
 
     fn tools(self, value: &Value) -> Result<ToolSet, PolicyError> {

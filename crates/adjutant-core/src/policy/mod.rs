@@ -16,7 +16,7 @@ use crate::rights::ToolSet;
 
 pub use key::{Key, Tighter};
 pub use layer::{Layered, PolicyError, Source, Trust, parse_assignment};
-pub use preset::{Operation, Preset};
+pub use preset::{Operation, Preset, SPECS};
 
 /// The deepest level any policy may permit. Inclusive; nothing and nobody raises it.
 pub const HARD_MAX_DEPTH: u64 = 3;
@@ -67,6 +67,12 @@ pub struct Policy {
     pub workspace: WorkspaceKind,
     /// The tools a delegation may hold.
     pub tools: ToolSet,
+    /// The folder of the shared tree that may be written below; absent means none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_below: Option<String>,
+    /// Whether all of the shared tree may be written, within an agent's definition.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
     /// Whether tools may reach the network.
     pub network: bool,
     /// Hosts WebFetch may ask without a question; about any other a person is asked once in a run.

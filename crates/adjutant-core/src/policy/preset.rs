@@ -9,6 +9,9 @@ use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
 
+/// Where agents of `command` may write, unless the project keeps its specs elsewhere.
+pub const SPECS: &str = ".adjutant/specs";
+
 /// A named policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,6 +81,7 @@ impl Preset {
                 timeout_max_s: Timeout::ByOperation,
                 result_tokens: None,
                 tools: ToolSet::command(),
+                write_below: Some(SPECS.to_owned()),
                 approval: Approval::None,
                 contract: ContractKind::Standard,
                 ..scout()
@@ -130,6 +134,8 @@ fn scout() -> Policy {
         result_tokens: Some(4_096),
         workspace: WorkspaceKind::Shared,
         tools: ToolSet::read_only(),
+        write_below: None,
+        in_place: false,
         network: false,
         web_domains: HostSet::default(),
         approval: Approval::Batch,

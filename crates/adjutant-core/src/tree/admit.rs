@@ -273,7 +273,7 @@ impl Tree {
             if !beyond.is_empty() || network {
                 return Err(Refusal::Rights { beyond, network });
             }
-            ceiling = wish.clone();
+            ceiling = ceiling.intersection(wish);
         }
         Ok(if depth >= self.policy.max_depth { ceiling.without_delegation() } else { ceiling })
     }

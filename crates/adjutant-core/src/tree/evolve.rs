@@ -18,6 +18,7 @@ use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::time::Timestamp;
+use crate::write::is_write;
 
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     match event {
@@ -78,8 +79,18 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
         Event::ToolCalled { session, call } => {
             let index = tree.running("tool_called", *session)?;
-            tree.nodes[index].called.insert(*call);
+            let node = &mut tree.nodes[index];
+            node.called.insert(*call);
+            let name = node.pending.get(*call as usize).and_then(Option::as_ref);
+            if name.is_some_and(|call| is_write(&call.name)) {
+                node.writing.insert(*call);
+            }
             tree.remember_call(index, *call);
+            Ok(())
+        }
+        Event::WritePrepared { session, call, change } => {
+            let index = tree.running("write_prepared", *session)?;
+            tree.nodes[index].prepared.insert(*call, change.clone());
             Ok(())
         }
         Event::DomainAsked { session, call, host, expires } => {
@@ -124,6 +135,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Overran { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }
+        | Event::Undone { .. }
         | Event::ErrorFixed { .. } => Ok(()),
     }
 }
@@ -217,6 +229,8 @@ impl Tree {
         node.attempts = 0;
         node.excused = 0;
         node.called.clear();
+        node.writing.clear();
+        node.prepared.clear();
         node.said = Some(*stop);
         node.settled_input = Some(settlement.usage.input_total());
         node.appended_bytes = (text.len() + arguments + opaque) as u64;
@@ -603,6 +617,8 @@ fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap
         pending: Vec::new(),
         open_calls: 0,
         called: BTreeSet::new(),
+        writing: BTreeSet::new(),
+        prepared: BTreeMap::new(),
         recent_calls: VecDeque::new(),
         attempts: 0,
         excused: 0,

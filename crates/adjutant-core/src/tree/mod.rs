@@ -17,6 +17,7 @@ mod node;
 mod react;
 mod resume;
 mod turn;
+mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -143,6 +144,9 @@ impl Tree {
             Command::UseTools { session } => Ok(self.use_tools(now, session)),
             Command::AllowDomain { host } => Ok(self.allow_domain(host)),
             Command::DenyDomain { host, reason } => Ok(self.deny_domain(&host, &reason)),
+            Command::PrepareWrite { session, turn, call, change } => {
+                Ok(self.prepare_write(session, turn, call, change))
+            }
             Command::TakeOutput { session, turn, call, output } => {
                 Ok(self.take_output(session, turn, call, output))
             }

@@ -14,6 +14,7 @@ use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::time::Timestamp;
 use crate::usage::Usage;
+use crate::write::Change;
 
 /// What the tree knows of a delegation, or of the root.
 #[derive(Clone, Debug)]
@@ -87,6 +88,10 @@ pub struct Node {
     pub(super) open_calls: usize,
     /// Those of them that were begun.
     pub(super) called: BTreeSet<u32>,
+    /// The calls of the last answer that were begun and change files.
+    pub(super) writing: BTreeSet<u32>,
+    /// What they were about to change, as far as that is known.
+    pub(super) prepared: BTreeMap<u32, Change>,
     /// The latest calls, for noticing a loop.
     pub(super) recent_calls: VecDeque<Fingerprint>,
     /// Attempts made at the current turn.

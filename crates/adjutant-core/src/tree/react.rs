@@ -9,6 +9,7 @@ use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
 use crate::schema::{DELEGATE, TASK};
+use crate::write::is_write;
 
 impl Tree {
     /// Returns what follows from `event`, which has been folded in already.
@@ -33,15 +34,16 @@ impl Tree {
                 command(Command::TakeTurn { session: *session })
             }
             Event::ToolCalled { session, call } => self.run_tool(*session, *call),
+            Event::WritePrepared { session, call, .. } => self.run_tool(*session, *call),
             Event::DomainAsked { session, call, host, .. } => {
                 self.ask_domain(*session, *call, host)
             }
-            Event::ToolReturned { session, .. } | Event::ToolRefused { session, .. } => {
+            Event::ToolReturned { session, call, .. } | Event::ToolRefused { session, call, .. } => {
                 let done = self.node(*session).is_some_and(|node| node.open_calls == 0);
                 if done {
                     command(Command::TakeTurn { session: *session })
                 } else {
-                    Reaction::default()
+                    self.after_write(*session, *call)
                 }
             }
             Event::Resumed { .. } => self.go_on(),
@@ -65,6 +67,7 @@ impl Tree {
             | Event::Told { nudge: Nudge::LastCall(_) | Nudge::Person, .. }
             | Event::Crashed { .. }
             | Event::Late { .. }
+            | Event::Undone { .. }
             | Event::ErrorFixed { .. } => Reaction::default(),
         }
     }
@@ -128,6 +131,9 @@ impl Tree {
         let (turn, call) = (node.turn, call.clone());
         if call.name == WEB_FETCH {
             return self.fetch(session, turn, index, call).map_or_else(Reaction::default, effect);
+        }
+        if is_write(&call.name) {
+            return node.write(index, call).map_or_else(Reaction::default, effect);
         }
         effect(if call.name == DELEGATE || call.name == TASK {
             Effect::Delegate { session, turn, index, call }

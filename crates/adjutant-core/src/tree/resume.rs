@@ -9,6 +9,7 @@ use super::admit::APPROVAL_EXPIRES_S;
 use super::evolve::unfit;
 use super::mail::TELL_BYTES;
 use super::node::Node;
+use super::writes::Looks;
 use super::{Deadline, ROOT, Tree};
 use crate::budget::Settlement;
 use crate::code::Code;
@@ -21,6 +22,7 @@ use crate::refusal::{Refusal, TimeBound, Untold};
 use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, TASK};
 use crate::time::Timestamp;
+use crate::write::is_write;
 
 /// What an agent is told about a call of which nobody knows what came.
 pub(crate) const INTERRUPTED: &str = "Interrupted: nobody knows whether this call took effect, and it was not \
@@ -56,7 +58,8 @@ impl Tree {
             let say = wish.say.as_ref().filter(|_| self.is_meant(wish.session, index));
             let handover = wish.handovers.get(&node.session).filter(|_| node.is_exhausted());
             let timeout_s = wish.timeout_s.or(node.timeout_s);
-            events.push(Event::Reopened(Box::new(reopening(node, say, handover, timeout_s))));
+            let again = reopening(node, say, handover, timeout_s, &wish.looked);
+            events.push(Event::Reopened(Box::new(again)));
         }
         events.extend(words);
         Ok(events)
@@ -85,8 +88,10 @@ impl Tree {
         let usable = bounded(&node.rights, &node.agent, &wish.rights, &wish.agents).usable_tools();
         for (call, made) in node.open_calls() {
             let is_begun = node.called.contains(&call);
-            if is_begun && !may_begin_again(made) {
-                let output = ToolOutput::error(INTERRUPTED);
+            let unknown = || ToolOutput::error(INTERRUPTED);
+            let known = node.looked_at(call, &wish.looked).filter(|_| is_begun);
+            let known = known.or_else(|| (is_begun && !may_begin_again(made)).then(unknown));
+            if let Some(output) = known {
                 events.push(Event::ToolReturned { session, call, output });
             } else if !usable.contains(&made.name) {
                 let text = format!("Not run: `{}` is no longer available to you.", made.name);
@@ -385,9 +390,10 @@ fn close_open_call(node: &Node, events: &mut Vec<Event>) {
 }
 
 /// Says whether a call that was begun may be begun again: it reads, or it only hands down, and
-/// what it handed down is known.
+/// what it handed down is known; or it writes, and had not come to the point of doing so, for that
+/// would be on record.
 fn may_begin_again(call: &ToolCall) -> bool {
-    is_repeatable(&call.name) || call.name == DELEGATE || call.name == TASK
+    is_repeatable(&call.name) || is_write(&call.name) || call.name == DELEGATE || call.name == TASK
 }
 
 fn reopening(
@@ -395,6 +401,7 @@ fn reopening(
     say: Option<&String>,
     handover: Option<&String>,
     timeout_s: Option<u64>,
+    looked: &Looks,
 ) -> Reopening {
     let afresh = handover.is_some();
     let words = say.map(String::as_str);
@@ -409,10 +416,15 @@ fn reopening(
             .values()
             .any(|open| open.origin.turn == node.turn && open.origin.index == number)
     };
-    let open = node.open_calls().map(|(number, _)| number);
-    let unanswered =
-        if afresh { Vec::new() } else { open.filter(|number| !handed_down(*number)).collect() };
-    Reopening { session: node.session, afresh, text, timeout_s, unanswered }
+    let (mut unanswered, mut seen) = (Vec::new(), Vec::new());
+    let open = node.open_calls().map(|(number, _)| number).filter(|number| !handed_down(*number));
+    for number in open.filter(|_| !afresh) {
+        match node.looked_at(number, looked) {
+            Some(output) => seen.push((number, output)),
+            None => unanswered.push(number),
+        }
+    }
+    Reopening { session: node.session, afresh, text, timeout_s, unanswered, looked: seen }
 }
 
 impl Node {
@@ -455,10 +467,12 @@ impl Node {
             self.open_calls = 0;
             self.open_delegations.clear();
         } else {
-            let answers = reopening.unanswered.len() * INTERRUPTED.len();
+            let looked = reopening.looked.iter().map(|(_, output)| output.content.len());
+            let answers = reopening.unanswered.len() * INTERRUPTED.len() + looked.sum::<usize>();
             self.appended_bytes += said + answers as u64;
         }
-        for call in &reopening.unanswered {
+        let looked = reopening.looked.iter().map(|(call, _)| call);
+        for call in reopening.unanswered.iter().chain(looked) {
             if self.pending.get_mut(*call as usize).and_then(Option::take).is_some() {
                 self.open_calls -= 1;
             }

@@ -20,6 +20,7 @@ use crate::numbers::grouped;
 use crate::outcome::{Outcome, Reason};
 use crate::policy::ContractKind;
 use crate::time::Timestamp;
+use crate::write::RUN;
 
 /// The fewest output tokens a model call is worth making for.
 pub const MIN_OUTPUT: u64 = 100;
@@ -505,6 +506,11 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
 }
 
 fn not_allowed(name: &str, usable: &crate::rights::ToolSet) -> String {
+    if name == RUN {
+        return format!(
+            "Not run: `{RUN}` needs a sandbox, which this version does not have. Available: {usable}."
+        );
+    }
     format!("Not run: `{name}` is not available to you. Available: {usable}.")
 }
 

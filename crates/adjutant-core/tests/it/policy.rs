@@ -105,6 +105,21 @@ fn table() -> Vec<Row> {
             looser: vec![json!(["Read", "Grep", "Glob"]), json!("Run")],
             wrong: vec![Value::Null, json!([1]), json!("Dance"), json!(["Read", "read"]), json!(3)],
         },
+        Row {
+            key: Key::WriteBelow,
+            from: json!("docs/specs"),
+            tighter: vec![Value::Null, json!("none")],
+            looser: vec![json!("docs"), json!("docs/specs/plans")],
+            wrong: vec![
+                json!("/etc"),
+                json!(".."),
+                json!("a/../b"),
+                json!(""),
+                json!("."),
+                json!(3),
+            ],
+        },
+        switch(Key::InPlace),
         switch(Key::Network),
         Row {
             key: Key::WebDomains,
@@ -441,6 +456,7 @@ fn the_presets_are_the_table_of_the_design() {
                 readers,
                 json!([
                     "Delegate",
+                    "Edit",
                     "Glob",
                     "Grep",
                     "Note",
@@ -467,6 +483,8 @@ fn the_presets_are_the_table_of_the_design() {
                 ]),
             ],
         ),
+        ("write_below", [json!(null), json!(".adjutant/specs"), json!(null)]),
+        ("in_place", [json!(false), json!(false), json!(false)]),
         ("network", [json!(false), json!(false), json!(false)]),
         ("web_domains", [json!([]), json!([]), json!([])]),
         ("approval", [json!("batch"), json!("none"), json!("none")]),

@@ -13,7 +13,7 @@ use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, SessionId, Timestamp,
     ToolCall, ToolOutput, ToolSpec, Tree,
 };
-use adjutant_store::{Journal, JournalError, Record, Seq};
+use adjutant_store::{Journal, JournalError, Record, RunDir, Seq};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
@@ -73,6 +73,8 @@ pub(crate) struct Shop {
     pub(crate) approver: Approver,
     pub(crate) narrator: Rc<dyn Narrator>,
     pub(crate) ids: IdSource,
+    /// The run's folder, where there is one: what a write would lose is kept there.
+    pub(crate) folder: Option<RunDir>,
 }
 
 /// An event on its way to the disk, and what waits for it.
@@ -89,6 +91,8 @@ struct Held {
 struct Work {
     stop: Arc<AtomicBool>,
     model: Option<AbortHandle>,
+    /// The write that was begun last, by turn and place: none is begun twice.
+    writing: Option<(u32, u32)>,
 }
 
 /// How an agent is introduced to its model.
@@ -299,6 +303,9 @@ impl Runner {
             }
             Done::Tool { session, turn, call, result: Ok(output) } => {
                 Command::TakeOutput { session, turn, call, output }
+            }
+            Done::Prepared { session, turn, call, change } => {
+                Command::PrepareWrite { session, turn, call, change }
             }
             Done::Model { session, result: Err(crash), .. }
             | Done::Tool { session, result: Err(crash), .. }

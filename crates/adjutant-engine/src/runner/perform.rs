@@ -11,6 +11,7 @@ use super::{Preamble, Runner};
 use crate::crash::guard;
 use crate::engine::EngineError;
 use crate::execute::{Asked, Done, Question, Thought, put, read_call, think, use_tool, verify};
+use crate::writing::{commit, prepare};
 
 impl Runner {
     pub(super) fn perform(&mut self, effect: Effect) -> Result<(), EngineError> {
@@ -23,6 +24,24 @@ impl Runner {
                 let toolbox = Arc::clone(&self.shop.desk.toolbox);
                 self.tasks.spawn_blocking(move || {
                     use_tool(&toolbox, session, turn, index, &call, None, &stop)
+                });
+            }
+            Effect::PrepareWrite { session, turn, index, call, writes } => {
+                let work = self.works.entry(session).or_default();
+                if work.writing.replace((turn, index)) == Some((turn, index)) {
+                    return Ok(());
+                }
+                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                let folder = self.shop.folder.clone();
+                self.tasks.spawn_blocking(move || {
+                    prepare(&toolbox, folder.as_ref(), session, turn, index, &call, &writes)
+                });
+            }
+            Effect::Write { session, turn, index, call, writes, change } => {
+                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
+                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                self.tasks.spawn_blocking(move || {
+                    commit(&toolbox, session, turn, index, &call, &writes, &change, &stop)
                 });
             }
             Effect::Fetch { session, turn, index, call, host, hosts } => {

@@ -223,7 +223,8 @@ fn history() -> Vec<u8> {
         budget_usd: None,
         ..Preset::Scout.policy()
     };
-    let rights = Rights { tools: ToolSet::new(["Read", DELEGATE]), network: false };
+    let rights =
+        Rights { tools: ToolSet::new(["Read", DELEGATE]), network: false, ..Rights::default() };
     run.submit(Command::Begin {
         run: run_id(),
         agent: AgentName::new("lead"),

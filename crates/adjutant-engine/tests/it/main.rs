@@ -22,3 +22,4 @@ mod roles;
 mod roster;
 mod slash;
 mod time;
+mod writes;

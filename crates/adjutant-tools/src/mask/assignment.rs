@@ -69,7 +69,7 @@ fn name_before(head: &[u8]) -> Option<&[u8]> {
     let length = run.count();
     let (before, name) = head.split_at(head.len() - length);
     // `[masked:secret]` is no name, though it ends like one.
-    let ours = before.ends_with(OPENING);
+    let ours = before.ends_with(OPENING.as_bytes());
     (!ours && !name.is_empty()).then_some(name)
 }
 

@@ -21,7 +21,7 @@ pub(crate) use key_block::{KeyLines, is_body_line};
 const MIN_LITERAL_BYTES: usize = 8;
 
 /// How every replacement starts.
-const OPENING: &[u8] = b"[masked:";
+pub(crate) const OPENING: &str = "[masked:";
 
 /// What was found, as shown in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,5 +252,5 @@ const fn is_word(byte: u8) -> bool {
 }
 
 fn is_masked(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, OPENING).is_some()
+    memchr::memmem::find(bytes, OPENING.as_bytes()).is_some()
 }

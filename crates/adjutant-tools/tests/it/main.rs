@@ -12,6 +12,7 @@ mod note;
 mod own;
 mod read;
 mod web;
+mod write;
 
 use std::path::{Path, PathBuf};
 

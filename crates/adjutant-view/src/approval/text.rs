@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use adjutant_core::Grant;
 use adjutant_core::numbers::grouped;
+use adjutant_core::{Grant, Writes};
 
 use super::{LABEL_COLUMNS, Question, is_priced};
 use crate::layout::{bracketed, columns, excerpt, fit, padded, width, wrapped};
@@ -58,7 +58,11 @@ impl Question {
     fn stakes(&self) -> Vec<Vec<String>> {
         let mut rows = grouped_rows("Tools", &self.grants, |grant| {
             let network = if grant.rights.network { "network" } else { "no network" };
-            format!("{}; {network}", grant.rights.usable_tools())
+            let writes = match &grant.rights.writes {
+                Writes::Nowhere => String::new(),
+                writes @ (Writes::Below(_) | Writes::Anywhere) => format!("; writes {writes}"),
+            };
+            format!("{}; {network}{writes}", grant.rights.usable_tools())
         });
         rows.extend(grouped_rows("Model", &self.grants, |grant| {
             let name = grant.brief.model.as_ref().map_or("none", |model| model.name.as_str());

@@ -79,6 +79,8 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::Reserved { .. }
         | Event::Settled { .. }
         | Event::Progressed { .. }
+        | Event::WritePrepared { .. }
+        | Event::Undone { .. }
         | Event::ErrorFixed { .. } => None,
     }
 }
@@ -155,6 +157,8 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::ToolReturned { .. }
         | Event::Ended { .. }
         | Event::RunEnded { .. }
+        | Event::WritePrepared { .. }
+        | Event::Undone { .. }
         | Event::ErrorFixed { .. } => None,
     }
 }

@@ -24,8 +24,8 @@ const REASON_KEPT: usize = 1_000;
 
 pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
     view.events += 1;
-    // A run does not go on because a person put a tick behind one of its errors.
-    if !matches!(entry.event, Event::ErrorFixed { .. }) {
+    // A run does not go on because a person put a tick behind one of its errors, or a file back.
+    if !matches!(entry.event, Event::ErrorFixed { .. } | Event::Undone { .. }) {
         view.latest = entry.moment();
     }
     match entry.event {
@@ -70,6 +70,8 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         Event::AgentDefined { .. }
         | Event::Delegated { .. }
         | Event::DomainAllowed { .. }
+        | Event::WritePrepared { .. }
+        | Event::Undone { .. }
         | Event::DomainDenied { .. } => {}
         Event::Started { session, .. }
         | Event::Reserved { session, .. }
@@ -389,6 +391,8 @@ impl Delegation {
             | Event::DomainAllowed { .. }
             | Event::DomainDenied { .. }
             | Event::RunEnded { .. }
+            | Event::WritePrepared { .. }
+            | Event::Undone { .. }
             | Event::ErrorFixed { .. } => {}
         }
     }

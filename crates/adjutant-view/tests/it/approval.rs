@@ -1,6 +1,6 @@
 //! Requirement 43, D21 and DESIGN §5 Approval: what a person is asked.
 
-use adjutant_core::{Code, ContextFile, Event, Found, Preset, Rights, ToolSet};
+use adjutant_core::{Code, ContextFile, Event, Found, Preset, Rights, ToolSet, Writes};
 use adjutant_view::approval::{Question, Risk, domain_question};
 
 use crate::history::{HOSTILE, History, reason, root};
@@ -88,7 +88,11 @@ fn tasks_that_differ_are_told_apart_and_a_missing_price_is_said() {
     reader.brief.model.as_mut().unwrap().price = None;
     reader.timeout_s = Some(300);
     let mut writer = h.grant(root(), "writer", "write");
-    writer.rights = Rights { tools: ToolSet::new(["Read", "Write", "WebFetch"]), network: true };
+    writer.rights = Rights {
+        tools: ToolSet::new(["Read", "Write", "WebFetch"]),
+        network: true,
+        writes: Writes::Below("docs".into()),
+    };
     writer.brief.model.as_mut().unwrap().name = "acme/small".into();
     writer.timeout_s = Some(600);
     h.push(Event::Granted(Box::new(reader)));
@@ -101,7 +105,7 @@ fn tasks_that_differ_are_told_apart_and_a_missing_price_is_said() {
       [writer]  write
 
     Tools       [reader] Glob, Grep, Note, Read; no network
-                [writer] Read, WebFetch, Write; network
+                [writer] Read, WebFetch, Write; network; writes below docs
     Model       [reader] acme/large
                 [writer] acme/small
     Worst case  10,000,000 tokens, $5.00 and what 1 without a price cost, 10m 00s

@@ -137,7 +137,7 @@ impl History {
             brief,
             depth: 1,
             path: vec!["delegate".into(), "scout".into()],
-            rights: Rights { tools: ToolSet::read_only(), network: false },
+            rights: Rights { tools: ToolSet::read_only(), network: false, ..Rights::default() },
             timeout_s: None,
             clamped: false,
             opening_bytes: 400,

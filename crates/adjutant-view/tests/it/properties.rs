@@ -139,6 +139,8 @@ impl Driver {
             }
             Effect::AskApproval { hash, .. } => self.submit(Command::Approve { hash }),
             Effect::AskDomain { host, .. } => self.submit(Command::AllowDomain { host }),
+            // Nobody here may write.
+            Effect::PrepareWrite { .. } | Effect::Write { .. } => {}
             Effect::Delegate { .. }
             | Effect::HandUp { .. }
             | Effect::Verify { .. }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its tree has failed")]
 
 mod dir;
+mod place;
 mod race;
 mod root;
 
@@ -60,6 +61,12 @@ fn word(error: &PathError) -> String {
         | PathError::PermissionDenied
         | PathError::NameTooLong
         | PathError::Invalid
+        | PathError::Link
+        | PathError::Guarded
+        | PathError::Exists
+        | PathError::ReadOnly
+        | PathError::TooLarge { .. }
+        | PathError::DiskFull
         | PathError::Unsupported
         | PathError::Io(_) => format!("<{error:?}>"),
     }

@@ -79,7 +79,7 @@ fn chain(names: &[&str]) -> Vec<Value> {
 fn broken_from(mended: usize) -> Result<Admission, Refusal> {
     let breaks = |rule: usize| rule >= mended;
     let at = Timestamp::ZERO;
-    let read_only = Rights { tools: ToolSet::read_only(), network: false };
+    let read_only = Rights { tools: ToolSet::read_only(), network: false, ..Rights::default() };
     let policy = Policy {
         enabled: !breaks(0),
         cycle_key: CycleKey::Agent,
@@ -158,8 +158,11 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
     }
     let mut task = brief("task", target, "do it");
     task.model = Some(priced());
-    task.rights_wish =
-        breaks(7).then(|| Rights { tools: ToolSet::new(["Read", "Write"]), network: false });
+    task.rights_wish = breaks(7).then(|| Rights {
+        tools: ToolSet::new(["Read", "Write"]),
+        network: false,
+        ..Rights::default()
+    });
     let found = if breaks(8) { Found::Unusable("is a FIFO".into()) } else { Found::Loaded };
     task.context = vec![ContextFile { path: "notes.md".into(), found }];
     tree.judge_one(at.plus_seconds(10), parent, &task)

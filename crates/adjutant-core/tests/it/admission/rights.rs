@@ -10,7 +10,7 @@ fn rights_only_shrink_on_the_way_down() {
         agent: AgentName::new(agent),
         system: String::new(),
         tools: Vec::new(),
-        rights: Rights { tools: ToolSet::new(tools.iter().copied()), network },
+        rights: Rights { tools: ToolSet::new(tools.iter().copied()), network, ..Rights::default() },
         max_turns: None,
     };
     sim.submit(define("dev", &["Read", "Write", "Delegate"], true)).unwrap();
@@ -30,7 +30,11 @@ fn a_wish_within_the_parents_rights_is_granted_and_one_beyond_is_refused() {
     let mut sim = Sim::new(scout(&[]));
     let root = sim.root();
     let wish = |tools: &[&str], network: bool| Brief {
-        rights_wish: Some(Rights { tools: ToolSet::new(tools.iter().copied()), network }),
+        rights_wish: Some(Rights {
+            tools: ToolSet::new(tools.iter().copied()),
+            network,
+            ..Rights::default()
+        }),
         ..about("wish")
     };
     let less = sim.child(wish(&["Read"], false));

@@ -11,6 +11,7 @@ mod mail;
 mod resume;
 mod time;
 mod turns;
+mod writes;
 
 use adjutant_core::budget::{Amount, Settlement};
 use adjutant_core::contract::ArtifactFact;

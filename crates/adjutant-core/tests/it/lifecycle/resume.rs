@@ -109,7 +109,7 @@ fn rights_are_those_recorded_and_those_of_now() {
     let mut sim = Sim::new(scout(&["network=true"]));
     let child = sim.child(about("a"));
     assert!(sim.node(child).rights.network);
-    let rights = Rights { tools: ToolSet::new(["Read", "Write"]), network: false };
+    let rights = Rights { tools: ToolSet::new(["Read", "Write"]), ..Rights::default() };
     sim.restart(Resumption { rights, ..Resumption::default() });
     let rights = &sim.node(child).rights;
     assert_eq!((rights.tools.to_string().as_str(), rights.network), ("Read", false));
@@ -209,7 +209,7 @@ fn a_call_begun_or_held_back_needs_the_rights_of_now() {
     let fetch = tool("2", "WebFetch", json!({"url": "https://docs.example/"}));
     sim.call(child, vec![tool("1", "Grep", json!({"pattern": "x"})), fetch]);
     assert_eq!(sim.tree.open_questions(), 1);
-    let rights = Rights { tools: ToolSet::new(["Read"]), network: false };
+    let rights = Rights { tools: ToolSet::new(["Read"]), ..Rights::default() };
     let events = sim.restart(Resumption { rights, ..Resumption::default() });
     let refused =
         |event: &&Event| matches!(event, Event::ToolRefused { session, .. } if *session == child);
@@ -222,7 +222,8 @@ fn a_call_begun_or_held_back_needs_the_rights_of_now() {
 fn an_agent_holds_no_more_than_its_definition_says_now() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
-    let narrowed = Rights { tools: ToolSet::new(["Read", "Note"]), network: true };
+    let narrowed =
+        Rights { tools: ToolSet::new(["Read", "Note"]), network: true, ..Rights::default() };
     let agents = [(sim.node(child).agent.clone(), narrowed)].into();
     let wish = Resumption { agents, ..wish(&sim) };
     sim.restart(wish);

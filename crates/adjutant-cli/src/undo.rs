@@ -1,0 +1,128 @@
+//! Putting back what a run or a delegation changed.
+
+use adjutant_engine::{Archive, ArchiveError, Fate, Undo, UndoError};
+use adjutant_view::sanitize;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json, say};
+use crate::records::{counted, failed};
+
+/// `adjutant undo`.
+#[derive(Debug, Args)]
+#[command(after_help = UNDO_HELP)]
+pub(crate) struct UndoArgs {
+    /// The run or session, by its id or the start of it [default: the latest run].
+    #[arg(value_name = "RUN|SESSION")]
+    run: Option<String>,
+
+    /// Say what would be put back, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+const UNDO_HELP: &str = "\
+A file is put back only if it is exactly what the agents left; one that somebody changed since is named and
+left alone. Files that were created are removed. What was done is recorded in the run.
+
+Examples:
+  adjutant undo --dry-run           what of the latest run can be put back
+  adjutant undo run_1738326967_x1y2z3
+  adjutant undo sess_1738326967_a1b2c3    what one subagent changed, and all below it";
+
+/// Puts files back, or says which could be.
+pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Result<Exit, Failure> {
+    let (files, session) = archive.find(args.run.as_deref().unwrap_or("latest")).map_err(failed)?;
+    let session = session.filter(|session| *session != files.id().root_session());
+    let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
+    if as_json {
+        let files_json: Vec<Value> = undone.iter().map(as_object).collect();
+        let session = session.map(|session| session.to_string());
+        print_json(&json!({
+            "v": 1, "run": files.id(), "session": session, "dry_run": args.dry_run,
+            "files": files_json,
+        }))?;
+    } else {
+        let lines = undone.iter().map(|undo| line(undo, args.dry_run));
+        print(&lines.collect::<String>())?;
+        say(&summary(&undone, args.dry_run));
+    }
+    Ok(exit(&undone))
+}
+
+fn explained(error: &UndoError) -> Failure {
+    let failure = Failure::caused(Exit::Failed, error);
+    match error {
+        UndoError::Archive(ArchiveError::Live(run)) => failure
+            .hint(format!("End it with `adjutant cancel {run}`, or wait until it has ended.")),
+        UndoError::Archive(ArchiveError::Expired(_)) => {
+            failure.hint("What its files held before was pruned with its content.")
+        }
+        UndoError::Archive(_) | UndoError::NeverBegan => failure,
+        UndoError::Workdir { .. } => {
+            failure.hint("Files are put back where the run changed them; that tree must be there.")
+        }
+    }
+}
+
+fn is_left(undo: &Undo) -> bool {
+    matches!(undo.fate, Fate::Differs | Fate::Failed(_))
+}
+
+fn exit(undone: &[Undo]) -> Exit {
+    let left = undone.iter().filter(|undo| is_left(undo)).count();
+    match left {
+        0 => Exit::Completed,
+        all if all == undone.len() => Exit::Failed,
+        _ => Exit::Partial,
+    }
+}
+
+const fn word(fate: &Fate) -> &'static str {
+    match fate {
+        Fate::PutBack => "put_back",
+        Fate::Removed => "removed",
+        Fate::Unchanged => "unchanged",
+        Fate::Differs => "differs",
+        Fate::Failed(_) => "failed",
+    }
+}
+
+fn as_object(undo: &Undo) -> Value {
+    let mut object = json!({ "path": undo.path, "fate": word(&undo.fate) });
+    if let Fate::Failed(reason) = &undo.fate {
+        object["reason"] = json!(reason);
+    }
+    object
+}
+
+fn line(undo: &Undo, dry_run: bool) -> String {
+    let path = sanitize::line(&undo.path);
+    match (&undo.fate, dry_run) {
+        (Fate::PutBack, false) => format!("put back   {path}\n"),
+        (Fate::PutBack, true) => format!("would put back  {path}\n"),
+        (Fate::Removed, false) => format!("removed    {path}\n"),
+        (Fate::Removed, true) => format!("would remove    {path}\n"),
+        (Fate::Unchanged, _) => format!("unchanged  {path}: it is as it was before\n"),
+        (Fate::Differs, _) => {
+            format!("left       {path}: somebody changed it since, so it is not what was left\n")
+        }
+        (Fate::Failed(reason), _) => format!("left       {path}: {}\n", sanitize::line(reason)),
+    }
+}
+
+fn summary(undone: &[Undo], dry_run: bool) -> String {
+    if undone.is_empty() {
+        return "Nothing was changed, so there is nothing to put back".to_owned();
+    }
+    let left = undone.iter().filter(|undo| is_left(undo)).count();
+    let same = undone.iter().filter(|undo| undo.fate == Fate::Unchanged).count();
+    let done = undone.len() - left - same;
+    let verb = if dry_run { "would be put back or removed" } else { "put back or removed" };
+    let mut text = format!("{} {verb}", counted(done, "file"));
+    if left > 0 {
+        text += &format!(", {left} left alone");
+    }
+    text
+}

@@ -1,0 +1,79 @@
+//! Calls that change files: one after the other, each recorded before it happens, and none of them
+//! twice.
+
+use std::collections::BTreeMap;
+
+use super::Tree;
+use super::node::Node;
+use crate::command::{Effect, Reaction};
+use crate::event::{Event, ToolOutput};
+use crate::ids::SessionId;
+use crate::message::ToolCall;
+use crate::write::{Change, Looked, Writes};
+
+/// What looking at the files told about writes without a result.
+pub(super) type Looks = BTreeMap<(SessionId, u32), Looked>;
+
+impl Tree {
+    /// Records what a tool is about to change, unless nobody waits for it any more.
+    pub(super) fn prepare_write(
+        &self,
+        session: SessionId,
+        turn: u32,
+        call: u32,
+        change: Change,
+    ) -> Vec<Event> {
+        let waits = |node: &Node| node.awaits(turn, call) && !node.prepared.contains_key(&call);
+        match self.live(session) {
+            Some((_, node)) if waits(node) => vec![Event::WritePrepared { session, call, change }],
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    /// Returns every change that was about to be made and has no result: session, turn, call.
+    pub fn open_writes(&self) -> impl Iterator<Item = (SessionId, u32, u32, &Change)> {
+        self.nodes.iter().flat_map(|node| {
+            let open = node.prepared.iter().filter(|(call, _)| node.awaits(node.turn, **call));
+            open.map(|(call, change)| (node.session, node.turn, *call, change))
+        })
+    }
+
+    /// Returns the write that may begin now that `call` has its result.
+    pub(super) fn after_write(&self, session: SessionId, call: u32) -> Reaction {
+        let Some((_, node)) = self.live(session) else { return Reaction::default() };
+        if !node.writing.contains(&call) {
+            return Reaction::default();
+        }
+        node.next_write().map_or_else(Reaction::default, |next| self.run_tool(session, next))
+    }
+}
+
+impl Node {
+    /// Returns the first write of the last answer that was begun and has no result. The others wait
+    /// for it: two edits of one file in one answer must not see the same file before.
+    fn next_write(&self) -> Option<u32> {
+        self.writing.iter().copied().find(|call| self.awaits(self.turn, *call))
+    }
+
+    /// Returns what a write does next, if it is its turn.
+    pub(super) fn write(&self, index: u32, call: ToolCall) -> Option<Effect> {
+        if self.next_write() != Some(index) {
+            return None;
+        }
+        let (session, turn) = (self.session, self.turn);
+        // Rights may have shrunk since the call was let through.
+        let is_held = self.rights.usable_tools().contains(&call.name);
+        let writes = if is_held { self.rights.writes.clone() } else { Writes::Nowhere };
+        Some(match self.prepared.get(&index).cloned() {
+            None => Effect::PrepareWrite { session, turn, index, call, writes },
+            Some(change) => Effect::Write { session, turn, index, call, writes, change },
+        })
+    }
+
+    /// Returns what the agent is told of a write that was about to happen when it was interrupted.
+    pub(super) fn looked_at(&self, call: u32, looked: &Looks) -> Option<ToolOutput> {
+        let change = self.prepared.get(&call)?;
+        let looked = looked.get(&(self.session, call)).copied().unwrap_or(Looked::Unknown);
+        Some(change.told(looked))
+    }
+}

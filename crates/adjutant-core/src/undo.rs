@@ -1,0 +1,207 @@
+//! Taking changes back: from a journal's record of them to what each file should be again.
+//!
+//! Nothing here touches a file. What a file is now is handed in, and only where that is what the
+//! changes left, or found, is there anything to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::event::Event;
+use crate::ids::SessionId;
+use crate::write::Change;
+
+/// The changes of a run, as its journal tells them.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    steps: Vec<Step>,
+    parents: BTreeMap<SessionId, SessionId>,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    /// Who made it, by which call; absent where a person took something back.
+    by: Option<(SessionId, u32)>,
+    change: Change,
+    answered: bool,
+    /// Whether the call ended in an error, so that it may not have happened.
+    is_doubtful: bool,
+}
+
+/// What there is to do about a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// This change.
+    Change(Change),
+    /// Nothing: it is as it was.
+    Nothing,
+    /// Nothing can be done: it is neither what was left nor what was found.
+    Differs,
+}
+
+impl Changes {
+    /// Takes an event into account.
+    pub fn fold(&mut self, event: &Event) {
+        if let Event::Granted(grant) = event {
+            self.parents.insert(grant.session, grant.parent);
+        }
+        if let Event::WritePrepared { session, call, change } = event {
+            self.add(Some((*session, *call)), change);
+        }
+        if let Event::Undone { change } = event {
+            self.add(None, change);
+        }
+        if let Event::ToolReturned { session, call, output } = event {
+            self.answer((*session, *call), output.is_error);
+        }
+        if let Event::Reopened(reopening) = event {
+            for (call, output) in &reopening.looked {
+                self.answer((reopening.session, *call), output.is_error);
+            }
+        }
+    }
+
+    fn add(&mut self, by: Option<(SessionId, u32)>, change: &Change) {
+        let step = Step { by, change: change.clone(), answered: false, is_doubtful: false };
+        self.steps.push(step);
+    }
+
+    /// Call numbers begin anew with each turn, so a result is for the latest change without one.
+    fn answer(&mut self, by: (SessionId, u32), is_error: bool) {
+        let mut latest = self.steps.iter_mut().rev();
+        if let Some(step) = latest.find(|step| step.by == Some(by) && !step.answered) {
+            step.answered = true;
+            step.is_doubtful = is_error;
+        }
+    }
+
+    /// Returns the files that were changed: by anyone, or by a delegation and all below it.
+    #[must_use]
+    pub fn paths(&self, session: Option<SessionId>) -> BTreeSet<&str> {
+        let by = |step: &&Step| step.by.is_some_and(|(of, _)| self.is_within(of, session));
+        self.steps.iter().filter(by).map(|step| step.change.path.as_str()).collect()
+    }
+
+    /// Returns what would make `path`, whose content has the hash `now`, what it was before.
+    #[must_use]
+    pub fn remedy(&self, path: &str, session: Option<SessionId>, now: Option<&str>) -> Remedy {
+        let mut target = now;
+        let mut explained = false;
+        let counts = |step: &&Step| {
+            step.change.path == path && step.by.is_none_or(|(of, _)| self.is_within(of, session))
+        };
+        for step in self.steps.iter().rev().filter(counts) {
+            let (before, after) = (step.change.before.as_deref(), step.change.after.as_deref());
+            if after == target {
+                (target, explained) = (before, true);
+            } else if before == target {
+                // It never happened, or was taken back.
+                explained = true;
+            } else if !step.is_doubtful {
+                return Remedy::Differs;
+            }
+        }
+        if !explained {
+            return Remedy::Differs;
+        }
+        if target == now {
+            return Remedy::Nothing;
+        }
+        let owned = |hash: Option<&str>| hash.map(str::to_owned);
+        Remedy::Change(Change { path: path.to_owned(), before: owned(now), after: owned(target) })
+    }
+
+    fn is_within(&self, of: SessionId, session: Option<SessionId>) -> bool {
+        let Some(session) = session else { return true };
+        // A journal cannot make a circle, but a damaged one must not hold us either.
+        let mut seen = BTreeSet::new();
+        let mut at = of;
+        while at != session {
+            match self.parents.get(&at) {
+                Some(above) if seen.insert(at) => at = *above,
+                Some(_) | None => return false,
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::ToolOutput;
+
+    const ONE: &str = "sess_1735460684_aaaaaa";
+    const TWO: &str = "sess_1735460684_bbbbbb";
+
+    fn change(before: &str, after: &str) -> Change {
+        let hash = |text: &str| (text != "-").then(|| text.to_owned());
+        Change { path: "f".into(), before: hash(before), after: hash(after) }
+    }
+
+    /// Reads `1:a>b` as a change by the first session, `2:` by the second, `u:` taken back; `!` says
+    /// that the call ended in an error.
+    fn changes(text: &str) -> Changes {
+        let mut changes = Changes::default();
+        for step in text.split_whitespace() {
+            let (by, rest) = step.split_once(':').unwrap();
+            let (rest, failed) = (rest.trim_end_matches('!'), rest.ends_with('!'));
+            let (before, after) = rest.split_once('>').unwrap();
+            let change = change(before, after);
+            if by == "u" {
+                changes.fold(&Event::Undone { change });
+                continue;
+            }
+            let session = if by == "1" { ONE } else { TWO }.parse().unwrap();
+            changes.fold(&Event::WritePrepared { session, call: 0, change });
+            let output = ToolOutput { is_error: failed, ..ToolOutput::default() };
+            changes.fold(&Event::ToolReturned { session, call: 0, output });
+        }
+        changes
+    }
+
+    #[test]
+    fn what_is_taken_back_follows_from_what_is_there() {
+        for (steps, session, now, expected) in [
+            ("1:a>b", None, "b", "a"),
+            ("1:a>b", None, "a", "nothing"),
+            ("1:a>b", None, "x", "differs"),
+            ("1:a>b", None, "-", "differs"),
+            ("1:->b", None, "b", "-"),
+            ("1:->b", None, "-", "nothing"),
+            ("1:a>b 1:b>c", None, "c", "a"),
+            ("1:a>b 1:b>c", None, "b", "a"),
+            ("1:a>b 1:b>a", None, "a", "nothing"),
+            // Somebody wrote in between: their work is not lost.
+            ("1:a>b 1:x>c", None, "c", "differs"),
+            // Two delegations: only the last can be taken back alone.
+            ("1:a>b 2:b>c", Some(ONE), "c", "differs"),
+            ("1:a>b 2:b>c", Some(TWO), "c", "b"),
+            ("1:a>b 2:b>c", None, "c", "a"),
+            // A write that did not happen, told by its error or by what follows.
+            ("1:a>b! 1:x>c", None, "c", "x"),
+            ("1:a>b! 1:a>c", None, "c", "a"),
+            ("1:a>b!", None, "x", "differs"),
+            ("1:a>b!", None, "b", "a"),
+            // Taken back once, or only recorded as such.
+            ("1:a>b u:b>a", None, "a", "nothing"),
+            ("1:a>b u:b>a", None, "b", "a"),
+            ("1:a>b u:b>a 1:a>c", None, "c", "a"),
+        ] {
+            let now = (now != "-").then_some(now);
+            let session = session.map(|text| text.parse().unwrap());
+            let found = match changes(steps).remedy("f", session, now) {
+                Remedy::Change(change) => change.after.unwrap_or_else(|| "-".into()),
+                Remedy::Nothing => "nothing".into(),
+                Remedy::Differs => "differs".into(),
+            };
+            assert_eq!(found, expected, "{steps}, now {now:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_files_of_a_delegation_are_its_own() {
+        let all = changes("1:a>b 2:b>c");
+        assert_eq!(all.paths(None).len(), 1);
+        assert_eq!(all.paths(Some(ONE.parse().unwrap())).len(), 1);
+        assert_eq!(all.paths(Some("sess_1735460684_cccccc".parse().unwrap())).len(), 0);
+    }
+}

@@ -1,0 +1,144 @@
+//! Part of `lifecycle`: calls that change files.
+
+use adjutant_core::{AgentName, Change, Looked, Resumption, Rights, ToolSet, Writes};
+
+use super::*;
+
+fn writer() -> (Sim, SessionId) {
+    let settings = ["approval=none", "contract=report"];
+    let mut sim = Sim::new(policy(Preset::Command, &settings));
+    let child = sim.child(about("x"));
+    (sim, child)
+}
+
+fn write(id: &str, path: &str) -> ToolCall {
+    tool(id, "Write", json!({ "file_path": path, "content": id }))
+}
+
+fn change(path: &str) -> Change {
+    Change { path: path.into(), before: None, after: Some("after".into()) }
+}
+
+fn prepare(session: SessionId, call: u32, path: &str) -> Command {
+    Command::PrepareWrite { session, turn: 1, call, change: change(path) }
+}
+
+/// Shows the effects that write, in order.
+fn steps(sim: &Sim) -> Vec<String> {
+    let step = |effect: &Effect| match effect {
+        Effect::PrepareWrite { index, writes, .. } => Some(format!("prepare {index} {writes}")),
+        Effect::Write { index, writes, change, .. } => {
+            Some(format!("write {index} {writes} {}", change.path))
+        }
+        _ => None,
+    };
+    sim.effects.iter().filter_map(step).collect()
+}
+
+#[test]
+fn one_write_at_a_time_and_each_is_on_record_before_it_happens() {
+    let (mut sim, child) = writer();
+    sim.call(child, vec![write("a", "a"), read("r", "x"), write("b", "b")]);
+    let first = "prepare 0 below .adjutant/specs";
+    assert_eq!(steps(&sim), [first]);
+    sim.output(child, 1, "text");
+    assert_eq!(steps(&sim), [first], "a read has nothing to do with it");
+    assert_eq!(kinds(&sim.submit(prepare(child, 0, "a")).unwrap()), "write_prepared");
+    // The same report twice, or one of a turn that is over, changes nothing.
+    assert_eq!(kinds(&sim.submit(prepare(child, 0, "a")).unwrap()), "");
+    let old = Command::PrepareWrite { session: child, turn: 9, call: 2, change: change("b") };
+    assert_eq!(kinds(&sim.submit(old).unwrap()), "");
+    sim.output(child, 0, "Created");
+    let all = [first, "write 0 below .adjutant/specs a", "prepare 2 below .adjutant/specs"];
+    assert_eq!(steps(&sim), all);
+    // A call that turns out to be wrong is answered without a change.
+    assert_eq!(kinds(&sim.output(child, 2, "nothing to do")), "tool_returned reserved");
+    assert_eq!(steps(&sim), all);
+}
+
+#[test]
+fn a_write_cut_off_is_decided_by_looking_and_never_repeated() {
+    for (looked, says) in [
+        (Some(Looked::Happened), "but it was done"),
+        (Some(Looked::DidNot), "before it was done"),
+        (Some(Looked::Unknown), "outcome unknown"),
+        (None, "outcome unknown"),
+    ] {
+        for cancelled in [false, true] {
+            let (mut sim, child) = writer();
+            sim.call(child, vec![write("a", "a")]);
+            sim.submit(prepare(child, 0, "a")).unwrap();
+            let open: Vec<_> = sim.tree.open_writes().map(|(of, _, call, _)| (of, call)).collect();
+            assert_eq!(open, [(child, 0)]);
+            if cancelled {
+                sim.cancel(child);
+            }
+            let looked = looked.map(|looked| ((child, 0), looked)).into_iter().collect();
+            let rights = Rights::of(sim.tree.policy());
+            sim.restart(Resumption { rights, looked, ..Resumption::default() });
+            let mut talk = Conversation::default();
+            let own = sim.log.iter().filter(|(_, event)| event.conversation() == Some(child));
+            own.for_each(|(_, event)| talk.apply(event));
+            let heard = talk.messages().iter().any(|message| message.text().contains(says));
+            assert!(heard, "{says}: {talk:?}");
+            let again = sim
+                .effects
+                .iter()
+                .any(|effect| matches!(effect, Effect::Write { .. } | Effect::PrepareWrite { .. }));
+            assert!(!again, "{:?}", sim.effects);
+            assert_eq!(sim.tree.open_writes().count(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_write_that_was_not_on_record_begins_again() {
+    let (mut sim, child) = writer();
+    sim.call(child, vec![write("a", "a"), write("b", "b")]);
+    sim.effects.clear();
+    let rights = Rights::of(sim.tree.policy());
+    sim.restart(Resumption { rights, ..Resumption::default() });
+    assert_eq!(steps(&sim), ["prepare 0 below .adjutant/specs"]);
+}
+
+#[test]
+fn the_right_to_write_only_shrinks_on_the_way_down() {
+    let settings = ["in_place=true", "max_depth=3", "cycle_key=task", "concurrency=9"];
+    let mut sim = Sim::new(policy(Preset::Command, &settings));
+    let tools = || ToolSet::new(["Read", "Write", "Task"]);
+    let define = |agent: &str, tools: ToolSet, writes: Writes| Command::Define {
+        agent: AgentName::new(agent),
+        system: String::new(),
+        tools: Vec::new(),
+        rights: Rights { tools, network: false, writes },
+        max_turns: None,
+    };
+    let docs = Writes::Below("docs".into());
+    sim.submit(define("docs", tools(), docs.clone())).unwrap();
+    sim.submit(define("all", tools(), Writes::Anywhere)).unwrap();
+    sim.submit(define("plans", tools(), Writes::Below("docs/plans".into()))).unwrap();
+    sim.submit(define("code", tools(), Writes::Below("src".into()))).unwrap();
+    sim.submit(define("reader", ToolSet::new(["Read"]), Writes::Anywhere)).unwrap();
+    let writes = |sim: &Sim, session| sim.node(session).rights.writes.clone();
+    let any = sim.child(brief("all", "all", "a"));
+    assert_eq!(writes(&sim, any), Writes::Anywhere);
+    let parent = sim.child(brief("docs", "docs", "b"));
+    assert_eq!(writes(&sim, parent), docs);
+    let more = sim.child_of(parent, brief("all", "all", "c"));
+    assert_eq!(writes(&sim, more), docs, "a definition is a ceiling and no grant");
+    let less = sim.child_of(parent, brief("plans", "plans", "d"));
+    assert_eq!(writes(&sim, less), Writes::Below("docs/plans".into()));
+    let other = sim.child_of(parent, brief("code", "code", "e"));
+    assert_eq!(writes(&sim, other), Writes::Nowhere);
+    assert!(!sim.node(other).rights.usable_tools().contains("Write"));
+    let reader = sim.child(brief("reader", "reader", "f"));
+    assert!(!sim.node(reader).rights.usable_tools().contains("Write"));
+}
+
+#[test]
+fn a_scout_never_writes_whatever_is_set() {
+    let settings = ["in_place=true", "write_below=docs", "tools=[\"Read\",\"Write\",\"Edit\"]"];
+    let rights = Rights::of(&scout(&settings));
+    assert_eq!(rights.writes, Writes::Nowhere);
+    assert_eq!(rights.usable_tools().to_string(), "Delegate, Read, Task");
+}

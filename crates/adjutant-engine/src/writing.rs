@@ -1,0 +1,109 @@
+//! Performing writes: what would change is worked out, kept and recorded before it is changed, and
+//! after a crash the files themselves say what happened.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use adjutant_core::{
+    Change, Looked, Policy, Preset, SessionId, ToolCall, ToolOutput, Tree, Writes,
+};
+use adjutant_store::RunDir;
+use adjutant_tools::{Prepared, Toolbox};
+use adjutant_workspace::{RelPath, Root};
+
+use crate::crash::guard;
+use crate::execute::{Done, TOOL_TIME, as_output};
+
+/// Where opencode keeps the specs of a project; used where it is there.
+const OPENCODE_SPECS: &str = ".opencode/specs";
+
+/// Lets agents of `command` write where the project keeps its specs, unless a person named a folder.
+pub(crate) fn settle_folder(policy: &mut Policy, root: &Root) {
+    let is_usual = policy.write_below.as_deref() == Some(adjutant_core::policy::SPECS);
+    let is_there = |folder: &str| {
+        let folder = RelPath::new(folder).ok();
+        folder.is_some_and(|folder| root.open_dir(&folder).is_ok())
+    };
+    if policy.preset == Preset::Command && is_usual && is_there(OPENCODE_SPECS) {
+        policy.write_below = Some(OPENCODE_SPECS.to_owned());
+    }
+}
+
+/// Returns the name of the file that is written beside the one a call changes: from ids alone, so
+/// that it is found again after a crash.
+fn temp_name(session: SessionId, turn: u32, call: u32) -> String {
+    format!(".adjutant-{session}-{turn}-{call}.tmp")
+}
+
+/// Works out what a call would change, and keeps what would be lost by it; blocks.
+pub(crate) fn prepare(
+    toolbox: &Toolbox,
+    folder: Option<&RunDir>,
+    session: SessionId,
+    turn: u32,
+    call: u32,
+    request: &ToolCall,
+    writes: &Writes,
+) -> Done {
+    let prepared = guard(|| {
+        let (change, before) =
+            match toolbox.prepare_write(&request.name, &request.arguments, writes) {
+                Prepared::Answer(output) => return Err(as_output(output)),
+                Prepared::Change { change, before } => (change, before),
+            };
+        if let (Some(folder), Some(hash), Some(bytes)) = (folder, &change.before, before) {
+            folder.keep_before(hash, &bytes).map_err(|error| {
+                let why = error.io();
+                ToolOutput::error(format!(
+                    "`{}` was not written: what it holds now could not be kept ({why})",
+                    change.path
+                ))
+            })?;
+        }
+        Ok(change)
+    });
+    match prepared {
+        Ok(Ok(change)) => Done::Prepared { session, turn, call, change },
+        Ok(Err(output)) => Done::Tool { session, turn, call, result: Ok(output) },
+        Err(crash) => Done::Tool { session, turn, call, result: Err(crash) },
+    }
+}
+
+/// Makes a change that is on record; blocks.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call, where it may write, and what is on record"
+)]
+pub(crate) fn commit(
+    toolbox: &Toolbox,
+    session: SessionId,
+    turn: u32,
+    call: u32,
+    request: &ToolCall,
+    writes: &Writes,
+    change: &Change,
+    stop: &AtomicBool,
+) -> Done {
+    let began = Instant::now();
+    let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
+    let temp = temp_name(session, turn, call);
+    let (name, arguments) = (&request.name, &request.arguments);
+    let result =
+        guard(|| toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop));
+    Done::Tool { session, turn, call, result: result.map(as_output) }
+}
+
+/// Looks at the files of every change that was about to be made and has no result.
+pub(crate) fn look(toolbox: &Toolbox, tree: &Tree) -> BTreeMap<(SessionId, u32), Looked> {
+    let looked = tree.open_writes().map(|(session, turn, call, change)| {
+        // Best effort: a leftover is in nobody's way.
+        let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
+        let looked = match toolbox.look(&change.path) {
+            Ok(now) => change.look(now.as_deref()),
+            Err(_) => Looked::Unknown,
+        };
+        ((session, call), looked)
+    });
+    looked.collect()
+}

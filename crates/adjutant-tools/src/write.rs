@@ -1,0 +1,229 @@
+//! Write and Edit: what a call would change, and changing exactly that.
+//!
+//! A call is performed in two steps, with the record of what is about to happen between them:
+//! [`prepare`] only looks, [`commit`] changes the file if it is still as it was. Where files may be
+//! written was decided before and is handed in. Start at [`prepare`].
+
+use std::ffi::OsStr;
+
+use adjutant_core::{Change, Writes, content_hash};
+use adjutant_workspace::{FileKind, Folders, Image, PathError, Place, RelPath};
+
+use crate::args::{ArgError, Args, Field, brief};
+use crate::edit::{Edit, edited};
+use crate::mask::OPENING;
+use crate::output::{ToolOutput, count};
+use crate::toolbox::Call;
+use crate::{ToolName, show};
+
+pub(crate) static WRITE_FIELDS: [Field; 2] =
+    [Field::new("file_path", &["path"]), Field::new("content", &["text"])];
+
+pub(crate) static EDIT_FIELDS: [Field; 4] = [
+    Field::new("file_path", &["path"]),
+    Field::new("old_string", &["old_text"]),
+    Field::new("new_string", &["new_text"]),
+    Field::new("replace_all", &[]),
+];
+
+/// What there is to do about a call that writes.
+#[derive(Debug)]
+pub enum Prepared {
+    /// Nothing: this is its result.
+    Answer(ToolOutput),
+    /// This change; `before` is all of the file as it is, if there is one.
+    Change {
+        /// What is to be recorded before it happens.
+        change: Change,
+        /// The content that will be lost.
+        before: Option<Vec<u8>>,
+    },
+}
+
+/// A change that has been worked out and not been made.
+struct Plan {
+    place: Place,
+    path: RelPath,
+    image: Option<Image>,
+    content: Vec<u8>,
+    /// What the model is told once it is done.
+    words: String,
+}
+
+/// Why there is no plan, in words for the model.
+type Objection = String;
+
+/// Works out what a call would change.
+pub(crate) fn prepare(call: &Call<'_>, tool: ToolName, writes: &Writes) -> Prepared {
+    let plan = match plan(call, tool, writes, Folders::Expected) {
+        Ok(plan) => plan,
+        Err(objection) => return Prepared::Answer(ToolOutput::error(objection)),
+    };
+    let Some(path) = plan.path.as_path().to_str().map(str::to_owned) else {
+        return Prepared::Answer(ToolOutput::error("`file_path` must be valid UTF-8"));
+    };
+    let before = plan.image.map(|image| image.bytes);
+    if before.as_deref() == Some(plan.content.as_slice()) {
+        let text = format!("`{path}` has this content already; nothing was written.");
+        return Prepared::Answer(ToolOutput::ok(text));
+    }
+    let change = Change {
+        path,
+        before: before.as_deref().map(content_hash),
+        after: Some(content_hash(&plan.content)),
+    };
+    Prepared::Change { change, before }
+}
+
+/// Makes the change a call was prepared for; another one it does not make.
+pub(crate) fn commit(
+    call: &Call<'_>,
+    tool: ToolName,
+    writes: &Writes,
+    change: &Change,
+    temp: &OsStr,
+) -> ToolOutput {
+    let plan = match plan(call, tool, writes, Folders::Made) {
+        Ok(plan) => plan,
+        Err(objection) => return ToolOutput::error(objection),
+    };
+    let before = plan.image.as_ref().map(|image| content_hash(&image.bytes));
+    let after = Some(content_hash(&plan.content));
+    let shown = &change.path;
+    if before != change.before || after != change.after {
+        return ToolOutput::error(format!(
+            "`{shown}` was changed by someone else meanwhile and was left as it is; read it again"
+        ));
+    }
+    if (call.should_stop)() {
+        return ToolOutput::error(format!("stopped before `{shown}` was written"));
+    }
+    match plan.place.replace(&plan.content, plan.image.as_ref(), temp) {
+        Ok(()) => ToolOutput { touched: vec![shown.clone()], ..ToolOutput::ok(plan.words) },
+        Err(error) => ToolOutput::error(not_written(shown, &error)),
+    }
+}
+
+fn plan(
+    call: &Call<'_>,
+    tool: ToolName,
+    writes: &Writes,
+    folders: Folders,
+) -> Result<Plan, Objection> {
+    let below = match writes {
+        Writes::Nowhere => return Err("you may not write files".to_owned()),
+        Writes::Below(folder) => folder.as_str(),
+        Writes::Anywhere => "",
+    };
+    let fields: &'static [Field] =
+        if tool == ToolName::Edit { &EDIT_FIELDS } else { &WRITE_FIELDS };
+    let args = Args::new(tool, call.arguments, fields).map_err(words)?;
+    let written = args.required("file_path").map_err(words)?;
+    let refused = |error: &PathError| {
+        if matches!(error, PathError::Outside) && !below.is_empty() {
+            let shown = brief(&written);
+            return format!("`{shown}` may not be written; you may write only below `{below}`");
+        }
+        not_written(&written, error)
+    };
+    let path = call.root.relative(&written).map_err(|error| refused(&error))?;
+    let below = RelPath::new(below).map_err(|error| refused(&error))?;
+    let place = call.root.place(&below, &path, folders).map_err(|error| refused(&error))?;
+    let max = call.caps.write_bytes;
+    let image = place.read(max).map_err(|error| refused(&error))?;
+    let shown = show::path(path.as_path());
+    let (content, words) = if tool == ToolName::Edit {
+        change_text(&args, image.as_ref(), &shown)?
+    } else {
+        whole_text(&args, image.as_ref(), &shown)?
+    };
+    if content.len() as u64 > max {
+        return Err(format!("`{shown}` would have {} bytes; the most is {max}", content.len()));
+    }
+    Ok(Plan { place, path, image, content, words })
+}
+
+fn words(error: ArgError) -> Objection {
+    error.0
+}
+
+fn whole_text(
+    args: &Args<'_>,
+    image: Option<&Image>,
+    shown: &str,
+) -> Result<(Vec<u8>, String), Objection> {
+    let content = args.text("content").map_err(words)?;
+    // An empty file is a file; a call that forgot its content is not one for it.
+    let content = content.ok_or("`content` is required; it may be empty".to_owned())?;
+    check_masks(&content, image)?;
+    let done = if image.is_some() { "Replaced" } else { "Created" };
+    let lines = count(content.lines().count(), "line");
+    let told = format!("{done} `{shown}`: {lines}, {}.", count(content.len(), "byte"));
+    Ok((content.into_bytes(), told))
+}
+
+fn change_text(
+    args: &Args<'_>,
+    image: Option<&Image>,
+    shown: &str,
+) -> Result<(Vec<u8>, String), Objection> {
+    let old = args.required("old_string").map_err(words)?;
+    let new = args.text("new_string").map_err(words)?;
+    let new = new.ok_or("`new_string` is required; it may be empty".to_owned())?;
+    let all = args.switch("replace_all").map_err(words)?;
+    let image = image.ok_or_else(|| {
+        format!("`{shown}` does not exist; find paths with Glob, or create it with Write")
+    })?;
+    let text = match std::str::from_utf8(&image.bytes) {
+        Ok(text) if !text.contains('\0') => text,
+        Ok(_) | Err(_) => return Err(format!("`{shown}` is a binary file and was not edited")),
+    };
+    check_masks(&new, Some(image))?;
+    if old.contains(OPENING) && !text.contains(OPENING) {
+        return Err(format!(
+            "`old_string` holds a mark such as `{OPENING}…]`, which stands for a secret you were not shown; \
+             choose text beside it"
+        ));
+    }
+    let Edit { text, lines } =
+        edited(text, &old, &new, all).map_err(|why| format!("`{shown}`: {why}"))?;
+    let numbers: Vec<String> = lines.iter().take(10).map(usize::to_string).collect();
+    let more = if lines.len() > numbers.len() { ", …" } else { "" };
+    let told = format!(
+        "Replaced {} in `{shown}` (line {}{more}).",
+        count(lines.len(), "match"),
+        numbers.join(", ")
+    );
+    Ok((text.into_bytes(), told))
+}
+
+/// Refuses to write the mark of a secret where the secret itself would be lost, or a false one left.
+fn check_masks(content: &str, image: Option<&Image>) -> Result<(), Objection> {
+    let held = image.is_some_and(|image| {
+        image.bytes.windows(OPENING.len()).any(|part| part == OPENING.as_bytes())
+    });
+    if content.contains(OPENING) && !held {
+        return Err(format!(
+            "the text holds a mark such as `{OPENING}…]`, which stands for a secret you were not shown; it would \
+             be lost. Use Edit on the lines around it"
+        ));
+    }
+    Ok(())
+}
+
+fn not_written(written: &str, error: &PathError) -> String {
+    let shown = brief(written);
+    if let PathError::NotRegular(FileKind::Directory) = error {
+        return format!("`{shown}` is a directory; name a file");
+    }
+    if let PathError::NotDirectory = error {
+        return format!("`{shown}` cannot be: a part of it is a file, not a directory");
+    }
+    if let PathError::PermissionDenied = error {
+        return format!("permission to write `{shown}` was denied");
+    }
+    if let PathError::Io(source) = error {
+        return format!("`{shown}` could not be written: {source}");
+    }
+    show::path_error(written, error)
+}

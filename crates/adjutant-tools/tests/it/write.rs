@@ -1,0 +1,185 @@
+//! Write and Edit: what a model is told, and what happens to the bytes.
+
+use adjutant_core::{Change, Writes, content_hash};
+use adjutant_tools::{Caps, Prepared, ToolOutput};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::{Value, json};
+
+use crate::Rig;
+
+const TEMP: &str = ".half.tmp";
+
+impl Rig {
+    /// Prepares and makes a change, as the engine does.
+    fn change(&self, writes: &Writes, tool: &str, arguments: &Value) -> ToolOutput {
+        match self.toolbox.prepare_write(tool, arguments, writes) {
+            Prepared::Answer(output) => output,
+            Prepared::Change { change, .. } => {
+                self.toolbox.commit_write(tool, arguments, writes, &change, TEMP, &|| false)
+            }
+        }
+    }
+
+    fn say(&self, writes: &Writes, tool: &str, arguments: &Value) -> String {
+        let output = self.change(writes, tool, arguments);
+        let kind = if output.is_error { "error: " } else { "" };
+        format!("{kind}{}", output.text)
+    }
+
+    fn bytes(&self, path: &str) -> Vec<u8> {
+        std::fs::read(self.path(path)).unwrap()
+    }
+}
+
+fn below(folder: &str) -> Writes {
+    Writes::Below(folder.to_owned())
+}
+
+#[test]
+fn every_byte_that_was_not_meant_stays() {
+    for (before, old, new, after) in [
+        ("a\r\nb\r\nc", "b", "B", "a\r\nB\r\nc"),
+        ("last line without end", "without", "with no", "last line with no end"),
+        ("\u{feff}bom\n\ttab \u{a0}\n", "tab", "TAB", "\u{feff}bom\n\tTAB \u{a0}\n"),
+        ("日本語 e\u{301} é\n", "e\u{301}", "x", "日本語 x é\n"),
+        ("a\n\n\n", "a", "", "\n\n\n"),
+    ] {
+        let rig = Rig::with(&[("f", before)]);
+        let call = json!({"file_path": "f", "old_string": old, "new_string": new});
+        let output = rig.change(&Writes::Anywhere, "Edit", &call);
+        assert!(!output.is_error, "{}", output.text);
+        assert_eq!(output.touched, ["f"]);
+        assert_eq!(rig.bytes("f"), after.as_bytes(), "{before:?}");
+    }
+    let rig = Rig::new();
+    for content in ["", "no end", "a\r\nb\r\n", "\0", "日本語\n"] {
+        let call = json!({"file_path": "dir/f", "content": content});
+        rig.change(&Writes::Anywhere, "Write", &call);
+        assert_eq!(rig.bytes("dir/f"), content.as_bytes());
+    }
+}
+
+#[test]
+fn what_a_model_is_told_lets_it_go_on() {
+    let rig = Rig::with(&[("a.rs", "one\ntwo\ntwo\n"), ("bin", "a\0b")]);
+    rig.write("latin", b"caf\xe9");
+    rig.link("a.rs", "link");
+    mknodat(CWD, rig.path("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let all = &Writes::Anywhere;
+    let edit = |path: &str, old: &str, new: &str| {
+        let call = json!({"file_path": path, "old_string": old, "new_string": new});
+        rig.say(all, "Edit", &call)
+    };
+    let write = |path: &str, content: &str| {
+        rig.say(all, "Write", &json!({"file_path": path, "content": content}))
+    };
+    insta::assert_snapshot!(edit("a.rs", "two", "three"), @"error: `a.rs`: `old_string` occurs 2 times, at line 2, 3; add surrounding lines to it until it occurs once, or set `replace_all`");
+    insta::assert_snapshot!(edit("a.rs", "tow", "x"), @"error: `a.rs`: `old_string` was not found, nor any line like its first; read the file again");
+    insta::assert_snapshot!(edit("a.rs", "one", "one"), @"error: `a.rs`: `old_string` and `new_string` are equal; nothing would change");
+    insta::assert_snapshot!(edit("b.rs", "one", "x"), @"error: `b.rs` does not exist; find paths with Glob, or create it with Write");
+    insta::assert_snapshot!(edit("bin", "a", "x"), @"error: `bin` is a binary file and was not edited");
+    insta::assert_snapshot!(edit("latin", "caf", "x"), @"error: `latin` is a binary file and was not edited");
+    insta::assert_snapshot!(edit("link", "one", "x"), @"error: `link` leads through a symbolic link; name the real path");
+    insta::assert_snapshot!(edit("pipe", "one", "x"), @"error: `pipe` is a named pipe, not a regular file");
+    insta::assert_snapshot!(edit("a.rs", "one", "1"), @"Replaced 1 match in `a.rs` (line 1).");
+    insta::assert_snapshot!(write("a.rs", "1\ntwo\ntwo\n"), @"`a.rs` has this content already; nothing was written.");
+    insta::assert_snapshot!(write("new/b.rs", "x\ny"), @"Created `new/b.rs`: 2 lines, 3 bytes.");
+    insta::assert_snapshot!(write("new/b.rs", ""), @"Replaced `new/b.rs`: 0 lines, 0 bytes.");
+    insta::assert_snapshot!(write("new", "x"), @"error: `new` is a directory; name a file");
+    insta::assert_snapshot!(write("a.rs/b", "x"), @"error: `a.rs/b` cannot be: a part of it is a file, not a directory");
+    insta::assert_snapshot!(write("../x", "x"), @"error: `../x` is outside the workspace; give a path relative to its root");
+    insta::assert_snapshot!(write(".git/config", "x"), @"error: `.git/config` belongs to git itself and is not written");
+    insta::assert_snapshot!(rig.say(all, "Write", &json!({"file_path": "c"})), @"error: `content` is required; it may be empty");
+    insta::assert_snapshot!(rig.say(all, "Edit", &json!({"file_path": "a.rs", "old_string": "two", "new_string": "2", "replace_all": "true"})), @"Replaced 2 matches in `a.rs` (line 2, 3).");
+    assert_eq!(rig.bytes("a.rs"), b"1\n2\n2\n");
+}
+
+#[test]
+fn writing_stays_below_the_folder_that_was_granted() {
+    let rig = Rig::with(&[("src/a.rs", "x"), (".adjutant/specs/todo.md", "x")]);
+    let specs = &below(".adjutant/specs");
+    let write = |path: &str| rig.say(specs, "Write", &json!({"file_path": path, "content": "new"}));
+    insta::assert_snapshot!(write("src/a.rs"), @"error: `src/a.rs` may not be written; you may write only below `.adjutant/specs`");
+    insta::assert_snapshot!(write(".adjutant/specs/../config.toml"), @"error: `.adjutant/specs/../config.toml` may not be written; you may write only below `.adjutant/specs`");
+    insta::assert_snapshot!(write("/etc/passwd"), @"error: `/etc/passwd` may not be written; you may write only below `.adjutant/specs`");
+    insta::assert_snapshot!(write("./.adjutant/specs/todo.md"), @"Replaced `.adjutant/specs/todo.md`: 1 line, 3 bytes.");
+    let whole = rig.path(".adjutant/specs/12/plan.md");
+    assert!(write(whole.to_str().unwrap()).starts_with("Created `.adjutant/specs/12/plan.md`"));
+    // A folder that is a link elsewhere grants nothing there.
+    rig.link("src", "linked");
+    let call = json!({"file_path": "linked/a.rs", "content": "new"});
+    assert!(rig.change(&below("linked"), "Write", &call).is_error);
+    assert_eq!(rig.bytes("src/a.rs"), b"x");
+    let call = json!({"file_path": "src/a.rs", "content": "new"});
+    assert_eq!(rig.say(&Writes::Nowhere, "Write", &call), "error: you may not write files");
+    // Without a grant there is none.
+    let output = rig.toolbox.call_by_name("Write", &call, &|| false);
+    assert!(output.is_error && output.text == "you may not write files", "{}", output.text);
+    assert_eq!(rig.bytes("src/a.rs"), b"x");
+}
+
+#[test]
+fn only_what_was_prepared_is_done() {
+    let rig = Rig::with(&[("f", "old")]);
+    let (all, call) = (&Writes::Anywhere, json!({"file_path": "f", "content": "new"}));
+    let Prepared::Change { change, before } = rig.toolbox.prepare_write("Write", &call, all) else {
+        panic!("there is something to change")
+    };
+    assert_eq!(before.as_deref(), Some(&b"old"[..]));
+    assert_eq!(change.before, Some(content_hash(b"old")));
+    assert_eq!(change.after, Some(content_hash(b"new")));
+    assert_eq!(rig.bytes("f"), b"old", "looking changes nothing");
+    let commit = |change: &Change, stop: bool| {
+        rig.toolbox.commit_write("Write", &call, all, change, TEMP, &|| stop)
+    };
+    rig.write("f", "theirs");
+    let output = commit(&change, false);
+    assert!(output.is_error && output.text.contains("changed by someone else"), "{}", output.text);
+    assert_eq!(rig.bytes("f"), b"theirs");
+    rig.write("f", "old");
+    let other = Change { after: Some(content_hash(b"other")), ..change.clone() };
+    assert!(commit(&other, false).is_error);
+    assert!(commit(&change, true).text.contains("stopped before"));
+    assert_eq!(rig.bytes("f"), b"old");
+    assert!(!commit(&change, false).is_error);
+    assert_eq!(rig.toolbox.look("f").unwrap(), change.after);
+    assert_eq!(rig.toolbox.look("g").unwrap(), None);
+}
+
+#[test]
+fn a_mark_for_a_secret_never_replaces_the_secret() {
+    let line = format!("token = \"ghp_{}\"\nname = \"x\"\n", "a1B2".repeat(9));
+    let rig = Rig::with(&[("conf", &line)]);
+    let shown = rig.read(json!({"path": "conf"}));
+    assert!(shown.contains("[masked:"), "{shown}");
+    let all = &Writes::Anywhere;
+    let content = "token = \"[masked:github-token]\"\nname = \"y\"\n";
+    let said = rig.say(all, "Write", &json!({"file_path": "conf", "content": content}));
+    assert!(said.contains("a secret you were not shown"), "{said}");
+    let call = json!({"file_path": "conf", "old_string": "token = \"[masked:github-token]\"", "new_string": "a"});
+    assert!(rig.say(all, "Edit", &call).contains("a secret you were not shown"));
+    let call = json!({"file_path": "conf", "old_string": "\"x\"", "new_string": "\"y\""});
+    assert!(rig.say(all, "Edit", &call).starts_with("Replaced 1 match"));
+    assert_eq!(rig.bytes("conf"), line.replace("\"x\"", "\"y\"").as_bytes());
+}
+
+#[test]
+fn a_huge_file_is_refused_by_its_size() {
+    let rig = Rig::with_caps(Caps { write_bytes: 100, ..Caps::default() });
+    rig.write("big", "x".repeat(101));
+    rig.write("small", "x".repeat(99));
+    let all = &Writes::Anywhere;
+    let call = json!({"file_path": "big", "content": "new"});
+    insta::assert_snapshot!(rig.say(all, "Write", &call), @"error: `big` has more than 100 bytes, the most that is taken");
+    let call = json!({"file_path": "new", "content": "y".repeat(101)});
+    insta::assert_snapshot!(rig.say(all, "Write", &call), @"error: `new` would have 101 bytes; the most is 100");
+    let call =
+        json!({"file_path": "small", "old_string": "x", "new_string": "xy", "replace_all": true});
+    insta::assert_snapshot!(rig.say(all, "Edit", &call), @"error: `small` would have 198 bytes; the most is 100");
+}
+
+#[test]
+fn commands_are_not_run_here_and_the_reason_is_said() {
+    let output = Rig::new().toolbox.call_by_name("Run", &json!({"command": "ls"}), &|| false);
+    insta::assert_snapshot!(output.text, @"`Run` is not available: commands run only in a sandbox, which this version does not have; available: Read, Grep, Glob, Note");
+}
