@@ -10,9 +10,11 @@ mod dir;
 mod error;
 mod kernel;
 mod path;
+mod put;
 mod root;
 
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
 pub use path::RelPath;
+pub use put::{DirLock, Lock};
 pub use root::{OpenedFile, Root};
