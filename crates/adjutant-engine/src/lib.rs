@@ -25,6 +25,7 @@ mod role;
 mod room;
 pub mod roster;
 mod runner;
+pub mod specs;
 
 pub use adjutant_core::Secret;
 pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Web, WebCaps};

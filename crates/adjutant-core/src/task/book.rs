@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::disagree::Disagreement;
 use super::entry::Entry;
 use super::number::TaskNumber;
-use super::plan::{Priority, one_line};
+use super::plan::{Priority, one_line, slug};
 use super::state::{self, Project, State, StateError};
 use super::status::Status;
 use super::todo::{self, Todo};
@@ -63,13 +64,18 @@ pub struct Task {
 impl Book {
     /// Reads both texts; a file that does not exist is none.
     ///
+    /// A `state.json` that is missing is made from what `TODO.md` says.
+    ///
     /// # Errors
     ///
     /// When `state.json` is damaged. Every text is a `TODO.md`.
     pub fn read(todo: Option<&str>, state: Option<&str>) -> Result<Self, BookError> {
         let (has_todo, has_state) = (todo.is_some(), state.is_some());
         let todo = Todo::read(todo.unwrap_or(todo::BEGINNING));
-        let state = State::read(state.unwrap_or(state::BEGINNING))?;
+        let state = match state {
+            Some(state) => State::read(state)?,
+            None => State::read(&rebuilt(&todo))?,
+        };
         let mut places: BTreeMap<TaskNumber, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
         for (place, entry) in todo.entries.iter().enumerate() {
             places.entry(entry.number).or_default().0.push(place);
@@ -187,6 +193,35 @@ impl Book {
             last_updated: of_project(|it| it.last_updated.clone()),
         }
     }
+}
+
+/// Returns the `state.json` that a `TODO.md` without one stands for.
+fn rebuilt(todo: &Todo) -> String {
+    if todo.entries.is_empty() {
+        return state::BEGINNING.to_owned();
+    }
+    let mut projects: BTreeMap<TaskNumber, Value> = BTreeMap::new();
+    for entry in &todo.entries {
+        let (status, unknown) = standing(&todo.text, Some(entry), None);
+        let status = status.map_or(unknown.unwrap_or_default(), |status| status.to_string());
+        let mut project = json!({
+            "project_number": entry.number, "project_name": slug(&entry.title), "type": "task",
+            "status": status,
+        });
+        for name in ["language", "priority"] {
+            if let Some(value) = entry.value(&todo.text, name) {
+                project[name] = one_line(value).to_lowercase().into();
+            }
+        }
+        project["artifacts"] = json!([]);
+        projects.entry(entry.number).or_insert(project);
+    }
+    let next = projects.keys().next_back().and_then(|highest| highest.next()).max(todo.next());
+    let state = json!({
+        "next_project_number": next, "active_projects": projects.into_values().collect::<Vec<_>>(),
+        "completed_projects": [],
+    });
+    format!("{state:#}\n")
 }
 
 /// Returns the status that counts, or what stands in its place.

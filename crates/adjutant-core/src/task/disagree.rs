@@ -133,6 +133,10 @@ impl Book {
     }
 
     fn about(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
+        // A file that is not there yet disagrees with nobody.
+        if !self.has_todo || !self.has_state {
+            return;
+        }
         let number_of = Some(number);
         let mut say = |field, todo: Option<String>, state: Option<String>, wins| {
             found.push(Disagreement { number: number_of, field, todo, state, wins });
@@ -142,7 +146,7 @@ impl Book {
                 let text = &self.todo.text;
                 let marker = entry.marker(text).map(str::to_owned);
                 let (here, there) = (entry.status(text), project.known_status());
-                if here != there || (here.is_none() && marker.is_some()) {
+                if here != there {
                     let wins = match (here, there) {
                         (Some(_), _) => Some(Side::Todo),
                         (None, Some(_)) => Some(Side::State),
@@ -164,15 +168,14 @@ impl Book {
                     say(Field::Priority, priority, project.priority.clone(), Some(Side::Todo));
                 }
             }
-            // A file that is not there yet disagrees with nobody.
-            (Some(entry), None) if self.has_state => {
+            (Some(entry), None) => {
                 say(Field::Presence, Some(entry.title.clone()), None, Some(Side::Todo));
             }
-            (None, Some(project)) if self.has_todo && !project.is_archived => {
+            (None, Some(project)) if !project.is_archived => {
                 let name = project.name.clone().or_else(|| Some(String::new()));
                 say(Field::Presence, None, name, Some(Side::State));
             }
-            (Some(_) | None, None) | (None, Some(_)) => {}
+            (None, None | Some(_)) => {}
         }
     }
 
