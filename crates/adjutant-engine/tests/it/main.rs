@@ -18,4 +18,5 @@ mod replay;
 mod resume;
 mod roles;
 mod roster;
+mod specs;
 mod time;
