@@ -1,9 +1,13 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
+mod task;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 
 /// Bounded delegation for AI agents.
 ///
@@ -57,6 +61,8 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     /// List the agents that files describe: what each may do, and what of its file is ignored.
     Agents(AgentsArgs),
+    /// Add, list, show and move the tasks of a project.
+    Task(TaskArgs),
     /// List the well-known models, what they charge, and which can be used.
     Models,
     /// Look at everything a run needs and say what is missing.

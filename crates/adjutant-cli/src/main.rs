@@ -23,6 +23,7 @@ mod records;
 mod resume;
 mod run;
 mod settings;
+mod tasks;
 mod watch;
 mod wiring;
 
@@ -57,6 +58,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Validate(args) => pure::run_validate(&args),
         Command::Policy(args) => policy::run_policy(&args, json),
         Command::Agents(args) => agents::run_agents(&args, json),
+        Command::Task(args) => tasks::run_task(&args, json),
         Command::Models => models::run_models(json),
         Command::Doctor => models::run_doctor(&settings::home(home)?, json),
         Command::Init => models::run_init(),

@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "demo",
     "run",
     "delegate",
@@ -10,6 +10,7 @@ const COMMANDS: [&str; 20] = [
     "parse",
     "validate",
     "policy",
+    "task",
     "status",
     "tree",
     "watch",
@@ -56,6 +57,7 @@ fn help_names_every_command_and_every_exit_code() {
           policy       Show the limits in force and where each comes from
           agents       List the agents that files describe: what each may do, and what of its file is
                        ignored
+          task         Add, list, show and move the tasks of a project
           models       List the well-known models, what they charge, and which can be used
           doctor       Look at everything a run needs and say what is missing
           init         Write a commented configuration file

@@ -33,5 +33,6 @@ mod schema;
 mod schema_outputs;
 mod server;
 mod signals;
+mod tasks;
 mod terminal;
 mod watch;
