@@ -62,9 +62,11 @@ impl Folder {
     /// Makes our own folder.
     pub(super) fn create(root: &Root) -> Result<Self, SpecsError> {
         let (parent, path) = (".adjutant", OURS);
-        let failed = |path: &str, error: PathError| match error {
-            PathError::NotDirectory => SpecsError::NotFolder { path: path.to_owned() },
-            error => SpecsError::file("create", path, error),
+        let failed = |path: &str, error: PathError| {
+            if matches!(error, PathError::NotDirectory) {
+                return SpecsError::NotFolder { path: path.to_owned() };
+            }
+            SpecsError::file("create", path, error)
         };
         let dir = top(root)?
             .ensure_dir(OsStr::new(parent))
