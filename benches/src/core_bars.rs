@@ -9,6 +9,7 @@ use crate::Failure;
 use crate::history::{Driver, roomy, run_id, task};
 use crate::sample::{Plan, Spread, cpu_micros};
 use crate::table::{MICROS, MILLIS, NANOS, Row, TIMES};
+use crate::task_bars;
 
 /// Rounds of everything here: each is short.
 const ROUNDS: usize = 15;
@@ -39,6 +40,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     rows.extend(graph(plan));
     rows.push(markers(plan)?);
     rows.push(returns(plan)?);
+    rows.push(task_bars::update(plan)?);
     Ok(rows)
 }
 

@@ -17,6 +17,7 @@ mod server;
 mod spawn;
 mod store_bars;
 mod table;
+mod task_bars;
 mod view_bars;
 mod wall_bars;
 mod whole_bars;

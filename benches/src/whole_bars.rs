@@ -6,6 +6,7 @@ use crate::launch::Taken;
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
 use crate::table::{FINE_MILLIS, KILOBYTES, MEGABYTES, MILLIS, Row, TIMES};
+use crate::task_bars;
 
 /// Rounds of everything here.
 const ROUNDS: usize = 11;
@@ -20,11 +21,13 @@ bare write + fdatasync (see store) is the disk's, the rest is ours";
 
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let fixture = Fixture::new(&Binary::build()?, Place::Disk)?;
+    let binary = Binary::build()?;
+    let fixture = Fixture::new(&binary, Place::Disk)?;
     let mut rows = usual(plan, &fixture)?;
     rows.extend(turns(plan, &fixture)?);
     rows.extend(thousand(plan, &fixture)?);
     rows.push(resume(plan, &fixture)?);
+    rows.extend(task_bars::through_the_binary(plan, &binary)?);
     Ok(rows)
 }
 

@@ -1,9 +1,13 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
+mod task;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 
 /// Bounded delegation for AI agents.
 ///
@@ -59,6 +63,8 @@ pub(crate) enum Command {
     Agents(AgentsArgs),
     /// List the slash commands: from which file, for which agent, and what of the file is ignored.
     Commands(CommandsArgs),
+    /// Add, list, show and move the tasks of a project.
+    Task(TaskArgs),
     /// List the well-known models, what they charge, and which can be used.
     Models,
     /// Look at everything a run needs and say what is missing.

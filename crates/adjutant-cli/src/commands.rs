@@ -1,14 +1,14 @@
 //! `commands`, and `run "/NAME …"`: slash commands, where they come from and whom they go to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use adjutant_core::Preset;
 use adjutant_core::numbers::grouped;
 use adjutant_engine::roster::{Roster, Scope};
 use adjutant_engine::slash::{
-    Because, Handbook, Looked, PrepareError, Prepared, SlashCommand, Surroundings, builtin_agents,
-    gather,
+    Because, Handbook, PrepareError, Prepared, SlashCommand, Surroundings, builtin_agents, gather,
 };
+use adjutant_engine::specs::Specs;
 use adjutant_engine::{Engine, Role};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
@@ -26,6 +26,7 @@ const PATHS: &str =
 
 /// A slash command that was typed, before anything is known of it but its name.
 pub(crate) struct Errand {
+    root: PathBuf,
     book: Handbook,
     command: SlashCommand,
     typed: String,
@@ -55,7 +56,7 @@ pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, 
     if found.is_none() {
         say("adjutant: this begins with a path and no command's name, so it is taken as a goal");
     }
-    Ok(found.map(|(command, typed)| Errand { book, command, typed }))
+    Ok(found.map(|(command, typed)| Errand { root: root.to_owned(), book, command, typed }))
 }
 
 /// Says why a command cannot be carried out, and what to do.
@@ -90,7 +91,7 @@ impl Errand {
             roster,
             routes: &settings.routes,
             agent: flags.agent.as_deref(),
-            tasks: &|_| Looked::NoList,
+            tasks: &|number| Specs::look(&self.root, number),
         };
         let prepared = self.book.prepare(&self.command, &self.typed, &around);
         prepared.map_err(|error| refused(&error))

@@ -24,6 +24,7 @@ mod records;
 mod resume;
 mod run;
 mod settings;
+mod tasks;
 mod undo;
 mod watch;
 mod wiring;
@@ -60,6 +61,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Policy(args) => policy::run_policy(&args, json),
         Command::Agents(args) => agents::run_agents(&args, json),
         Command::Commands(args) => commands::run_commands(&args, json),
+        Command::Task(args) => tasks::run_task(&args, json),
         Command::Models => models::run_models(json),
         Command::Doctor => models::run_doctor(&settings::home(home)?, json),
         Command::Init => models::run_init(),

@@ -33,6 +33,14 @@ impl Fingerprint {
         Self::truncated(hash)
     }
 
+    /// Computes the fingerprint of the content of a file.
+    #[must_use]
+    pub fn of_content(bytes: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(bytes);
+        Self::truncated(hash)
+    }
+
     /// Half of the digest: enough that two tasks never meet by accident.
     fn truncated(hash: Sha256) -> Self {
         let digest = hash.finalize();

@@ -29,6 +29,7 @@ pub mod refusal;
 pub mod rights;
 pub mod schema;
 mod secret;
+pub mod task;
 pub mod time;
 pub mod tree;
 pub mod undo;

@@ -48,3 +48,37 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
+
+const MS_PER_DAY: u64 = 86_400_000;
+
+/// Returns the day of a wall clock instant in UTC: `2025-01-31`.
+#[must_use]
+pub fn date(wall_ms: u64) -> String {
+    let (year, month, day) = civil(wall_ms / MS_PER_DAY);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Returns a wall clock instant as RFC 3339 in UTC, to the second: `2025-01-31T12:34:56Z`.
+#[must_use]
+pub fn rfc3339(wall_ms: u64) -> String {
+    let seconds = wall_ms % MS_PER_DAY / 1_000;
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    format!("{}T{hour:02}:{minute:02}:{second:02}Z", date(wall_ms))
+}
+
+/// Returns the date `days` after 1 January 1970.
+///
+/// The arithmetic counts from 1 March of the year 0, where leap days fall at the end of a year and
+/// 400 years have 146,097 days (Howard Hinnant, "chrono-compatible low-level date algorithms").
+const fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let of_era = days % 146_097;
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+    (year, month, day)
+}

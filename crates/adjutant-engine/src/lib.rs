@@ -26,6 +26,7 @@ mod room;
 pub mod roster;
 mod runner;
 pub mod slash;
+pub mod specs;
 mod undo;
 mod writing;
 

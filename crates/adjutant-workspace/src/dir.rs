@@ -51,6 +51,10 @@ impl Dir {
         Self { handle }
     }
 
+    pub(crate) fn handle(&self) -> &OwnedFd {
+        &self.handle
+    }
+
     /// Lists at most `max` entries, sorted.
     ///
     /// # Errors
@@ -138,7 +142,7 @@ impl Dir {
 }
 
 /// Refuses what is not exactly one name.
-fn single(name: &OsStr) -> Result<&Path, PathError> {
+pub(crate) fn single(name: &OsStr) -> Result<&Path, PathError> {
     match name.as_bytes() {
         b"" | b"." | b".." => Err(PathError::Outside),
         bytes if bytes.contains(&b'/') => Err(PathError::Outside),

@@ -1,6 +1,6 @@
 //! The one door to the file system: `openat2`, confined, with its retries.
 //!
-//! Everything else in this crate opens through [`open`]. Invariant: `RESOLVE_BENEATH` and
+//! Everything else in this crate opens through [`open`] and [`create`]. Invariant: `RESOLVE_BENEATH` and
 //! `RESOLVE_NO_MAGICLINKS` are set on every call.
 
 use std::fs::File;
@@ -50,6 +50,19 @@ pub(crate) fn open(
     loop {
         attempt += 1;
         match openat2(&at, path, flags | OFlags::CLOEXEC, Mode::empty(), links.flags()) {
+            Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
+            done => return done,
+        }
+    }
+}
+
+/// Creates a file for writing that is not there yet, readable as the umask has it.
+pub(crate) fn create(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match openat2(&at, path, flags, Mode::from_raw_mode(0o666), Links::Never.flags()) {
             Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
             done => return done,
         }

@@ -11,10 +11,12 @@ mod error;
 mod kernel;
 mod path;
 mod place;
+mod put;
 mod root;
 
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
 pub use path::RelPath;
 pub use place::{Folders, Image, Place};
+pub use put::{DirLock, Lock};
 pub use root::{OpenedFile, Root};

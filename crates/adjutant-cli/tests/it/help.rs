@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "commands",
     "demo",
     "run",
@@ -11,6 +11,7 @@ const COMMANDS: [&str; 22] = [
     "parse",
     "validate",
     "policy",
+    "task",
     "status",
     "tree",
     "watch",
@@ -60,6 +61,7 @@ fn help_names_every_command_and_every_exit_code() {
                        ignored
           commands     List the slash commands: from which file, for which agent, and what of the file is
                        ignored
+          task         Add, list, show and move the tasks of a project
           models       List the well-known models, what they charge, and which can be used
           doctor       Look at everything a run needs and say what is missing
           init         Write a commented configuration file

@@ -35,6 +35,7 @@ mod schema;
 mod schema_outputs;
 mod server;
 mod signals;
+mod tasks;
 mod terminal;
 mod undo;
 mod watch;

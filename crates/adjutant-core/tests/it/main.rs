@@ -14,3 +14,4 @@ mod lifecycle;
 mod policy;
 mod properties;
 mod sim;
+mod tasks;

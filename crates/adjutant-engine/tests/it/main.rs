@@ -21,5 +21,6 @@ mod resume;
 mod roles;
 mod roster;
 mod slash;
+mod specs;
 mod time;
 mod writes;

@@ -4,6 +4,7 @@
 
 mod dir;
 mod place;
+mod put;
 mod race;
 mod root;
 

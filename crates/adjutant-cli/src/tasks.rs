@@ -1,0 +1,295 @@
+//! `task`: adding, listing, showing and moving tasks.
+
+use adjutant_core::nearest;
+use adjutant_core::task::{
+    Book, Changed, Disagreement, NewTask, Priority, Status, Task, TaskError, TaskNumber,
+};
+use adjutant_engine::specs::{Specs, SpecsError};
+use adjutant_view::sanitize;
+use serde_json::{Value, json};
+
+use crate::args::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
+use crate::delegate::absolute;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json, say};
+
+/// How many disagreements are said; `--json` has all of them.
+const SAID: usize = 10;
+
+/// Does what was asked with the tasks of a project.
+pub(crate) fn run_task(args: &TaskArgs, as_json: bool) -> Result<Exit, Failure> {
+    // What was typed is judged before anything is looked at.
+    match &args.command {
+        TaskCommand::Add(add) => {
+            let task = new_task(add)?;
+            let desk = Desk::open(args)?;
+            let changed = desk.specs.add(task).map_err(failed)?;
+            desk.report(&changed, as_json, |task| {
+                format!("Task {} added to {}.", task.number, desk.folder)
+            })
+        }
+        TaskCommand::List => Desk::open(args)?.list(as_json),
+        TaskCommand::Show { number } => {
+            let number = numbered(number.as_deref())?;
+            Desk::open(args)?.show(number, as_json)
+        }
+        TaskCommand::Set(set) => {
+            let (number, to) = (numbered(set.number.as_deref())?, status(set)?);
+            let desk = Desk::open(args)?;
+            let changed = desk.specs.set_status(number, to, set.reason.clone()).map_err(failed)?;
+            desk.report(&changed, as_json, |task| moved(task, &changed))
+        }
+    }
+}
+
+/// The tasks of a project, and where they lie.
+struct Desk {
+    specs: Specs,
+    folder: &'static str,
+}
+
+impl Desk {
+    fn open(args: &TaskArgs) -> Result<Self, Failure> {
+        let specs = Specs::open(&absolute(&args.root)?).map_err(failed)?;
+        let folder = specs.folder().map_err(failed)?;
+        Ok(Self { specs, folder })
+    }
+
+    fn list(&self, as_json: bool) -> Result<Exit, Failure> {
+        let book = self.specs.read().map_err(failed)?;
+        let (tasks, disagreements) = (book.tasks(), book.disagreements());
+        if as_json {
+            print_json(&json!({
+                "v": 1, "folder": self.folder, "next_number": book.next_number(), "tasks": tasks,
+                "disagreements": said(&disagreements), "notices": self.specs.take_notices(),
+            }))?;
+            return Ok(Exit::Completed);
+        }
+        self.say_notices(&disagreements);
+        print(&table(&tasks))?;
+        Ok(Exit::Completed)
+    }
+
+    fn show(&self, number: TaskNumber, as_json: bool) -> Result<Exit, Failure> {
+        let book = self.specs.read().map_err(failed)?;
+        let unknown = || failed(SpecsError::Task(TaskError::Unknown { number }));
+        let task = book.task(number).ok_or_else(unknown)?;
+        let disagreements = book.disagreements_about(number);
+        if as_json {
+            let mut object = self.object(&task, &disagreements);
+            object["entry"] = book.entry_text(number).into();
+            print_json(&object)?;
+            return Ok(Exit::Completed);
+        }
+        self.say_notices(&disagreements);
+        print(&paragraph(&task))?;
+        Ok(Exit::Completed)
+    }
+
+    /// Says what a change came to.
+    fn report(
+        &self,
+        changed: &Changed,
+        as_json: bool,
+        sentence: impl Fn(&Task) -> String,
+    ) -> Result<Exit, Failure> {
+        let book = Book::read(Some(&changed.todo), Some(&changed.state));
+        let disagreements =
+            book.map(|book| book.disagreements_about(changed.task.number)).unwrap_or_default();
+        if as_json {
+            let mut object = self.object(&changed.task, &disagreements);
+            object["from"] = json!(changed.from);
+            object["changed"] = changed.is_different.into();
+            print_json(&object)?;
+            return Ok(Exit::Completed);
+        }
+        self.say_notices(&disagreements);
+        print(&format!("{}\n", sentence(&changed.task)))?;
+        Ok(Exit::Completed)
+    }
+
+    fn object(&self, task: &Task, disagreements: &[Disagreement]) -> Value {
+        json!({
+            "v": 1, "folder": self.folder, "task": task,
+            "next": task.status.map(Status::next).unwrap_or_default(),
+            "disagreements": said(disagreements), "notices": self.specs.take_notices(),
+        })
+    }
+
+    fn say_notices(&self, disagreements: &[Disagreement]) {
+        for notice in self.specs.take_notices() {
+            say(&format!("adjutant: {notice}"));
+        }
+        for disagreement in disagreements.iter().take(SAID) {
+            say(&format!("adjutant: {}", sanitize::collapsed(&disagreement.to_string())));
+        }
+        if disagreements.len() > SAID {
+            let more = disagreements.len() - SAID;
+            say(&format!("adjutant: and {more} more; `adjutant task list --json` has all of them"));
+        }
+    }
+}
+
+fn said(disagreements: &[Disagreement]) -> Vec<Value> {
+    let object = |it: &Disagreement| {
+        json!({
+            "number": it.number, "field": it.field, "todo": it.todo, "state": it.state,
+            "wins": it.wins, "message": it.to_string(),
+        })
+    };
+    disagreements.iter().map(object).collect()
+}
+
+fn numbered(typed: Option<&str>) -> Result<TaskNumber, Failure> {
+    TaskNumber::read("task", typed).map_err(|error| {
+        Failure::usage(error.to_string()).hint("`adjutant task list` shows the numbers.")
+    })
+}
+
+fn status(args: &TaskSetArgs) -> Result<Status, Failure> {
+    let words = || Status::ALL.map(Status::as_str);
+    let known = || format!("Statuses: {}.", words().join(", "));
+    let Some(typed) = args.status.as_deref() else {
+        return Err(Failure::usage("no status is given").hint(known()));
+    };
+    Status::read(typed).ok_or_else(|| {
+        let meant = nearest(typed, words());
+        let meant = meant.map(|word| format!(", did you mean `{word}`?")).unwrap_or_default();
+        Failure::usage(format!("`{typed}` is no status{meant}")).hint(known())
+    })
+}
+
+fn new_task(args: &TaskAddArgs) -> Result<NewTask, Failure> {
+    let priority = match args.priority.as_deref() {
+        None => Priority::default(),
+        Some(typed) => Priority::read(typed).ok_or_else(|| {
+            let words = Priority::ALL.map(Priority::as_str).join(", ");
+            Failure::usage(format!("`{typed}` is no priority"))
+                .hint(format!("Priorities: {words}."))
+        })?,
+    };
+    Ok(NewTask {
+        title: args.title.clone(),
+        language: args.language.clone(),
+        priority,
+        description: args.description.clone(),
+    })
+}
+
+/// Says what to do about an error, and how the command ends.
+fn failed(error: SpecsError) -> Failure {
+    let (exit, hint) = match &error {
+        SpecsError::Task(TaskError::Step { .. }) => (Exit::Refused, None),
+        SpecsError::Task(TaskError::Unknown { .. }) => {
+            (Exit::Usage, Some("`adjutant task list` shows the tasks there are."))
+        }
+        SpecsError::Task(TaskError::NoReason { .. }) => {
+            (Exit::Usage, Some("Say why with --reason TEXT."))
+        }
+        SpecsError::Damaged { .. } => (
+            Exit::Usage,
+            Some("Mend it, or move it away: the next change makes it anew from TODO.md."),
+        ),
+        SpecsError::Task(
+            TaskError::UnknownStatus { .. }
+            | TaskError::NeedlessReason { .. }
+            | TaskError::Twice { .. }
+            | TaskError::NoTitle
+            | TaskError::LongTitle { .. }
+            | TaskError::BadLanguage { .. }
+            | TaskError::BadPath { .. }
+            | TaskError::NoNumber
+            | TaskError::Unwritable { .. },
+        )
+        | SpecsError::Link { .. }
+        | SpecsError::NotFolder { .. }
+        | SpecsError::NotText { .. }
+        | SpecsError::TooLarge { .. }
+        | SpecsError::BadRecord { .. } => (Exit::Usage, None),
+        SpecsError::File { .. } | SpecsError::Busy { .. } | SpecsError::Overtaken { .. } => {
+            (Exit::Failed, None)
+        }
+    };
+    let failure = Failure::caused(exit, &error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn moved(task: &Task, changed: &Changed) -> String {
+    let marker = |status: Option<Status>| status.map_or("[?]", Status::marker);
+    let (from, to) = (marker(changed.from), marker(task.status));
+    if changed.is_different && from != to {
+        format!("Task {}: {from} → {to}", task.number)
+    } else if changed.is_different {
+        format!("Task {}: {to}, both files brought up to date", task.number)
+    } else {
+        format!("Task {} is {to} already.", task.number)
+    }
+}
+
+fn marker(task: &Task) -> String {
+    let unknown = || task.unknown_status.as_deref().map(sanitize::collapsed).unwrap_or_default();
+    task.status.map_or_else(unknown, |status| status.marker().to_owned())
+}
+
+/// Says what stands where there are no tasks.
+const NO_TASKS: &str = "No tasks yet. Add one: adjutant task add \"TITLE\"\n";
+
+fn table(tasks: &[Task]) -> String {
+    if tasks.is_empty() {
+        return NO_TASKS.to_owned();
+    }
+    let cells = |task: &Task| {
+        let priority = task.priority.map(Priority::as_str).unwrap_or("-").to_owned();
+        [
+            task.number.to_string(),
+            marker(task),
+            priority,
+            sanitize::collapsed(&task.language),
+            sanitize::collapsed(&task.title),
+        ]
+    };
+    let rows: Vec<[String; 5]> = tasks.iter().map(cells).collect();
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    };
+    let [first, second, third, fourth] = [width(0), width(1), width(2), width(3)];
+    let line = |[number, marker, priority, language, title]: &[String; 5]| {
+        format!(
+            "{number:>first$}  {marker:second$}  {priority:third$}  {language:fourth$}  {title}\n"
+        )
+    };
+    rows.iter().map(line).collect()
+}
+
+fn paragraph(task: &Task) -> String {
+    let mut text = format!("{}. {}\n", task.number, sanitize::collapsed(&task.title));
+    let mut say = |name: &str, value: &str| text += &format!("  {name}: {value}\n");
+    say("status", &marker(task));
+    if let Some(reason) = &task.reason {
+        say("reason", &sanitize::collapsed(reason));
+    }
+    if let Some(priority) = task.priority {
+        say("priority", priority.as_str());
+    }
+    say("language", &sanitize::collapsed(&task.language));
+    for (name, value) in [("created", &task.created), ("changed", &task.last_updated)] {
+        if let Some(value) = value {
+            say(name, &sanitize::collapsed(value));
+        }
+    }
+    for path in &task.artifacts {
+        say("artifact", &sanitize::collapsed(path));
+    }
+    let next = task.status.map(Status::next).unwrap_or_default();
+    if !next.is_empty() {
+        let words: Vec<&str> = next.iter().map(|status| status.as_str()).collect();
+        say("next", &words.join(", "));
+    }
+    if let Some(description) = &task.description {
+        text += &format!("\n{}\n", sanitize::block(description));
+    }
+    text
+}

@@ -1,0 +1,245 @@
+//! Both files together: what holds about every task.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::disagree::Disagreement;
+use super::entry::Entry;
+use super::number::TaskNumber;
+use super::plan::{Priority, one_line, slug};
+use super::state::{self, Project, State, StateError};
+use super::status::Status;
+use super::todo::{self, Todo};
+
+/// `TODO.md` and `state.json`, read together.
+#[derive(Clone, Debug)]
+pub struct Book {
+    pub(super) todo: Todo,
+    pub(super) state: State,
+    pub(super) has_todo: bool,
+    pub(super) has_state: bool,
+    /// The places of entries and projects, by number.
+    places: BTreeMap<TaskNumber, (Vec<usize>, Vec<usize>)>,
+}
+
+/// Says why the files cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BookError {
+    /// `state.json` cannot be read.
+    #[error("state.json: {0}")]
+    State(#[from] StateError),
+}
+
+/// What holds about a task, after both files were heard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Task {
+    /// Its number.
+    pub number: TaskNumber,
+    /// Its title; where `TODO.md` does not know it, the name in `state.json`.
+    pub title: String,
+    /// Where it stands; none where neither file has a status that is known.
+    pub status: Option<Status>,
+    /// The status as it is written, where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_status: Option<String>,
+    /// Its language; `general` where nobody says.
+    pub language: String,
+    /// Its priority, where there is one that is known.
+    pub priority: Option<Priority>,
+    /// Why it is blocked or was given up.
+    pub reason: Option<String>,
+    /// What the entry says it is about.
+    pub description: Option<String>,
+    /// What was made for it, by path from the root of the project.
+    pub artifacts: Vec<String>,
+    /// When it was added, as `state.json` has it.
+    pub created: Option<String>,
+    /// When it changed last, as `state.json` has it.
+    pub last_updated: Option<String>,
+}
+
+impl Book {
+    /// Reads both texts; a file that does not exist is none.
+    ///
+    /// A `state.json` that is missing is made from what `TODO.md` says.
+    ///
+    /// # Errors
+    ///
+    /// When `state.json` is damaged. Every text is a `TODO.md`.
+    pub fn read(todo: Option<&str>, state: Option<&str>) -> Result<Self, BookError> {
+        let (has_todo, has_state) = (todo.is_some(), state.is_some());
+        let todo = Todo::read(todo.unwrap_or(todo::BEGINNING));
+        let state = match state {
+            Some(state) => State::read(state)?,
+            None => State::read(&rebuilt(&todo))?,
+        };
+        let mut places: BTreeMap<TaskNumber, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
+        for (place, entry) in todo.entries.iter().enumerate() {
+            places.entry(entry.number).or_default().0.push(place);
+        }
+        for (place, project) in state.projects.iter().enumerate() {
+            places.entry(project.number).or_default().1.push(place);
+        }
+        Ok(Self { todo, state, has_todo, has_state, places })
+    }
+
+    /// Returns every task, by number; those that only the archive in `state.json` knows are left out.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<Task> {
+        self.numbers()
+            .filter(|number| !self.is_gone(*number))
+            .map(|number| self.merged(number))
+            .collect()
+    }
+
+    /// Returns a task, one of the archive too.
+    #[must_use]
+    pub fn task(&self, number: TaskNumber) -> Option<Task> {
+        self.places.contains_key(&number).then(|| self.merged(number))
+    }
+
+    /// Returns where a task's entry stands in `TODO.md`.
+    #[must_use]
+    pub fn entry_range(&self, number: TaskNumber) -> Option<Range<usize>> {
+        self.entries(number).next().map(|entry| entry.range.clone())
+    }
+
+    /// Returns a task's entry in `TODO.md`.
+    #[must_use]
+    pub fn entry_text(&self, number: TaskNumber) -> Option<&str> {
+        self.entry_range(number).map(|range| &self.todo.text[range])
+    }
+
+    /// Returns the disagreements about one task.
+    #[must_use]
+    pub fn disagreements_about(&self, number: TaskNumber) -> Vec<Disagreement> {
+        let mut all = self.disagreements();
+        all.retain(|it| it.number == Some(number));
+        all
+    }
+
+    /// Returns the number of the next task: beyond every number that either file names.
+    ///
+    /// None when the numbers are used up, which only a damaged file can bring about.
+    #[must_use]
+    pub fn next_number(&self) -> Option<TaskNumber> {
+        let unused = match self.numbers().next_back() {
+            Some(highest) => highest.next()?,
+            None => TaskNumber::FIRST,
+        };
+        [Some(unused), self.todo.next(), self.state.next()].into_iter().flatten().max()
+    }
+
+    /// Returns every number that is used, the smallest first.
+    pub(super) fn numbers(&self) -> impl DoubleEndedIterator<Item = TaskNumber> {
+        self.places.keys().copied()
+    }
+
+    pub(super) fn entries(&self, number: TaskNumber) -> impl Iterator<Item = &Entry> {
+        let places = self.places.get(&number).map(|(entries, _)| entries.as_slice());
+        places.unwrap_or_default().iter().map(|place| &self.todo.entries[*place])
+    }
+
+    pub(super) fn projects(&self, number: TaskNumber) -> impl Iterator<Item = &Project> {
+        let places = self.places.get(&number).map(|(_, projects)| projects.as_slice());
+        places.unwrap_or_default().iter().map(|place| &self.state.projects[*place])
+    }
+
+    fn is_gone(&self, number: TaskNumber) -> bool {
+        self.entries(number).next().is_none()
+            && self.projects(number).all(|project| project.is_archived)
+    }
+
+    fn merged(&self, number: TaskNumber) -> Task {
+        let text = &self.todo.text;
+        let (entry, project) = (self.entries(number).next(), self.projects(number).next());
+        let field = |name: &str| entry.and_then(|entry| entry.value(text, name)).map(str::to_owned);
+        let (status, unknown_status) = standing(text, entry, project);
+        let title = entry.map(|entry| entry.title.clone());
+        let title =
+            title.or_else(|| project.and_then(|project| project.name.as_deref()).map(one_line));
+        let of_project = |get: fn(&Project) -> Option<String>| project.and_then(get);
+        let language = of_project(|it| it.language.clone()).or_else(|| field("language"));
+        let priority = field("priority").as_deref().and_then(Priority::read);
+        let mut artifacts = Vec::new();
+        for (_, path) in project.into_iter().flat_map(|project| &project.artifacts) {
+            if !artifacts.contains(path) {
+                artifacts.push(path.clone());
+            }
+        }
+        Task {
+            number,
+            title: title.unwrap_or_default(),
+            status,
+            unknown_status,
+            language: language.map_or_else(
+                || "general".to_owned(),
+                |language| one_line(&language).to_lowercase(),
+            ),
+            priority: priority.or_else(|| {
+                of_project(|it| it.priority.clone()).as_deref().and_then(Priority::read)
+            }),
+            reason: match status {
+                Some(Status::Blocked) => field("blocking reason").or_else(|| field("blocked by")),
+                Some(Status::Abandoned) => field("abandonment reason"),
+                Some(_) | None => None,
+            },
+            description: entry.and_then(|entry| entry.description_text(text)).map(str::to_owned),
+            artifacts,
+            created: of_project(|it| it.created.clone()),
+            last_updated: of_project(|it| it.last_updated.clone()),
+        }
+    }
+}
+
+/// Returns the `state.json` that a `TODO.md` without one stands for.
+fn rebuilt(todo: &Todo) -> String {
+    if todo.entries.is_empty() {
+        return state::BEGINNING.to_owned();
+    }
+    let mut projects: BTreeMap<TaskNumber, Value> = BTreeMap::new();
+    for entry in &todo.entries {
+        let (status, unknown) = standing(&todo.text, Some(entry), None);
+        let status = status.map_or(unknown.unwrap_or_default(), |status| status.to_string());
+        let mut project = json!({
+            "project_number": entry.number, "project_name": slug(&entry.title), "type": "task",
+            "status": status,
+        });
+        for name in ["language", "priority"] {
+            if let Some(value) = entry.value(&todo.text, name) {
+                project[name] = one_line(value).to_lowercase().into();
+            }
+        }
+        project["artifacts"] = json!([]);
+        projects.entry(entry.number).or_insert(project);
+    }
+    let next = projects.keys().next_back().and_then(|highest| highest.next()).max(todo.next());
+    let state = json!({
+        "next_project_number": next, "active_projects": projects.into_values().collect::<Vec<_>>(),
+        "completed_projects": [],
+    });
+    format!("{state:#}\n")
+}
+
+/// Returns the status that counts, or what stands in its place.
+///
+/// A task without any is not started; one with an unknown marker is where nobody here can tell.
+fn standing(
+    text: &str,
+    entry: Option<&Entry>,
+    project: Option<&Project>,
+) -> (Option<Status>, Option<String>) {
+    let marker = entry.and_then(|entry| entry.marker(text));
+    let word = project.and_then(|project| project.status.as_deref());
+    let known = entry.and_then(|entry| entry.status(text));
+    match known.or_else(|| project.and_then(Project::known_status)) {
+        Some(status) => (Some(status), None),
+        None => match marker.or(word) {
+            Some(unknown) => (None, Some(unknown.to_owned())),
+            None => (Some(Status::NotStarted), None),
+        },
+    }
+}

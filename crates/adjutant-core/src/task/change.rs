@@ -1,0 +1,486 @@
+//! Changing a task: one step, judged, as two new texts.
+
+use std::path::{Component, Path};
+
+use serde_json::{Map, Value, json};
+
+use super::book::{Book, Task};
+use super::number::TaskNumber;
+use super::patch::{Splice, apply};
+use super::plan::{Plan, Priority, one_line, paragraphs};
+use super::status::{Status, Transition};
+use crate::contract::ArtifactKind;
+use crate::time::{date, rfc3339};
+
+/// The longest title; beyond it there is the description.
+const MAX_TITLE_CHARS: usize = 200;
+
+/// The longest name of a language.
+const MAX_LANGUAGE_CHARS: usize = 40;
+
+/// A task that is to be added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewTask {
+    /// Its title; put on one line.
+    pub title: String,
+    /// Its language; `general` where none is given.
+    pub language: Option<String>,
+    /// How much it matters.
+    pub priority: Priority,
+    /// More about it.
+    pub description: Option<String>,
+}
+
+/// Why a task is blocked or given up.
+pub type Reason = String;
+
+/// Something that was made for a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    /// What it is.
+    pub kind: ArtifactKind,
+    /// Its path from the root of the project.
+    pub path: String,
+}
+
+/// What is to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A new task.
+    Add(NewTask),
+    /// Another status; BLOCKED and ABANDONED need a reason.
+    SetStatus {
+        /// The task.
+        number: TaskNumber,
+        /// Where it goes.
+        to: Status,
+        /// Why.
+        reason: Option<Reason>,
+    },
+    /// A link to something that was made for the task.
+    Link {
+        /// The task.
+        number: TaskNumber,
+        /// What was made.
+        artifact: Artifact,
+    },
+}
+
+/// What came of a change: the new texts of both files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The new `TODO.md`.
+    pub todo: String,
+    /// The new `state.json`.
+    pub state: String,
+    /// The task as it stands now.
+    pub task: Task,
+    /// Where it stood before; none for a new task.
+    pub from: Option<Status>,
+    /// Whether anything is different at all.
+    pub is_different: bool,
+}
+
+/// Says why a task cannot be changed so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaskError {
+    /// There is no such task.
+    #[error("there is no task {number}")]
+    Unknown {
+        /// The number asked for.
+        number: TaskNumber,
+    },
+    /// The status may not follow the one the task has.
+    #[error("task {number}: {step}")]
+    Step {
+        /// The task.
+        number: TaskNumber,
+        /// The step.
+        step: Transition,
+    },
+    /// The task has a status that means nothing here.
+    #[error(
+        "task {number} has the status {status}, which is none of ours; correct it in TODO.md first"
+    )]
+    UnknownStatus {
+        /// The task.
+        number: TaskNumber,
+        /// The status as it is written.
+        status: String,
+    },
+    /// BLOCKED or ABANDONED without a reason.
+    #[error("{to} needs a reason")]
+    NoReason {
+        /// The status.
+        to: Status,
+    },
+    /// A reason for a status that has none.
+    #[error("{to} takes no reason; only blocked and abandoned do")]
+    NeedlessReason {
+        /// The status.
+        to: Status,
+    },
+    /// The number stands at two tasks.
+    #[error("the number {number} is used more than once; give one of them another")]
+    Twice {
+        /// The number.
+        number: TaskNumber,
+    },
+    /// The title is empty.
+    #[error("a task needs a title")]
+    NoTitle,
+    /// The title is a text.
+    #[error(
+        "a title has at most {MAX_TITLE_CHARS} characters, this one has {chars}; put the rest into the description"
+    )]
+    LongTitle {
+        /// Its length.
+        chars: usize,
+    },
+    /// The language is no word.
+    #[error("`{language}` is no language; it is one word, such as rust")]
+    BadLanguage {
+        /// What was given.
+        language: String,
+    },
+    /// The path does not name a file below the root of the project.
+    #[error("`{path}` is not a path below the root of the project")]
+    BadPath {
+        /// What was given.
+        path: String,
+    },
+    /// There is no number left.
+    #[error("there is no task number left; correct next_project_number")]
+    NoNumber,
+    /// The new text would not read back as what was meant; the file is laid out too strangely.
+    #[error(
+        "TODO.md or state.json cannot take the change of task {number} where it stands; nothing was written"
+    )]
+    Unwritable {
+        /// The task.
+        number: TaskNumber,
+    },
+}
+
+/// The changes to both files, while they are collected.
+#[derive(Default)]
+struct Splices {
+    todo: Vec<Splice>,
+    state: Vec<Splice>,
+}
+
+impl Book {
+    /// Works a change out; `wall_ms` is the Unix time in milliseconds, `folder` the path of the
+    /// files from the root of the project.
+    ///
+    /// # Errors
+    ///
+    /// When the change is not allowed, or makes no sense.
+    pub fn change(
+        &self,
+        change: &Change,
+        wall_ms: u64,
+        folder: &str,
+    ) -> Result<Changed, TaskError> {
+        let mut splices = Splices::default();
+        let (number, from) = match change {
+            Change::Add(task) => (self.add(task, wall_ms, &mut splices)?, None),
+            Change::SetStatus { number, to, reason } => {
+                let from =
+                    self.set_status(*number, *to, reason.as_deref(), wall_ms, &mut splices)?;
+                (*number, Some(from))
+            }
+            Change::Link { number, artifact } => {
+                let from = self.link(*number, artifact, wall_ms, folder, &mut splices)?;
+                (*number, from)
+            }
+        };
+        let is_different = !(splices.todo.is_empty() && splices.state.is_empty());
+        let todo = apply(&self.todo.text, splices.todo);
+        let state = apply(&self.state.text, splices.state);
+        // What was written is read back once, so that no odd layout can swallow a change.
+        let again = Self::read(Some(&todo), Some(&state)).ok();
+        let task = again.as_ref().and_then(|book| book.task(number));
+        let task = task.filter(|task| self.is_meant(change, task, again.as_ref()));
+        let task = task.ok_or(TaskError::Unwritable { number })?;
+        Ok(Changed { todo, state, task, from, is_different })
+    }
+
+    fn is_meant(&self, change: &Change, task: &Task, again: Option<&Self>) -> bool {
+        let status = match change {
+            Change::Add(_) => Some(Status::NotStarted),
+            Change::SetStatus { to, .. } => Some(*to),
+            Change::Link { .. } => task.status,
+        };
+        let others = |book: &Self| book.todo.entries.len();
+        let expected =
+            self.todo.entries.len() + usize::from(self.entries(task.number).next().is_none());
+        task.status == status && again.is_some_and(|book| others(book) == expected)
+    }
+
+    fn add(&self, new: &NewTask, wall_ms: u64, out: &mut Splices) -> Result<TaskNumber, TaskError> {
+        let title = one_line(&new.title);
+        match title.chars().count() {
+            0 => return Err(TaskError::NoTitle),
+            chars if chars > MAX_TITLE_CHARS => return Err(TaskError::LongTitle { chars }),
+            _ => {}
+        }
+        let language = new.language.as_deref().map_or(Ok("general".to_owned()), language)?;
+        let number = self.next_number().ok_or(TaskError::NoNumber)?;
+        let next = number.next().ok_or(TaskError::NoNumber)?;
+        let plan = Plan {
+            number,
+            title: &title,
+            status: Status::NotStarted,
+            language: &language,
+            priority: new.priority,
+            description: new.description.as_deref().and_then(paragraphs),
+        };
+        out.todo.extend(self.todo.set_next(next));
+        out.todo.push(self.todo.append(&plan.entry()));
+        out.state.push(self.state.set_next(next));
+        out.state.push(self.state.add(&plan.project(&rfc3339(wall_ms))));
+        Ok(number)
+    }
+
+    fn set_status(
+        &self,
+        number: TaskNumber,
+        to: Status,
+        reason: Option<&str>,
+        wall_ms: u64,
+        out: &mut Splices,
+    ) -> Result<Status, TaskError> {
+        let task = self.only(number)?;
+        let from = task.status.ok_or_else(|| TaskError::UnknownStatus {
+            number,
+            status: task.unknown_status.clone().unwrap_or_default(),
+        })?;
+        from.step(to).map_err(|step| TaskError::Step { number, step })?;
+        let reason = reason.map(one_line).filter(|reason| !reason.is_empty());
+        let needs_reason = matches!(to, Status::Blocked | Status::Abandoned);
+        match &reason {
+            // Staying blocked for the reason that is known needs no second one.
+            None if needs_reason && !(from == to && task.reason.is_some()) => {
+                return Err(TaskError::NoReason { to });
+            }
+            Some(_) if !needs_reason => return Err(TaskError::NeedlessReason { to }),
+            Some(_) | None => {}
+        }
+        if from == to && reason.is_none() && self.disagreements_about(number).is_empty() {
+            return Ok(from);
+        }
+        self.write_status(&task, to, reason, wall_ms, out);
+        Ok(from)
+    }
+
+    fn write_status(
+        &self,
+        task: &Task,
+        to: Status,
+        reason: Option<String>,
+        wall_ms: u64,
+        out: &mut Splices,
+    ) {
+        let (today, now) = (date(wall_ms), rfc3339(wall_ms));
+        let mut fields = Map::new();
+        fields.insert("status".into(), json!(to));
+        fields.insert("last_updated".into(), json!(now));
+        let mut dated: Vec<(&str, &str, String)> = Vec::new();
+        if to == Status::Completed {
+            dated.push(("Completed", "completed", today));
+        } else if to == Status::Blocked {
+            dated.push(("Blocked", "blocked", today));
+        } else if to == Status::Abandoned {
+            dated.push(("Abandoned", "abandoned", today));
+        } else if to.is_under_way() && !self.has_field(task.number, "started") {
+            dated.push(("Started", "started", today));
+        }
+        if let Some(reason) = reason {
+            dated.push(if to == Status::Abandoned {
+                ("Abandonment Reason", "abandonment_reason", reason)
+            } else {
+                ("Blocking Reason", "blocking_reason", reason)
+            });
+        }
+        for (_, key, value) in &dated {
+            fields.insert((*key).into(), json!(value));
+        }
+        match self.entries(task.number).next() {
+            Some(entry) => {
+                let text = &self.todo.text;
+                if entry.status(text) != Some(to) {
+                    out.todo.push(entry.set_status(text, to));
+                }
+                let set = |(name, _, value): &(&str, &str, String)| entry.set(text, name, value);
+                out.todo.extend(dated.iter().map(set));
+            }
+            None => {
+                let mut entry = self.restored(task, to).entry();
+                for (name, _, value) in &dated {
+                    entry += &format!("- **{name}**: {value}\n");
+                }
+                out.todo.push(self.todo.append(&entry));
+            }
+        }
+        self.write_project(task, to, &fields, &now, out);
+    }
+
+    /// Updates the task in `state.json`, or puts it there.
+    fn write_project(
+        &self,
+        task: &Task,
+        status: Status,
+        fields: &Map<String, Value>,
+        now: &str,
+        out: &mut Splices,
+    ) {
+        match self.projects(task.number).next() {
+            Some(project) => out.state.extend(project.set(&self.state.text, fields)),
+            None => {
+                let mut project = self.restored(task, status).project(now);
+                project.extend(fields.clone());
+                out.state.push(self.state.add(&project));
+                out.state.extend(self.next_number().map(|next| self.state.set_next(next)));
+            }
+        }
+    }
+
+    fn link(
+        &self,
+        number: TaskNumber,
+        artifact: &Artifact,
+        wall_ms: u64,
+        folder: &str,
+        out: &mut Splices,
+    ) -> Result<Option<Status>, TaskError> {
+        let task = self.only(number)?;
+        let path = below_root(&artifact.path)?;
+        let target = from_folder(&path, folder);
+        let (name, link) = (field_name(artifact.kind), markdown_link(&path, &target));
+        let text = &self.todo.text;
+        // A task without a known status keeps what stands there; only a restored entry needs one.
+        let status = task.status.unwrap_or(Status::NotStarted);
+        match self.entries(number).next() {
+            Some(entry) => {
+                let known = entry.value(text, name).unwrap_or_default();
+                // Brackets within a path are escaped, so no link is part of another.
+                if !known.contains(&link) {
+                    out.todo.push(entry.add(text, name, &link));
+                }
+            }
+            None => {
+                let entry = self.restored(&task, status).entry();
+                out.todo.push(self.todo.append(&format!("{entry}- **{name}**: {link}\n")));
+            }
+        }
+        let value = json!({ "type": artifact.kind, "path": path });
+        let now = rfc3339(wall_ms);
+        match self.projects(number).next() {
+            Some(project) if project.artifacts.iter().any(|(_, known)| *known == path) => {}
+            Some(project) => {
+                let fields = Map::from_iter([("last_updated".to_owned(), json!(now))]);
+                out.state.push(project.link(&self.state.text, &value));
+                out.state.extend(project.set(&self.state.text, &fields));
+            }
+            None => {
+                let fields = Map::from_iter([("artifacts".to_owned(), json!([value]))]);
+                self.write_project(&task, status, &fields, &now, out);
+            }
+        }
+        Ok(task.status)
+    }
+
+    /// Returns a task that exactly one entry or object stands for.
+    fn only(&self, number: TaskNumber) -> Result<Task, TaskError> {
+        let task = self.task(number).ok_or(TaskError::Unknown { number })?;
+        if self.entries(number).count() > 1 || self.projects(number).count() > 1 {
+            return Err(TaskError::Twice { number });
+        }
+        Ok(task)
+    }
+
+    fn has_field(&self, number: TaskNumber, name: &str) -> bool {
+        self.entries(number).any(|entry| entry.value(&self.todo.text, name).is_some())
+    }
+
+    /// Returns a task that one of the files lacks as it is written there.
+    fn restored<'a>(&self, task: &'a Task, status: Status) -> Plan<'a> {
+        Plan {
+            number: task.number,
+            title: &task.title,
+            status,
+            language: &task.language,
+            priority: task.priority.unwrap_or_default(),
+            description: None,
+        }
+    }
+}
+
+fn language(text: &str) -> Result<String, TaskError> {
+    let word = text.trim().to_lowercase();
+    let is_word = word.chars().all(|letter| letter.is_alphanumeric() || "+#-_./".contains(letter));
+    if word.is_empty() || !is_word || word.chars().count() > MAX_LANGUAGE_CHARS {
+        return Err(TaskError::BadLanguage { language: one_line(text) });
+    }
+    Ok(word)
+}
+
+const fn field_name(kind: ArtifactKind) -> &'static str {
+    match kind {
+        ArtifactKind::Research => "Research",
+        ArtifactKind::Plan => "Plan",
+        ArtifactKind::Implementation => "Implementation",
+        ArtifactKind::Summary => "Summary",
+        ArtifactKind::Documentation => "Documentation",
+    }
+}
+
+/// Returns a path without `.` and doubled slashes; one that leaves the root is refused.
+fn below_root(path: &str) -> Result<String, TaskError> {
+    let bad = || TaskError::BadPath { path: one_line(path) };
+    if path.chars().any(char::is_control) {
+        return Err(bad());
+    }
+    let mut parts = Vec::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(part) => parts.push(part.to_str().ok_or_else(bad)?),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(bad()),
+        }
+    }
+    if parts.is_empty() { Err(bad()) } else { Ok(parts.join("/")) }
+}
+
+/// Returns the way from a folder to a path, both counted from the root.
+fn from_folder(path: &str, folder: &str) -> String {
+    let (from, to): (Vec<&str>, Vec<&str>) = (parts(folder), parts(path));
+    let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    let up = std::iter::repeat_n("..", from.len() - shared);
+    up.chain(to[shared..].iter().copied()).collect::<Vec<_>>().join("/")
+}
+
+fn parts(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !part.is_empty()).collect()
+}
+
+/// Writes a link whose text is the path from the root and whose target works from `TODO.md`.
+fn markdown_link(path: &str, target: &str) -> String {
+    let escaped = |text: &str, marks: &[char]| {
+        let mut out = String::with_capacity(text.len());
+        for letter in text.chars() {
+            if marks.contains(&letter) {
+                out.push('\\');
+            }
+            out.push(letter);
+        }
+        out
+    };
+    let text = escaped(path, &['[', ']', '\\']);
+    if target.contains([' ', '(', ')', '<', '>', '\\']) {
+        format!("[{text}](<{}>)", escaped(target, &['<', '>', '\\']))
+    } else {
+        format!("[{text}]({target})")
+    }
+}

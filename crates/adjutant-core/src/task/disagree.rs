@@ -1,0 +1,211 @@
+//! Where `TODO.md` and `state.json` say different things, and which of them counts.
+//!
+//! People write `TODO.md`, so what they see there counts: title, status, priority. The language
+//! decides who works, and programs look it up in `state.json` first. Of two next numbers the
+//! greater counts, because a number is never given twice.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::book::Book;
+use super::number::TaskNumber;
+use super::plan::Priority;
+use super::state::Project;
+use super::status::Status;
+
+/// One of the two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// `TODO.md`.
+    Todo,
+    /// `state.json`.
+    State,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Todo => "TODO.md",
+            Self::State => "state.json",
+        })
+    }
+}
+
+/// What the files disagree about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    /// Where the task stands.
+    Status,
+    /// Its language.
+    Language,
+    /// Its priority.
+    Priority,
+    /// Whether there is such a task.
+    Presence,
+    /// Which entry has the number.
+    Number,
+    /// The number of the next task.
+    NextNumber,
+}
+
+/// A disagreement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Disagreement {
+    /// The task; none where it is about the files themselves.
+    pub number: Option<TaskNumber>,
+    /// What it is about.
+    pub field: Field,
+    /// What `TODO.md` says.
+    pub todo: Option<String>,
+    /// What `state.json` says.
+    pub state: Option<String>,
+    /// Which counts; none where a person must decide.
+    pub wins: Option<Side>,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(number) = self.number {
+            write!(f, "task {number}: ")?;
+        }
+        let (todo, state) = (self.todo.as_deref(), self.state.as_deref());
+        match self.field {
+            Field::Presence if todo.is_none() => {
+                f.write_str("is in state.json and not in TODO.md; its next change adds the entry")
+            }
+            Field::Presence => {
+                f.write_str("is in TODO.md and not in state.json; its next change adds it")
+            }
+            Field::Number => write!(
+                f,
+                "the number is used more than once ({}); give one of them another",
+                todo.or(state).unwrap_or_default()
+            ),
+            Field::Status | Field::Language | Field::Priority | Field::NextNumber => {
+                let name = match self.field {
+                    Field::NextNumber => "next number: ",
+                    Field::Language => "language: ",
+                    Field::Priority => "priority: ",
+                    Field::Status | Field::Presence | Field::Number => "",
+                };
+                let said = |side: Option<&str>| side.unwrap_or("nothing").to_owned();
+                write!(f, "{name}TODO.md says {}, state.json says {}", said(todo), said(state))?;
+                self.wins.map_or(Ok(()), |side| write!(f, "; {side} counts"))
+            }
+        }
+    }
+}
+
+impl Book {
+    /// Names everything the two files disagree about, by the number of the task.
+    #[must_use]
+    pub fn disagreements(&self) -> Vec<Disagreement> {
+        let mut found = Vec::new();
+        self.twice(&mut found);
+        for number in self.numbers() {
+            self.about(number, &mut found);
+        }
+        found.sort_by_key(|it| it.number);
+        found.extend(self.next_numbers());
+        found
+    }
+
+    fn twice(&self, found: &mut Vec<Disagreement>) {
+        for number in self.numbers() {
+            let lines = self.entries(number).map(|entry| format!("line {}", entry.line));
+            let lines: Vec<String> = lines.collect();
+            let projects = self.projects(number).count();
+            let todo = (lines.len() > 1).then(|| lines.join(" and "));
+            let state = (projects > 1).then(|| format!("{projects} times in state.json"));
+            if todo.is_some() || state.is_some() {
+                found.push(Disagreement {
+                    number: Some(number),
+                    field: Field::Number,
+                    todo: todo.map(|lines| format!("TODO.md {lines}")),
+                    state,
+                    wins: None,
+                });
+            }
+        }
+    }
+
+    fn about(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
+        // A file that is not there yet disagrees with nobody.
+        if !self.has_todo || !self.has_state {
+            return;
+        }
+        let number_of = Some(number);
+        let mut say = |field, todo: Option<String>, state: Option<String>, wins| {
+            found.push(Disagreement { number: number_of, field, todo, state, wins });
+        };
+        match (self.entries(number).next(), self.projects(number).next()) {
+            (Some(entry), Some(project)) => {
+                let text = &self.todo.text;
+                let marker = entry.marker(text).map(str::to_owned);
+                let (here, there) = (entry.status(text), project.known_status());
+                if here != there {
+                    let wins = match (here, there) {
+                        (Some(_), _) => Some(Side::Todo),
+                        (None, Some(_)) => Some(Side::State),
+                        (None, None) => None,
+                    };
+                    say(Field::Status, marker, shown_status(project), wins);
+                }
+                let differ = |a: &Option<String>, b: &Option<String>| match (a, b) {
+                    (Some(a), Some(b)) => !a.trim().eq_ignore_ascii_case(b.trim()),
+                    (None, _) | (_, None) => false,
+                };
+                let language = entry.value(text, "language").map(str::to_owned);
+                if differ(&language, &project.language) {
+                    say(Field::Language, language, project.language.clone(), Some(Side::State));
+                }
+                let priority = entry.value(text, "priority").map(str::to_owned);
+                let read = |it: &Option<String>| it.as_deref().and_then(Priority::read);
+                if differ(&priority, &project.priority) && read(&priority).is_some() {
+                    say(Field::Priority, priority, project.priority.clone(), Some(Side::Todo));
+                }
+            }
+            (Some(entry), None) => {
+                say(Field::Presence, Some(entry.title.clone()), None, Some(Side::Todo));
+            }
+            (None, Some(project)) if !project.is_archived => {
+                let name = project.name.clone().or_else(|| Some(String::new()));
+                say(Field::Presence, None, name, Some(Side::State));
+            }
+            (None, None | Some(_)) => {}
+        }
+    }
+
+    fn next_numbers(&self) -> Option<Disagreement> {
+        let (todo, state) = (self.todo.next(), self.state.next().filter(|_| self.has_state));
+        let highest = self.numbers().next_back();
+        let is_used = |next: Option<TaskNumber>| next.is_some_and(|next| Some(next) <= highest);
+        let differ = todo.is_some() && state.is_some() && todo != state;
+        (differ || is_used(todo) || is_used(state)).then(|| {
+            let wins = match (todo > state, self.next_number()) {
+                (true, next) if next == todo => Some(Side::Todo),
+                (false, next) if next == state => Some(Side::State),
+                (true | false, _) => None,
+            };
+            let todo_says = match (todo, wins) {
+                (Some(todo), _) => Some(todo.to_string()),
+                (None, _) => highest.map(|highest| format!("that {highest} is taken")),
+            };
+            Disagreement {
+                number: None,
+                field: Field::NextNumber,
+                todo: todo_says,
+                state: state.map(|next| next.to_string()),
+                wins,
+            }
+        })
+    }
+}
+
+fn shown_status(project: &Project) -> Option<String> {
+    let archived = || project.is_archived.then(|| Status::Completed.as_str().to_owned());
+    project.status.clone().or_else(archived)
+}

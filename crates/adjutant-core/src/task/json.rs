@@ -1,0 +1,297 @@
+//! Where the parts of a JSON text stand, so that one of them can change and the rest stay.
+//!
+//! Rewriting through a parsed value would lose how a person laid the file out and every number that
+//! no machine type holds. Invariant: [`spans`] is called on texts that `serde_json` accepted.
+
+use std::ops::Range;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::patch::Splice;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) range: Range<usize>,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Object(Vec<Member>),
+    Array(Vec<Node>),
+    Scalar,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    key: String,
+    start: usize,
+    value: Node,
+}
+
+/// Finds where everything stands; none only for what is no JSON.
+pub(super) fn spans(text: &str) -> Option<Node> {
+    let mut reader = Reader { text, at: 0 };
+    reader.value()
+}
+
+impl Node {
+    /// Returns the member of that name; of several, the last one counts, as everywhere.
+    pub(super) fn member(&self, key: &str) -> Option<&Self> {
+        let Kind::Object(members) = &self.kind else { return None };
+        members.iter().rev().find(|member| member.key == key).map(|member| &member.value)
+    }
+
+    /// Returns the items of a list.
+    pub(super) fn items(&self) -> Option<&[Self]> {
+        match &self.kind {
+            Kind::Array(items) => Some(items),
+            Kind::Object(_) | Kind::Scalar => None,
+        }
+    }
+
+    /// Reads the value.
+    pub(super) fn read(&self, text: &str) -> Value {
+        serde_json::from_str(&text[self.range.clone()]).unwrap_or_default()
+    }
+
+    /// Reads a member that is a string.
+    pub(super) fn string(&self, text: &str, key: &str) -> Option<String> {
+        self.member(key)?.read(text).as_str().map(str::to_owned)
+    }
+
+    /// Sets a member, or adds it behind the others.
+    pub(super) fn set(&self, text: &str, key: &str, value: &Value) -> Splice {
+        if let Some(known) = self.member(key) {
+            let base = line_indent(text, known.range.start);
+            return Splice::replace(known.range.clone(), laid_out(text, value, base));
+        }
+        let key = Value::from(key);
+        let Kind::Object(members) = &self.kind else {
+            return Splice::insert(self.range.end, String::new());
+        };
+        let Some((first, last)) = members.first().zip(members.last()) else {
+            return self
+                .fill(text, '{', '}', |base| format!("{key}: {}", laid_out(text, value, base)));
+        };
+        let gap = &text[self.range.start + 1..first.start];
+        let shown = laid_out(text, value, indent_of(gap));
+        Splice::insert(last.value.range.end, format!(",{}{key}: {shown}", spaced(gap)))
+    }
+
+    /// Adds an item at the end of a list.
+    pub(super) fn push(&self, text: &str, value: &Value) -> Splice {
+        let items = self.items().unwrap_or_default();
+        let Some((first, last)) = items.first().zip(items.last()) else {
+            return self.fill(text, '[', ']', |base| laid_out(text, value, base));
+        };
+        let gap = &text[self.range.start + 1..first.range.start];
+        let shown = laid_out(text, value, indent_of(gap));
+        Splice::insert(last.range.end, format!(",{}{shown}", spaced(gap)))
+    }
+
+    /// Replaces an empty list or object by one with a single part.
+    fn fill(&self, text: &str, open: char, close: char, part: impl Fn(&str) -> String) -> Splice {
+        let Some(unit) = unit(text) else {
+            return Splice::replace(self.range.clone(), format!("{open}{}{close}", part("")));
+        };
+        let base = line_indent(text, self.range.start);
+        let inner = format!("{base}{unit}");
+        let shown = part(&inner);
+        let eol = eol(text);
+        Splice::replace(self.range.clone(), format!("{open}{eol}{inner}{shown}{eol}{base}{close}"))
+    }
+}
+
+/// Keeps items on one line apart.
+fn spaced(gap: &str) -> &str {
+    if gap.is_empty() { " " } else { gap }
+}
+
+fn eol(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
+}
+
+/// Returns what one level is indented by; none where all stands on one line.
+fn unit(text: &str) -> Option<&str> {
+    let inside = text.trim_start().strip_prefix('{')?;
+    let gap = &inside[..inside.len() - inside.trim_start().len()];
+    gap.contains('\n').then(|| indent_of(gap))
+}
+
+/// Returns the blanks behind the last line ending.
+fn indent_of(gap: &str) -> &str {
+    gap.rfind('\n').map_or("", |at| &gap[at + 1..])
+}
+
+/// Returns the blanks that the line of this byte begins with.
+fn line_indent(text: &str, at: usize) -> &str {
+    let line = &text[text[..at].rfind('\n').map_or(0, |end| end + 1)..];
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+}
+
+/// Writes a value as the file is laid out, its further lines indented by `base`.
+fn laid_out(text: &str, value: &Value, base: &str) -> String {
+    let Some(unit) = unit(text) else { return value.to_string() };
+    let mut bytes = Vec::new();
+    let format = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
+    let mut writer = serde_json::Serializer::with_formatter(&mut bytes, format);
+    let written = value.serialize(&mut writer).ok().and_then(|()| String::from_utf8(bytes).ok());
+    // Writing a value to memory cannot fail; its plain form says the same.
+    let pretty = written.unwrap_or_else(|| value.to_string());
+    pretty.replace('\n', &format!("{}{base}", eol(text)))
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn blanks(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_whitespace()) {
+            self.at += 1;
+        }
+    }
+
+    /// Steps over `byte` and the blanks before it.
+    fn took(&mut self, byte: u8) -> bool {
+        self.blanks();
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn value(&mut self) -> Option<Node> {
+        self.blanks();
+        let start = self.at;
+        let kind = match self.peek()? {
+            b'{' => self.object()?,
+            b'[' => self.array()?,
+            b'"' => {
+                self.string()?;
+                Kind::Scalar
+            }
+            _ => {
+                let ends = |byte: u8| byte.is_ascii_whitespace() || b",]}".contains(&byte);
+                while self.peek().is_some_and(|byte| !ends(byte)) {
+                    self.at += 1;
+                }
+                Kind::Scalar
+            }
+        };
+        Some(Node { range: start..self.at, kind })
+    }
+
+    fn object(&mut self) -> Option<Kind> {
+        let mut members = Vec::new();
+        self.at += 1;
+        if self.took(b'}') {
+            return Some(Kind::Object(members));
+        }
+        loop {
+            self.blanks();
+            let start = self.at;
+            let key = self.string()?;
+            if !self.took(b':') {
+                return None;
+            }
+            let value = self.value()?;
+            members.push(Member { key, start, value });
+            if self.took(b'}') {
+                return Some(Kind::Object(members));
+            }
+            if !self.took(b',') {
+                return None;
+            }
+        }
+    }
+
+    fn array(&mut self) -> Option<Kind> {
+        let mut items = Vec::new();
+        self.at += 1;
+        if self.took(b']') {
+            return Some(Kind::Array(items));
+        }
+        loop {
+            items.push(self.value()?);
+            if self.took(b']') {
+                return Some(Kind::Array(items));
+            }
+            if !self.took(b',') {
+                return None;
+            }
+        }
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let start = self.at;
+        self.at += 1;
+        loop {
+            match self.peek()? {
+                b'"' => break,
+                b'\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+        self.at += 1;
+        serde_json::from_str(&self.text[start..self.at]).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::patch::apply;
+    use super::*;
+    use serde_json::json;
+
+    fn with(text: &str, splice: Splice) -> String {
+        apply(text, vec![splice])
+    }
+
+    #[test]
+    fn a_member_is_set_and_the_layout_stays() {
+        for (text, expected) in [
+            (r#"{"a":1}"#, r#"{"a":1, "b": [1,2]}"#),
+            (r#"{ "b" : 1e999 , "a":2}"#, r#"{ "b" : [1,2] , "a":2}"#),
+            (r#"{}"#, r#"{"b": [1,2]}"#),
+            ("{\n\t\"a\": 1\n}\n", "{\n\t\"a\": 1,\n\t\"b\": [\n\t\t1,\n\t\t2\n\t]\n}\n"),
+            ("{\r\n  \"b\": 1\r\n}", "{\r\n  \"b\": [\r\n    1,\r\n    2\r\n  ]\r\n}"),
+        ] {
+            let node = spans(text).unwrap();
+            assert_eq!(with(text, node.set(text, "b", &json!([1, 2]))), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_added_as_its_neighbours_stand() {
+        for (text, expected) in [
+            (r#"{"l":[]}"#, r#"{"l":[{"n":1}]}"#),
+            (r#"{"l":[0]}"#, r#"{"l":[0, {"n":1}]}"#),
+            ("{\n  \"l\": []\n}", "{\n  \"l\": [\n    {\n      \"n\": 1\n    }\n  ]\n}"),
+            (
+                "{\n  \"l\": [\n    0\n  ]\n}",
+                "{\n  \"l\": [\n    0,\n    {\n      \"n\": 1\n    }\n  ]\n}",
+            ),
+        ] {
+            let node = spans(text).unwrap();
+            let list = node.member("l").unwrap();
+            assert_eq!(with(text, list.push(text, &json!({ "n": 1 }))), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_hide_what_looks_like_structure() {
+        let text = r#"{"a\"{":"}],\\","b":{"a":[true,null]},"b":2}"#;
+        let node = spans(text).unwrap();
+        assert_eq!(node.string(text, "a\"{").as_deref(), Some("}],\\"));
+        assert_eq!(node.member("b").unwrap().read(text), json!(2));
+        assert_eq!(node.range, 0..text.len());
+    }
+}

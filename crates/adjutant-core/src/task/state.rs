@@ -1,0 +1,179 @@
+//! `state.json`: what programs know about the tasks.
+//!
+//! Fields that are not named here belong to others and stay as they are.
+
+use serde_json::{Map, Value, json};
+
+use super::json::{Node, spans};
+use super::number::TaskNumber;
+use super::patch::Splice;
+use super::status::Status;
+
+/// What a new file holds.
+pub(super) const BEGINNING: &str = "{
+  \"next_project_number\": 1,
+  \"active_projects\": [],
+  \"completed_projects\": []
+}
+";
+
+const NEXT: &str = "next_project_number";
+const ACTIVE: &str = "active_projects";
+const COMPLETED: &str = "completed_projects";
+
+/// Says why a text is no `state.json`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// It is no JSON; a writer may have been cut off.
+    #[error("not JSON, line {line} column {column}: {reason}")]
+    NotJson {
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What the parser says.
+        reason: String,
+    },
+    /// It holds something else than an object.
+    #[error("not a JSON object")]
+    NotObject,
+    /// A field has another type than it must have.
+    #[error("`{field}` is not {wanted}")]
+    WrongType {
+        /// The field.
+        field: &'static str,
+        /// What it must be.
+        wanted: &'static str,
+    },
+}
+
+/// A `state.json`.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) text: String,
+    root: Node,
+    next: Option<TaskNumber>,
+    pub(super) projects: Vec<Project>,
+}
+
+/// What it says about one task.
+#[derive(Clone, Debug)]
+pub(super) struct Project {
+    pub(super) number: TaskNumber,
+    pub(super) name: Option<String>,
+    /// The status as it is written.
+    pub(super) status: Option<String>,
+    pub(super) language: Option<String>,
+    pub(super) priority: Option<String>,
+    pub(super) created: Option<String>,
+    pub(super) last_updated: Option<String>,
+    /// Types, where there are any, and paths.
+    pub(super) artifacts: Vec<(Option<String>, String)>,
+    /// Whether it stands among the completed ones.
+    pub(super) is_archived: bool,
+    node: Node,
+}
+
+impl State {
+    /// Reads a text.
+    pub(super) fn read(text: &str) -> Result<Self, StateError> {
+        let value: Value = serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let said = error.to_string();
+            let place = format!(" at line {line} column {column}");
+            let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
+            StateError::NotJson { line, column, reason }
+        })?;
+        let root = spans(text).filter(|_| value.is_object()).ok_or(StateError::NotObject)?;
+        let next =
+            match value.get(NEXT) {
+                None | Some(Value::Null) => None,
+                Some(number) => Some(number_of(number).ok_or(StateError::WrongType {
+                    field: NEXT,
+                    wanted: "a positive whole number",
+                })?),
+            };
+        let mut projects = Vec::new();
+        for (field, is_archived) in [(ACTIVE, false), (COMPLETED, true)] {
+            let Some(list) = root.member(field) else { continue };
+            let items = list.items().ok_or(StateError::WrongType { field, wanted: "a list" })?;
+            projects.extend(items.iter().filter_map(|node| Project::read(text, node, is_archived)));
+        }
+        Ok(Self { text: text.to_owned(), root, next, projects })
+    }
+
+    /// Returns the number the file names as the next.
+    pub(super) const fn next(&self) -> Option<TaskNumber> {
+        self.next
+    }
+
+    pub(super) fn set_next(&self, next: TaskNumber) -> Splice {
+        self.root.set(&self.text, NEXT, &json!(next))
+    }
+
+    /// Adds a task that the file does not know.
+    pub(super) fn add(&self, project: &Map<String, Value>) -> Splice {
+        let project = Value::Object(project.clone());
+        match self.root.member(ACTIVE) {
+            Some(list) => list.push(&self.text, &project),
+            None => self.root.set(&self.text, ACTIVE, &json!([project])),
+        }
+    }
+}
+
+impl Project {
+    fn read(text: &str, node: &Node, is_archived: bool) -> Option<Self> {
+        let number = number_of(&node.member("project_number")?.read(text))?;
+        let artifact = |node: &Node| match node.read(text) {
+            Value::String(path) => Some((None, path)),
+            Value::Object(fields) => {
+                let field =
+                    |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+                field("path").map(|path| (field("type"), path))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
+        };
+        let artifacts = node.member("artifacts").and_then(Node::items).unwrap_or_default();
+        Some(Self {
+            number,
+            name: node.string(text, "project_name"),
+            status: node.string(text, "status"),
+            language: node.string(text, "language"),
+            priority: node.string(text, "priority"),
+            created: node.string(text, "created"),
+            last_updated: node.string(text, "last_updated"),
+            artifacts: artifacts.iter().filter_map(artifact).collect(),
+            is_archived,
+            node: node.clone(),
+        })
+    }
+
+    /// Returns the status, where there is one that is known; an archived task is completed.
+    pub(super) fn known_status(&self) -> Option<Status> {
+        let archived = self.is_archived.then_some(Status::Completed);
+        self.status.as_deref().map_or(archived, Status::read)
+    }
+
+    /// Sets fields.
+    pub(super) fn set(&self, text: &str, fields: &Map<String, Value>) -> Vec<Splice> {
+        let splice = |(key, value): (&String, &Value)| self.node.set(text, key, value);
+        fields.iter().map(splice).collect()
+    }
+
+    /// Adds an artifact.
+    pub(super) fn link(&self, text: &str, artifact: &Value) -> Splice {
+        match self.node.member("artifacts").filter(|list| list.items().is_some()) {
+            Some(list) => list.push(text, artifact),
+            None => self.node.set(text, "artifacts", &json!([artifact])),
+        }
+    }
+}
+
+/// Reads a number; some writers put it into a string.
+fn number_of(value: &Value) -> Option<TaskNumber> {
+    match value {
+        Value::Number(number) => number.as_u64().and_then(TaskNumber::new),
+        Value::String(text) => TaskNumber::digits(text),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}

@@ -1,0 +1,260 @@
+//! What a task's status may be, and which may follow which.
+//!
+//! Invariant: every status but COMPLETED can be left, and none is left for one that
+//! [`Status::next`] does not name.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nobody has begun.
+    NotStarted,
+    /// Someone works on it, in no stage that has a name of its own.
+    InProgress,
+    /// It cannot go on until something else happens.
+    Blocked,
+    /// It was given up.
+    Abandoned,
+    /// It is done; nothing follows.
+    Completed,
+    /// Research is under way.
+    Researching,
+    /// Research is done.
+    Researched,
+    /// A plan is being made.
+    Planning,
+    /// There is a plan.
+    Planned,
+    /// The plan is being changed.
+    Revising,
+    /// The plan was changed.
+    Revised,
+    /// The work itself is under way.
+    Implementing,
+    /// Some of the work is done and can be taken up again.
+    Partial,
+}
+
+use Status::{
+    Abandoned, Blocked, Completed, Implementing, InProgress, NotStarted, Partial, Planned,
+    Planning, Researched, Researching, Revised, Revising,
+};
+
+impl Status {
+    /// Every status, in the order of the standard.
+    pub const ALL: [Self; 13] = [
+        NotStarted,
+        InProgress,
+        Blocked,
+        Abandoned,
+        Completed,
+        Researching,
+        Researched,
+        Planning,
+        Planned,
+        Revising,
+        Revised,
+        Implementing,
+        Partial,
+    ];
+
+    /// Returns the word of `state.json`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            NotStarted => "not_started",
+            InProgress => "in_progress",
+            Blocked => "blocked",
+            Abandoned => "abandoned",
+            Completed => "completed",
+            Researching => "researching",
+            Researched => "researched",
+            Planning => "planning",
+            Planned => "planned",
+            Revising => "revising",
+            Revised => "revised",
+            Implementing => "implementing",
+            Partial => "partial",
+        }
+    }
+
+    /// Returns the marker of `TODO.md`, such as `[NOT STARTED]`.
+    #[must_use]
+    pub const fn marker(self) -> &'static str {
+        match self {
+            NotStarted => "[NOT STARTED]",
+            InProgress => "[IN PROGRESS]",
+            Blocked => "[BLOCKED]",
+            Abandoned => "[ABANDONED]",
+            Completed => "[COMPLETED]",
+            Researching => "[RESEARCHING]",
+            Researched => "[RESEARCHED]",
+            Planning => "[PLANNING]",
+            Planned => "[PLANNED]",
+            Revising => "[REVISING]",
+            Revised => "[REVISED]",
+            Implementing => "[IMPLEMENTING]",
+            Partial => "[PARTIAL]",
+        }
+    }
+
+    /// Reads a status however it is written: marker or word, any case, `_`, `-` or spaces between.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        let word = inner.trim().to_ascii_lowercase().replace([' ', '-'], "_");
+        match word.as_str() {
+            // An older spelling that is still found in files.
+            "complete" => Some(Completed),
+            word => Self::ALL.into_iter().find(|status| status.as_str() == word),
+        }
+    }
+
+    /// Returns what may follow.
+    ///
+    /// A stage under way ends in its own result, in the general IN PROGRESS (so that a timeout
+    /// leaves it there), or is blocked or given up. What is finished may be done again or be
+    /// followed by a later stage. IN PROGRESS names no stage, so every result may follow it.
+    #[must_use]
+    pub const fn next(self) -> &'static [Self] {
+        match self {
+            NotStarted => &[InProgress, Researching, Planning, Implementing, Blocked, Abandoned],
+            InProgress => &[
+                Researching,
+                Researched,
+                Planning,
+                Planned,
+                Revising,
+                Revised,
+                Implementing,
+                Partial,
+                Completed,
+                Blocked,
+                Abandoned,
+            ],
+            Researching => &[Researched, InProgress, Blocked, Abandoned],
+            Researched => &[Researching, Planning, Implementing, InProgress, Blocked, Abandoned],
+            Planning => &[Planned, InProgress, Blocked, Abandoned],
+            Planned | Revised => {
+                &[Researching, Planning, Revising, Implementing, InProgress, Blocked, Abandoned]
+            }
+            Revising => &[Revised, InProgress, Blocked, Abandoned],
+            Implementing => &[Completed, Partial, InProgress, Blocked, Abandoned],
+            Partial => &[Researching, Revising, Implementing, InProgress, Blocked, Abandoned],
+            Blocked => &[InProgress, Researching, Planning, Revising, Implementing, Abandoned],
+            Abandoned => &[NotStarted],
+            Completed => &[],
+        }
+    }
+
+    /// Judges the step to `to`; to stay where one is, is always allowed.
+    ///
+    /// # Errors
+    ///
+    /// When `to` may not follow.
+    pub fn step(self, to: Self) -> Result<(), Transition> {
+        if self == to || self.next().contains(&to) {
+            Ok(())
+        } else {
+            Err(Transition { from: self, to })
+        }
+    }
+
+    /// Says whether someone works on it.
+    #[must_use]
+    pub const fn is_under_way(self) -> bool {
+        match self {
+            InProgress | Researching | Planning | Revising | Implementing => true,
+            NotStarted | Blocked | Abandoned | Completed | Researched | Planned | Revised
+            | Partial => false,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A step that is not allowed; its text names those that are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// Where the task stands.
+    pub from: Status,
+    /// Where it was to go.
+    pub to: Status,
+}
+
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to } = self;
+        write!(f, "{} cannot become {}", from.marker(), to.marker())?;
+        match from.next() {
+            [] => write!(f, "; nothing follows {}", from.marker()),
+            next => {
+                let words: Vec<&str> = next.iter().map(|status| status.as_str()).collect();
+                write!(f, "; allowed next: {}", words.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Transition {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_read_back_from_its_marker_and_its_word() {
+        for status in Status::ALL {
+            assert_eq!(Status::read(status.marker()), Some(status));
+            assert_eq!(Status::read(status.as_str()), Some(status));
+            let wire = serde_json::to_string(&status).unwrap();
+            assert_eq!(wire, format!("\"{}\"", status.as_str()));
+        }
+        for (text, expected) in [
+            ("Not Started", Some(NotStarted)),
+            ("in-progress", Some(InProgress)),
+            ("[COMPLETE]", Some(Completed)),
+            ("[EXPANDED]", None),
+            ("", None),
+        ] {
+            assert_eq!(Status::read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_status_but_the_last_can_be_blocked_or_given_up() {
+        for status in Status::ALL {
+            assert!(!status.next().contains(&status), "{status} names itself");
+            if status == Completed {
+                assert!(status.next().is_empty());
+            } else if status == Abandoned {
+                assert_eq!(status.next(), [NotStarted]);
+            } else {
+                assert!(status == Blocked || status.next().contains(&Blocked), "{status}");
+                assert!(status.next().contains(&Abandoned), "{status}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_step_names_the_allowed_ones() {
+        assert_eq!(
+            Planning.step(Completed).unwrap_err().to_string(),
+            "[PLANNING] cannot become [COMPLETED]; allowed next: planned, in_progress, blocked, abandoned"
+        );
+        assert_eq!(
+            Completed.step(InProgress).unwrap_err().to_string(),
+            "[COMPLETED] cannot become [IN PROGRESS]; nothing follows [COMPLETED]"
+        );
+        assert_eq!(Researching.step(Researching), Ok(()));
+    }
+}

@@ -1,0 +1,143 @@
+//! Finding, making, locking and reading the folder.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use adjutant_workspace::{Dir, DirLock, Lock, PathError, RelPath, Root};
+
+use super::error::SpecsError;
+use super::pair::{Pair, STATE, TODO};
+
+/// The folder that is made where there is none.
+pub(super) const OURS: &str = ".adjutant/specs";
+
+/// Where tasks may lie, the first that is there counts.
+const PLACES: [(&str, &str); 2] = [(".opencode", ".opencode/specs"), (".adjutant", OURS)];
+
+const SPECS: &str = "specs";
+
+/// The most of a file that is read; a thousand tasks with long descriptions have about one.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How long to wait for another process; a change takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two looks at a lock that is held.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The specs folder, open.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) dir: Dir,
+    /// Its path from the root of the project.
+    pub(super) path: &'static str,
+}
+
+impl Folder {
+    /// Opens the folder that counts; none where there is none yet.
+    pub(super) fn find(root: &Root) -> Result<Option<Self>, SpecsError> {
+        let top = top(root)?;
+        for (parent, path) in PLACES {
+            let dir = match top.open_dir(OsStr::new(parent)) {
+                Ok(dir) => dir,
+                Err(PathError::NotFound | PathError::NotDirectory) => continue,
+                // Beyond a link there may be no such folder at all, and then it bars nobody.
+                Err(PathError::Loop) if is_absent(root, path) => continue,
+                Err(error) => return Err(SpecsError::file("open", parent, error)),
+            };
+            match dir.open_dir(OsStr::new(SPECS)) {
+                Ok(dir) => return Ok(Some(Self { dir, path })),
+                Err(PathError::NotFound) => {}
+                Err(PathError::NotDirectory) => {
+                    return Err(SpecsError::NotFolder { path: path.into() });
+                }
+                Err(error) => return Err(SpecsError::file("open", path, error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes our own folder.
+    pub(super) fn create(root: &Root) -> Result<Self, SpecsError> {
+        let (parent, path) = (".adjutant", OURS);
+        let failed = |path: &str, error: PathError| {
+            if matches!(error, PathError::NotDirectory) {
+                return SpecsError::NotFolder { path: path.to_owned() };
+            }
+            SpecsError::file("create", path, error)
+        };
+        let dir = top(root)?
+            .ensure_dir(OsStr::new(parent))
+            .map_err(|error| failed(parent, error))?
+            .ensure_dir(OsStr::new(SPECS))
+            .map_err(|error| failed(path, error))?;
+        Ok(Self { dir, path })
+    }
+
+    /// Locks the folder, waiting for others a while.
+    pub(super) fn lock(&self, lock: Lock) -> Result<DirLock, SpecsError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let taken = self.dir.try_lock(lock);
+            if let Some(lock) = taken.map_err(|error| self.failed("lock", "", error))? {
+                return Ok(lock);
+            }
+            if Instant::now() >= until {
+                return Err(SpecsError::Busy { folder: self.path, seconds: PATIENCE.as_secs() });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Reads both files as they are.
+    pub(super) fn read(&self) -> Result<Pair, SpecsError> {
+        Ok(Pair { todo: self.read_text(TODO)?, state: self.read_text(STATE)? })
+    }
+
+    /// Reads a file; none where there is none.
+    pub(super) fn read_text(&self, name: &str) -> Result<Option<String>, SpecsError> {
+        let opened = match self.dir.open_file(OsStr::new(name)) {
+            Ok(opened) => opened,
+            Err(PathError::NotFound) => return Ok(None),
+            Err(error) => return Err(self.failed("read", name, error)),
+        };
+        let mut bytes = Vec::with_capacity(usize::try_from(opened.len.min(MAX_BYTES)).unwrap_or(0));
+        let read = opened.file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+        read.map_err(|error| self.failed("read", name, PathError::Io(error)))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(SpecsError::TooLarge { path: self.named(name), max_bytes: MAX_BYTES });
+        }
+        String::from_utf8(bytes).map(Some).map_err(|error| SpecsError::NotText {
+            path: self.named(name),
+            at: error.utf8_error().valid_up_to(),
+        })
+    }
+
+    /// Says whether there is something of that name.
+    pub(super) fn has(&self, name: &str) -> Result<bool, SpecsError> {
+        let kind = self.dir.kind_of(OsStr::new(name));
+        kind.map(|kind| kind.is_some()).map_err(|error| self.failed("look for", name, error))
+    }
+
+    /// Names a file in an error.
+    pub(super) fn failed(&self, action: &'static str, name: &str, error: PathError) -> SpecsError {
+        SpecsError::file(action, self.named(name), error)
+    }
+
+    /// Returns the path of a file from the root of the project.
+    pub(super) fn named(&self, name: &str) -> String {
+        if name.is_empty() { self.path.to_owned() } else { format!("{}/{name}", self.path) }
+    }
+}
+
+fn top(root: &Root) -> Result<Dir, SpecsError> {
+    let shown = root.path().display().to_string();
+    root.open_dir(&RelPath::default()).map_err(|error| SpecsError::file("open", shown, error))
+}
+
+fn is_absent(root: &Root, path: &str) -> bool {
+    let opened = RelPath::new(path).and_then(|path| root.open_dir(&path));
+    matches!(opened, Err(PathError::NotFound | PathError::NotDirectory))
+}

@@ -1,0 +1,203 @@
+//! The specs folder of a project: `TODO.md` and `state.json`, changed together or not at all.
+//!
+//! Owns where the files lie and how a change reaches the disk. What a change means is decided by
+//! [`adjutant_core::task::Book`]. Calls block for the length of a few syncs, and for a while when
+//! another process is writing.
+//!
+//! Start at [`Specs::open`]. Invariant: whoever is killed at any moment, the next one to open the
+//! folder finds both files as they were or both as they were to be.
+
+mod error;
+mod folder;
+mod pair;
+mod repair;
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use adjutant_core::contract::ArtifactKind;
+use adjutant_core::task::{Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber};
+use adjutant_workspace::{Lock, Root};
+
+pub use error::SpecsError;
+
+use crate::clock::{Wall, wall_now};
+use crate::slash::{Looked, TaskEntry};
+use folder::Folder;
+use pair::{Pair, Written};
+
+/// How often a change is worked out anew because someone edited the files meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// The tasks of a project.
+#[derive(Debug)]
+pub struct Specs {
+    root: Root,
+    wall: Wall,
+    /// What had to be mended; heard once by [`Specs::take_notices`].
+    notices: Mutex<Vec<String>>,
+}
+
+impl Specs {
+    /// Opens the tasks of the project at `root`: `.opencode/specs` where there is one, else
+    /// `.adjutant/specs`, which need not exist yet. An interrupted change is finished first.
+    ///
+    /// # Errors
+    ///
+    /// When the folder is a link, or an interrupted change cannot be finished.
+    pub fn open(root: &Path) -> Result<Self, SpecsError> {
+        let root = Root::open(root)
+            .map_err(|source| SpecsError::file("open", root.display().to_string(), source))?;
+        let specs = Self { root, wall: wall_now, notices: Mutex::default() };
+        specs.read()?;
+        Ok(specs)
+    }
+
+    /// Takes the time from `wall` instead of the clock of the machine.
+    #[must_use]
+    pub fn with_clock(self, wall: Wall) -> Self {
+        Self { wall, ..self }
+    }
+
+    /// Returns the folder's path from the root of the project.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be told, because something else stands in its place.
+    pub fn folder(&self) -> Result<&'static str, SpecsError> {
+        Ok(Folder::find(&self.root)?.map_or(folder::OURS, |folder| folder.path))
+    }
+
+    /// Reads both files.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read, or `state.json` is damaged.
+    pub fn read(&self) -> Result<Book, SpecsError> {
+        let Some(folder) = Folder::find(&self.root)? else {
+            return Pair::default().book(folder::OURS);
+        };
+        let shared = folder.lock(Lock::Shared)?;
+        if folder.has(repair::PENDING)? {
+            // Nobody is writing, for the lock is ours: whoever was is gone.
+            drop(shared);
+            let _alone = folder.lock(Lock::Exclusive)?;
+            self.mend(&folder)?;
+            return folder.read()?.book(folder.path);
+        }
+        folder.read()?.book(folder.path)
+    }
+
+    /// Returns a task.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of that number, or the files cannot be read.
+    pub fn task(&self, number: TaskNumber) -> Result<Task, SpecsError> {
+        let unknown = adjutant_core::task::TaskError::Unknown { number };
+        self.read()?.task(number).ok_or(SpecsError::Task(unknown))
+    }
+
+    /// Returns what a slash command needs to know of a task.
+    #[must_use]
+    pub fn look(root: &Path, number: u64) -> Looked {
+        let found = || -> Result<Looked, SpecsError> {
+            let specs = Self::open(root)?;
+            let (book, file) = (specs.read()?, format!("{}/TODO.md", specs.folder()?));
+            if book.tasks().is_empty() {
+                return Ok(Looked::NoList);
+            }
+            let known = TaskNumber::new(number).and_then(|number| book.task(number));
+            let Some(task) = known else { return Ok(Looked::Unknown { file }) };
+            let text = book.entry_text(task.number).unwrap_or(&task.title).trim_end().to_owned();
+            Ok(Looked::Found(TaskEntry { number, text, language: Some(task.language), file }))
+        };
+        found().unwrap_or_else(|error| Looked::Broken(error.to_string()))
+    }
+
+    /// Adds a task; the first one creates the folder.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not added; then nothing has changed.
+    pub fn add(&self, task: NewTask) -> Result<Changed, SpecsError> {
+        self.change(&Change::Add(task))
+    }
+
+    /// Moves a task on; `blocked` and `abandoned` need a reason.
+    ///
+    /// # Errors
+    ///
+    /// Why it stays where it is; then nothing has changed.
+    pub fn set_status(
+        &self,
+        number: TaskNumber,
+        to: Status,
+        reason: Option<String>,
+    ) -> Result<Changed, SpecsError> {
+        self.change(&Change::SetStatus { number, to, reason })
+    }
+
+    /// Links something that was made for a task, by its path from the root of the project.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not linked; then nothing has changed.
+    pub fn link_artifact(
+        &self,
+        number: TaskNumber,
+        kind: ArtifactKind,
+        path: impl Into<String>,
+    ) -> Result<Changed, SpecsError> {
+        self.change(&Change::Link { number, artifact: Artifact { kind, path: path.into() } })
+    }
+
+    /// Returns what was mended since this was last asked, for people.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change(&self, change: &Change) -> Result<Changed, SpecsError> {
+        let Some(folder) = self.folder_for(change)? else {
+            // There are no tasks, so this says why the change cannot be.
+            let book = Pair::default().book(folder::OURS)?;
+            return Ok(book.change(change, (self.wall)(), folder::OURS)?);
+        };
+        let _alone = folder.lock(Lock::Exclusive)?;
+        self.mend(&folder)?;
+        for _ in 0..ATTEMPTS {
+            let old = folder.read()?;
+            let changed = old.book(folder.path)?.change(change, (self.wall)(), folder.path)?;
+            if !changed.is_different {
+                return Ok(changed);
+            }
+            let new = Pair::new(&changed.todo, &changed.state);
+            match pair::write(&folder, &old, &new)? {
+                Written::Done => return Ok(changed),
+                Written::Overtaken => {}
+            }
+        }
+        Err(SpecsError::Overtaken { folder: folder.path })
+    }
+
+    /// Finds the folder; only a new task that can be added creates it.
+    fn folder_for(&self, change: &Change) -> Result<Option<Folder>, SpecsError> {
+        if let Some(folder) = Folder::find(&self.root)? {
+            return Ok(Some(folder));
+        }
+        match change {
+            Change::Add(_) => {
+                Pair::default().book(folder::OURS)?.change(change, 0, folder::OURS)?;
+                Folder::create(&self.root).map(Some)
+            }
+            Change::SetStatus { .. } | Change::Link { .. } => Ok(None),
+        }
+    }
+
+    /// Finishes what another process began; the folder must be locked.
+    fn mend(&self, folder: &Folder) -> Result<(), SpecsError> {
+        let said = repair::repair(folder)?;
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).extend(said);
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Killed after any step: both files old or both new, and nothing left over.
+
+use std::fs;
+use std::path::Path;
+
+use adjutant_workspace::Root;
+use tempfile::TempDir;
+
+use super::*;
+use crate::specs::Specs;
+
+const OLD_TODO: &str = "### 1. a\n- **Status**: [NOT STARTED]\n";
+const OLD_STATE: &str = r#"{"active_projects":[{"project_number":1,"status":"not_started"}]}"#;
+const NEW_TODO: &str = "### 1. a\n- **Status**: [PLANNING]\n";
+const NEW_STATE: &str = r#"{"active_projects":[{"project_number":1,"status":"planning"}]}"#;
+
+struct Place {
+    dir: TempDir,
+    folder: Folder,
+}
+
+impl Place {
+    fn new(old: &Pair) -> Self {
+        let dir = TempDir::new().unwrap();
+        let folder = Folder::create(&Root::open(dir.path()).unwrap()).unwrap();
+        for (name, text) in [TODO, STATE].into_iter().zip(old.contents()) {
+            if let Some(text) = text {
+                fs::write(dir.path().join(folder.path).join(name), text).unwrap();
+            }
+        }
+        Self { dir, folder }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join(self.folder.path)
+    }
+
+    /// Takes the first steps of a change and then is gone.
+    fn killed_after(&self, count: usize, old: &Pair, new: &Pair) -> bool {
+        let mut steps = steps(&self.folder, old, new).unwrap();
+        let is_whole = count >= steps.len();
+        steps.truncate(count);
+        perform(&self.folder, old, steps).unwrap();
+        is_whole
+    }
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn killed_after_any_step_both_files_are_old_or_both_are_new() {
+    let new = Pair::new(NEW_TODO, NEW_STATE);
+    for old in [Pair::new(OLD_TODO, OLD_STATE), Pair::default()] {
+        let mut was_new = false;
+        for count in 0.. {
+            let place = Place::new(&old);
+            let is_whole = place.killed_after(count, &old, &new);
+            let specs = Specs::open(place.dir.path()).unwrap();
+            let found = place.folder.read().unwrap();
+            assert!(found == old || found == new, "after {count} steps: {found:?}");
+            assert!(found == new || !was_new, "after {count} steps a change was undone");
+            was_new = found == new;
+            // A change makes the folder clean, whatever was left in it.
+            let title = adjutant_core::task::NewTask { title: "b".into(), ..Default::default() };
+            specs.add(title).unwrap();
+            assert_eq!(names(&place.path()), [TODO, STATE], "after {count} steps");
+            if is_whole {
+                break;
+            }
+        }
+        assert!(was_new);
+    }
+}
+
+#[test]
+fn an_edit_after_the_crash_is_kept_and_so_is_the_change() {
+    let (old, new) = (Pair::new(OLD_TODO, OLD_STATE), Pair::new(NEW_TODO, NEW_STATE));
+    // Six steps: both files and the record are written, and the record is durable.
+    let place = Place::new(&old);
+    place.killed_after(6, &old, &new);
+    fs::write(place.path().join(TODO), "### 1. Mine\n").unwrap();
+    let specs = Specs::open(place.dir.path()).unwrap();
+    let said = specs.take_notices().join("\n");
+    assert!(said.contains(".adjutant/specs/TODO.md stays as it is"), "{said}");
+    assert_eq!(names(&place.path()), [TODO, "TODO.md.kept-1", STATE, "state.json.kept-1"]);
+    assert_eq!(place.folder.read().unwrap(), Pair::new("### 1. Mine\n", OLD_STATE));
+    assert_eq!(fs::read_to_string(place.path().join("TODO.md.kept-1")).unwrap(), NEW_TODO);
+    assert!(Specs::open(place.dir.path()).unwrap().take_notices().is_empty());
+}
+
+#[test]
+fn an_edit_meanwhile_is_noticed_before_anything_is_replaced() {
+    let (old, new) = (Pair::new(OLD_TODO, OLD_STATE), Pair::new(NEW_TODO, NEW_STATE));
+    let place = Place::new(&Pair::new("### 1. Mine\n", OLD_STATE));
+    assert_eq!(write(&place.folder, &old, &new).unwrap(), Written::Overtaken);
+    assert_eq!(names(&place.path()), [TODO, STATE]);
+    assert_eq!(place.folder.read().unwrap().todo.as_deref(), Some("### 1. Mine\n"));
+}
+
+#[test]
+fn a_record_that_is_none_stops_everything_and_says_what_to_do() {
+    for text in [
+        "",
+        "{}",
+        r#"{"v":2,"files":[]}"#,
+        r#"{"v":1,"files":[{"name":"../x","before":null,"after":1}]}"#,
+    ] {
+        let old = Pair::new(OLD_TODO, OLD_STATE);
+        let place = Place::new(&old);
+        fs::write(place.path().join(PENDING), text).unwrap();
+        let error = Specs::open(place.dir.path()).unwrap_err().to_string();
+        assert!(error.contains("move it away to go on"), "{text}: {error}");
+        assert_eq!(place.folder.read().unwrap(), old);
+    }
+}

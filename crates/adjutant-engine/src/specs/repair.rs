@@ -1,0 +1,121 @@
+//! Finishing a change that was interrupted.
+
+use std::ffi::OsStr;
+
+use adjutant_core::fingerprint::Fingerprint;
+
+use super::error::SpecsError;
+use super::folder::Folder;
+use super::pair::{FILES, Record, Replacement, discard};
+
+/// The record of a change that will happen.
+pub(super) const PENDING: &str = ".adjutant-pending.json";
+
+/// The record before it has its name.
+pub(super) const PENDING_NEW: &str = ".adjutant-pending.json.new";
+
+/// How many copies of one file are kept at the most before someone must look at them.
+const MAX_KEPT: u32 = 1_000;
+
+/// What is left to do with one file.
+enum Left {
+    /// Nothing: the new file has its place.
+    Nothing,
+    /// The new file takes its place.
+    Rename,
+    /// Someone changed the file since; both are kept.
+    Conflict,
+}
+
+/// Finishes what the record says, or clears away what no record speaks of; says what it did.
+///
+/// The folder must be locked for this process alone.
+pub(super) fn repair(folder: &Folder) -> Result<Vec<String>, SpecsError> {
+    let Some(text) = folder.read_text(PENDING)? else {
+        discard(folder);
+        return Ok(Vec::new());
+    };
+    let bad = || SpecsError::BadRecord { path: folder.named(PENDING) };
+    let record: Record = serde_json::from_str(&text).map_err(|_| bad())?;
+    if record.v != 1 {
+        return Err(bad());
+    }
+    let mut plan = Vec::new();
+    for file in &record.files {
+        // The names are looked up, not taken: a record cannot make us write anywhere else.
+        let (name, temp) =
+            FILES.into_iter().find(|(name, _)| *name == file.name).ok_or_else(bad)?;
+        plan.push((name, temp, left(folder, name, temp, file)?));
+    }
+    let said = if plan.iter().any(|(_, _, left)| matches!(left, Left::Conflict)) {
+        keep(folder, &plan)?
+    } else {
+        finish(folder, &plan)?
+    };
+    folder.dir.sync().map_err(|error| folder.failed("sync", "", error))?;
+    let gone = folder.dir.remove_file(OsStr::new(PENDING));
+    gone.map_err(|error| folder.failed("remove", PENDING, error))?;
+    discard(folder);
+    Ok(said)
+}
+
+fn left(folder: &Folder, name: &str, temp: &str, file: &Replacement) -> Result<Left, SpecsError> {
+    let print = |text: Option<String>| text.map(|text| Fingerprint::of_content(text.as_bytes()));
+    let Some(new) = print(folder.read_text(temp)?) else { return Ok(Left::Nothing) };
+    let current = print(folder.read_text(name)?);
+    Ok(if current == Some(file.after) {
+        Left::Nothing
+    } else if current == file.before && new == file.after {
+        Left::Rename
+    } else {
+        Left::Conflict
+    })
+}
+
+fn finish(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, SpecsError> {
+    let mut said = Vec::new();
+    for (name, temp, left) in plan {
+        if matches!(left, Left::Rename) {
+            let done = folder.dir.rename(OsStr::new(temp), OsStr::new(name));
+            done.map_err(|error| folder.failed("replace", name, error))?;
+            said.push((*name).to_owned());
+        }
+    }
+    if said.is_empty() {
+        return Ok(said);
+    }
+    Ok(vec![format!(
+        "a change that was interrupted has been finished: {} in {}",
+        said.join(" and "),
+        folder.path
+    )])
+}
+
+/// Leaves what someone else wrote, and keeps the interrupted change beside it.
+fn keep(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, SpecsError> {
+    let mut said = Vec::new();
+    for (name, temp, left) in plan {
+        if matches!(left, Left::Nothing) {
+            continue;
+        }
+        let copy = free_name(folder, name)?;
+        let done = folder.dir.rename(OsStr::new(temp), OsStr::new(&copy));
+        done.map_err(|error| folder.failed("keep", &copy, error))?;
+        said.push(format!(
+            "a change was interrupted and the files were edited since: {} stays as it is, the change is kept in {}",
+            folder.named(name),
+            folder.named(&copy)
+        ));
+    }
+    Ok(said)
+}
+
+fn free_name(folder: &Folder, name: &str) -> Result<String, SpecsError> {
+    for nth in 1..MAX_KEPT {
+        let copy = format!("{name}.kept-{nth}");
+        if !folder.has(&copy)? {
+            return Ok(copy);
+        }
+    }
+    Err(SpecsError::BadRecord { path: folder.named(PENDING) })
+}

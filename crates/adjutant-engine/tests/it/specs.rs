@@ -1,0 +1,180 @@
+//! The specs folder on a real disk: where it lies, who may write, what is never overwritten.
+#![expect(clippy::unwrap_used, reason = "a test that cannot build its project has failed")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use adjutant_core::contract::ArtifactKind;
+use adjutant_core::task::{NewTask, Status, TaskNumber};
+use adjutant_engine::specs::Specs;
+use tempfile::TempDir;
+
+struct Project(TempDir);
+
+impl Project {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn specs(&self) -> Specs {
+        Specs::open(self.0.path()).unwrap()
+    }
+
+    /// Tries to add a task, and says why that cannot be.
+    fn refused(&self) -> String {
+        let specs = match Specs::open(self.0.path()) {
+            Ok(specs) => specs,
+            Err(error) => return error.to_string(),
+        };
+        specs.add(named("x")).unwrap_err().to_string()
+    }
+}
+
+fn named(title: &str) -> NewTask {
+    NewTask { title: title.into(), ..NewTask::default() }
+}
+
+fn number(number: u64) -> TaskNumber {
+    TaskNumber::new(number).unwrap()
+}
+
+#[test]
+fn the_folder_is_made_by_the_first_task_and_by_nothing_else() {
+    let project = Project::new();
+    let specs = project.specs();
+    assert_eq!(specs.folder().unwrap(), ".adjutant/specs");
+    assert!(specs.read().unwrap().tasks().is_empty());
+    let error = specs.set_status(number(1), Status::Planning, None).unwrap_err();
+    assert_eq!(error.to_string(), "there is no task 1");
+    specs.add(named(" ")).unwrap_err();
+    assert!(!project.path(".adjutant").exists());
+    let added = specs.with_clock(|| 1_738_326_896_000).add(named("First")).unwrap();
+    assert_eq!(added.task.created.as_deref(), Some("2025-01-31T12:34:56Z"));
+    assert!(project.read(".adjutant/specs/TODO.md").contains("### 1. First\n"));
+    assert!(project.read(".adjutant/specs/state.json").contains("\"next_project_number\": 2"));
+}
+
+#[test]
+fn a_folder_of_opencode_is_used_where_there_is_one() {
+    let project = Project::new();
+    project.write(".opencode/specs/TODO.md", "# Mine\n");
+    let specs = project.specs();
+    assert_eq!(specs.folder().unwrap(), ".opencode/specs");
+    let task = specs.add(named("First")).unwrap().task;
+    specs.set_status(task.number, Status::Researching, None).unwrap();
+    specs
+        .link_artifact(task.number, ArtifactKind::Research, ".opencode/specs/1_first/r.md")
+        .unwrap();
+    let todo = project.read(".opencode/specs/TODO.md");
+    assert!(todo.starts_with("# Mine\n\n### 1. First\n"), "{todo}");
+    assert!(
+        todo.contains("- **Research**: [.opencode/specs/1_first/r.md](1_first/r.md)\n"),
+        "{todo}"
+    );
+    assert_eq!(specs.task(task.number).unwrap().status, Some(Status::Researching));
+    assert!(!project.path(".adjutant").exists());
+}
+
+#[test]
+fn the_mode_of_a_file_stays() {
+    let project = Project::new();
+    project.write(".adjutant/specs/TODO.md", "");
+    let todo = project.path(".adjutant/specs/TODO.md");
+    fs::set_permissions(&todo, fs::Permissions::from_mode(0o600)).unwrap();
+    project.specs().add(named("x")).unwrap();
+    assert_eq!(fs::metadata(&todo).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// Everything that could lead a write elsewhere; each is refused and nothing moves.
+#[test]
+fn links_and_strange_things_are_refused_and_nothing_is_overwritten() {
+    for (link, is_folder) in [
+        (".opencode", true),
+        (".opencode/specs", true),
+        (".adjutant", true),
+        (".adjutant/specs", true),
+        (".adjutant/specs/TODO.md", false),
+        (".adjutant/specs/state.json", false),
+        (".adjutant/specs/.adjutant-pending.json", false),
+    ] {
+        let (project, elsewhere) = (Project::new(), TempDir::new().unwrap());
+        let target = elsewhere.path().join("target");
+        if is_folder {
+            fs::create_dir_all(target.join("specs")).unwrap();
+            fs::write(target.join("TODO.md"), "theirs").unwrap();
+        } else {
+            fs::write(&target, "{}").unwrap();
+        }
+        fs::create_dir_all(project.path(link).parent().unwrap()).unwrap();
+        symlink(&target, project.path(link)).unwrap();
+        let error = project.refused();
+        assert!(error.contains("is a symbolic link"), "{link}: {error}");
+        if is_folder {
+            assert_eq!(fs::read_to_string(target.join("TODO.md")).unwrap(), "theirs");
+            assert_eq!(fs::read_dir(target.join("specs")).unwrap().count(), 0, "{link}");
+        } else {
+            assert_eq!(fs::read_to_string(&target).unwrap(), "{}", "{link}");
+        }
+    }
+    let project = Project::new();
+    project.write(".adjutant", "a file");
+    assert_eq!(project.refused(), "`.adjutant` is not a folder");
+    let project = Project::new();
+    project.write(".adjutant/specs/TODO.md", b"ok \xff");
+    let error = project.refused();
+    assert_eq!(error, "`.adjutant/specs/TODO.md` is not UTF-8 text (byte 3); nothing was written");
+    let project = Project::new();
+    fs::create_dir_all(project.path(".adjutant/specs/TODO.md")).unwrap();
+    assert_eq!(project.refused(), "cannot read .adjutant/specs/TODO.md");
+}
+
+#[test]
+fn a_half_written_state_file_is_named_and_left_alone() {
+    let project = Project::new();
+    project.write(".adjutant/specs/TODO.md", "### 4. x\n- **Status**: [PLANNED]\n");
+    project.write(".adjutant/specs/state.json", "{\"active_projects\": [");
+    assert_eq!(
+        project.refused(),
+        ".adjutant/specs/state.json: not JSON, line 1 column 21: EOF while parsing a list; nothing was written"
+    );
+    assert_eq!(project.read(".adjutant/specs/state.json"), "{\"active_projects\": [");
+    // Moved away, it is made anew from what TODO.md says.
+    fs::remove_file(project.path(".adjutant/specs/state.json")).unwrap();
+    assert_eq!(project.specs().add(named("y")).unwrap().task.number, number(5));
+    let book = project.specs().read().unwrap();
+    assert_eq!(book.disagreements(), []);
+    assert_eq!(book.task(number(4)).unwrap().status, Some(Status::Planned));
+}
+
+#[test]
+fn many_writers_at_once_lose_nothing() {
+    let project = Project::new();
+    let writer = |name: usize| {
+        let specs = project.specs();
+        (0..10).map(|nth| specs.add(named(&format!("{name} {nth}"))).unwrap().task.number).collect()
+    };
+    let mut numbers: Vec<TaskNumber> = std::thread::scope(|scope| {
+        let writers: Vec<_> =
+            (0..4).map(|name| scope.spawn(move || -> Vec<_> { writer(name) })).collect();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=40).map(number).collect::<Vec<_>>());
+    let book = project.specs().read().unwrap();
+    assert_eq!(book.tasks().len(), 40);
+    assert_eq!(book.disagreements(), []);
+}
