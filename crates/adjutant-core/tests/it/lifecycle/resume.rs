@@ -61,10 +61,10 @@ fn what_reads_is_run_again_and_what_may_have_acted_is_told_and_not_repeated() {
     policy.approval = adjutant_core::policy::Approval::None;
     let mut sim = Sim::new(policy);
     let child = sim.child(about("a"));
-    let write = tool("2", "Write", json!({"file_path": "a", "content": "b"}));
-    let run = tool("3", "Run", json!({"command": "true"}));
-    sim.call(child, vec![read("1", "a"), write, run]);
-    assert_eq!(sim.tools_run(child), ["Read", "Write", "Run"]);
+    let first = tool("2", "Run", json!({"command": "make"}));
+    let second = tool("3", "Run", json!({"command": "make test"}));
+    sim.call(child, vec![read("1", "a"), first, second]);
+    assert_eq!(sim.tools_run(child), ["Read", "Run", "Run"]);
     sim.output(child, 2, "ran");
     let wish = wish(&sim);
     let events = sim.restart(wish);
