@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
-use adjutant_core::{Event, Layered, Policy, Refusal};
+use adjutant_core::{Event, Layered, Policy, Refusal, Untold};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
@@ -231,7 +231,7 @@ fn how_to_start(policy: &Policy, question: &Question) -> String {
 pub(crate) fn failed(error: &EngineError) -> Failure {
     match error {
         EngineError::Refused(refusal) => {
-            Failure::new(Exit::Refused, format!("{}: {}", refusal.code(), refusal.message()))
+            Failure::new(exit_of(refusal), format!("{}: {}", refusal.code(), refusal.message()))
                 .hint(refusal.recommendation())
         }
         EngineError::Workdir { .. } | EngineError::NothingToResume(_) => {
@@ -252,6 +252,14 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         | EngineError::Chance(_)
         | EngineError::ToolName(_)
         | EngineError::Illegal(_) => Failure::caused(Exit::Failed, error),
+    }
+}
+
+/// A word that nobody could be told is bad input; every other refusal is a limit's or a person's.
+fn exit_of(refusal: &Refusal) -> Exit {
+    match refusal {
+        Refusal::Untold { problem: Untold::Empty | Untold::TooLong { .. }, .. } => Exit::Usage,
+        _ => Exit::Refused,
     }
 }
 

@@ -13,7 +13,7 @@ use adjutant_engine::{
     RunFiles, Staff,
 };
 use adjutant_view::progress::total;
-use adjutant_view::results::{Options, Results};
+use adjutant_view::results::{Options, Results, root_end, root_reason};
 use adjutant_view::{Entry, Liveness, RunView, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
@@ -198,12 +198,18 @@ fn show_synthesis(
         let tree = tree::json(view, now, Liveness::Alive);
         let cost = cost::json(view, None);
         let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost });
+        if let Some(reason) = root_reason(view) {
+            json["reason"] = json!(reason);
+        }
         if view.auto_approved() > Usd::ZERO {
             json["auto_approved_usd"] = json!(view.auto_approved());
         }
         return print_json(&json);
     }
-    print(&format!("{}\n", sanitize::block(text.trim_end())))?;
+    let said = Some(sanitize::block(text.trim_end()).into_owned()).filter(|text| !text.is_empty());
+    let end = root_end(view);
+    let parts: Vec<String> = said.into_iter().chain(end).collect();
+    print(&format!("{}\n", parts.join("\n\n").trim_end()))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
     unasked(view).iter().for_each(|words| say(words));

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use adjutant_workspace::{Dir, Entry, FileKind, OpenedFile, PathError, Root};
 
 use super::read::definition;
-use super::{FILE_BYTES, MAX_FILES, Problem, Product, Roster, Scope, project_folders, shown};
+use super::{
+    FILE_BYTES, MAX_FILES, Problem, Product, Roster, SCOPE_BYTES, Scope, project_folders, shown,
+};
 use crate::crash::guard;
 
 /// How many folders may lie within each other. Inclusive.
@@ -24,7 +26,7 @@ pub struct UserFolders(pub Vec<(Product, PathBuf)>);
 pub fn muster(root: &Path, user: &UserFolders) -> Result<Roster, PathError> {
     let root = Root::open(root)?;
     let mut roster = Roster::default();
-    let mut left = MAX_FILES;
+    let mut left = Left::default();
     let real = |path: &Path| fs::canonicalize(path).ok();
     let theirs: Vec<PathBuf> = user.0.iter().filter_map(|(_, path)| real(path)).collect();
     for (product, folder) in project_folders() {
@@ -35,7 +37,7 @@ pub fn muster(root: &Path, user: &UserFolders) -> Result<Roster, PathError> {
         let place = Place { root: &root, product, scope: Scope::Project };
         place.open(folder, &mut left, &mut roster);
     }
-    left = MAX_FILES;
+    left = Left::default();
     for (product, folder) in &user.0 {
         match Root::open(folder) {
             Ok(root) => {
@@ -53,6 +55,40 @@ pub fn muster(root: &Path, user: &UserFolders) -> Result<Roster, PathError> {
     Ok(roster)
 }
 
+/// What may still be read of one scope.
+struct Left {
+    files: usize,
+    bytes: u64,
+}
+
+impl Default for Left {
+    fn default() -> Self {
+        Self { files: MAX_FILES, bytes: SCOPE_BYTES }
+    }
+}
+
+impl Left {
+    /// Takes one file of that size, or says why it is not read.
+    fn take(&mut self, bytes: u64) -> Result<(), String> {
+        let files = self.files.checked_sub(1).ok_or_else(|| {
+            format!("it is one of more than {MAX_FILES} files; the rest is not read")
+        });
+        let bytes = self.bytes.checked_sub(bytes).ok_or_else(|| {
+            let most = SCOPE_BYTES >> 20;
+            format!("with it the files have more than {most} MiB; the rest is not read")
+        });
+        let taken = files.and_then(|files| Ok((files, bytes?)));
+        // What is left does not help a smaller one: which files count must not depend on their order.
+        let (files, bytes) = taken.clone().unwrap_or((0, 0));
+        (self.files, self.bytes) = (files, bytes);
+        taken.map(drop)
+    }
+
+    const fn is_used_up(&self) -> bool {
+        self.files == 0 && self.bytes == 0
+    }
+}
+
 /// A folder of definitions.
 struct Place<'a> {
     root: &'a Root,
@@ -61,7 +97,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn open(&self, folder: &str, left: &mut usize, roster: &mut Roster) {
+    fn open(&self, folder: &str, left: &mut Left, roster: &mut Roster) {
         let opened = self.root.relative(folder).and_then(|path| self.root.open_dir(&path));
         match opened {
             Ok(dir) => self.walk(&dir, Path::new(folder), 0, left, roster),
@@ -70,7 +106,7 @@ impl Place<'_> {
         }
     }
 
-    fn walk(&self, dir: &Dir, path: &Path, depth: usize, left: &mut usize, roster: &mut Roster) {
+    fn walk(&self, dir: &Dir, path: &Path, depth: usize, left: &mut Left, roster: &mut Roster) {
         let listing = match dir.list(MAX_ENTRIES) {
             Ok(listing) => listing,
             Err(error) => return self.complain(path, error.to_string(), roster),
@@ -85,13 +121,7 @@ impl Place<'_> {
             if entry.kind == FileKind::Directory {
                 self.descend(dir, entry, &at, depth, left, roster);
             } else if self.is_definition(&entry.name) {
-                if *left == 0 {
-                    let reason =
-                        format!("it is one of more than {MAX_FILES} files; the rest is not read");
-                    return self.complain(&at, reason, roster);
-                }
-                *left -= 1;
-                self.take(dir, entry, &at, roster);
+                self.take(dir, entry, &at, left, roster);
             }
         }
     }
@@ -102,7 +132,7 @@ impl Place<'_> {
         entry: &Entry,
         at: &Path,
         depth: usize,
-        left: &mut usize,
+        left: &mut Left,
         roster: &mut Roster,
     ) {
         let nests = matches!(self.product, Product::Claude | Product::Opencode);
@@ -129,7 +159,7 @@ impl Place<'_> {
             && !name.as_encoded_bytes().starts_with(b".")
     }
 
-    fn take(&self, dir: &Dir, entry: &Entry, at: &Path, roster: &mut Roster) {
+    fn take(&self, dir: &Dir, entry: &Entry, at: &Path, left: &mut Left, roster: &mut Roster) {
         let opened = match (entry.kind, self.scope) {
             (FileKind::Symlink, Scope::Project) => {
                 self.root.relative(at).and_then(|path| self.root.open_file(&path))
@@ -140,14 +170,22 @@ impl Place<'_> {
         };
         let stem = Path::new(&entry.name).file_stem().unwrap_or_default().to_string_lossy();
         let file = self.shown(at);
-        let read = opened.map_err(|error| link_out(&error)).and_then(text).and_then(|text| {
+        let was_used_up = left.is_used_up();
+        // One that is too large is not read, so nothing of it counts but that it is there.
+        let size = opened.as_ref().map_or(0, |opened| opened.len);
+        let taken = left.take(if size > FILE_BYTES { 0 } else { size });
+        let opened = taken.and_then(|()| opened.map_err(|error| link_out(&error)));
+        let read = opened.and_then(text).and_then(|text| {
             let read = guard(|| definition(self.product, self.scope, &file, &stem, &text));
             read.unwrap_or_else(|crash| Err(format!("reading it broke: {}", crash.message)))
         });
         match read {
             Ok(definition) => roster.enlist(definition),
             Err(reason) => {
-                self.complain(at, reason, roster);
+                // That the rest is not read is said once.
+                if !was_used_up {
+                    self.complain(at, reason, roster);
+                }
                 if self.scope == Scope::User {
                     roster.withdraw(&stem, &file);
                 }
