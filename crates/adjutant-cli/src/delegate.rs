@@ -257,10 +257,9 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
 
 /// A word that nobody could be told is bad input; every other refusal is a limit's or a person's.
 fn exit_of(refusal: &Refusal) -> Exit {
-    match refusal {
-        Refusal::Untold { problem: Untold::Empty | Untold::TooLong { .. }, .. } => Exit::Usage,
-        _ => Exit::Refused,
-    }
+    let is_bad =
+        matches!(refusal, Refusal::Untold { problem: Untold::Empty | Untold::TooLong { .. }, .. });
+    if is_bad { Exit::Usage } else { Exit::Refused }
 }
 
 /// A flag outweighs the file; `--json` means JSON where nothing else was said.
