@@ -21,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::args::Form;
+use crate::ask::is_asking;
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
 use crate::live::{self, Live};
@@ -164,19 +165,24 @@ async fn attend(
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
             _ = terminate.recv() => cancel(&mut asked, orders, live),
-            _ = hang_up.recv() => cancel(&mut asked, orders, live),
+            // Nobody can answer any more; what was asked stays open, and `resume` asks again.
+            _ = hang_up.recv() => if is_asking() { leave() } else { cancel(&mut asked, orders, live) },
             // Not a guard of this arm: guards are asked once, before anything has started.
             _ = redraw.tick() => live.borrow_mut().redraw(),
         }
     }
 }
 
+fn leave() -> ! {
+    say("adjutant: leaving now; what was recorded is kept");
+    std::process::exit(i32::from(Exit::Cancelled.code()))
+}
+
 /// The first time everything is cancelled and kept; the second time we leave at once.
 fn cancel(asked: &mut bool, orders: &mpsc::Sender<Control>, live: &Rc<RefCell<Live>>) {
     live.borrow_mut().finish();
     if std::mem::replace(asked, true) {
-        say("adjutant: leaving now; what was recorded is kept");
-        std::process::exit(i32::from(Exit::Cancelled.code()));
+        leave();
     }
     say("adjutant: cancelling, keeping what was found (ctrl+c again leaves at once)");
     // A full queue holds an order to cancel already.
