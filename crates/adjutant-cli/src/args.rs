@@ -5,7 +5,11 @@ mod task;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::hints;
 
 pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 
@@ -28,8 +32,31 @@ pub(crate) struct Cli {
     pub(crate) json: bool,
 
     /// The state directory [default: $XDG_STATE_HOME/adjutant or ~/.local/state/adjutant].
-    #[arg(long, global = true, env = "ADJUTANT_HOME", value_name = "DIR", hide_env_values = true)]
+    #[arg(
+        long, global = true, env = "ADJUTANT_HOME", value_name = "DIR", hide_env_values = true,
+        value_parser = OsStringValueParser::new().map(PathBuf::from)
+    )]
     pub(crate) home: Option<PathBuf>,
+}
+
+impl Cli {
+    /// Reads the command line and remembers what recommended commands must repeat of it.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        let is_flag = matches.value_source("home") == Some(ValueSource::CommandLine);
+        match &cli.home {
+            Some(home) if home.as_os_str().is_empty() && is_flag => {
+                let text = "--home needs a directory";
+                return Err(Self::command().error(clap::error::ErrorKind::InvalidValue, text));
+            }
+            // A variable that is there and empty says nothing.
+            Some(home) if home.as_os_str().is_empty() => cli.home = None,
+            Some(home) if is_flag => hints::keep_home(home),
+            Some(_) | None => {}
+        }
+        Ok(cli)
+    }
 }
 
 const EXIT_CODES: &str = "\

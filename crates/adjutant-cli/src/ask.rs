@@ -83,17 +83,33 @@ fn put(terminal: &Terminal, question: &Question) -> Answer {
     let mut output = &terminal.output;
     let mut lines = BufReader::new(&terminal.input).lines();
     if writeln!(output, "{shown}").is_err() {
-        return Answer::No("the terminal is gone".into());
+        never();
     }
     loop {
-        let asked = write!(output, "{prompt}").and_then(|()| output.flush());
-        let Some(Ok(line)) = asked.ok().and_then(|()| lines.next()) else {
-            return Answer::No("the terminal is gone".into());
+        if write!(output, "{prompt}").is_err() {
+            never();
+        }
+        let line = match lines.next() {
+            Some(Ok(line)) => line,
+            // Ctrl+d ends the line on a terminal that is there; one that is gone ends as well, and
+            // cannot be written to.
+            None if writeln!(output).is_ok() => String::new(),
+            Some(Err(_)) | None => never(),
         };
         match line.trim().to_lowercase().as_str() {
             "y" | "yes" => return Answer::Yes,
             "" | "n" | "no" => return Answer::No("the person at the terminal said no".into()),
             _ => {}
         }
+    }
+}
+
+/// Leaves a question open: a terminal that is gone is nobody's no.
+///
+/// The run is told by a signal that it is gone, or the question expires; either way `resume` can
+/// ask again. The process does not wait for this thread.
+fn never() -> ! {
+    loop {
+        std::thread::park();
     }
 }

@@ -3,13 +3,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adjutant_core::{Outcome, RunId, SessionId, State};
+use adjutant_core::{Code, Outcome, RunId, SessionId, State};
 use adjutant_engine::{Archive, Cancelled, ControlError, Life, RunFiles};
 use adjutant_view::{Entry, RunView};
 use serde_json::json;
 
 use crate::args::{CancelArgs, TellArgs, WaitArgs};
 use crate::exit::{Exit, Failure};
+use crate::hints::advise;
 use crate::live::Live;
 use crate::output::{print, print_json, say};
 use crate::projections;
@@ -79,6 +80,7 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
     let (exit, state) = match ending {
         Ending::Ended(outcome) => (Exit::of(outcome), outcome.word()),
         Ending::Interrupted => (Exit::Partial, "interrupted"),
+        Ending::NeverBegan => (Exit::Failed, "never_began"),
         Ending::TimedOut => (Exit::TimedOut, "running"),
     };
     if as_json {
@@ -87,13 +89,17 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
             "exit": exit.code(),
         }))?;
     } else {
-        print(&format!("{target} {state}\n"))?;
+        print(&format!("{target} {}\n", state.replace('_', " ")))?;
     }
     match ending {
         Ending::Ended(_) => {}
-        Ending::Interrupted => say(&target.interrupted()),
+        Ending::Interrupted => advise(&target.interrupted()),
+        Ending::NeverBegan => advise(
+            "adjutant: its process died before the first step; there is nothing to resume\n  \
+             `adjutant prune` removes what is left of it.",
+        ),
         Ending::TimedOut => {
-            say("adjutant: the time is up and it goes on; `adjutant wait` again waits on");
+            advise("adjutant: the time is up and it goes on; `adjutant wait` again waits on");
         }
     }
     Ok(exit)
@@ -104,6 +110,7 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
 enum Ending {
     Ended(Outcome),
     Interrupted,
+    NeverBegan,
     TimedOut,
 }
 
@@ -130,7 +137,8 @@ fn watch(files: &RunFiles, target: &Target, timeout: Option<Duration>) -> Result
             break Ending::Ended(outcome);
         }
         if life == Life::Dead {
-            break Ending::Interrupted;
+            let began = live.view.run().is_some();
+            break if began { Ending::Interrupted } else { Ending::NeverBegan };
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -198,7 +206,7 @@ impl Target {
             None => say("adjutant: its process was gone; the end is recorded"),
         }
         if self.session.is_some() {
-            say(&format!("  `adjutant resume {}` goes on with the rest of the run.", self.run));
+            advise(&format!("  `adjutant resume {}` goes on with the rest of the run.", self.run));
         }
     }
 
@@ -215,12 +223,20 @@ impl Target {
         let run = self.run;
         match error {
             ControlError::Refused(complaint) => {
-                Failure::new(Exit::Refused, error.to_string()).hint(&complaint.recommendation)
+                let is_bad = complaint.code == Code::ValidationFailed;
+                let exit = if is_bad { Exit::Usage } else { Exit::Refused };
+                Failure::new(exit, error.to_string()).hint(&complaint.recommendation)
             }
             ControlError::NotLive => Failure::new(Exit::Refused, format!("nobody works on {run}"))
                 .hint(format!("`adjutant status {run}` says how it stands.")),
-            ControlError::Silent(_) => Failure::caused(Exit::Failed, error)
-                .hint(format!("`adjutant cancel {run}` ends it whatever it does.")),
+            ControlError::NeverBegan => {
+                Failure::usage(format!("nothing to cancel: {run} never began"))
+                    .hint("`adjutant prune` removes what is left of it.")
+            }
+            ControlError::Silent(_) => Failure::caused(Exit::Failed, error).hint(format!(
+                "It may be stopped or busy, and do it later. `adjutant cancel {run}` ends it \
+                     whatever it does."
+            )),
             ControlError::Unseen | ControlError::Kill(_) | ControlError::Stays(_) => {
                 Failure::caused(Exit::Failed, error)
                     .hint("Try again where its process can be seen, as the same user.")

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
-use adjutant_core::{Event, Layered, Policy, Preset, Refusal};
+use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
@@ -244,7 +244,7 @@ fn how_to_start(policy: &Policy, question: &Question) -> String {
 pub(crate) fn failed(error: &EngineError) -> Failure {
     match error {
         EngineError::Refused(refusal) => {
-            Failure::new(Exit::Refused, format!("{}: {}", refusal.code(), refusal.message()))
+            Failure::new(exit_of(refusal), format!("{}: {}", refusal.code(), refusal.message()))
                 .hint(refusal.recommendation())
         }
         EngineError::Workdir { .. } | EngineError::NothingToResume(_) => {
@@ -266,6 +266,13 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         | EngineError::ToolName(_)
         | EngineError::Illegal(_) => Failure::caused(Exit::Failed, error),
     }
+}
+
+/// A word that nobody could be told is bad input; every other refusal is a limit's or a person's.
+fn exit_of(refusal: &Refusal) -> Exit {
+    let is_bad =
+        matches!(refusal, Refusal::Untold { problem: Untold::Empty | Untold::TooLong { .. }, .. });
+    if is_bad { Exit::Usage } else { Exit::Refused }
 }
 
 /// A flag outweighs the file; `--json` means JSON where nothing else was said.

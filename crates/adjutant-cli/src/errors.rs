@@ -88,6 +88,7 @@ fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
             ArchiveError::Home(_)
             | ArchiveError::Find(_)
             | ArchiveError::NoSession(_)
+            | ArchiveError::Ambiguous { .. }
             | ArchiveError::Read { .. }
             | ArchiveError::Write { .. }
             | ArchiveError::File(_) => failed(error),

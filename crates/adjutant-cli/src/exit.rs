@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use adjutant_core::Outcome;
 
+use crate::hints::completed;
+
 /// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -73,7 +75,7 @@ impl Failure {
 
     /// Adds what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(completed(&hint.into()));
         self
     }
 

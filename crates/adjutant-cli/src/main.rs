@@ -14,6 +14,7 @@ mod demo;
 mod errors;
 mod exit;
 mod goal;
+mod hints;
 mod live;
 mod models;
 mod output;
@@ -31,13 +32,16 @@ mod wiring;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use args::{Cli, Command};
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
     match act(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -64,7 +68,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Task(args) => tasks::run_task(&args, json),
         Command::Models => models::run_models(json),
         Command::Doctor => models::run_doctor(&settings::home(home)?, json),
-        Command::Init => models::run_init(),
+        Command::Init => models::run_init(json),
         Command::Status(args) => records::run_status(&archive()?, &args, json),
         Command::Tree(run) => records::run_tree(&archive()?, &run, json),
         Command::Watch(args) => watch::run_watch(&archive()?, &args.run, json),

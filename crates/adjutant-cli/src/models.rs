@@ -134,9 +134,16 @@ fn answers(base_url: &str) -> bool {
 }
 
 fn store(home: &Path) -> Finding {
-    match Archive::open(home).and_then(|archive| archive.runs().map(|runs| runs.len())) {
-        Ok(runs) => finding("store", true, format!("{} ({runs} runs)", home.display())),
-        Err(error) => finding("store", false, error.to_string()),
+    let looked = Archive::open(home).and_then(|archive| {
+        archive.probe()?;
+        archive.runs()
+    });
+    match looked {
+        Ok(runs) => finding("store", true, format!("{} ({} runs)", home.display(), runs.len())),
+        Err(error) => {
+            let failure = Failure::caused(Exit::Failed, &error);
+            finding("store", false, format!("{failure}; --home DIR keeps runs elsewhere"))
+        }
     }
 }
 
@@ -167,7 +174,7 @@ fn git() -> Finding {
 }
 
 /// Writes a commented configuration where none is.
-pub(crate) fn run_init() -> Result<Exit, Failure> {
+pub(crate) fn run_init(as_json: bool) -> Result<Exit, Failure> {
     let path = user_config_path()
         .ok_or_else(|| Failure::usage("no configuration directory: HOME is not set"))?;
     let failed = |error: io::Error| {
@@ -185,6 +192,10 @@ pub(crate) fn run_init() -> Result<Exit, Failure> {
         }
         Err(error) => return Err(failed(error)),
     }
-    print(&format!("{}\n", path.display()))?;
+    if as_json {
+        print_json(&json!({ "v": 1, "path": path }))?;
+    } else {
+        print(&format!("{}\n", path.display()))?;
+    }
     Ok(Exit::Completed)
 }

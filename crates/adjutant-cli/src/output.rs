@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use adjutant_view::sanitize;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
@@ -49,6 +50,15 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
             Err(Failure::new(Exit::Failed, format!("cannot write to standard output: {error}")))
         }
     }
+}
+
+/// Says whether standard output is a pipe whose reader has left.
+pub(crate) fn nobody_reads() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Only the error is asked for; a terminal or a file has none.
+    poll(&mut asked, Some(&at_once)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
 /// Says something to the person, on standard error.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
 use adjutant_engine::{Archive, ArchiveError, Expiry, Follow, Life, RunFiles, Swept};
-use adjutant_view::results::Results;
+use adjutant_view::results::{Results, root_end};
 use adjutant_view::status::{self, Content, Look};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{Entry, Liveness, Palette, RunView, cost, delegations, log, sanitize, tree};
@@ -12,13 +12,14 @@ use serde_json::json;
 
 use crate::args::{Form, LogArgs, PruneArgs, ResultArgs, RunArg, StatusArgs};
 use crate::exit::{Exit, Failure};
+use crate::hints::{advise, program};
 use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
 use crate::projections;
 use crate::run::{show_results, transcripts};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
-const FOLD: u32 = 4;
+const FOLD: u32 = 5;
 
 /// Runs that a list shows.
 const LISTED: usize = 20;
@@ -56,7 +57,7 @@ pub(crate) fn look<'a>(view: &'a RunView, liveness: Liveness, files: &RunFiles) 
         Expiry::Kept => Content::Kept,
         Expiry::Expired => Content::Expired,
     };
-    Look { view, liveness, now: now(files, view), content }
+    Look { view, liveness, now: now(files, view), content, program: program() }
 }
 
 /// Shows where runs stand.
@@ -78,6 +79,7 @@ pub(crate) fn run_status(
 
 fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     let mut views = Vec::new();
+    let mut unreadable = 0;
     let runs = archive.runs().map_err(failed)?;
     if runs.len() > LISTED {
         say(&format!("adjutant: the newest {LISTED} of {} runs", runs.len()));
@@ -86,13 +88,22 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
         // One damaged run must not hide the others.
         match fold(&files, Need::Numbers) {
             Ok((view, liveness)) => views.push((view, liveness, files)),
-            Err(failure) => say(&format!("adjutant: {failure}")),
+            Err(failure) => {
+                unreadable += 1;
+                say(&format!("adjutant: {failure}"));
+            }
         }
     }
     let looks: Vec<Look<'_>> =
         views.iter().map(|(view, liveness, files)| look(view, *liveness, files)).collect();
     if as_json {
         print_json(&status::list_json(&looks))?;
+    } else if looks.is_empty() && unreadable > 0 {
+        advise(&format!(
+            "{} cannot be read. `adjutant log RUN` shows one as far as it goes; `adjutant prune` \
+             removes what never began.",
+            counted(unreadable, "run")
+        ));
     } else if looks.is_empty() {
         say("No runs yet. `adjutant demo` makes one.");
     } else {
@@ -127,7 +138,7 @@ pub(crate) fn run_result(
         Some(delegation) => Results::of_one(delegation),
         None => Results::of_run(&found.view),
     };
-    let results = results.seen(found.liveness, found.look().content);
+    let results = results.seen(found.liveness, found.look().content, program());
     if found.liveness == Liveness::Dead {
         render_missing(&found);
     }
@@ -135,6 +146,9 @@ pub(crate) fn run_result(
     let synthesis = found.view.root().map(|root| root.last_text.trim_end()).unwrap_or_default();
     if one.is_none() && form == Form::Markdown && !synthesis.is_empty() {
         print(&format!("{}\n\n", sanitize::block(synthesis)))?;
+    }
+    if let (None, Form::Markdown, Some(end)) = (one, form, root_end(&found.view)) {
+        print(&format!("{end}\n"))?;
     }
     show_results(&found.view, &results, Some(&found.files), form, None)?;
     let outcome = match one.and_then(|session| found.view.delegation(session)) {
@@ -168,7 +182,7 @@ pub(crate) fn run_transcript(
     let leads = found.view.root().is_some_and(|root| root.model.is_some());
     let session = match found.session.filter(|session| leads || Some(*session) != root) {
         Some(session) => session,
-        None => only_session(&found)?,
+        None => only_session(&found, root.filter(|_| leads))?,
     };
     let mut talk = Conversation::default();
     for record in found.files.records().map_err(failed)? {
@@ -187,11 +201,15 @@ pub(crate) fn run_transcript(
     Ok(Exit::Completed)
 }
 
-/// A run with one child needs no session to be named; otherwise the choices are listed.
-fn only_session(found: &Found) -> Result<SessionId, Failure> {
+/// A run with one child needs no session to be named, nor does a parent agent that worked alone;
+/// otherwise the choices are listed.
+fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Failure> {
     let children: Vec<_> = found.view.delegations().filter(|it| it.depth > 0).collect();
     if let [only] = children.as_slice() {
         return Ok(only.session);
+    }
+    if let (true, Some(lead)) = (children.is_empty(), lead) {
+        return Ok(lead);
     }
     let choices: Vec<String> = children
         .iter()
@@ -263,6 +281,7 @@ pub(crate) fn run_prune(
     let swept = archive.prune(args.days).map_err(failed)?;
     let mut bytes = 0;
     let mut expired = Vec::new();
+    let mut removed = Vec::new();
     let mut problems = Vec::new();
     for (run, swept) in swept {
         match swept {
@@ -270,6 +289,7 @@ pub(crate) fn run_prune(
                 bytes += freed;
                 expired.push(run.to_string());
             }
+            Swept::Removed => removed.push(run.to_string()),
             Swept::Kept => {}
             Swept::Failed(problem) => problems.push(format!("{run}: {problem}")),
         }
@@ -278,9 +298,15 @@ pub(crate) fn run_prune(
         say(&format!("adjutant: {problem}"));
     }
     if as_json {
-        print_json(&json!({ "v": 1, "expired": expired, "bytes": bytes, "problems": problems }))?;
+        print_json(&json!({
+            "v": 1, "expired": expired, "removed": removed, "bytes": bytes, "problems": problems,
+        }))?;
     } else {
-        print(&format!("{} expired\n", counted(expired.len(), "run")))?;
+        let mut text = format!("{} expired", counted(expired.len(), "run"));
+        if !removed.is_empty() {
+            text += &format!(", {} that never began removed", removed.len());
+        }
+        print(&format!("{text}\n"))?;
     }
     Ok(if problems.is_empty() { Exit::Completed } else { Exit::Partial })
 }
@@ -372,7 +398,9 @@ pub(crate) fn colours() -> Palette {
 
 pub(crate) fn failed(error: ArchiveError) -> Failure {
     let exit = match &error {
-        ArchiveError::Find(_) | ArchiveError::NoSession(_) => Exit::Usage,
+        ArchiveError::Find(_) | ArchiveError::NoSession(_) | ArchiveError::Ambiguous { .. } => {
+            Exit::Usage
+        }
         ArchiveError::Home(_)
         | ArchiveError::Read { .. }
         | ArchiveError::Live(_)

@@ -14,6 +14,7 @@ use crate::delegate::{absolute, failed, form, write_in_place};
 use crate::demo;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
+use crate::records;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
 use crate::wiring::Wiring;
@@ -48,12 +49,14 @@ pub(crate) fn run_resume(
     as_json: bool,
     archive: &Archive,
 ) -> Result<Exit, Failure> {
-    let (files, session) = archive
-        .find(args.run.as_deref().unwrap_or("latest"))
-        .map_err(|error| Failure::caused(Exit::Usage, &error))?;
-    let past = files.past().map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let (files, session) =
+        archive.find(args.run.as_deref().unwrap_or("latest")).map_err(records::failed)?;
+    let past = files.past().map_err(records::failed)?;
     let past = past
         .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
+    if let Some(nothing) = &past.nothing {
+        return Err(Failure::usage(format!("nothing to resume: {nothing}")));
+    }
     // The root of a run without a parent agent stands for the run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());

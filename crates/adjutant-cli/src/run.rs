@@ -13,7 +13,7 @@ use adjutant_engine::{
     RunFiles, Staff,
 };
 use adjutant_view::progress::total;
-use adjutant_view::results::{Options, Results};
+use adjutant_view::results::{Options, Results, root_end, root_reason};
 use adjutant_view::{Entry, Liveness, RunView, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
@@ -21,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::args::Form;
+use crate::ask::is_asking;
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
 use crate::live::{self, Live};
@@ -173,19 +174,24 @@ async fn attend(
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
             _ = terminate.recv() => cancel(&mut asked, orders, live),
-            _ = hang_up.recv() => cancel(&mut asked, orders, live),
+            // Nobody can answer any more; what was asked stays open, and `resume` asks again.
+            _ = hang_up.recv() => if is_asking() { leave() } else { cancel(&mut asked, orders, live) },
             // Not a guard of this arm: guards are asked once, before anything has started.
             _ = redraw.tick() => live.borrow_mut().redraw(),
         }
     }
 }
 
+fn leave() -> ! {
+    say("adjutant: leaving now; what was recorded is kept");
+    std::process::exit(i32::from(Exit::Cancelled.code()))
+}
+
 /// The first time everything is cancelled and kept; the second time we leave at once.
 fn cancel(asked: &mut bool, orders: &mpsc::Sender<Control>, live: &Rc<RefCell<Live>>) {
     live.borrow_mut().finish();
     if std::mem::replace(asked, true) {
-        say("adjutant: leaving now; what was recorded is kept");
-        std::process::exit(i32::from(Exit::Cancelled.code()));
+        leave();
     }
     say("adjutant: cancelling, keeping what was found (ctrl+c again leaves at once)");
     // A full queue holds an order to cancel already.
@@ -207,13 +213,18 @@ fn show_synthesis(
         let tree = tree::json(view, now, Liveness::Alive);
         let cost = cost::json(view, None);
         let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost });
+        if let Some(reason) = root_reason(view) {
+            json["reason"] = json!(reason);
+        }
         if view.auto_approved() > Usd::ZERO {
             json["auto_approved_usd"] = json!(view.auto_approved());
         }
         return print_json(&json);
     }
-    let header = showing.header.as_ref().map(|header| format!("{header}\n\n")).unwrap_or_default();
-    print(&format!("{header}{}\n", sanitize::block(text.trim_end())))?;
+    let said = Some(sanitize::block(text.trim_end()).into_owned()).filter(|text| !text.is_empty());
+    let (header, end) = (showing.header.clone(), root_end(view));
+    let parts: Vec<String> = header.into_iter().chain(said).chain(end).collect();
+    print(&format!("{}\n", parts.join("\n\n").trim_end()))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
     unasked(view).iter().for_each(|words| say(words));

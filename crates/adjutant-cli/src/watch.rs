@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::RunArg;
 use crate::exit::{Exit, Failure};
 use crate::live;
-use crate::output::{print, print_json_line, say};
+use crate::output::{nobody_reads, print, print_json_line, say};
 use crate::records::{colours, failed, liveness, look, now, numbers, say_way_on};
 
 /// How often the journal is looked at, and the most often anything is drawn.
@@ -55,6 +55,7 @@ pub(crate) fn run_watch(archive: &Archive, run: &RunArg, as_json: bool) -> Resul
             say(&format!("adjutant: no longer watching {}", watch.files.id()));
             Ok(Exit::Cancelled)
         }
+        Ok(Ok(Left::Unread)) => Ok(Exit::Completed),
         Ok(Err(failure)) => Err(failure),
         Err(error) => Err(Failure::new(Exit::Failed, format!("cannot watch: {error}"))),
     }
@@ -66,6 +67,8 @@ enum Left {
     Ended,
     /// The person wanted it.
     Asked,
+    /// Whoever read what is printed has left, as `head` does.
+    Unread,
 }
 
 async fn attend(watch: &mut Watch) -> io::Result<Result<Left, Failure>> {
@@ -84,6 +87,8 @@ async fn attend(watch: &mut Watch) -> io::Result<Result<Left, Failure>> {
             _ = resized.recv() => watch.drawn = None,
             _ = suspended.recv() => watch.suspend()?,
             _ = look.tick() => match watch.step() {
+                // A run may say nothing for long, so waiting for a write to fail is not enough.
+                Ok(_) if nobody_reads() => return Ok(Ok(Left::Unread)),
                 Ok(false) => {}
                 Ok(true) => return Ok(Ok(Left::Ended)),
                 Err(failure) => return Ok(Err(failure)),

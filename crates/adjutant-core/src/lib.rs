@@ -50,7 +50,7 @@ pub use money::{Price, Usd};
 pub use nearest::nearest;
 pub use outcome::{Outcome, Reason, State};
 pub use policy::{Layered, Policy, Preset, Source};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Untold};
 pub use rights::{Rights, ToolSet};
 pub use secret::Secret;
 pub use time::Timestamp;

@@ -286,7 +286,7 @@ impl Refusal {
             Self::QueueFull { .. } | Self::Untold { problem: Untold::Full { .. }, .. } => {
                 Code::QueueFull
             }
-            Self::Untold { problem: Untold::NotLive, .. } => Code::UnknownParent,
+            Self::Untold { problem: Untold::NotLive | Untold::NoAgent, .. } => Code::UnknownParent,
             Self::Untold { .. } => Code::ValidationFailed,
             Self::ApprovalDenied { .. } => Code::ApprovalDenied,
         }

@@ -25,10 +25,20 @@ pub enum ArchiveError {
     Home(#[from] HomeError),
     /// No run is called that.
     #[error(transparent)]
-    Find(#[from] FindError),
+    Find(FindError),
     /// No run holds that session.
     #[error("no run holds the session {0}")]
     NoSession(SessionId),
+    /// Several sessions begin like that.
+    #[error("`{text}` may be any of {count} sessions: {candidates}")]
+    Ambiguous {
+        /// What was asked for.
+        text: String,
+        /// How many sessions fit.
+        count: usize,
+        /// Some of them.
+        candidates: String,
+    },
     /// The journal cannot be read.
     #[error("{run}: the journal cannot be read")]
     Read {
@@ -54,6 +64,18 @@ pub enum ArchiveError {
     /// A file of the run cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+impl From<FindError> for ArchiveError {
+    fn from(error: FindError) -> Self {
+        match error {
+            // The directory cannot be read, whatever was looked for in it.
+            FindError::File(error) => Self::File(error),
+            FindError::NoRuns | FindError::Unknown { .. } | FindError::Ambiguous { .. } => {
+                Self::Find(error)
+            }
+        }
+    }
 }
 
 /// Whether somebody is writing a run.
@@ -85,6 +107,8 @@ pub enum Swept {
         /// Bytes.
         bytes: u64,
     },
+    /// It never began; its folder was removed.
+    Removed,
     /// It was left alone: fresh, live or expired before.
     Kept,
     /// It was left alone because something is wrong with it.
@@ -131,11 +155,48 @@ impl Archive {
         Ok(self.home.write_projection(name, bytes)?)
     }
 
-    /// Finds a run by its id, the start of it, the word `latest`, or a session it holds.
+    /// Writes and removes a small file, which tells whether a run could be kept.
+    pub fn probe(&self) -> Result<(), ArchiveError> {
+        Ok(self.home.probe()?)
+    }
+
+    /// Finds a run by its id, the word `latest`, or a session it holds; ids by their start as well.
     pub fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), ArchiveError> {
-        match text.parse::<SessionId>() {
-            Ok(session) => Ok((self.holder(session)?, Some(session))),
-            Err(_) => Ok((RunFiles { folder: self.home.find(text)? }, None)),
+        if let Ok(session) = text.parse::<SessionId>() {
+            return Ok((self.holder(session)?, Some(session)));
+        }
+        if text.strip_prefix("sess_").is_some_and(|rest| !rest.is_empty()) {
+            return self.holder_of_start(text);
+        }
+        Ok((RunFiles { folder: self.home.find(text)? }, None))
+    }
+
+    /// Finds the one session whose id begins with `text`, and its run.
+    fn holder_of_start(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), ArchiveError> {
+        let mut fitting: Vec<(SessionId, RunFiles)> = Vec::new();
+        for run in self.runs()? {
+            // What cannot be read must not hide what can.
+            let records = run.records().into_iter().flatten().map_while(Result::ok);
+            let recorded = records.filter_map(|record| record.event.session());
+            let mut sessions: Vec<SessionId> = recorded.chain([run.id().root_session()]).collect();
+            sessions.sort_unstable();
+            sessions.dedup();
+            sessions.retain(|session| session.to_string().starts_with(text));
+            fitting.extend(sessions.into_iter().map(|session| (session, run.clone())));
+        }
+        match fitting.as_slice() {
+            [(session, run)] => Ok((run.clone(), Some(*session))),
+            // The store says it as it does of any name that fits nothing.
+            [] => Ok((RunFiles { folder: self.home.find(text)? }, None)),
+            several => {
+                let named = several.iter().take(CANDIDATES).map(|(session, _)| session.to_string());
+                let mut named: Vec<String> = named.collect();
+                if several.len() > CANDIDATES {
+                    named.push("…".to_owned());
+                }
+                let (text, count) = (text.to_owned(), several.len());
+                Err(ArchiveError::Ambiguous { text, count, candidates: named.join(", ") })
+            }
         }
     }
 
@@ -193,6 +254,7 @@ impl Swept {
     fn of(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Expired { journal_bytes, .. } => Self::Expired { bytes: journal_bytes },
+            Verdict::Removed => Self::Removed,
             Verdict::AlreadyExpired | Verdict::Fresh | Verdict::Live => Self::Kept,
             Verdict::Damaged(error) => Self::Failed(chain(&error)),
             Verdict::Failed(error) => Self::Failed(chain(&error)),
@@ -354,6 +416,9 @@ impl RunFiles {
         Ok(self.folder.write_scratch(session, text.as_bytes())?)
     }
 }
+
+/// How many sessions an ambiguous name is answered with.
+const CANDIDATES: usize = 8;
 
 /// How often old runs are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -85,19 +85,31 @@ impl Storage {
 
 fn open_in(home: &Home, ids: IdSource) -> Result<Opened, EngineError> {
     let mut attempts = 0;
-    let (id, folder) = loop {
+    loop {
         attempts += 1;
-        let id = ids.run()?;
-        match home.create_run(id) {
-            Ok(folder) => break (id, folder),
-            Err(HomeError::RunExists(_)) if attempts < ID_ATTEMPTS => {}
+        let folder = match home.create_run(ids.run()?) {
+            Ok(folder) => folder,
+            Err(HomeError::RunExists(_)) if attempts < ID_ATTEMPTS => continue,
             Err(error) => return Err(error.into()),
+        };
+        match open_new(&folder) {
+            // Somebody cleaned up at this very moment, and took the folder for a leftover.
+            Err(_) if attempts < ID_ATTEMPTS && !folder.path().exists() => {}
+            Err(error) => {
+                folder.take_back();
+                return Err(error);
+            }
+            opened => return opened,
         }
-    };
+    }
+}
+
+fn open_new(folder: &RunDir) -> Result<Opened, EngineError> {
     let lock = folder.lock()?;
     let (report, durable) = reports();
     let journal = lock.create_journal(report)?;
-    Ok(Opened { id, folder: Some(folder), journal, durable, lock: Some(lock) })
+    let id = folder.id();
+    Ok(Opened { id, folder: Some(folder.clone()), journal, durable, lock: Some(lock) })
 }
 
 fn reports() -> (impl FnMut(Result<Seq, JournalError>) + Send + 'static, watch::Receiver<Durable>) {

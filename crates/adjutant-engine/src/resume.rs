@@ -44,6 +44,8 @@ pub struct Past {
     pub has_lead: bool,
     /// Questions to a person that nobody has answered.
     pub open_questions: usize,
+    /// Why there is nothing to go on with, where that is plain: no task was ever admitted.
+    pub nothing: Option<String>,
 }
 
 impl RunFiles {
@@ -58,8 +60,8 @@ impl RunFiles {
             if let Event::RunStarted { workdir, policy, model, .. } = record.event {
                 let model = model.map(|model| model.name);
                 let (workdir, has_lead) = (workdir.into(), model.is_some());
-                let (policy, open_questions) = (*policy, 0);
-                past = Some(Past { workdir, policy, model, has_lead, open_questions });
+                let (policy, open_questions, nothing) = (*policy, 0, None);
+                past = Some(Past { workdir, policy, model, has_lead, open_questions, nothing });
             } else if let (Event::Granted(grant), Some(past)) = (record.event, &mut past)
                 && past.model.is_none()
             {
@@ -68,6 +70,8 @@ impl RunFiles {
         }
         if let Some(past) = &mut past {
             past.open_questions = tree.open_questions();
+            let ended = tree.outcome().filter(|_| past.model.is_none());
+            past.nothing = ended.map(|outcome| why_nothing(&tree, None, Some(outcome)));
         }
         Ok(past)
     }

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -15,10 +15,17 @@ use std::time::SystemTime;
 use adjutant_core::RunId;
 
 use crate::files::{self, During, FileError};
+use crate::lock::Liveness;
 use crate::run_dir::RunDir;
 
 /// How many candidates an ambiguous name is answered with.
 const CANDIDATES: usize = 4;
+
+/// What a file system must have left for a first record.
+const PROBE_BYTES: usize = 4096;
+
+/// How many characters of a name that fits nothing are quoted.
+const QUOTED: usize = 200;
 
 /// Says why the state folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +144,15 @@ impl Home {
         Ok(path)
     }
 
+    /// Writes a small file where runs are kept, makes it durable and removes it.
+    pub fn probe(&self) -> Result<(), FileError> {
+        let place = self.runs.join("probe");
+        let (temp, mut file) = files::create_temp(&place).during("write to", &self.runs)?;
+        let written = file.write_all(&[0; PROBE_BYTES]).and_then(|()| file.sync_all());
+        let removed = fs::remove_file(&temp);
+        written.and(removed).during("write to", &self.runs)
+    }
+
     /// Finds a run by its id, by the beginning of its id with or without `run_`, or by `latest`.
     pub fn find(&self, text: &str) -> Result<RunDir, FindError> {
         if let Ok(id) = text.parse::<RunId>() {
@@ -145,7 +161,11 @@ impl Home {
         }
         let ids = self.list_runs()?;
         if text == "latest" {
-            return ids.first().map(|id| self.run(*id)).ok_or(FindError::NoRuns);
+            // One that never began has nothing to show, unless somebody is just beginning it.
+            let is_live = |run: &RunDir| matches!(run.liveness(), Ok(Liveness::Live { .. }));
+            let mut runs = ids.iter().map(|id| self.run(*id));
+            let begun = runs.find(|run| run.has_begun() || is_live(run));
+            return begun.ok_or(FindError::NoRuns);
         }
         let fits = |id: &&RunId| {
             let name = id.to_string();
@@ -166,7 +186,15 @@ fn birth(path: &Path) -> Option<SystemTime> {
 }
 
 fn unknown(text: &str) -> FindError {
-    FindError::Unknown { text: text.to_owned() }
+    FindError::Unknown { text: shortened(text) }
+}
+
+/// Returns a text that is to be quoted; more than any id has says nothing more.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 fn ambiguous(text: &str, ids: &[RunId]) -> FindError {

@@ -5,7 +5,8 @@
 //! is the caller's to say. The marker `expired.json` appears before anything is removed and is
 //! completed after everything is, so a prune that was cut short is taken up by the next one.
 //!
-//! Start at [`prune`]. Invariant: a run that is live, fresh by any clock, or damaged is not touched.
+//! Start at [`prune`]. Invariant: a run that is live, fresh by any clock, or damaged is not touched;
+//! a folder in which nothing ever began is removed.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -48,6 +49,8 @@ pub enum Verdict {
     },
     /// Its content was gone before.
     AlreadyExpired,
+    /// It never began and left nothing; its folder is gone now.
+    Removed,
     /// It is too young, or some clock says so.
     Fresh,
     /// A writer holds it.
@@ -157,6 +160,9 @@ fn prune_run<E: Serialize + DeserializeOwned>(
     if let Liveness::Live { .. } = run.liveness()? {
         return Ok(Verdict::Live);
     }
+    if marker.is_none() && remove_unbegun(run)? {
+        return Ok(Verdict::Removed);
+    }
     // A prune that was cut short has judged already, and the journal it wrote looks young.
     let judged = marker.is_some();
     let old = judged || (retention.is_past_boot(run) && retention.is_past(modified_ms(run)?));
@@ -171,6 +177,20 @@ fn prune_run<E: Serialize + DeserializeOwned>(
         return Ok(Verdict::Fresh);
     }
     expire(run, retention, strip)
+}
+
+/// Removes the folder of a run that died before its first step, however young: there is nothing in
+/// it to keep.
+fn remove_unbegun(run: &RunDir) -> Result<bool, Stop> {
+    if run.has_begun() {
+        return Ok(false);
+    }
+    // One that is just being made is empty for a moment; whoever makes it then takes another.
+    if fs::remove_dir(run.path()).is_ok() {
+        return Ok(true);
+    }
+    let _lock = lock::acquire_unnamed(run)?;
+    Ok(run.remove_unbegun()?)
 }
 
 /// Removes the content of a run that is locked, whole and old.

@@ -126,6 +126,38 @@ impl RunDir {
         self.expired_path().exists()
     }
 
+    /// Says whether anything was ever written to the run's journal.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        std::fs::metadata(self.journal_path()).is_ok_and(|journal| journal.len() > 0)
+    }
+
+    /// Removes the folder of a run that never began and left nothing else; says whether it did.
+    ///
+    /// Nobody may be at work in it: whoever made the folder or holds its lock calls this.
+    pub(crate) fn remove_unbegun(&self) -> Result<bool, FileError> {
+        let mine = [self.lock_path(), self.journal_path(), self.control_socket_path()];
+        for entry in std::fs::read_dir(&self.path).during("list", &self.path)? {
+            let path = entry.during("list", &self.path)?.path();
+            if self.has_begun() || !mine.contains(&path) {
+                return Ok(false);
+            }
+        }
+        // The lock is last: until then it says that somebody is at it.
+        for path in mine.iter().rev() {
+            files::remove(path).during("remove", path)?;
+        }
+        std::fs::remove_dir(&self.path).during("remove", &self.path)?;
+        Ok(true)
+    }
+
+    /// Takes back a folder that was made for a run which could not begin.
+    ///
+    /// What cannot be removed is passed over: the reason why it could not begin is what matters.
+    pub fn take_back(&self) {
+        let _ = self.remove_unbegun();
+    }
+
     /// Reads the run's journal from its beginning.
     pub fn read_journal<E: DeserializeOwned>(&self) -> Result<JournalReader<E>, ReadError> {
         reader::read_journal(&self.journal_path(), self.id)

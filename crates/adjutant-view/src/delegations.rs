@@ -50,7 +50,7 @@ pub struct Beginning {
 /// What is known when a delegation ends.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct End {
-    /// Milliseconds from its beginning; zero for one that never began.
+    /// Milliseconds it worked, before and after it was taken up again; zero for one that never began.
     pub duration_ms: u64,
     /// Every input token of its own calls, cached ones included.
     pub tokens_in: u64,

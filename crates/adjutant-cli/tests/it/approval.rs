@@ -144,3 +144,17 @@ fn ctrl_c_at_the_question_about_a_host_ends_the_run() {
     terminal.wait_for("Allow 127.0.0.1").types("\u{3}");
     assert_eq!(terminal.finish(), 130, "{}", terminal.screen());
 }
+
+/// A terminal that is gone is nobody's no: the question stays open, and going on asks it again.
+#[test]
+fn a_terminal_that_goes_away_at_the_question_leaves_it_open() {
+    let rig = delegate::rig();
+    let mut terminal = asked(&rig, 80, &[]);
+    terminal.hang_up();
+    assert_eq!(terminal.finish(), 130);
+    let events = rig.events(&rig.only_run());
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "approval_asked", "{last}");
+    assert_eq!(rig.run(["resume", "--yes"]).code, 0);
+    rig.assert_unharmed();
+}

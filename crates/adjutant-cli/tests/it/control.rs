@@ -307,10 +307,10 @@ fn what_nobody_would_hear_is_refused() {
         [exit 4]
         adjutant: sess_0000000000_aaaaaa cannot be told this: it is empty.
           Say something.
-        [exit 4]
+        [exit 2]
         adjutant: sess_0000000000_aaaaaa cannot be told this: it has 20000 bytes, limit 16384.
           Say it shorter, or put it into a file the agent can read.
-        [exit 4]
+        [exit 2]
     ");
     assert_eq!(rig.run(["tell", "sess_1700000000_nobody", "x"]).code, 2);
     let many: Vec<i32> = (0..65).map(|_| rig.run(["tell", &slow, "x"]).code).collect();
@@ -318,4 +318,28 @@ fn what_nobody_would_hear_is_refused() {
     assert_eq!(many[64], 4);
     assert_eq!(rig.run(["cancel"]).code, 0);
     assert_eq!(run.finish().code, 130);
+}
+
+#[test]
+fn a_stopped_process_is_told_of_within_two_seconds() {
+    let rig = rig();
+    let mut run = hanging(&rig, &["slow"]);
+    let id = rig.only_run();
+    let slow = session(&rig, &id, "slow");
+    run.signal(Signal::STOP);
+    let (out, took) = timed(&rig, &["tell", &slow, "Hello?"]);
+    assert!(took < PROMISED, "{took:?}");
+    assert_eq!(out.code, 1, "{out}");
+    assert!(out.stderr.contains(" does not answer\n"), "{out}");
+    assert!(out.stderr.contains(&format!("`adjutant cancel {id}` ends it")), "{out}");
+}
+
+#[test]
+fn empty_words_to_a_run_that_is_over_are_bad_input() {
+    let rig = rig();
+    assert_eq!(rig.delegate(&["-t", "quick=now"]).code, 0);
+    for say in ["", " ", &"x".repeat(20_000)] {
+        let out = rig.run(["resume", "--say", say]);
+        assert_eq!(out.code, 2, "{out}");
+    }
 }

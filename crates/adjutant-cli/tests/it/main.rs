@@ -23,6 +23,7 @@ mod hostile;
 mod injection;
 mod journal;
 mod kills;
+mod leftovers;
 mod live;
 mod pipes;
 mod pure;

@@ -88,3 +88,16 @@ fn closed_streams_are_no_reason_to_panic() {
     let (code, data, said) = shell(&rig, "\"$0\" log | head -n 1");
     assert_eq!((code, data.lines().count(), said.as_str()), (0, 1, ""));
 }
+
+/// The run goes on and says nothing more, so no write would ever fail.
+#[test]
+fn watching_ends_when_its_reader_leaves() {
+    let rig = crate::signals::rig();
+    let mut run = crate::signals::hanging(&rig);
+    for line in ["\"$0\" watch | head -n 2", "\"$0\" watch --json | head -n 2"] {
+        let (code, data, said) = shell(&rig, line);
+        assert_eq!((code, data.lines().count(), said.as_str()), (0, 2, ""), "{line}");
+    }
+    run.signal(rustix::process::Signal::INT);
+    assert_eq!(run.finish().code, 130);
+}

@@ -316,7 +316,7 @@ fn prune_leaves_fresh_runs_alone() {
         --- stderr ---
         [exit 0]
     ");
-    let expected = json!({ "v": 1, "expired": [], "bytes": 0, "problems": [] });
+    let expected = json!({ "v": 1, "expired": [], "removed": [], "bytes": 0, "problems": [] });
     assert_eq!(rig.run(["prune", "--json"]).json(), expected);
     assert!(rig.run(["result"]).stdout.contains("notes.txt has 3 lines."));
     assert_eq!(rig.run(["prune", "--days", "0"]).code, 2);

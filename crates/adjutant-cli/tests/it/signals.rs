@@ -75,7 +75,7 @@ fn req_50_ctrl_c_cancels_everything_and_keeps_what_was_found() {
 
         > First I take a note.
 
-        **To go on**: Delegate the task again; what was found so far is in the result.
+        **To go on**: Take it up again with `adjutant resume`; what was found so far is in the result.
 
         ### [quick] ✓
         **Usage**: in=… out=… · no price · sess_0000000000_bbbbbb

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{BINARY, Rig};
 use crate::running::GUARD;
@@ -100,6 +101,12 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
         self.keyboard.flush().unwrap();
         self
+    }
+
+    /// Tells the command that its terminal is gone, as the kernel does.
+    pub(crate) fn hang_up(&mut self) {
+        let pid = i32::try_from(self.child.process_id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::HUP).unwrap();
     }
 
     /// Waits for the end; returns the exit code.

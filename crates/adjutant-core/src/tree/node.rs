@@ -191,7 +191,7 @@ impl End {
             Outcome::Cancelled,
             Code::Cancelled,
             "Cancelled before it was done.".into(),
-            "Delegate the task again; what was found so far is in the result.",
+            "Take it up again with `adjutant resume`; what was found so far is in the result.",
         )
     }
 

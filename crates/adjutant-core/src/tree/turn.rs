@@ -525,7 +525,7 @@ fn looped(name: &str, times: usize) -> End {
     End::partial(
         Code::LoopDetected,
         format!("The agent made the same {name} call {times} times."),
-        "Delegate the task again with a clearer prompt.",
+        "Take it up again with `adjutant resume SESSION --say TEXT`, saying what to do differently.",
     )
 }
 

@@ -19,7 +19,7 @@ const OVER: Duration = Duration::from_millis(1_700);
 /// How long a process that gave its run back may still take to leave: it prints what it found.
 const LEAVES: Duration = Duration::from_millis(400);
 /// How long a word to an agent may take to be recorded.
-const HEARD: Duration = Duration::from_secs(5);
+const HEARD: Duration = Duration::from_millis(1_500);
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -32,6 +32,9 @@ pub enum ControlError {
     /// Nobody carries the run.
     #[error("nobody works on this run")]
     NotLive,
+    /// Its process is gone and left nothing.
+    #[error("nothing is recorded: the run never began")]
+    NeverBegan,
     /// Its process does not answer.
     #[error("the run's process{} does not answer", .0.map(|pid| format!(" {pid}")).unwrap_or_default())]
     Silent(Option<u32>),
@@ -112,6 +115,9 @@ impl RunFiles {
             Err(error) => return Err(error),
         }
         let killed = self.kill(writer.as_ref())?;
+        if killed.is_none() && self.records().is_ok_and(|mut records| records.next().is_none()) {
+            return Err(ControlError::NeverBegan);
+        }
         match (recover::cancel(&self.folder, session)?, killed) {
             (Recovered::EndedBefore(outcome), None) => Ok(Cancelled::EndedBefore(outcome)),
             (Recovered::EndedBefore(_) | Recovered::Recorded, Some(pid)) => {

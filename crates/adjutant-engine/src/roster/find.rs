@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use adjutant_workspace::{Dir, Entry, FileKind, OpenedFile, PathError, Root};
 
 use super::read::definition;
-use super::{FILE_BYTES, MAX_FILES, Problem, Product, Roster, Scope, project_folders, shown};
+use super::{
+    FILE_BYTES, MAX_FILES, Problem, Product, Roster, SCOPE_BYTES, Scope, project_folders, shown,
+};
 use crate::crash::guard;
 
 /// What a search comes upon.
@@ -31,6 +33,8 @@ pub(crate) struct Leaf {
     pub(crate) within: PathBuf,
     /// What it holds, or why that cannot be known.
     pub(crate) text: Result<String, String>,
+    /// Whether so much was read before it that nothing more is; that is said of the first only.
+    pub(crate) is_beyond: bool,
 }
 
 impl Leaf {
@@ -79,7 +83,9 @@ pub fn muster(root: &Path, user: &UserFolders) -> Result<Roster, PathError> {
             match leaf.read(|text| definition(product, scope, &leaf.file, &stem, text)) {
                 Ok(definition) => roster.enlist(definition),
                 Err(reason) => {
-                    roster.problems.push(leaf.problem(reason));
+                    if !leaf.is_beyond {
+                        roster.problems.push(leaf.problem(reason));
+                    }
                     if leaf.scope == Scope::User {
                         roster.withdraw(&stem, &leaf.file);
                     }
@@ -99,7 +105,7 @@ pub(crate) fn sweep(
     tell: &mut dyn FnMut(Find),
 ) -> Result<(), PathError> {
     let root = Root::open(root)?;
-    let mut left = MAX_FILES;
+    let mut left = Left::default();
     let real = |path: &Path| fs::canonicalize(path).ok();
     let theirs: Vec<PathBuf> = user.0.iter().filter_map(|(_, path)| real(path)).collect();
     for &(product, folder) in project {
@@ -110,7 +116,7 @@ pub(crate) fn sweep(
         let scope = Scope::Project;
         Place { root: &root, product, scope, folder, nests }.open(&mut left, tell);
     }
-    left = MAX_FILES;
+    left = Left::default();
     for (product, folder) in &user.0 {
         match Root::open(folder) {
             Ok(root) => {
@@ -128,6 +134,40 @@ pub(crate) fn sweep(
     Ok(())
 }
 
+/// What may still be read of one scope.
+struct Left {
+    files: usize,
+    bytes: u64,
+}
+
+impl Default for Left {
+    fn default() -> Self {
+        Self { files: MAX_FILES, bytes: SCOPE_BYTES }
+    }
+}
+
+impl Left {
+    /// Takes one file of that size, or says why it is not read.
+    fn take(&mut self, bytes: u64) -> Result<(), String> {
+        let files = self.files.checked_sub(1).ok_or_else(|| {
+            format!("it is one of more than {MAX_FILES} files; the rest is not read")
+        });
+        let bytes = self.bytes.checked_sub(bytes).ok_or_else(|| {
+            let most = SCOPE_BYTES >> 20;
+            format!("with it the files have more than {most} MiB; the rest is not read")
+        });
+        let taken = files.and_then(|files| Ok((files, bytes?)));
+        // What is left does not help a smaller one: which files count must not depend on their order.
+        let (files, bytes) = taken.clone().unwrap_or((0, 0));
+        (self.files, self.bytes) = (files, bytes);
+        taken.map(drop)
+    }
+
+    const fn is_used_up(&self) -> bool {
+        self.files == 0 && self.bytes == 0
+    }
+}
+
 /// A folder of definitions.
 struct Place<'a> {
     root: &'a Root,
@@ -138,7 +178,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn open(&self, left: &mut usize, tell: &mut dyn FnMut(Find)) {
+    fn open(&self, left: &mut Left, tell: &mut dyn FnMut(Find)) {
         let folder = self.folder;
         let opened = self.root.relative(folder).and_then(|path| self.root.open_dir(&path));
         match opened {
@@ -153,7 +193,7 @@ impl Place<'_> {
         dir: &Dir,
         path: &Path,
         depth: usize,
-        left: &mut usize,
+        left: &mut Left,
         tell: &mut dyn FnMut(Find),
     ) {
         let listing = match dir.list(MAX_ENTRIES) {
@@ -170,13 +210,7 @@ impl Place<'_> {
             if entry.kind == FileKind::Directory {
                 self.descend(dir, entry, &at, depth, left, tell);
             } else if self.is_definition(&entry.name) {
-                if *left == 0 {
-                    let reason =
-                        format!("it is one of more than {MAX_FILES} files; the rest is not read");
-                    return self.complain(&at, reason, tell);
-                }
-                *left -= 1;
-                self.take(dir, entry, &at, tell);
+                self.take(dir, entry, &at, left, tell);
             }
         }
     }
@@ -187,7 +221,7 @@ impl Place<'_> {
         entry: &Entry,
         at: &Path,
         depth: usize,
-        left: &mut usize,
+        left: &mut Left,
         tell: &mut dyn FnMut(Find),
     ) {
         if !(self.nests)(self.product) || entry.name.as_encoded_bytes().starts_with(b".") {
@@ -209,7 +243,14 @@ impl Place<'_> {
             && !name.as_encoded_bytes().starts_with(b".")
     }
 
-    fn take(&self, dir: &Dir, entry: &Entry, at: &Path, tell: &mut dyn FnMut(Find)) {
+    fn take(
+        &self,
+        dir: &Dir,
+        entry: &Entry,
+        at: &Path,
+        left: &mut Left,
+        tell: &mut dyn FnMut(Find),
+    ) {
         let opened = match (entry.kind, self.scope) {
             // People link their own files from wherever they keep them.
             (FileKind::Symlink, Scope::User) => follow(&self.root.path().join(at)),
@@ -218,12 +259,18 @@ impl Place<'_> {
             }
             (_, _) => dir.open_file(&entry.name),
         };
+        let is_beyond = left.is_used_up();
+        // One that is too large is not read, so nothing of it counts but that it is there.
+        let size = opened.as_ref().map_or(0, |opened| opened.len);
+        let taken = left.take(if size > FILE_BYTES { 0 } else { size });
+        let opened = taken.and_then(|()| opened.map_err(|error| link_out(&error)));
         tell(Find::File(Leaf {
             product: self.product,
             scope: self.scope,
             file: self.shown(at),
             within: at.strip_prefix(self.folder).unwrap_or(at).to_owned(),
-            text: opened.map_err(|error| link_out(&error)).and_then(text),
+            text: opened.and_then(text),
+            is_beyond,
         }));
     }
 

@@ -28,6 +28,10 @@ pub use tools::Wished;
 pub const FILE_BYTES: u64 = 256 << 10;
 /// The most files of one scope that are read. Inclusive.
 pub const MAX_FILES: usize = 500;
+/// The most bytes that are read of the files of one scope, together. Inclusive.
+pub const SCOPE_BYTES: u64 = 4 << 20;
+/// The most keys of one file, those within others counted. Inclusive.
+pub const MAX_KEYS: usize = 200;
 /// The longest name of an agent, in characters. Inclusive.
 pub const NAME_CHARS: usize = 64;
 
@@ -187,9 +191,8 @@ impl Roster {
 
     /// Adds one more; the first of a name counts, and the person's own bounds a project's.
     fn enlist(&mut self, definition: Definition) {
-        let same = |agent: &&mut Definition| {
-            agent.name.as_str().to_lowercase() == definition.name.as_str().to_lowercase()
-        };
+        let same =
+            |agent: &&mut Definition| same_name(agent.name.as_str(), definition.name.as_str());
         let Some(first) = self.agents.iter_mut().find(same) else {
             self.agents.push(definition);
             return;
@@ -213,7 +216,7 @@ impl Roster {
     /// Takes back a project's agent whose bounds stand in a file of the person's that cannot be read.
     fn withdraw(&mut self, name: &str, bounds: &str) {
         let bounded = |agent: &mut Definition| {
-            agent.scope == Scope::Project && agent.name.as_str().eq_ignore_ascii_case(name)
+            agent.scope == Scope::Project && same_name(agent.name.as_str(), name)
         };
         let withdrawn = self.agents.extract_if(.., bounded).map(|agent| Problem {
             file: agent.file,
@@ -256,6 +259,12 @@ impl fmt::Display for UnknownAgent {
     }
 }
 
+/// Says whether two names are one: nobody should have to tell agents apart by capitals.
+fn same_name(one: &str, other: &str) -> bool {
+    let small = |name: &str| name.trim().to_lowercase();
+    small(one) == small(other)
+}
+
 /// Takes a name as a file gives it.
 pub(crate) fn agent_name(text: &str) -> Result<AgentName, String> {
     let text = text.trim();
@@ -272,7 +281,7 @@ pub(crate) fn agent_name(text: &str) -> Result<AgentName, String> {
             text.escape_debug()
         ));
     }
-    if OWN_NAMES.contains(&text.to_lowercase().as_str()) {
+    if OWN_NAMES.iter().any(|own| same_name(own, text)) {
         return Err(format!("its name `{text}` belongs to Adjutant; give it another with `name`"));
     }
     Ok(AgentName::new(text))

@@ -8,7 +8,7 @@ use adjutant_core::policy::Operation;
 use serde_json::{Map, Value};
 
 use super::tools::{allow, forbid, permit};
-use super::{Definition, Limits, Product, Scope, Wished, agent_name, yaml};
+use super::{Definition, Limits, MAX_KEYS, Product, Scope, Wished, agent_name, yaml};
 
 /// Keys by which a file would reach beyond itself; none of them counts.
 const GRANTING: [&str; 16] = [
@@ -106,6 +106,10 @@ pub(crate) fn definition(
             (yaml::read(front)?, body)
         }
     };
+    let count = keys.again.len() + keys.keys.values().map(|value| 1 + within(value)).sum::<usize>();
+    if count > MAX_KEYS {
+        return Err(format!("it has {count} keys, allowed are {MAX_KEYS}"));
+    }
     let mut sheet = Sheet { keys: keys.keys, ignored: Vec::new() };
     for key in keys.again {
         // A bound that is there twice has two meanings, and the looser one must not win.
@@ -143,6 +147,15 @@ pub(crate) fn definition(
         ceiling: None,
         ignored: sheet.ignored,
     })
+}
+
+/// Counts the keys within a value; how deep it nests was bounded when it was read.
+fn within(value: &Value) -> usize {
+    match value {
+        Value::Object(keys) => keys.values().map(|value| 1 + within(value)).sum(),
+        Value::Array(values) => values.iter().map(within).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
 }
 
 fn toml_keys(text: &str) -> Result<yaml::Front, String> {

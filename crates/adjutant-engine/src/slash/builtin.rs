@@ -116,6 +116,7 @@ pub(super) fn manner(name: &str) -> Option<&'static Manner> {
 /// Returns the built-in commands.
 pub(super) fn commands() -> Vec<SlashCommand> {
     let leaf = |manner: &Manner| Leaf {
+        is_beyond: false,
         product: Product::Adjutant,
         scope: Scope::BuiltIn,
         file: FILE.to_owned(),

@@ -164,7 +164,9 @@ impl Handbook {
         match leaf.read(|text| read::command(leaf, text)) {
             Ok(command) => self.enter(command),
             Err(reason) => {
-                self.problems.push(leaf.problem(reason));
+                if !leaf.is_beyond {
+                    self.problems.push(leaf.problem(reason));
+                }
                 if leaf.scope == Scope::User {
                     self.withdraw(&read::name_of(leaf), &leaf.file);
                 }

@@ -513,3 +513,43 @@ fn a_model_that_a_project_names_needs_the_persons_word() {
         assert!(role.ignored[0].contains(why), "{:?}", role.ignored);
     }
 }
+
+/// A person's file that is not read might bound a project's agent, so that one is not used either.
+#[test]
+fn what_is_too_much_is_not_read_and_bounds_nobody_less() {
+    let keys: String = (0..201).map(|nth| format!("  k{nth}: 1\n")).collect();
+    let place = Place::new()
+        .file("work/.claude/agents/good.md", GOOD)
+        .file("home/.claude/agents/GOOD.md", &format!("---\nmetadata:\n{keys}---\nMine."));
+    let roster = place.roster();
+    assert_eq!(roster.agents, []);
+    assert_eq!(roster.problems[0].reason, "it has 202 keys, allowed are 200");
+    assert!(roster.problems[1].reason.ends_with("would bound it and cannot be used"));
+
+    let body = "x".repeat(250 << 10);
+    let mut place = Place::new().file("work/.claude/agents/good.md", GOOD);
+    for nth in 0..17 {
+        let text = format!("---\nname: a{nth}\ndescription: x\n---\n{body}");
+        place = place.file(&format!("home/.claude/agents/a{nth:02}.md"), &text);
+    }
+    let place = place.file("home/.claude/agents/good.md", GOOD);
+    let roster = place.roster();
+    assert_eq!(roster.agents.len(), 16, "{:?}", roster.problems);
+    let said = "with it the files have more than 4 MiB; the rest is not read";
+    assert_eq!(roster.problems[0].reason, said);
+    assert_eq!(roster.problems[1].file, ".claude/agents/good.md");
+    assert_eq!(roster.problems.len(), 2, "it is said once");
+}
+
+#[test]
+fn capitals_do_not_make_another_agent_in_any_script() {
+    let text = |name: &str| format!("---\nname: {name}\ndescription: x\n---\nx");
+    let place = Place::new()
+        .file("work/.claude/agents/prüfer.md", &text("prüfer"))
+        .file("home/.claude/agents/PRÜFER.md", "---\nname: [\n---\n");
+    assert_eq!(place.roster().agents, [], "the bounds cannot be read");
+    let place = Place::new()
+        .file("work/.claude/agents/a.md", &text("prüfer"))
+        .file("work/.claude/agents/b.md", &text("PRÜFER"));
+    assert_eq!(place.roster().agents.len(), 1);
+}

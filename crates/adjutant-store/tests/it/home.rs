@@ -87,8 +87,11 @@ fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
     let rig = Rig::new();
     assert_eq!(find(&rig, "latest"), "error: there are no runs yet");
     for stamp in [1_735_460_684, 1_735_460_700, 1_800_000_000] {
-        rig.home.create_run(RunId::new(stamp, [0; 6])).unwrap();
+        let run = rig.home.create_run(RunId::new(stamp, [0; 6])).unwrap();
+        fs::write(run.journal_path(), "begun").unwrap();
     }
+    // Nothing was recorded in it and nobody is at it, so it is not the latest.
+    rig.home.create_run(RunId::new(1_900_000_000, [0; 6])).unwrap();
     let asked = [
         "latest",
         "run_1735460684_aaaaaa",
@@ -98,7 +101,7 @@ fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
         "173546",
         "run_",
         "",
-        "19",
+        "21",
         "run_1735460684_zzzzzz",
         "../runs",
     ];
@@ -111,9 +114,9 @@ fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
     `18` -> run_1800000000_aaaaaa
     `17354606` -> run_1735460684_aaaaaa
     `173546` -> error: `173546` may be any of 2 runs: run_1735460700_aaaaaa, run_1735460684_aaaaaa
-    `run_` -> error: `run_` may be any of 3 runs: run_1800000000_aaaaaa, run_1735460700_aaaaaa, run_1735460684_aaaaaa
+    `run_` -> error: `run_` may be any of 4 runs: run_1900000000_aaaaaa, run_1800000000_aaaaaa, run_1735460700_aaaaaa, run_1735460684_aaaaaa
     `` -> error: no run is called ``
-    `19` -> error: no run is called `19`
+    `21` -> error: no run is called `21`
     `run_1735460684_zzzzzz` -> error: no run is called `run_1735460684_zzzzzz`
     `../runs` -> error: no run is called `../runs`
     ");

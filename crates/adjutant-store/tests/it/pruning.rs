@@ -267,9 +267,21 @@ fn a_torn_tail_is_no_damage_and_goes_with_the_content() {
 }
 
 #[test]
-fn an_old_run_that_never_wrote_a_journal_expires_too() {
+fn a_run_that_never_wrote_a_journal_is_removed_unless_somebody_is_at_it() {
     let rig = Rig::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
+    let lock = run.lock().unwrap();
+    assert!(matches!(verdict(&rig, &after_days(0)), Verdict::Live));
+    drop(lock);
+    assert!(matches!(verdict(&rig, &after_days(0)), Verdict::Removed));
+    assert!(!run.path().exists());
+}
+
+#[test]
+fn an_old_run_that_lost_its_journal_expires_too() {
+    let rig = Rig::new();
+    let run = rig.home.create_run(run_id(0)).unwrap();
+    run.write_transcript("sess_1700000000_abcdef".parse().unwrap(), b"{}").unwrap();
     let now = Now { wall_ms: Now::read().wall_ms + 8 * DAY_MS, boot: None };
     assert!(matches!(verdict(&rig, &Retention { now, days: 7 }), Verdict::Expired { .. }));
     assert!(run.is_expired());

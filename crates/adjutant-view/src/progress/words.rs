@@ -87,7 +87,7 @@ pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
     let all = Outcomes::of(view.delegations());
     let mut parts = Vec::new();
     if all.total() > 0 {
-        parts.push(format!("{}: {}", counted(all.total(), "subagent"), all.words()));
+        parts.push(format!("{}: {}", counted(all.total(), "subagent"), all.words_in(liveness)));
     }
     if view.total().calls > 0 {
         parts.push(view.total().tokens_short());

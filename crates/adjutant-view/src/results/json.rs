@@ -4,10 +4,16 @@ use adjutant_core::{Outcome, SessionId, State, Usd};
 use serde::Serialize;
 
 use super::cap::Room;
-use super::{Options, Results};
+use super::{Options, Results, fell_short};
 use crate::names::state_key;
-use crate::run::{Delegation, Liveness, Warning};
+use crate::run::{Delegation, Liveness, RunView, Warning};
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
+
+/// Returns why a parent agent ended short of its goal, for programs.
+#[must_use]
+pub fn root_reason(view: &RunView) -> Option<ReasonJson> {
+    view.root().and_then(fell_short).map(Into::into)
+}
 
 /// The results of one call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +33,9 @@ pub struct ResultsJson {
     /// Worst cases of the calls that started without asking, added up; only where there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_approved_usd: Option<Usd>,
+    /// Why the parent agent ended short of its goal; only where there is one and it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonJson>,
     /// One entry for each task, in input order.
     pub results: Vec<ResultJson>,
 }
@@ -105,6 +114,7 @@ impl Results<'_> {
             pending: counts.pending,
             total: counts.total,
             auto_approved_usd: None,
+            reason: self.reason.map(Into::into),
             results: self.items.iter().map(|item| entry(item, options)).collect(),
         }
     }

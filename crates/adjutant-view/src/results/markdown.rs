@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use adjutant_core::numbers::grouped;
-use adjutant_core::{Code, Outcome, State};
+use adjutant_core::{Code, Outcome, Reason, State};
 
 use super::cap::Room;
-use super::{Options, Results};
+use super::{Options, Results, fell_short};
 use crate::names::{code_words, mark};
-use crate::run::Delegation;
+use crate::run::{Delegation, RunView};
 use crate::sanitize;
 
 /// Says once what the quoted lines are; a model that reads them must not obey them.
@@ -60,6 +60,27 @@ impl Results<'_> {
         text.push('\n');
         text
     }
+}
+
+/// Says why a parent agent ended short of its goal and how to go on; nothing where it did not.
+#[must_use]
+pub fn root_end(view: &RunView) -> Option<String> {
+    let root = view.root()?;
+    let (State::Ended(outcome), reason) = (&root.state, fell_short(root)?) else { return None };
+    let mut text = String::new();
+    why(&mut text, reason, *outcome);
+    let _ = write!(text, "\n**To go on**: {}\n", one_line(&reason.recommendation));
+    Some(text.trim_start().to_owned())
+}
+
+fn why(text: &mut String, reason: &Reason, outcome: Outcome) {
+    let word = match outcome {
+        Outcome::Completed | Outcome::Partial | Outcome::Cancelled => "Why",
+        Outcome::Failed | Outcome::Refused => "Error",
+        Outcome::Blocked => "Question",
+    };
+    let _ = write!(text, "\n**{word}** ({}):\n", reason.code);
+    quote(text, &reason.message);
 }
 
 fn section(item: &Delegation, advice: Option<&str>, options: &Options<'_>) -> String {
@@ -129,13 +150,7 @@ fn unfinished(
     room: &mut Room,
 ) {
     if let Some(reason) = &item.reason {
-        let word = match outcome {
-            Outcome::Completed | Outcome::Partial | Outcome::Cancelled => "Why",
-            Outcome::Failed | Outcome::Refused => "Error",
-            Outcome::Blocked => "Question",
-        };
-        let _ = write!(text, "\n**{word}** ({}):\n", reason.code);
-        quote(text, &reason.message);
+        why(text, reason, outcome);
     }
     let notes = item.scratchpad();
     if !notes.is_empty() {

@@ -16,7 +16,8 @@ use crate::names::is_interrupted;
 use crate::run::{Delegation, Liveness, RunView};
 use crate::status::Content;
 
-pub use json::{ResultJson, ResultsJson};
+pub use json::{ResultJson, ResultsJson, root_reason};
+pub use markdown::root_end;
 
 /// How results are handed over.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,37 +39,42 @@ impl Options<'_> {
 #[derive(Clone, Debug)]
 pub struct Results<'a> {
     items: Vec<Cow<'a, Delegation>>,
+    /// Why the parent agent of a whole run ended short of its goal.
+    reason: Option<&'a Reason>,
 }
 
 impl<'a> Results<'a> {
     /// Gathers what the root handed down.
     #[must_use]
     pub fn of_run(view: &'a RunView) -> Self {
-        view.root().map_or(Self { items: Vec::new() }, |root| Self::gather(view, root, None))
+        let reason = view.root().and_then(fell_short);
+        let all = view.root().map(|root| Self::gather(view, root, None));
+        Self { items: all.map_or_else(Vec::new, |all| all.items), reason }
     }
 
     /// Gathers what `parent` handed down, in one call or in all.
     #[must_use]
     pub fn of(view: &'a RunView, parent: SessionId, call: Option<u32>) -> Self {
-        view.delegation(parent)
-            .map_or(Self { items: Vec::new() }, |parent| Self::gather(view, parent, call))
+        view.delegation(parent).map_or(Self { items: Vec::new(), reason: None }, |parent| {
+            Self::gather(view, parent, call)
+        })
     }
 
     /// Takes one delegation alone.
     #[must_use]
     pub fn of_one(delegation: &'a Delegation) -> Self {
-        Self { items: vec![Cow::Borrowed(delegation)] }
+        Self { items: vec![Cow::Borrowed(delegation)], reason: None }
     }
 
     /// Takes into account that nobody works on these any more, if that is so: what has not ended
-    /// is partial, with what was found until then.
+    /// is partial, with what was found until then. Recommended commands begin with `program`.
     #[must_use]
-    pub fn seen(mut self, liveness: Liveness, content: Content) -> Self {
+    pub fn seen(mut self, liveness: Liveness, content: Content, program: &str) -> Self {
         for item in &mut self.items {
             if is_interrupted(&item.state, liveness) {
                 let item = item.to_mut();
                 item.state = State::Ended(Outcome::Partial);
-                item.reason = Some(interruption(item.session, content));
+                item.reason = Some(interruption(item.session, content, program));
             }
         }
         self
@@ -78,7 +84,7 @@ impl<'a> Results<'a> {
         let wanted = |child: &&Delegation| call.is_none_or(|call| child.call == call);
         let mut items: Vec<&Delegation> = view.children(parent).filter(wanted).collect();
         items.sort_by_key(|child| (child.call, child.index));
-        Self { items: items.into_iter().map(Cow::Borrowed).collect() }
+        Self { items: items.into_iter().map(Cow::Borrowed).collect(), reason: None }
     }
 
     /// Returns the delegations in input order.
@@ -104,10 +110,16 @@ impl<'a> Results<'a> {
     }
 }
 
-fn interruption(session: SessionId, content: Content) -> Reason {
+/// Returns why a parent agent ended short of its goal, where there is one and it did.
+fn fell_short(root: &Delegation) -> Option<&Reason> {
+    let ended_short = matches!(root.state, State::Ended(outcome) if outcome != Outcome::Completed);
+    root.reason.as_ref().filter(|_| ended_short && root.model.is_some())
+}
+
+fn interruption(session: SessionId, content: Content, program: &str) -> Reason {
     let recommendation = match content {
         Content::Kept => format!(
-            "`adjutant resume {session}` goes on with it; what was found so far is in the result."
+            "`{program} resume {session}` goes on with it; what was found so far is in the result."
         ),
         Content::Expired => "Delegate the task again; it is not resumable (expired).".into(),
     };

@@ -42,8 +42,12 @@ pub struct Delegation {
     pub state: State,
     /// When it was admitted or refused.
     pub admitted: Moment,
-    /// When it began, once it did.
+    /// When it first began, once it did.
     pub started: Option<Moment>,
+    /// When it began last; another moment than the first once it was taken up again.
+    pub(super) leg: Option<Moment>,
+    /// How long it worked before it was taken up again.
+    pub(super) worked: Duration,
     /// When it ended, once it did.
     pub ended: Option<Moment>,
     /// Seconds of its own, from its start.
@@ -83,6 +87,8 @@ pub struct Delegation {
     pub crash: Option<String>,
     /// The failed call that is to be tried again.
     pub retry: Option<Retry>,
+    /// How its latest model call failed, if it did.
+    pub(super) last_error: Option<ErrorKind>,
     /// Why its model call is held back.
     #[serde(default)]
     pub pause: Option<Pause>,
@@ -256,11 +262,21 @@ impl Delegation {
         self.asked.get(number as usize)
     }
 
-    /// Returns how long it has worked, or worked. Nothing for one that never began.
+    /// Returns how long it has worked, or worked, over all its legs. Nothing for one that never began.
     #[must_use]
     pub fn elapsed(&self, now: Timestamp) -> Option<Duration> {
-        let started = self.started?;
-        Some(self.ended.map_or(now, |ended| ended.at).since(started.at))
+        self.started?;
+        Some(self.worked + self.leg_until(self.ended.map_or(now, |ended| ended.at)))
+    }
+
+    /// Returns when it began last, which is what its deadline counts from.
+    pub(crate) const fn began_last(&self) -> Option<Moment> {
+        self.leg
+    }
+
+    /// Returns how long it has worked since it began last.
+    pub(super) fn leg_until(&self, now: Timestamp) -> Duration {
+        self.leg.map_or(Duration::ZERO, |leg| now.since(leg.at))
     }
 
     /// Returns how long it has worked, where a dead run stopped at `latest`.

@@ -1,12 +1,13 @@
 //! How each event changes the view.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
 use adjutant_core::tree::{APPROVAL_EXPIRES_S, CALLS_PER_TURN};
 use adjutant_core::{
-    AgentName, Event, Found, Grant, Label, ModelSpec, Outcome, Policy, Reason, RunId, SessionId,
-    State, Timestamp, ToolCall, ToolOutput,
+    AgentName, Code, ErrorKind, Event, Found, Grant, Label, ModelSpec, Outcome, Policy, Reason,
+    RunId, SessionId, State, Timestamp, ToolCall, ToolOutput,
 };
 
 use super::{
@@ -112,6 +113,7 @@ impl RunView {
         let mut root = blank(run.root_session(), label, agent.clone(), moment);
         root.state = State::Running;
         root.started = Some(moment);
+        root.leg = Some(moment);
         root.task = excerpt(&self.goal, TEXT_KEPT);
         root.model = model.map(|model| model.name.clone());
         root.is_priced = model.is_some_and(|model| model.price.is_some());
@@ -270,7 +272,12 @@ impl RunView {
         let Some(&place) = self.by_session.get(&session) else { return };
         self.delegations[place].take(entry, self.texts);
         if let Event::Ended { outcome, reason, .. } = entry.event {
-            let reason = reason.as_ref().map(|reason| self.texts.reason(reason));
+            let mut reason = reason.as_ref().map(|reason| self.texts.reason(reason));
+            let refused_key = self.delegations[place].last_error == Some(ErrorKind::Authentication);
+            if let Some(reason) = reason.as_mut().filter(|it| it.code == Code::ProviderError) {
+                // Nothing gets better by itself: a person has to give another key.
+                reason.recoverable &= !refused_key;
+            }
             self.failed(entry, session, *outcome, reason.as_ref());
         }
     }
@@ -319,7 +326,8 @@ impl Delegation {
         match entry.event {
             Event::Started { deadline, .. } => {
                 self.state = State::Running;
-                self.started = Some(entry.moment());
+                self.started = self.started.or(Some(entry.moment()));
+                self.leg = Some(entry.moment());
                 self.ended = None;
                 self.deadline = *deadline;
                 self.waits_since(entry);
@@ -330,8 +338,12 @@ impl Delegation {
                 self.retry = None;
                 self.waits_since(entry);
             }
-            Event::Replied { text, tool_calls, .. } => self.replied(entry, text, tool_calls, texts),
+            Event::Replied { text, tool_calls, .. } => {
+                self.last_error = None;
+                self.replied(entry, text, tool_calls, texts);
+            }
             Event::AttemptFailed { error, attempt, retry_at, .. } => {
+                self.last_error = Some(error.kind);
                 self.retry = retry_at.map(|at| Retry { attempt: *attempt, at, kind: error.kind });
                 self.waits_since(entry);
             }
@@ -369,6 +381,9 @@ impl Delegation {
             }
             Event::Reopened(_) => {
                 self.state = if self.parent.is_none() { State::Running } else { State::Queued };
+                // What it did not work on itself, while others went on, does not count.
+                self.worked += self.ended.map_or(Duration::ZERO, |ended| self.leg_until(ended.at));
+                self.leg = self.parent.is_none().then(|| entry.moment());
                 self.ended = None;
                 self.reason = None;
                 self.reopened = true;
@@ -459,6 +474,8 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         state: State::Queued,
         admitted: moment,
         started: None,
+        leg: None,
+        worked: Duration::ZERO,
         ended: None,
         timeout_s: None,
         deadline: None,
@@ -477,6 +494,7 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         reopened: false,
         crash: None,
         retry: None,
+        last_error: None,
         pause: None,
         hosts: Vec::new(),
         open: None,

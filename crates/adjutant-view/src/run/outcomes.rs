@@ -3,7 +3,7 @@
 use adjutant_core::{Outcome, State};
 use serde::Serialize;
 
-use super::Delegation;
+use super::{Delegation, Liveness};
 
 /// Delegations counted by where they stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -65,6 +65,16 @@ impl Outcomes {
     #[must_use]
     pub const fn live(&self) -> usize {
         self.running + self.waiting
+    }
+
+    /// Returns the counts in words; in a dead run nothing runs or waits any more.
+    pub(crate) fn words_in(&self, liveness: Liveness) -> String {
+        if liveness == Liveness::Alive || self.live() == 0 {
+            return self.words();
+        }
+        let ended = Self { running: 0, waiting: 0, ..*self };
+        let interrupted = format!("{} interrupted", self.live());
+        if ended.total() == 0 { interrupted } else { format!("{interrupted}, {}", ended.words()) }
     }
 
     /// Returns the counts that are not zero, in words: `1 running, 2 complete`.

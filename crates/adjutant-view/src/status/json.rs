@@ -210,7 +210,7 @@ fn delegation_json(look: &Look<'_>, delegation: &Delegation) -> DelegationJson {
 
 /// Deadlines are kept in the run's own time; on the wall they are as far from the start as there.
 fn deadline(delegation: &Delegation) -> Option<String> {
-    let (started, at) = (delegation.started?, delegation.deadline?);
+    let (started, at) = (delegation.began_last()?, delegation.deadline?);
     let left = u64::try_from(at.since(started.at).as_millis()).ok()?;
     Some(rfc3339(started.wall_ms.saturating_add(left)))
 }

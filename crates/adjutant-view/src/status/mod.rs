@@ -4,7 +4,7 @@ mod json;
 
 use std::fmt::Write;
 
-use adjutant_core::{RunId, SessionId, State, Timestamp};
+use adjutant_core::{SessionId, State, Timestamp};
 
 use crate::layout::{bracketed, columns, fit};
 use crate::names::{counted, is_interrupted, mark_now, state_word};
@@ -30,6 +30,8 @@ pub struct Look<'a> {
     pub now: Timestamp,
     /// Whether what was said is still kept: without it nobody can go on.
     pub content: Content,
+    /// How commands that are recommended begin.
+    pub program: &'a str,
 }
 
 /// Whether a run's content is still there.
@@ -42,12 +44,6 @@ pub enum Content {
     Expired,
 }
 
-/// Returns the command that goes on with a run.
-#[must_use]
-pub fn resume_command(run: RunId) -> String {
-    format!("adjutant resume {run}")
-}
-
 impl Look<'_> {
     fn state(&self) -> &'static str {
         state_word(&self.view.state(), self.liveness)
@@ -58,7 +54,7 @@ impl Look<'_> {
     pub fn resume(&self) -> Option<String> {
         let left_behind = is_interrupted(&self.view.state(), self.liveness);
         let run = self.view.run().filter(|_| left_behind && self.content == Content::Kept)?;
-        Some(resume_command(run))
+        Some(format!("{} resume {run}", self.program))
     }
 
     /// Says how to go on with an interrupted run, or why that is not possible.
@@ -120,7 +116,7 @@ pub fn list(runs: &[Look<'_>]) -> String {
             vec![
                 view.run().map_or_else(|| "?".into(), |run| run.to_string()),
                 format!("{} {}", mark_now(&view.state(), look.liveness), look.state()),
-                format!("{}: {}", counted(all.total(), "subagent"), words(&all, look.liveness)),
+                format!("{}: {}", counted(all.total(), "subagent"), all.words_in(look.liveness)),
                 view.total().tokens_short(),
                 view.total().money(),
                 elapsed(view.elapsed(look.now, look.liveness)),
@@ -164,16 +160,6 @@ fn at_work(look: &Look<'_>) -> String {
         let _ = writeln!(text, "  … {} more", live.len() - SHOWN_AT_WORK);
     }
     text
-}
-
-/// In a dead run nothing runs or waits any more.
-fn words(all: &Outcomes, liveness: Liveness) -> String {
-    if liveness == Liveness::Alive || all.live() == 0 {
-        return all.words();
-    }
-    let ended = Outcomes { running: 0, waiting: 0, ..*all };
-    let interrupted = format!("{} interrupted", all.live());
-    if ended.total() == 0 { interrupted } else { format!("{interrupted}, {}", ended.words()) }
 }
 
 /// Says everything about one run, or about one of its delegations and what is below it.

@@ -59,3 +59,33 @@ fn every_end_has_one_of_four_words() {
     "stopped" "cancelled" "CANCELLED"
     "#);
 }
+
+/// What was spent counts from the first beginning, and so does the time; what others did in
+/// between does not.
+#[test]
+fn time_goes_on_counting_when_work_is_taken_up_again() {
+    let mut h = History::new();
+    let [child, other] = h.call([("one", "look"), ("two", "look")]);
+    h.start(child);
+    h.start(other);
+    h.wait(2_000);
+    h.reply(child, "half", vec![], tokens(100, 10));
+    h.end(child, Outcome::Partial, Some(reason(Code::Timeout, "Timed out.", "Go on.")));
+    h.wait(10_000);
+    h.push(Event::Reopened(Box::new(adjutant_core::event::Reopening {
+        session: child,
+        afresh: false,
+        text: None,
+        timeout_s: None,
+        unanswered: Vec::new(),
+        looked: Vec::new(),
+    })));
+    h.start(child);
+    h.wait(3_000);
+    let took = h.view().delegation(child).unwrap().elapsed(h.at()).unwrap();
+    assert_eq!(took.as_millis(), 5_000);
+    h.reply(child, "all", vec![], tokens(100, 10));
+    h.end(child, Outcome::Completed, None);
+    let last: serde_json::Value = serde_json::from_str(lines(&h).last().unwrap()).unwrap();
+    assert_eq!((&last["duration_ms"], &last["tokens_in"]), (&5_000.into(), &200.into()), "{last}");
+}

@@ -1,6 +1,6 @@
 //! Requirement 38: what went wrong, with context, trajectory and recovery.
 
-use adjutant_core::{Code, Event, Outcome};
+use adjutant_core::{Code, ErrorKind, Event, Outcome};
 use adjutant_view::Liveness;
 use adjutant_view::errors::{ErrorJson, ErrorsJson, of_run};
 use adjutant_view::wire::pretty;
@@ -110,4 +110,20 @@ fn what_a_dead_run_left_behind_is_an_error_until_somebody_works_on_it() {
     assert_eq!(of_run(&h.view(), Liveness::Alive).len(), left.len() - 1);
     h.push(Event::ErrorFixed { id: interrupted.id.clone() });
     assert!(!errors(&h).last().unwrap().is_unfixed(), "its id is the same after the tick");
+}
+
+/// It can be resumed with another key, but nothing gets better by trying again.
+#[test]
+fn a_refused_key_is_no_error_that_goes_away() {
+    for (kind, expected) in [(ErrorKind::Authentication, false), (ErrorKind::Overloaded, true)] {
+        let mut h = History::new();
+        let [child] = h.call([("one", "look")]);
+        h.start(child);
+        h.fail(child, kind, None);
+        let why = reason(Code::ProviderError, "it said no", "Check the key of this provider.");
+        h.end(child, Outcome::Failed, Some(why));
+        let errors = errors(&h);
+        assert_eq!(errors[0].recovery.auto_recoverable, expected, "{kind:?}");
+        assert!(h.view().delegation(child).unwrap().reason.as_ref().unwrap().recoverable);
+    }
 }

@@ -153,6 +153,7 @@ fn status_fits_its_schema() {
             liveness,
             now: h.at(),
             content: Content::Kept,
+            program: "adjutant",
         });
         assert_fits("status", list_json(&looks));
         for look in &looks {

@@ -16,19 +16,33 @@ fn a_list_has_a_line_for_each_run() {
     let views = [running.view(), done.view(), running.view(), odd.view()];
     let now = running.at();
     let looks = [
-        Look { view: &views[0], liveness: Liveness::Alive, now, content: Content::Kept },
-        Look { view: &views[1], liveness: Liveness::Dead, now, content: Content::Kept },
+        Look {
+            view: &views[0],
+            liveness: Liveness::Alive,
+            now,
+            content: Content::Kept,
+            program: "adjutant",
+        },
+        Look {
+            view: &views[1],
+            liveness: Liveness::Dead,
+            now,
+            content: Content::Kept,
+            program: "adjutant",
+        },
         Look {
             view: &views[2],
             liveness: Liveness::Dead,
             now: Timestamp::from_millis(9_999_999),
             content: Content::Kept,
+            program: "adjutant",
         },
         Look {
             view: &views[3],
             liveness: Liveness::Alive,
             now: Timestamp::ZERO,
             content: Content::Kept,
+            program: "adjutant",
         },
     ];
     insta::assert_snapshot!(list(&looks), @r"
@@ -47,7 +61,13 @@ fn a_list_has_a_line_for_each_run() {
 fn the_detail_of_a_run_says_what_everyone_does() {
     let (h, _) = three();
     let view = h.view();
-    let look = Look { view: &view, liveness: Liveness::Alive, now: h.at(), content: Content::Kept };
+    let look = Look {
+        view: &view,
+        liveness: Liveness::Alive,
+        now: h.at(),
+        content: Content::Kept,
+        program: "adjutant",
+    };
     insta::assert_snapshot!(detail(&look, None, Palette::Plain), @r"
     run_1738326896_aaaaaa → running
     goal    Review the tree
@@ -90,6 +110,7 @@ fn a_dead_run_does_nothing_any_more() {
         liveness: Liveness::Dead,
         now: Timestamp::from_millis(9_999_999),
         content: Content::Kept,
+        program: "adjutant",
     };
     let text = detail(&look, None, Palette::Plain);
     assert!(text.contains("[correctness] ! interrupted\n"), "{text}");
@@ -124,7 +145,13 @@ fn a_list_says_what_everyone_waits_for() {
     h.wait(40_000);
     h.fail(names[2], ErrorKind::Overloaded, Some(5_000));
     let view = h.view();
-    let look = Look { view: &view, liveness: Liveness::Alive, now: h.at(), content: Content::Kept };
+    let look = Look {
+        view: &view,
+        liveness: Liveness::Alive,
+        now: h.at(),
+        content: Content::Kept,
+        program: "adjutant",
+    };
     insta::assert_snapshot!(list(&[look]), @r"
     run_1738326896_aaaaaa  → running  6 subagents: 4 running, 2 waiting  in=4.0k out=1.0k  ~$0.0271  41s  Review the tree
       [quiet] stalled? nothing heard for 41s · 9m 19s left
@@ -162,8 +189,13 @@ fn a_list_says_what_everyone_waits_for() {
 fn what_expired_is_not_resumable() {
     let (h, _) = three();
     let view = h.view();
-    let look =
-        Look { view: &view, liveness: Liveness::Dead, now: h.at(), content: Content::Expired };
+    let look = Look {
+        view: &view,
+        liveness: Liveness::Dead,
+        now: h.at(),
+        content: Content::Expired,
+        program: "adjutant",
+    };
     assert!(list(&[look]).ends_with("\n  not resumable (expired)\n"));
     assert!(detail(&look, None, Palette::Plain).contains("next    not resumable (expired)\n"));
     let json = detail_json(&look, None);

@@ -104,7 +104,7 @@ fn what_is_never_heard_is_refused() {
         no(&mut sim, child, &"x".repeat(TELL_BYTES + 1)),
     ];
     insta::assert_snapshot!(all.join("\n"), @"
-    VALIDATION_FAILED sess_1700000000_aaaaaa cannot be told this: no agent works there, only below it. Name a session at work; `adjutant status latest` lists them.
+    UNKNOWN_PARENT sess_1700000000_aaaaaa cannot be told this: no agent works there, only below it. Name a session at work; `adjutant status latest` lists them.
     UNKNOWN_PARENT sess_1_hhhhhh cannot be told this: it is not a live delegation. Name a session at work; `adjutant status latest` lists them.
     VALIDATION_FAILED sess_1700000001_bbbbbb cannot be told this: it is empty. Say something.
     VALIDATION_FAILED sess_1700000001_bbbbbb cannot be told this: it has 16385 bytes, limit 16384. Say it shorter, or put it into a file the agent can read.

@@ -101,7 +101,7 @@ fn five_equal_calls_are_told_and_eight_end_the_work() {
     turn(&mut sim, child, read("8", "a"));
     insta::assert_snapshot!(sim.ended(child), @r"
     partial LOOP_DETECTED: The agent made the same Read call 8 times.
-    => Delegate the task again with a clearer prompt.
+    => Take it up again with `adjutant resume SESSION --say TEXT`, saying what to do differently.
     ");
     sim.check_over();
 }
