@@ -87,7 +87,7 @@ pub(crate) struct ProviderEntry {
 }
 
 /// A person's own figures for a model.
-#[derive(Clone, Copy, serde::Deserialize)]
+#[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelEntry {
     /// Tokens the window holds.
@@ -96,6 +96,9 @@ pub(crate) struct ModelEntry {
     pub(crate) max_output: Option<u64>,
     /// Dollars per million tokens.
     pub(crate) price: Option<Price>,
+    /// How hard it should think: `low`, `medium`, `high` or `max`.
+    #[serde(default)]
+    pub(crate) effort: Option<String>,
 }
 
 /// Who answers WebSearch.

@@ -1,5 +1,6 @@
 //! Choosing concrete parts: the one place outside the engine that knows models.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,9 +9,10 @@ use adjutant_core::ModelSpec;
 use adjutant_engine::ModelOpener;
 use adjutant_model::catalogue::Override;
 use adjutant_model::{
-    Model, OpenError, ProviderConfig, Recorder, ReplayModel, ScriptedModel, Secret, Sources,
-    catalogue, open_model,
+    Effort, Model, OpenError, ProviderConfig, Recorder, ReplayModel, ScriptedModel, Secret,
+    Settings as AskedFor, Sources, catalogue, open_model, open_model_with,
 };
+use serde_json::json;
 
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -20,6 +22,8 @@ use crate::settings::Settings;
 #[derive(Clone)]
 pub(crate) struct Wiring {
     sources: Sources,
+    /// How hard models should think, where the person says.
+    efforts: BTreeMap<String, Effort>,
     recorder: Option<Recorder>,
 }
 
@@ -74,11 +78,20 @@ impl Wiring {
                 needs_key: entry.key_env.is_some(),
             });
         }
+        let mut efforts = BTreeMap::new();
         for (name, entry) in &settings.models {
+            if let Some(word) = &entry.effort {
+                let effort = serde_json::from_value(json!(word)).map_err(|_unknown| {
+                    Failure::usage(format!(
+                        "user config: [models.\"{name}\"] effort: `{word}` is not low, medium, high or max"
+                    ))
+                })?;
+                efforts.insert(name.clone(), effort);
+            }
             let (window, max_output, price) = (entry.window, entry.max_output, entry.price);
             sources = sources.with_override(name, Override { window, max_output, price });
         }
-        Ok(Self { sources, recorder: None })
+        Ok(Self { sources, efforts, recorder: None })
     }
 
     /// Keeps what providers are asked and answer in a new file, with `secrets` and keys masked.
@@ -113,7 +126,9 @@ impl Wiring {
             let missing = OpenError::NoKey { provider: "anthropic".into() };
             return Err(Failure::usage(missing.to_string()).hint(WAYS_OUT));
         };
-        let model = open_model(&name, &self.sources).map_err(|error| {
+        let effort = self.efforts.get(&name).copied();
+        let asked = AskedFor { effort, ..AskedFor::default() };
+        let model = open_model_with(&name, &self.sources, asked).map_err(|error| {
             let hint = match &error {
                 OpenError::NoKey { .. } => WAYS_OUT,
                 OpenError::BaseUrl { .. } => {

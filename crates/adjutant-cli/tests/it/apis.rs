@@ -101,3 +101,39 @@ fn what_no_server_reported_is_billed_apart_as_an_estimate() {
         assert_eq!(all - estimated, input + output, "{api:?}");
     }
 }
+
+/// Writes how hard the model should think into the config that a call brings along.
+fn with_effort(rig: &Rig, word: &str) {
+    let config = rig.home().join(".config/adjutant/config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}effort = \"{word}\"\n")).unwrap();
+}
+
+#[test]
+fn how_hard_a_model_should_think_reaches_every_api() {
+    for api in Api::ALL {
+        let rig = Rig::new();
+        let server = Server::start(api, Script::new().on("Think", [Turn::says("Thought.")]));
+        let args = ["delegate", "-t", "a=Think", "--yes", "--model", "fake/priced"];
+        let call = server.call(&rig, &args);
+        with_effort(&rig, "high");
+        let output = call.run();
+        assert_eq!(output.code, 0, "{api:?}: {output}");
+        let requests = server.stop();
+        let body = String::from_utf8_lossy(&requests[0].body).into_owned();
+        let said = ["effort\":\"high\"", "thinkingLevel\":\"high\"", "thinkingBudget\":"];
+        assert!(said.iter().any(|said| body.contains(said)), "{api:?}: {body}");
+    }
+}
+
+#[test]
+fn an_effort_nobody_knows_is_said_before_anything_starts() {
+    let rig = Rig::new();
+    let server = Server::start(Api::Chat, Script::new());
+    let call = server.call(&rig, &["delegate", "-t", "a=Think", "--yes", "--model", "fake/priced"]);
+    with_effort(&rig, "hard");
+    let output = call.run();
+    assert_eq!(output.code, 2, "{output}");
+    assert!(output.stderr.contains("`hard` is not low, medium, high or max"), "{output}");
+    assert!(server.stop().is_empty());
+}
