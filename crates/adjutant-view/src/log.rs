@@ -57,9 +57,7 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         Event::AgentDefined { agent, tools, .. } => {
             format!("agent {} defined, {}", fit(agent.as_str(), 32), counted(tools.len(), "tool"))
         }
-        Event::Delegated { session, call, .. } => {
-            format!("{} delegates, call {call}", name(view, *session))
-        }
+        Event::Delegated { call, .. } => format!("delegates, call {call}"),
         Event::ApprovalAsked { parent, call, hash, .. } => {
             format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
         }
