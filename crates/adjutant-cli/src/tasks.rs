@@ -2,7 +2,7 @@
 
 use adjutant_core::nearest;
 use adjutant_core::task::{
-    Book, Changed, Disagreement, NewTask, Priority, Status, Task, TaskError, TaskNumber,
+    Changed, Disagreement, NewTask, Priority, Status, Task, TaskError, TaskNumber,
 };
 use adjutant_engine::specs::{Specs, SpecsError};
 use adjutant_view::sanitize;
@@ -93,17 +93,15 @@ impl Desk {
         as_json: bool,
         sentence: impl Fn(&Task) -> String,
     ) -> Result<Exit, Failure> {
-        let book = Book::read(Some(&changed.todo), Some(&changed.state));
-        let disagreements =
-            book.map(|book| book.disagreements_about(changed.task.number)).unwrap_or_default();
+        let disagreements = &changed.disagreements;
         if as_json {
-            let mut object = self.object(&changed.task, &disagreements);
+            let mut object = self.object(&changed.task, disagreements);
             object["from"] = json!(changed.from);
             object["changed"] = changed.is_different.into();
             print_json(&object)?;
             return Ok(Exit::Completed);
         }
-        self.say_notices(&disagreements);
+        self.say_notices(disagreements);
         print(&format!("{}\n", sentence(&changed.task)))?;
         Ok(Exit::Completed)
     }

@@ -5,6 +5,7 @@ use std::path::{Component, Path};
 use serde_json::{Map, Value, json};
 
 use super::book::{Book, Task};
+use super::disagree::Disagreement;
 use super::number::TaskNumber;
 use super::patch::{Splice, apply};
 use super::plan::{Plan, Priority, one_line, paragraphs};
@@ -79,6 +80,8 @@ pub struct Changed {
     pub from: Option<Status>,
     /// Whether anything is different at all.
     pub is_different: bool,
+    /// What the two files still disagree about in this task.
+    pub disagreements: Vec<Disagreement>,
 }
 
 /// Says why a task cannot be changed so.
@@ -203,7 +206,8 @@ impl Book {
         let task = again.as_ref().and_then(|book| book.task(number));
         let task = task.filter(|task| self.is_meant(change, task, again.as_ref()));
         let task = task.ok_or(TaskError::Unwritable { number })?;
-        Ok(Changed { todo, state, task, from, is_different })
+        let disagreements = again.map(|book| book.disagreements_about(number)).unwrap_or_default();
+        Ok(Changed { todo, state, task, from, is_different, disagreements })
     }
 
     fn is_meant(&self, change: &Change, task: &Task, again: Option<&Self>) -> bool {

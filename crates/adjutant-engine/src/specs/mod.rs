@@ -49,7 +49,12 @@ impl Specs {
         let root = Root::open(root)
             .map_err(|source| SpecsError::file("open", root.display().to_string(), source))?;
         let specs = Self { root, wall: wall_now, notices: Mutex::default() };
-        specs.read()?;
+        if let Some(folder) = Folder::find(&specs.root)?
+            && folder.has(repair::PENDING)?
+        {
+            let _alone = folder.lock(Lock::Exclusive)?;
+            specs.mend(&folder)?;
+        }
         Ok(specs)
     }
 
