@@ -283,9 +283,20 @@ impl Rig {
         self.play(None).await
     }
 
+    /// Goes on with the run that `journal` holds on a disk of so many bytes.
+    pub async fn resume_within(mut self, journal: &[u8], capacity: usize) -> Story {
+        self.disk = MemoryDisk::holding(journal);
+        self.disk.set_capacity(Some(capacity));
+        self.go_on(journal, Resume::default()).await
+    }
+
     /// Goes on with the run that `journal` holds and tells what happened.
     pub async fn resume(mut self, journal: &[u8], wish: Resume) -> Story {
         self.disk = MemoryDisk::holding(journal);
+        self.go_on(journal, wish).await
+    }
+
+    async fn go_on(self, journal: &[u8], wish: Resume) -> Story {
         let first = journal.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let first: serde_json::Value = serde_json::from_slice(first).expect("a first record");
         let run = first["event"]["run"].as_str().expect("a run's beginning");

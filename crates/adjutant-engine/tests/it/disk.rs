@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
 use adjutant_core::{Event, Outcome};
-use adjutant_engine::EngineError;
+use adjutant_engine::{EngineError, Resume};
 use adjutant_store::{JournalError, JournalReader, MemoryDisk, Position};
 use adjutant_testkit::{Rig, Story};
 
@@ -150,4 +150,44 @@ async fn a_disk_that_breaks_ends_the_run_as_failed_and_is_not_tried_again() {
             assert!(!told.iter().any(|event| matches!(event, Event::RunEnded { .. })));
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_full_disk_ended_goes_on_when_there_is_room_again() {
+    let mut resumed = 0;
+    for capacity in (20_000..300_000).step_by(20_011) {
+        let first = rig();
+        let disk = first.disk();
+        disk.set_capacity(Some(capacity));
+        let Ok(finished) = first.delegate().await.result else { continue };
+        if finished.outcome != Outcome::Partial {
+            continue;
+        }
+        resumed += 1;
+        let story = rig().resume(&disk.bytes(), Resume::default()).await;
+        assert_eq!(story.outcome(), Outcome::Completed, "{capacity}");
+        let answered = |(_, event): &(_, Event)| match event {
+            Event::Replied { session, turn, .. } => Some((*session, *turn)),
+            _ => None,
+        };
+        let turns: Vec<_> = story.events.iter().filter_map(answered).collect();
+        let distinct: std::collections::BTreeSet<_> = turns.iter().collect();
+        assert_eq!(distinct.len(), turns.len(), "{capacity}: an answer was bought twice");
+    }
+    assert!(resumed >= 3, "only {resumed} runs met a full disk");
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_on_while_the_disk_is_still_full_changes_nothing() {
+    let first = rig();
+    let disk = first.disk();
+    disk.set_capacity(Some(60_000));
+    let story = first.delegate().await;
+    assert_eq!(story.outcome(), Outcome::Partial);
+    let journal = disk.bytes();
+    let story = rig().resume_within(&journal, journal.len() + 100).await;
+    let full = matches!(&story.result, Err(error) if error.is_disk_full());
+    assert!(full, "{:?}", story.result);
+    assert!(story.requests.is_empty());
+    assert_eq!(story.events.len(), story.recalled);
 }
