@@ -321,21 +321,6 @@ async fn words_that_cannot_be_said_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_approved_does_not_begin_by_being_cancelled_and_resumed() {
-    let (journal, _) = cut_after(pair(), "approval_asked").await;
-    // The person leaves instead of answering.
-    let left = pair().answer(Answer::No("never asked".into())).when(|event, orders| {
-        if matches!(event, Event::Resumed { .. }) {
-            orders.try_send(adjutant_engine::Control::CancelRun).expect("room for an order");
-        }
-    });
-    let disk_of = left.resume(&journal, Resume::default()).await;
-    let ends = disk_of.ends();
-    assert!(ends.iter().all(|end| !end.contains("completed")), "{ends:?}");
-    assert!(disk_of.requests.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn another_model_is_billed_by_its_own_price() {
     let cheap = format!(
         "price = {{ input = 1.0, output = 1.0, cache_read = 0.1, cache_write = 1.0 }}\n{PAIR}"
