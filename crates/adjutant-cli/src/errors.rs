@@ -9,7 +9,7 @@ use adjutant_view::wire::pretty;
 use crate::args::{ErrorKind, ErrorsArgs, ErrorsCommand};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
-use crate::records::{colours, counted, failed, fold_numbers};
+use crate::records::{Need, colours, counted, failed, fold};
 
 /// The name of the projection in the state directory.
 const FILE: &str = "errors.json";
@@ -117,7 +117,7 @@ fn gather(archive: &Archive) -> Result<Vec<(RunFiles, ErrorJson)>, Failure> {
 }
 
 fn of_run(files: &RunFiles) -> Result<Vec<ErrorJson>, Failure> {
-    fold_numbers(files).map(|(view, liveness)| errors::of_run(&view, liveness))
+    fold(files, Need::Numbers).map(|(view, liveness)| errors::of_run(&view, liveness))
 }
 
 fn word(kind: ErrorKind) -> &'static str {

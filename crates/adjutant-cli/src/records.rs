@@ -365,11 +365,6 @@ fn texts(files: &RunFiles) -> Result<(RunView, u64), Failure> {
     Ok((view, records.torn()))
 }
 
-/// Folds a run as it was left, for errors; a dead one's open calls are closed.
-pub(crate) fn fold_numbers(files: &RunFiles) -> Result<(RunView, Liveness), Failure> {
-    fold(files, Need::Numbers)
-}
-
 /// Says how to go on with an interrupted run, beside the data.
 pub(crate) fn say_way_on(look: &Look<'_>) {
     if let (Some(way), Some(run)) = (look.way_on(), look.view.run()) {
