@@ -1,7 +1,7 @@
 //! Folding recorded facts into the tree. Nothing here judges; what does not fit is a damaged or
 //! foreign journal, and is said.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use super::admit::fingerprint;
 use super::domains::Domain;
@@ -162,7 +162,7 @@ impl Tree {
         let label = Label::new("root").map_err(|error| unfit("run_started", error.to_string()))?;
         let rights = Rights::of(policy);
         let cap = Cap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
-        let mut root = blank(session, agent.clone(), label, rights, cap);
+        let mut root = Node::blank(session, agent.clone(), label, rights, cap);
         root.state = State::Running;
         root.started = Some(Timestamp::ZERO);
         root.places = policy.concurrency;
@@ -252,7 +252,7 @@ impl Tree {
         let index = self.nodes.len();
         let cap = Cap { tokens: self.policy.budget_tokens, usd: None };
         let brief = &grant.brief;
-        let mut node = blank(
+        let mut node = Node::blank(
             grant.session,
             brief.agent.clone(),
             brief.label.clone(),
@@ -572,65 +572,5 @@ impl Tree {
         } else {
             Err(unfit(event, format!("{session} is {}", self.nodes[index].state.word())))
         }
-    }
-}
-
-fn blank(session: SessionId, agent: AgentName, label: Label, rights: Rights, cap: Cap) -> Node {
-    Node {
-        session,
-        agent,
-        label,
-        depth: 0,
-        state: State::Queued,
-        started: None,
-        deadline: None,
-        rights,
-        model: None,
-        ledger: Ledger { cap, ..Ledger::default() },
-        usage: crate::Usage::default(),
-        cost: crate::Usd::ZERO,
-        reservation: None,
-        turn: 0,
-        approved: true,
-        parent: None,
-        children: Vec::new(),
-        ends: Vec::new(),
-        live_children: 0,
-        granted_children: 0,
-        running_children: 0,
-        places: 1,
-        queue: VecDeque::new(),
-        calls_made: 0,
-        open_delegations: BTreeMap::new(),
-        call: 0,
-        total_deadline: None,
-        fingerprint: None,
-        story: None,
-        timeout_s: None,
-        bound: TimeBound::Own,
-        max_output_wish: None,
-        max_turns: None,
-        turns_each: None,
-        settled_input: None,
-        appended_bytes: 0,
-        given_context: 0,
-        pending: Vec::new(),
-        open_calls: 0,
-        called: BTreeSet::new(),
-        writing: BTreeSet::new(),
-        prepared: BTreeMap::new(),
-        recent_calls: VecDeque::new(),
-        attempts: 0,
-        excused: 0,
-        last_call: None,
-        shortened: false,
-        repairs: 0,
-        mailbox: VecDeque::new(),
-        has_findings: false,
-        final_text: false,
-        said: None,
-        end_reason: None,
-        stall_at: None,
-        retry_at: None,
     }
 }

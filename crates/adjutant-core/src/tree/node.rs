@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::budget::{Ledger, Reservation};
+use crate::budget::{Cap, Ledger, Reservation};
 use crate::code::Code;
 use crate::event::Origin;
 use crate::fingerprint::Fingerprint;
@@ -114,6 +114,73 @@ pub struct Node {
 }
 
 impl Node {
+    /// Returns a node that has done nothing yet, within `cap`.
+    pub(super) fn blank(
+        session: SessionId,
+        agent: AgentName,
+        label: Label,
+        rights: Rights,
+        cap: Cap,
+    ) -> Self {
+        Self {
+            session,
+            agent,
+            label,
+            depth: 0,
+            state: State::Queued,
+            started: None,
+            deadline: None,
+            rights,
+            model: None,
+            ledger: Ledger { cap, ..Ledger::default() },
+            usage: Usage::default(),
+            cost: Usd::ZERO,
+            reservation: None,
+            turn: 0,
+            approved: true,
+            parent: None,
+            children: Vec::new(),
+            ends: Vec::new(),
+            live_children: 0,
+            granted_children: 0,
+            running_children: 0,
+            places: 1,
+            queue: VecDeque::new(),
+            calls_made: 0,
+            open_delegations: BTreeMap::new(),
+            call: 0,
+            total_deadline: None,
+            fingerprint: None,
+            story: None,
+            timeout_s: None,
+            bound: TimeBound::Own,
+            max_output_wish: None,
+            max_turns: None,
+            turns_each: None,
+            settled_input: None,
+            appended_bytes: 0,
+            given_context: 0,
+            pending: Vec::new(),
+            open_calls: 0,
+            called: BTreeSet::new(),
+            writing: BTreeSet::new(),
+            prepared: BTreeMap::new(),
+            recent_calls: VecDeque::new(),
+            attempts: 0,
+            excused: 0,
+            last_call: None,
+            shortened: false,
+            repairs: 0,
+            mailbox: VecDeque::new(),
+            has_findings: false,
+            final_text: false,
+            said: None,
+            end_reason: None,
+            stall_at: None,
+            retry_at: None,
+        }
+    }
+
     /// Returns the context the next request is expected to fill, for the model's window.
     #[must_use]
     pub fn context_estimate(&self) -> u64 {
