@@ -1,0 +1,206 @@
+//! Looking at runs and dealing with them: what each of those commands takes.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Form;
+
+/// A run or a session.
+#[derive(Debug, Args)]
+pub(crate) struct RunArg {
+    /// The run or session, by its id or the start of it [default: the latest].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+}
+
+/// `adjutant status`.
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_HELP)]
+pub(crate) struct StatusArgs {
+    /// The run or session to show, by its id or the start of it [default: a list of the newest].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+}
+
+const STATUS_HELP: &str = "Examples:
+  adjutant status                  the newest runs, and what the live ones are doing
+  adjutant status latest           everything about the latest
+  adjutant status sess_1738326896_a1b2c3 --json
+
+A run whose process is gone is `interrupted` and shown with the command that resumes it.";
+
+/// `adjutant watch`.
+#[derive(Debug, Args)]
+#[command(after_help = WATCH_HELP)]
+pub(crate) struct WatchArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+}
+
+const WATCH_HELP: &str = "Examples:
+  adjutant watch                   the latest run, redrawn as it goes on
+  adjutant watch run_17 | tee log  a line for each step
+  adjutant watch --json            the events that `delegate --events` streams
+
+Reads the files alone: ctrl+c stops watching, and the run goes on. Ends with the run, prints its tree and
+exits as it did; an interrupted run exits with 3.";
+
+/// `adjutant errors`.
+#[derive(Debug, Args)]
+#[command(after_help = ERRORS_HELP, args_conflicts_with_subcommands = true)]
+pub(crate) struct ErrorsArgs {
+    /// What to do about one.
+    #[command(subcommand)]
+    pub(crate) tick: Option<ErrorsCommand>,
+
+    /// The run or session [default: all runs].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+
+    /// Show fixed ones too.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Show only errors of this type.
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(crate) kind: Option<ErrorKind>,
+
+    /// Keep all of them as errors.json in the state directory, replaced as a whole.
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+/// What can be done about an error.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ErrorsCommand {
+    /// Tick an error off; recorded in its run.
+    Fixed {
+        /// The error, such as err_1738326967_x1y2z3.
+        id: String,
+    },
+}
+
+/// The types of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ErrorKind {
+    /// Time ran out.
+    Timeout,
+    /// A limit or a contract said no.
+    Validation,
+    /// The work itself went wrong.
+    Execution,
+    /// A tool that was needed is not there.
+    ToolUnavailable,
+}
+
+const ERRORS_HELP: &str = "Examples:
+  adjutant errors                  what nobody has ticked off yet, in all runs
+  adjutant errors latest --all     everything that went wrong in the latest
+  adjutant errors --type timeout --json
+  adjutant errors fixed err_1738326967_x1y2z3";
+
+/// `adjutant log`.
+#[derive(Debug, Args)]
+#[command(after_help = LOG_HELP)]
+pub(crate) struct LogArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+
+    /// Print delegation.jsonl instead: one JSON object for each beginning and each end.
+    #[arg(long)]
+    pub(crate) delegations: bool,
+}
+
+const LOG_HELP: &str = "Examples:
+  adjutant log                     every event of the latest run, for people
+  adjutant log run_17 --json       its journal, one record per line
+  adjutant log --delegations | jq 'select(.status != \"started\")'";
+
+/// `adjutant result`.
+#[derive(Debug, Args)]
+pub(crate) struct ResultArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+
+    /// How the result is written.
+    #[arg(long = "return", value_enum, value_name = "FORM")]
+    pub(crate) return_form: Option<Form>,
+}
+
+/// `adjutant cancel`.
+#[derive(Debug, Args)]
+#[command(after_help = CANCEL_HELP)]
+pub(crate) struct CancelArgs {
+    /// The run or session, by its id or the start of it [default: the latest run that is live].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+}
+
+const CANCEL_HELP: &str = "\
+Examples:
+  adjutant cancel                          the run that is under way
+  adjutant cancel sess_1735460684_k3x9f2   one subagent and all below it; the others go on
+
+What was found is kept: `adjutant result` shows it. It is over within two seconds: a process that does
+not answer within one is killed and its end recorded. A run that died before is ended the same way.";
+
+/// `adjutant wait`.
+#[derive(Debug, Args)]
+#[command(after_help = WAIT_HELP)]
+pub(crate) struct WaitArgs {
+    /// The run or session, by its id or the start of it [default: the latest that is live, or the
+    /// latest].
+    #[arg(value_name = "RUN|SESSION")]
+    pub(crate) run: Option<String>,
+
+    /// Give up after so many seconds, with exit code 124; the run goes on.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+const WAIT_HELP: &str = "\
+Examples:
+  adjutant wait && adjutant result         the report, once there is one
+  adjutant wait --timeout 60 --json        look for a minute at most
+
+Ends with the exit code of the run; with 3 when its process is gone, and says how to go on.";
+
+/// Reads a span of time, whole seconds or parts of them.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let span = text.parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
+    span.ok_or_else(|| "not a number of seconds, such as 30 or 0.5".into())
+}
+
+/// `adjutant tell`.
+#[derive(Debug, Args)]
+#[command(after_help = TELL_HELP)]
+pub(crate) struct TellArgs {
+    /// The session that is to hear it, or a run for its parent agent.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// What to say, or - for standard input; at most 16 KiB.
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) text: String,
+}
+
+const TELL_HELP: &str = "\
+Examples:
+  adjutant tell sess_1735460684_k3x9f2 'Leave the tests out'
+  git diff --stat | adjutant tell sess_1735460684_k3x9f2 -
+
+The subagent hears it before its next turn, also when it was about to end. `adjutant status latest`
+lists sessions.";
+
+/// `adjutant prune`.
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Content older than this is removed [default: what each run's own policy says].
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) days: Option<u32>,
+}
