@@ -19,7 +19,7 @@ use crate::projections;
 use crate::run::{show_results, transcripts};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
-const FOLD: u32 = 5;
+const FOLD: u32 = 6;
 
 /// Runs that a list shows.
 const LISTED: usize = 20;

@@ -150,6 +150,12 @@ pub enum Event {
         model: Option<ModelSpec>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_s: Option<u64>,
+        /// By when those at work must have ended, where that is new.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        deadlines: BTreeMap<SessionId, Timestamp>,
+        /// When the questions that are open go stale.
+        #[serde(default)]
+        questions_until: Timestamp,
     },
     /// A delegation that had ended was taken up again.
     Reopened(Box<Reopening>),

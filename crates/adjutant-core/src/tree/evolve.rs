@@ -119,9 +119,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             node.open_delegations.retain(|_, open| open.origin.index != *call || open.live > 0);
             tree.answer_call(index, *call, output.content.len())
         }
-        Event::Resumed { rights, agents, model, timeout_s, .. } => {
+        Event::Resumed { rights, agents, model, timeout_s, deadlines, questions_until, .. } => {
             tree.resumed(rights, agents, model.as_ref());
-            tree.give_time(at, *timeout_s);
+            tree.ask_until(*questions_until);
+            tree.give_time(at, *timeout_s, deadlines);
             Ok(())
         }
         Event::Reopened(reopening) => tree.reopened(at, reopening),

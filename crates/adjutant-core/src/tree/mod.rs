@@ -161,7 +161,7 @@ impl Tree {
             Command::DiskFull => Ok(self.disk_full()),
             Command::Tell { session, text } => self.hear(session, text),
             Command::Cancel { session } => self.cancel(session),
-            Command::Resume(resumption) => self.resume(*resumption),
+            Command::Resume(resumption) => self.resume(now, *resumption),
             Command::Tick => Ok(self.expire(now)),
             Command::EndRun => Ok(self.end_run()),
         }

@@ -33,7 +33,7 @@ const GO_ON: &str = "Go on with your task from where you stopped.";
 
 impl Tree {
     /// Decides what goes on. No events mean that nothing can.
-    pub(super) fn resume(&self, wish: Resumption) -> Result<Vec<Event>, Refusal> {
+    pub(super) fn resume(&self, now: Timestamp, wish: Resumption) -> Result<Vec<Event>, Refusal> {
         if self.run.is_none() {
             return Ok(Vec::new());
         }
@@ -48,6 +48,8 @@ impl Tree {
             agents: wish.agents.clone(),
             model: wish.model.clone(),
             timeout_s: wish.timeout_s,
+            deadlines: self.new_deadlines(now, wish.timeout_s),
+            questions_until: now.plus_seconds(APPROVAL_EXPIRES_S),
         }];
         for node in self.nodes.iter().filter(|node| node.state == State::Running) {
             close_open_call(node, &mut events);
@@ -182,23 +184,41 @@ impl Tree {
         }
     }
 
-    /// Gives questions their time anew, and those at work, and those who wait, the seconds a person
-    /// gave them.
-    pub(super) fn give_time(&mut self, at: Timestamp, timeout_s: Option<u64>) {
-        let expires = at.plus_seconds(APPROVAL_EXPIRES_S);
-        let old: BTreeSet<_> = self
-            .approvals
-            .values_mut()
-            .map(|open| {
-                let old = (open.expires, open.parent, Deadline::Approval);
-                open.expires = expires;
-                old
-            })
-            .collect();
-        self.timers.retain(|timer| !old.contains(timer));
-        let new = self.approvals.values().map(|open| (expires, open.parent, Deadline::Approval));
-        self.timers.extend(new);
+    /// Returns by when those at work must end when they get so many seconds anew: never later than
+    /// the one they work for. Parents come before their children.
+    fn new_deadlines(
+        &self,
+        now: Timestamp,
+        timeout_s: Option<u64>,
+    ) -> BTreeMap<SessionId, Timestamp> {
+        let mut new = BTreeMap::new();
+        let Some(seconds) = timeout_s else { return new };
+        let timed = |node: &&Node| node.parent.is_some() || node.deadline.is_some();
+        for node in self.nodes.iter().filter(|node| node.state == State::Running).filter(timed) {
+            let above = node.parent.map(|parent| &self.nodes[parent]);
+            let above = above.and_then(|node| new.get(&node.session).copied().or(node.deadline));
+            new.insert(node.session, above.into_iter().fold(now.plus_seconds(seconds), Ord::min));
+        }
+        new
+    }
+
+    /// Lets every open question stand until then.
+    pub(super) fn ask_until(&mut self, expires: Timestamp) {
+        self.timers.retain(|(_, _, why)| *why != Deadline::Approval);
+        for open in self.approvals.values_mut() {
+            open.expires = expires;
+            self.timers.insert((expires, open.parent, Deadline::Approval));
+        }
         self.renew_domain_questions(expires);
+    }
+
+    /// Gives those at work and those who wait the time a person gave them.
+    pub(super) fn give_time(
+        &mut self,
+        at: Timestamp,
+        timeout_s: Option<u64>,
+        deadlines: &BTreeMap<SessionId, Timestamp>,
+    ) {
         let Some(seconds) = timeout_s else { return };
         let total = self.policy.total_s.map(|total| at.plus_seconds(total));
         for index in 0..self.nodes.len() {
@@ -208,23 +228,13 @@ impl Tree {
             }
             if node.is_waiting() {
                 node.timeout_s = Some(seconds);
-            } else if node.state == State::Running
-                && (node.parent.is_some() || node.deadline.is_some())
-            {
-                self.extend(at.plus_seconds(seconds), index);
             }
+            let Some(new) = deadlines.get(&node.session).copied() else { continue };
+            let is_own = new >= at.plus_seconds(seconds);
+            node.bound = if is_own { TimeBound::Own } else { TimeBound::Parent };
+            let old = node.deadline.replace(new);
+            self.move_timer(index, Deadline::Timeout, old, Some(new));
         }
-    }
-
-    /// Lets a node at work go on until `own`, never longer than the one it works for.
-    fn extend(&mut self, own: Timestamp, index: usize) {
-        let above = self.nodes[index].parent.and_then(|parent| self.nodes[parent].deadline);
-        let new = above.filter(|above| *above < own);
-        let node = &mut self.nodes[index];
-        node.bound = if new.is_some() { TimeBound::Parent } else { TimeBound::Own };
-        let old = node.deadline.replace(new.unwrap_or(own));
-        let new = node.deadline;
-        self.move_timer(index, Deadline::Timeout, old, new);
     }
 
     /// Folds in that an ended node goes on: it waits for a place like any other; the root needs none.

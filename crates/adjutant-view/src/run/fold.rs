@@ -1,10 +1,11 @@
 //! How each event changes the view.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
-use adjutant_core::tree::{APPROVAL_EXPIRES_S, CALLS_PER_TURN};
+use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{
     AgentName, Code, ErrorKind, Event, Found, Grant, Label, ModelSpec, Outcome, Policy, Reason,
     RunId, SessionId, State, Timestamp, ToolCall, ToolOutput,
@@ -58,8 +59,8 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.ended = Some(entry.moment());
         }
         Event::ErrorFixed { id } => view.faults.fix(id),
-        Event::Resumed { model, timeout_s, .. } => {
-            view.resumed(entry.at, model.as_ref(), *timeout_s);
+        Event::Resumed { model, deadlines, questions_until, .. } => {
+            view.resumed(model.as_ref(), deadlines, *questions_until);
         }
         Event::Reopened(reopening) => {
             let model = view.model_now.clone();
@@ -191,26 +192,21 @@ impl RunView {
         }
     }
 
-    fn resumed(&mut self, at: Timestamp, model: Option<&ModelSpec>, timeout_s: Option<u64>) {
+    fn resumed(
+        &mut self,
+        model: Option<&ModelSpec>,
+        deadlines: &BTreeMap<SessionId, Timestamp>,
+        questions_until: Timestamp,
+    ) {
         self.outcome = None;
         self.ended = None;
         self.model_now = model.cloned();
-        for place in 0..self.delegations.len() {
-            let above =
-                self.delegations[place].parent.and_then(|parent| self.delegation(parent)?.deadline);
-            let node = &mut self.delegations[place];
-            if !node.state.is_live() {
-                continue;
-            }
+        for node in self.delegations.iter_mut().filter(|node| node.state.is_live()) {
             node.switch(model);
-            if let (Some(seconds), State::Running, Some(_)) = (timeout_s, &node.state, node.parent)
-            {
-                let own = at.plus_seconds(seconds);
-                node.deadline = Some(above.map_or(own, |above| above.min(own)));
-            }
+            node.deadline = deadlines.get(&node.session).copied().or(node.deadline);
         }
         for open in &mut self.approvals {
-            open.expires = at.plus_seconds(APPROVAL_EXPIRES_S);
+            open.expires = questions_until;
         }
         if let Some(root) = self.delegations.first_mut().filter(|root| root.model.is_none()) {
             root.state = State::Running;

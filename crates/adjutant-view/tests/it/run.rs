@@ -166,3 +166,23 @@ fn a_light_view_does_not_grow_with_what_was_said() {
     let (short, long) = (talk(2), talk(200));
     assert!(long < short + 200, "{short} bytes became {long}");
 }
+
+#[test]
+fn time_that_a_person_gave_is_what_the_event_says_for_the_root_too() {
+    let (mut h, [done, works, _]) = three();
+    let until = |seconds: u64| Timestamp::from_millis(seconds * 1_000);
+    let deadlines = [(root(), until(90)), (works, until(60))];
+    h.push(Event::Resumed {
+        version: "test".into(),
+        rights: adjutant_core::Rights::default(),
+        agents: std::collections::BTreeMap::new(),
+        model: None,
+        timeout_s: Some(60),
+        deadlines: deadlines.into(),
+        questions_until: until(900),
+    });
+    let view = h.view();
+    let deadline = |session| view.delegation(session).unwrap().deadline;
+    assert_eq!((deadline(root()), deadline(works)), (Some(until(90)), Some(until(60))));
+    assert_ne!(deadline(done), Some(until(60)), "it had ended");
+}

@@ -37,6 +37,8 @@ fn everything() -> History {
         agents: Default::default(),
         model: None,
         timeout_s: None,
+        deadlines: Default::default(),
+        questions_until: Timestamp::ZERO,
     });
     let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
     h.start(busy);
