@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::Preset;
 use adjutant_core::numbers::grouped;
+use adjutant_core::{Policy, Preset};
 use adjutant_engine::roster::{Roster, Scope};
 use adjutant_engine::slash::{
     Because, Handbook, PrepareError, Prepared, SlashCommand, Surroundings, builtin_agents, gather,
@@ -98,11 +98,15 @@ impl Errand {
     }
 
     /// Tells the engine what kind of work it is, and which commands its agents may use; then says it.
-    pub(crate) fn engage(&self, engine: Engine, prepared: &Prepared, roster: &Roster) -> Engine {
+    pub(crate) fn engage(
+        &self,
+        engine: Engine,
+        prepared: &Prepared,
+        policy: &Policy,
+        roster: &Roster,
+    ) -> Engine {
         self.introduce(&engine, prepared, roster);
-        engine
-            .with_operation(prepared.operation, prepared.timeout_s)
-            .with_commands(self.book.clone())
+        engine.with_assignment(prepared.assignment(policy)).with_commands(self.book.clone())
     }
 
     /// Says who works on what, what of the file counts for nothing, and that files were left out.

@@ -83,7 +83,6 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
-        header: None,
     };
     let work = Work::Tasks { briefs, concurrency: None };
     let exit = carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;

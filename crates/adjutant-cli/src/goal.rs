@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{AgentName, Policy};
-use adjutant_engine::slash::Prepared;
 use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
 
 use crate::agents;
@@ -69,7 +68,7 @@ pub(crate) fn run_goal(
     let mut engine = engine.with_agents(known, &settings.models_allowed);
     let goal = match (&errand, &prepared) {
         (Some(errand), Some(prepared)) => {
-            engine = errand.engage(engine, prepared, &roster);
+            engine = errand.engage(engine, prepared, &policy, &roster);
             prepared.goal(&policy, base.as_deref(), &goal)
         }
         _ => {
@@ -83,7 +82,6 @@ pub(crate) fn run_goal(
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
-        header: prepared.as_ref().map(Prepared::header),
     };
     let approver = approver_of(flags, &policy);
     let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);

@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::book::{Book, Task};
@@ -36,9 +37,10 @@ pub struct NewTask {
 pub type Reason = String;
 
 /// Something that was made for a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// What it is.
+    #[serde(rename = "type")]
     pub kind: ArtifactKind,
     /// Its path from the root of the project.
     pub path: String,

@@ -15,6 +15,7 @@ use crate::ids::SessionId;
 use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
 use crate::numbers::grouped;
 use crate::outcome::Outcome;
+use crate::schema::RETURN;
 use crate::time::Timestamp;
 use crate::write::RUN;
 
@@ -216,7 +217,7 @@ impl Tree {
     /// Runs, answers or refuses each tool call of the last answer.
     pub(super) fn use_tools(&self, now: Timestamp, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
-        let usable = node.rights.usable_tools();
+        let usable = self.usable(index);
         let mut recent = node.recent_calls.clone();
         let mut events = Vec::new();
         for (number, call) in (0_u32..).zip(&node.pending) {
@@ -236,7 +237,9 @@ impl Tree {
                 events.extend(self.end_subtree(index, &looped(&call.name, equal)));
                 return events;
             }
-            let complaint = objection(call, number, &node.pending)
+            let complaint = self
+                .return_objection(index, number)
+                .or_else(|| objection(call, number, &node.pending))
                 .or_else(|| {
                     (!usable.contains(&call.name)).then(|| not_allowed(&call.name, &usable))
                 })
@@ -429,7 +432,8 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
     if call.name.is_empty() {
         return Some("Not run: the call names no tool.".into());
     }
-    if call.malformed {
+    // A return that is no JSON is judged like any other that is wrong.
+    if call.malformed && call.name != RETURN {
         return Some("Not run: the arguments are not valid JSON. Send one JSON object.".into());
     }
     let same_id =

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use adjutant_core::policy::Operation;
-use adjutant_core::{AgentName, Policy};
+use adjutant_core::{AgentName, Assignment, Policy};
 use adjutant_tools::{ContextFile, ContextState, render_context};
 
 use super::arguments::{ArgumentError, Arguments};
@@ -183,13 +183,19 @@ fn look_up(
 }
 
 impl Prepared {
-    /// Returns the line that heads what a person is shown: `Task: N` or `Command: /name`.
+    /// Returns what the command asks of a run under `policy`.
     #[must_use]
-    pub fn header(&self) -> String {
-        if self.arguments.tasks.is_empty() {
-            return format!("Command: /{}", self.definition.name);
+    pub fn assignment(&self, policy: &Policy) -> Assignment {
+        let route = self.route.as_ref().filter(|_| policy.max_depth > 0);
+        Assignment {
+            command: self.definition.name.to_string(),
+            tasks: self.arguments.tasks.clone(),
+            operation: self.operation,
+            language: self.language.clone(),
+            agent: route.map(|route| route.agent.clone()),
+            timeout_s: self.timeout_s,
+            artifacts_required: self.definition.limits.artifacts_required,
         }
-        format!("Task: {}", list(&self.arguments.tasks))
     }
 
     /// Returns the goal of the run. `base` replaces what a command is told in general, `piped` is what
