@@ -34,6 +34,11 @@ pub(crate) fn run_goal(
     }
     let workdir = absolute(&flags.root)?;
     let errand = commands::errand(&workdir, args.goal.as_deref())?;
+    if let Some(errand) = &errand
+        && let Some(exit) = errand.carry_out_itself(flags, as_json, || goal_text(None, true))?
+    {
+        return Ok(exit);
+    }
     let usual = errand.as_ref().map(|_| Errand::PRESET);
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
     apply_flags(&mut settings, flags)?;

@@ -28,6 +28,8 @@ pub struct NewTask {
     pub language: Option<String>,
     /// How much it matters.
     pub priority: Priority,
+    /// How much work it may be; `TBD` where nobody said.
+    pub effort: Option<String>,
     /// More about it.
     pub description: Option<String>,
 }
@@ -238,6 +240,7 @@ impl Book {
             status: Status::NotStarted,
             language: &language,
             priority: new.priority,
+            effort: new.effort.as_deref().map(one_line).filter(|effort| !effort.is_empty()),
             description: new.description.as_deref().and_then(paragraphs),
         };
         out.todo.extend(self.todo.set_next(next));
@@ -416,6 +419,7 @@ impl Book {
             status,
             language: &task.language,
             priority: task.priority.unwrap_or_default(),
+            effort: None,
             description: None,
         }
     }

@@ -111,13 +111,12 @@ pub struct Prepared {
 }
 
 impl Handbook {
-    /// Reads the arguments of a command, looks for its tasks and finds its agent.
-    pub fn prepare(
+    /// Reads the arguments of a command, and nothing else.
+    pub fn arguments(
         &self,
         command: &SlashCommand,
         typed: &str,
-        around: &Surroundings<'_>,
-    ) -> Result<Prepared, PrepareError> {
+    ) -> Result<Arguments, PrepareError> {
         let name = command.name();
         // A file that was meant to take the place of a built-in command must not be passed over.
         if command.definition.scope == Scope::BuiltIn
@@ -126,8 +125,19 @@ impl Handbook {
             let (name, problem) = (name.to_owned(), problem.clone());
             return Err(PrepareError::Broken { name, problem });
         }
-        let arguments = arguments::read(name, command.form, typed)
-            .map_err(|error| PrepareError::Arguments { error, usage: command.usage() })?;
+        arguments::read(name, command.form, typed)
+            .map_err(|error| PrepareError::Arguments { error, usage: command.usage() })
+    }
+
+    /// Reads the arguments of a command, looks for its tasks and finds its agent.
+    pub fn prepare(
+        &self,
+        command: &SlashCommand,
+        typed: &str,
+        around: &Surroundings<'_>,
+    ) -> Result<Prepared, PrepareError> {
+        let name = command.name();
+        let arguments = self.arguments(command, typed)?;
         let mut remarks = Vec::new();
         let tasks = look_up(&arguments.tasks, around.tasks, &mut remarks)?;
         let language = tasks.iter().find_map(|task| task.language.clone());
