@@ -223,6 +223,7 @@ fn failed(error: SpecsError) -> Failure {
         | SpecsError::NotFolder { .. }
         | SpecsError::NotText { .. }
         | SpecsError::TooLarge { .. }
+        | SpecsError::NotErrors { .. }
         | SpecsError::BadRecord { .. } => (Exit::Usage, None),
         SpecsError::File { .. } | SpecsError::Busy { .. } | SpecsError::Overtaken { .. } => {
             (Exit::Failed, None)

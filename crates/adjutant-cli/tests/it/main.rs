@@ -10,6 +10,7 @@ mod bad_files;
 mod bad_limits;
 mod bad_models;
 mod bad_stores;
+mod command_errors;
 mod command_task;
 mod commands;
 mod control;

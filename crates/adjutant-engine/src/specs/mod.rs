@@ -8,6 +8,7 @@
 //! folder finds both files as they were or both as they were to be.
 
 mod error;
+mod errors;
 mod folder;
 mod pair;
 mod repair;
@@ -20,6 +21,7 @@ use adjutant_core::task::{Artifact, Book, Change, Changed, NewTask, Status, Task
 use adjutant_workspace::{Lock, Root};
 
 pub use error::SpecsError;
+pub use errors::Absent;
 
 use crate::clock::{Wall, wall_now};
 use crate::slash::{Looked, TaskEntry};
