@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use adjutant_core::Preset;
 use adjutant_core::numbers::grouped;
 use adjutant_core::schema::ReturnForm;
-use adjutant_engine::roster::{Roster, Scope};
+use adjutant_engine::roster::{Roster, Scope, UserFolders};
 use adjutant_engine::slash::{
-    Because, Handbook, PrepareError, Prepared, SlashCommand, Surroundings, builtin_agents, gather,
+    Because, Handbook, PrepareError, Prepared, Routes, SlashCommand, Surroundings, builtin_agents,
+    gather,
 };
 use adjutant_engine::specs::Specs;
 use adjutant_engine::{Engine, Role};
@@ -61,6 +62,14 @@ pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, 
     Ok(found.map(|(command, typed)| Errand { root: root.to_owned(), book, command, typed }))
 }
 
+/// Takes a text as one of the built-in commands, whatever files the person has.
+pub(crate) fn built_in(root: &Path, goal: &str) -> Option<Errand> {
+    let book = gather(root, &UserFolders::default()).ok()?;
+    let (command, typed) = book.recognise(goal).ok()??;
+    let (command, typed) = (command.clone(), typed.to_owned());
+    Some(Errand { root: root.to_owned(), book, command, typed })
+}
+
 /// Says why a command cannot be carried out, and what to do.
 fn refused(error: &PrepareError) -> Failure {
     let failure = Failure::usage(sanitize::line(&error.to_string()));
@@ -84,15 +93,15 @@ impl Errand {
     /// Reads the arguments and finds the agent; adds the built-in agents to those that files describe.
     pub(crate) fn prepare(
         &self,
-        settings: &Settings,
-        flags: &WorkFlags,
+        routes: &Routes,
+        agent: Option<&str>,
         roster: &mut Roster,
     ) -> Result<Prepared, Failure> {
         roster.agents.extend(builtin_agents(&roster.agents));
         let around = Surroundings {
             roster,
-            routes: &settings.routes,
-            agent: flags.agent.as_deref(),
+            routes,
+            agent,
             tasks: &|number| Specs::look(&self.root, number),
         };
         let prepared = self.book.prepare(&self.command, &self.typed, &around);

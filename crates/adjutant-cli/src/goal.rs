@@ -44,7 +44,8 @@ pub(crate) fn run_goal(
     apply_flags(&mut settings, flags)?;
     let policy = settings.policy.policy().clone();
     let mut roster = agents::find(&workdir)?;
-    let prepare = |errand: &Errand| errand.prepare(&settings, flags, &mut roster);
+    let agent = flags.agent.as_deref();
+    let prepare = |errand: &Errand| errand.prepare(&settings.routes, agent, &mut roster);
     let prepared = errand.as_ref().map(prepare).transpose()?;
     let goal = goal_text(args.goal.as_deref().filter(|_| prepared.is_none()), prepared.is_some())?;
     let mut wiring = Wiring::new(&settings)?;
