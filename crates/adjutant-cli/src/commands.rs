@@ -82,7 +82,10 @@ fn refused(error: &PrepareError) -> Failure {
         }
         PrepareError::Broken { .. } => failure
             .hint("`adjutant commands` lists the commands, and the files that cannot be used."),
-        PrepareError::UnknownTask { .. } | PrepareError::Tasks(_) => failure,
+        PrepareError::UnknownTask { .. } => failure
+            .hint("`adjutant task list` shows the tasks there are; `adjutant run '/task \"TEXT\"'` adds one."),
+        PrepareError::Tasks(_) => failure
+            .hint("Mend it, or move it away; `adjutant task list` says whether it can be read."),
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) fn keep_errors(view: &RunView) {
     // Nobody is left behind by a run that is over; one that broke off is an error only until it goes on.
     let errors = errors::of_run(view, Liveness::Alive);
     let errors: Vec<_> = errors.iter().map(|error| json!(error)).collect();
+    if errors.is_empty() {
+        return;
+    }
     let is_command =
         view.root().is_some_and(|root| view.goal().starts_with(&format!("/{}", root.agent)));
     let absent = if is_command { Absent::Create } else { Absent::Leave };

@@ -6,6 +6,7 @@ mod agents;
 mod apis;
 mod approval;
 mod bad_calls;
+mod bad_commands;
 mod bad_files;
 mod bad_limits;
 mod bad_models;

@@ -23,6 +23,8 @@ pub struct TaskEntry {
     pub language: Option<String>,
     /// The file the entry stands in.
     pub file: String,
+    /// What a person should know of the list: where its files disagree, what had to be mended.
+    pub remarks: Vec<String>,
 }
 
 /// What came of looking for a task.
@@ -179,12 +181,15 @@ fn look_up(
     let mut found = Vec::new();
     for &number in numbers {
         match look(number) {
-            Looked::Found(task) => found.push(task),
+            Looked::Found(mut task) => {
+                remarks.append(&mut task.remarks);
+                found.push(task);
+            }
             Looked::Unknown { file } => return Err(PrepareError::UnknownTask { number, file }),
             Looked::Broken(why) => return Err(PrepareError::Tasks(why)),
             Looked::NoList => {
                 remarks.push(format!(
-                    "the project has no list of tasks, so nothing is known of task {number}"
+                    "the project has no list of tasks, so nothing is known of task {number}; /task adds one"
                 ));
             }
         }

@@ -117,7 +117,10 @@ impl Specs {
             let known = TaskNumber::new(number).and_then(|number| book.task(number));
             let Some(task) = known else { return Ok(Looked::Unknown { file }) };
             let text = book.entry_text(task.number).unwrap_or(&task.title).trim_end().to_owned();
-            Ok(Looked::Found(TaskEntry { number, text, language: Some(task.language), file }))
+            let said = book.disagreements_about(task.number).into_iter().map(|it| it.to_string());
+            let remarks = specs.take_notices().into_iter().chain(said).collect();
+            let language = Some(task.language);
+            Ok(Looked::Found(TaskEntry { number, text, language, file, remarks }))
         };
         found().unwrap_or_else(|error| Looked::Broken(error.to_string()))
     }
