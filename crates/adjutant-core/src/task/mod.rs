@@ -20,7 +20,7 @@ mod status;
 mod todo;
 
 pub use book::{Book, BookError, Task};
-pub use change::{Artifact, Change, Changed, NewTask, Reason, TaskError};
+pub use change::{Artifact, Change, Changed, NewTask, Reason, TaskError, Update};
 pub use disagree::{Disagreement, Field, Side};
 pub use errors::merge_errors;
 pub use number::{NumberError, TaskNumber};

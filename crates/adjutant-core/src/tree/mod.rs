@@ -16,6 +16,7 @@ mod mail;
 mod node;
 mod react;
 mod resume;
+mod returns;
 mod turn;
 mod writes;
 
@@ -39,10 +40,9 @@ pub use clock::Deadline;
 pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
 pub(crate) use resume::INTERRUPTED;
+pub use returns::MAX_REPAIRS;
 pub(crate) use turn::uses_tools;
-pub use turn::{
-    CALLS_PER_TURN, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS, MAX_REPAIRS, MIN_OUTPUT,
-};
+pub use turn::{CALLS_PER_TURN, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS, MIN_OUTPUT};
 
 /// The state of one run, folded from its events.
 #[derive(Clone, Debug)]

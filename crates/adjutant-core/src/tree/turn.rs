@@ -5,20 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use super::Tree;
 use super::node::{End, Node};
-use super::{ROOT, Tree};
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
-use crate::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Status, repair_message, validate,
-};
 use crate::event::{Event, Nudge, ToolOutput};
 use crate::fingerprint::Fingerprint;
-use crate::ids::{AgentName, SessionId};
+use crate::ids::SessionId;
 use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
 use crate::numbers::grouped;
-use crate::outcome::{Outcome, Reason};
-use crate::policy::ContractKind;
+use crate::outcome::Outcome;
 use crate::time::Timestamp;
 use crate::write::RUN;
 
@@ -34,14 +30,11 @@ pub(super) const LOOP_WINDOW: usize = 32;
 pub const CALLS_PER_TURN: usize = 64;
 /// Attempts at one turn, the first included.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// Times an invalid return goes back to the model.
-pub const MAX_REPAIRS: u32 = 2;
 /// What an agent near its end is told.
 pub const LAST_CALL: &str = "You are close to your limit and this is your last turn. Tools are no longer \
 available. Write your report now: what you found, and what is left to do.";
 const SHORTEN: &str =
     "Your answer was cut off at the output limit. Say it again, shorter, in one message.";
-const EMPTY: &str = "Your answer was empty. Write your report as text.";
 const FIRST_RETRY_MS: u64 = 500;
 /// The longest pause of a provider that is waited out; a child must not be parked for days.
 const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
@@ -273,64 +266,6 @@ impl Tree {
         }
     }
 
-    /// Judges the last answer against the contract: ends, or asks for a repair.
-    pub(super) fn conclude(
-        &self,
-        now: Timestamp,
-        session: SessionId,
-        text: &str,
-        artifacts: &[(String, ArtifactFact)],
-    ) -> Vec<Event> {
-        let Some((index, node)) = self.live(session) else { return Vec::new() };
-        if !node.final_text {
-            return Vec::new();
-        }
-        if let Some(code) = node.last_call {
-            return self.end_subtree(index, &self.exhausted(code, node));
-        }
-        // The root answers a person, in free text; the contract is for what is handed up.
-        let contract = if index == ROOT { ContractKind::Report } else { self.policy.contract };
-        let (end, complaint) = match contract {
-            ContractKind::Report if text.trim().is_empty() => (None, EMPTY.to_owned()),
-            ContractKind::Report => (Some(End::completed()), String::new()),
-            ContractKind::Standard => judge_return(text, self.metadata(now, index), artifacts),
-        };
-        let is_over = end.is_some() || node.repairs >= MAX_REPAIRS;
-        if is_over && !self.mail(index, node, &Held::default()).is_empty() {
-            // A person spoke after its last call: it hears that before anything is final.
-            return self.take_turn_beside(session, &Held::default());
-        }
-        match end {
-            Some(end) => self.end_subtree(index, &end),
-            None if node.repairs < MAX_REPAIRS => {
-                vec![Event::Told { session, nudge: Nudge::Repair, text: complaint }]
-            }
-            None => self.end_subtree(
-                index,
-                &End::new(
-                    Outcome::Failed,
-                    Code::ValidationFailed,
-                    format!(
-                        "The return was still invalid after {MAX_REPAIRS} repairs. {complaint}"
-                    ),
-                    "Read the original answer in the transcript, or delegate the task again.",
-                ),
-            ),
-        }
-    }
-
-    /// Returns what the engine knows about a delegation, which no model has to claim.
-    fn metadata(&self, now: Timestamp, index: usize) -> Metadata {
-        let node = &self.nodes[index];
-        Metadata {
-            session_id: node.session,
-            duration_seconds: now.since(node.started.unwrap_or_default()).as_secs(),
-            agent_type: node.agent.clone(),
-            delegation_depth: u32::try_from(node.depth).unwrap_or(u32::MAX),
-            delegation_path: self.path(index).iter().map(|name| AgentName::new(name)).collect(),
-        }
-    }
-
     /// Decides what follows an answer that was cut off: once more and shorter, or partial.
     pub(super) fn cut_off(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
@@ -365,7 +300,7 @@ impl Tree {
         self.end_subtree(index, &self.provider_failed(&error, node))
     }
 
-    fn exhausted(&self, code: Code, node: &Node) -> End {
+    pub(super) fn exhausted(&self, code: Code, node: &Node) -> End {
         if let Some(max) = node.max_turns.filter(|max| node.turn >= *max)
             && code == Code::BudgetExceeded
         {
@@ -527,41 +462,6 @@ fn looped(name: &str, times: usize) -> End {
         format!("The agent made the same {name} call {times} times."),
         "Take it up again with `adjutant resume SESSION --say TEXT`, saying what to do differently.",
     )
-}
-
-/// Judges a standard return; `None` with the complaint when it must be repaired.
-fn judge_return(
-    text: &str,
-    metadata: Metadata,
-    artifacts: &[(String, ArtifactFact)],
-) -> (Option<End>, String) {
-    let contract = Contract {
-        expected_session: Some(metadata.session_id),
-        artifacts_required: false,
-        metadata: MetadataSource::Engine(metadata),
-    };
-    let known: BTreeMap<&str, ArtifactFact> =
-        artifacts.iter().map(|(path, fact)| (path.as_str(), *fact)).collect();
-    let fact = |path: &str| known.get(path).copied().unwrap_or(ArtifactFact::Unchecked);
-    let verdict = validate(text, &contract, &fact);
-    let complaint = repair_message(&verdict);
-    let end = verdict.accepted().map(|returned| {
-        let outcome = match returned.status {
-            Status::Completed => Outcome::Completed,
-            Status::Failed => Outcome::Failed,
-            Status::Partial => Outcome::Partial,
-            Status::Blocked => Outcome::Blocked,
-        };
-        let first = returned.errors.first().filter(|_| outcome != Outcome::Completed);
-        let reason = first.map(|error| Reason {
-            code: Code::parse(error.code.as_str()).unwrap_or(Code::UnknownError),
-            message: error.message.clone(),
-            recommendation: error.recommendation.clone(),
-            recoverable: error.recoverable,
-        });
-        End { outcome, reason }
-    });
-    (end, complaint)
 }
 
 impl Node {

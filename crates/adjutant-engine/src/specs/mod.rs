@@ -17,7 +17,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber};
+use adjutant_core::task::{
+    Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber, Update,
+};
 use adjutant_workspace::{Lock, Root};
 
 pub use error::SpecsError;
@@ -162,6 +164,18 @@ impl Specs {
         self.change(&Change::Link { number, artifact: Artifact { kind, path: path.into() } })
     }
 
+    /// Moves a task on and links what was made for it, in one change.
+    ///
+    /// What holds already changes nothing, so it may be said again after an interruption. A status
+    /// that only IN PROGRESS leads to is reached through it.
+    ///
+    /// # Errors
+    ///
+    /// Why the status or one of the links cannot be; then nothing has changed.
+    pub fn update(&self, number: TaskNumber, update: Update) -> Result<Changed, SpecsError> {
+        self.change(&Change::Update { number, update })
+    }
+
     /// Returns what was mended since this was last asked, for people.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
@@ -200,7 +214,7 @@ impl Specs {
                 Pair::default().book(folder::OURS)?.change(change, 0, folder::OURS)?;
                 Folder::create(&self.root).map(Some)
             }
-            Change::SetStatus { .. } | Change::Link { .. } => Ok(None),
+            Change::SetStatus { .. } | Change::Link { .. } | Change::Update { .. } => Ok(None),
         }
     }
 
