@@ -18,6 +18,7 @@ mod control;
 mod control_socket;
 mod delegate;
 mod demo;
+mod docs_commands;
 mod errors;
 mod exits;
 mod full_disk;
