@@ -297,3 +297,30 @@ const fn type_of(code: Code) -> ErrorType {
         | Code::Internal => ErrorType::Execution,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::numbers_in;
+
+    #[test]
+    fn a_task_is_named_behind_task_or_a_command_and_nowhere_else() {
+        for (text, expected) in [
+            ("Task: 12", Some("12")),
+            ("Task: 12\n\nTask: 13", Some("12")),
+            ("/research 12 --divide", Some("12")),
+            ("/implement 3-5,9 soon", Some("3-5,9")),
+            ("/review src/12", None),
+            ("/review 2nd part", None),
+            ("/ 12", None),
+            ("Task: twelve", None),
+            ("Task:12", None),
+            ("Count 12", None),
+            ("12", None),
+            ("", None),
+            ("\nTask: 12", None),
+            ("Task: -3", None),
+        ] {
+            assert_eq!(numbers_in(text), expected, "{text}");
+        }
+    }
+}
