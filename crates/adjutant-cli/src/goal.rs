@@ -33,12 +33,18 @@ pub(crate) fn run_goal(
     }
     let workdir = absolute(&flags.root)?;
     let errand = commands::errand(&workdir, args.goal.as_deref())?;
+    if let Some(errand) = &errand
+        && let Some(exit) = errand.carry_out_itself(flags, as_json, || goal_text(None, true))?
+    {
+        return Ok(exit);
+    }
     let usual = errand.as_ref().map(|_| Errand::PRESET);
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
     apply_flags(&mut settings, flags)?;
     let policy = settings.policy.policy().clone();
     let mut roster = agents::find(&workdir)?;
-    let prepare = |errand: &Errand| errand.prepare(&settings, flags, &mut roster);
+    let agent = flags.agent.as_deref();
+    let prepare = |errand: &Errand| errand.prepare(&settings.routes, agent, &mut roster);
     let prepared = errand.as_ref().map(prepare).transpose()?;
     let goal = goal_text(args.goal.as_deref().filter(|_| prepared.is_none()), prepared.is_some())?;
     let mut wiring = Wiring::new(&settings)?;

@@ -108,6 +108,7 @@ pub(crate) fn carry_out(
     }
     let view = &live.borrow().view;
     let files = view.run().and_then(|run| kept(archive, view, run));
+    projections::keep_errors(view);
     if pursues {
         show_synthesis(view, files.as_ref(), showing)?;
     } else if !showing.events && view.run().is_some() {

@@ -208,7 +208,7 @@ fn section_10_the_messages_for_a_command_that_cannot_be_carried_out() {
     [exit 2]
     /task
     adjutant: Text required for /task command
-      adjutant run '/task "TEXT"'
+      adjutant run '/task "TEXT" [--language L] [--priority P] [--effort E]'
     [exit 2]
     /tmp is full
     adjutant: there is no command `/tmp`

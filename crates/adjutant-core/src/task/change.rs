@@ -29,6 +29,8 @@ pub struct NewTask {
     pub language: Option<String>,
     /// How much it matters.
     pub priority: Priority,
+    /// How much work it may be; `TBD` where nobody said.
+    pub effort: Option<String>,
     /// More about it.
     pub description: Option<String>,
 }
@@ -306,6 +308,7 @@ impl Book {
             status: Status::NotStarted,
             language: &language,
             priority: new.priority,
+            effort: new.effort.as_deref().map(one_line).filter(|effort| !effort.is_empty()),
             description: new.description.as_deref().and_then(paragraphs),
         };
         out.todo.extend(self.todo.set_next(next));
@@ -485,6 +488,7 @@ impl Book {
             status,
             language: &task.language,
             priority: task.priority.unwrap_or_default(),
+            effort: None,
             description: None,
         }
     }

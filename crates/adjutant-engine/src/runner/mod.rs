@@ -298,7 +298,9 @@ impl Runner {
             Done::Model { session, turn, attempt, result: Ok(Ok(reply)) } => {
                 Command::Reply { session, turn, attempt, reply }
             }
-            Done::Model { session, turn, attempt, result: Ok(Err(error)) } => {
+            Done::Model { session, turn, attempt, result: Ok(Err(mut error)) } => {
+                // Shown, kept and written into the project; a provider may repeat what it was sent.
+                error.message = self.shop.desk.masker.mask(&error.message).into_owned();
                 Command::FailAttempt { session, turn, attempt, error }
             }
             Done::Tool { session, turn, call, result: Ok(output) } => {

@@ -8,6 +8,7 @@
 //! folder finds both files as they were or both as they were to be.
 
 mod error;
+mod errors;
 mod folder;
 mod pair;
 mod repair;
@@ -22,6 +23,7 @@ use adjutant_core::task::{
 use adjutant_workspace::{Lock, Root};
 
 pub use error::SpecsError;
+pub use errors::Absent;
 
 use crate::clock::{Wall, wall_now};
 use crate::slash::{Looked, TaskEntry};
@@ -117,7 +119,10 @@ impl Specs {
             let known = TaskNumber::new(number).and_then(|number| book.task(number));
             let Some(task) = known else { return Ok(Looked::Unknown { file }) };
             let text = book.entry_text(task.number).unwrap_or(&task.title).trim_end().to_owned();
-            Ok(Looked::Found(TaskEntry { number, text, language: Some(task.language), file }))
+            let said = book.disagreements_about(task.number).into_iter().map(|it| it.to_string());
+            let remarks = specs.take_notices().into_iter().chain(said).collect();
+            let language = Some(task.language);
+            Ok(Looked::Found(TaskEntry { number, text, language, file, remarks }))
         };
         found().unwrap_or_else(|error| Looked::Broken(error.to_string()))
     }

@@ -129,6 +129,7 @@ fn in_language(language: &'static str) -> impl Fn(u64) -> Looked {
             text: format!("### {number}. Prove it"),
             language: Some(language.to_owned()),
             file: "TODO.md".to_owned(),
+            remarks: Vec::new(),
         })
     }
 }
@@ -277,7 +278,7 @@ fn section_10_commands_go_to_agents_by_the_language_of_their_task() {
             none,
             &no_list,
             "Task: 12: planner by the command\n\
-             the project has no list of tasks, so nothing is known of task 12",
+             the project has no list of tasks, so nothing is known of task 12; /task adds one",
         ),
         ("/plan 12", &theirs, &proof, "Task: 12: reviewer by your configuration"),
         ("/plan 12", &theirs, &rust, "Task: 12: researcher by your configuration"),
