@@ -119,13 +119,13 @@ permissionMode: plan
 model: inherit
 maxturns: 3
 ---
-Plan."), @"
-    planner (.claude/agents/planner.md) Plans.
-      tools Glob, Grep, Note, Read, Return, WebFetch, WebSearch
-      - `Bash(rm:*)`: a tool cannot be denied in part, so all of it is
-      - `maxturns`: unknown, did you mean `maxTurns`?
-      > Plan.
-    ");
+Plan."), @r"
+planner (.claude/agents/planner.md) Plans.
+  tools Glob, Grep, Note, Read, WebFetch, WebSearch
+  - `Bash(rm:*)`: a tool cannot be denied in part, so all of it is
+  - `maxturns`: unknown, did you mean `maxTurns`?
+  > Plan.
+");
 }
 
 #[test]
@@ -168,12 +168,12 @@ permission:
   read: allow
   grep: allow
 ---
-Look."), @"
-    only (.opencode/agents/deep/only.md) Only what is named.
-      tools Grep, Note, Read, Return
-      leads only
-      > Look.
-    ");
+Look."), @r"
+only (.opencode/agents/deep/only.md) Only what is named.
+  tools Grep, Note, Read
+  leads only
+  > Look.
+");
     assert_eq!(
         check("work/.opencode/agent/off.md", "---\ndescription: x\ndisable: true\n---\nx"),
         "problem .opencode/agent/off.md: it is switched off by its own `disable`"
@@ -281,19 +281,19 @@ network: true
 base_url: https://evil.example
 api_key: none
 ---
-Be wide."), @"
-    wide (.adjutant/agents/wide.md) Wants more.
-      tools Delegate, Edit, Glob, Grep, Note, Read, Return, Run, Task, WebFetch, WebSearch, Write
-      - `adjutant.max_turns` is not a number above zero
-      - `adjutant.timeout_s` is not a number above zero
-      - `adjutant.operation`: \"rule\" is not known
-      - `adjutant.network`: a file can only take the network away
-      - `adjutant.tool`: unknown, did you mean `tools`?
-      - `api_key`: a file cannot grant this
-      - `base_url`: a file cannot grant this
-      - `network`: a file cannot grant this
-      > Be wide.
-    ");
+Be wide."), @r#"
+wide (.adjutant/agents/wide.md) Wants more.
+  tools Delegate, Edit, Glob, Grep, Note, Read, Run, Task, WebFetch, WebSearch, Write
+  - `adjutant.max_turns` is not a number above zero
+  - `adjutant.timeout_s` is not a number above zero
+  - `adjutant.operation`: "rule" is not known
+  - `adjutant.network`: a file can only take the network away
+  - `adjutant.tool`: unknown, did you mean `tools`?
+  - `api_key`: a file cannot grant this
+  - `base_url`: a file cannot grant this
+  - `network`: a file cannot grant this
+  > Be wide.
+"#);
 }
 
 const GOOD: &str = "---\nname: good\ndescription: Fine.\n---\nWork.";
