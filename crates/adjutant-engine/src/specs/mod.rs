@@ -26,7 +26,7 @@ pub use error::SpecsError;
 use crate::clock::{Wall, wall_now};
 use crate::slash::{Looked, TaskEntry};
 use folder::Folder;
-use pair::{Pair, Written};
+use pair::Written;
 
 /// How often a change is worked out anew because someone edited the files meanwhile.
 const ATTEMPTS: usize = 5;
@@ -82,7 +82,7 @@ impl Specs {
     /// When they cannot be read, or `state.json` is damaged.
     pub fn read(&self) -> Result<Book, SpecsError> {
         let Some(folder) = Folder::find(&self.root)? else {
-            return Pair::default().book(folder::OURS);
+            return empty();
         };
         let shared = folder.lock(Lock::Shared)?;
         if folder.has(repair::PENDING)? {
@@ -90,9 +90,9 @@ impl Specs {
             drop(shared);
             let _alone = folder.lock(Lock::Exclusive)?;
             self.mend(&folder)?;
-            return folder.read()?.book(folder.path);
+            return folder.read();
         }
-        folder.read()?.book(folder.path)
+        folder.read()
     }
 
     /// Returns a task.
@@ -179,19 +179,18 @@ impl Specs {
     fn change(&self, change: &Change) -> Result<Changed, SpecsError> {
         let Some(folder) = self.folder_for(change)? else {
             // There are no tasks, so this says why the change cannot be.
-            let book = Pair::default().book(folder::OURS)?;
-            return Ok(book.change(change, (self.wall)(), folder::OURS)?);
+            return Ok(empty()?.change(change, (self.wall)(), folder::OURS)?);
         };
         let _alone = folder.lock(Lock::Exclusive)?;
         self.mend(&folder)?;
         for _ in 0..ATTEMPTS {
             let old = folder.read()?;
-            let changed = old.book(folder.path)?.change(change, (self.wall)(), folder.path)?;
+            let changed = old.change(change, (self.wall)(), folder.path)?;
             if !changed.is_different {
                 return Ok(changed);
             }
-            let new = Pair::new(&changed.todo, &changed.state);
-            match pair::write(&folder, &old, &new)? {
+            let new = [Some(changed.todo.as_str()), Some(changed.state.as_str())];
+            match pair::write(&folder, old.texts(), new)? {
                 Written::Done => return Ok(changed),
                 Written::Overtaken => {}
             }
@@ -206,7 +205,7 @@ impl Specs {
         }
         match change {
             Change::Add(_) => {
-                Pair::default().book(folder::OURS)?.change(change, 0, folder::OURS)?;
+                empty()?.change(change, 0, folder::OURS)?;
                 Folder::create(&self.root).map(Some)
             }
             Change::SetStatus { .. } | Change::Link { .. } | Change::Update { .. } => Ok(None),
@@ -219,4 +218,10 @@ impl Specs {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).extend(said);
         Ok(())
     }
+}
+
+/// Returns the tasks of a project that has none.
+fn empty() -> Result<Book, SpecsError> {
+    let damaged = |damage| SpecsError::Damaged { folder: folder::OURS, damage };
+    Book::take(None, None).map_err(damaged)
 }
