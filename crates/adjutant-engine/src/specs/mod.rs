@@ -9,6 +9,7 @@
 
 mod error;
 mod folder;
+mod lookout;
 mod pair;
 mod repair;
 
@@ -22,9 +23,9 @@ use adjutant_core::task::{
 use adjutant_workspace::{Lock, Root};
 
 pub use error::SpecsError;
+pub use lookout::Lookout;
 
 use crate::clock::{Wall, wall_now};
-use crate::slash::{Looked, TaskEntry};
 use folder::Folder;
 use pair::Written;
 
@@ -103,23 +104,6 @@ impl Specs {
     pub fn task(&self, number: TaskNumber) -> Result<Task, SpecsError> {
         let unknown = adjutant_core::task::TaskError::Unknown { number };
         self.read()?.task(number).ok_or(SpecsError::Task(unknown))
-    }
-
-    /// Returns what a slash command needs to know of a task.
-    #[must_use]
-    pub fn look(root: &Path, number: u64) -> Looked {
-        let found = || -> Result<Looked, SpecsError> {
-            let specs = Self::open(root)?;
-            let (book, file) = (specs.read()?, format!("{}/TODO.md", specs.folder()?));
-            if book.tasks().is_empty() {
-                return Ok(Looked::NoList);
-            }
-            let known = TaskNumber::new(number).and_then(|number| book.task(number));
-            let Some(task) = known else { return Ok(Looked::Unknown { file }) };
-            let text = book.entry_text(task.number).unwrap_or(&task.title).trim_end().to_owned();
-            Ok(Looked::Found(TaskEntry { number, text, language: Some(task.language), file }))
-        };
-        found().unwrap_or_else(|error| Looked::Broken(error.to_string()))
     }
 
     /// Adds a task; the first one creates the folder.
