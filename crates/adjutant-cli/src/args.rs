@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Show the limits in force and where each comes from.
     Policy(PolicyArgs),
-    /// List the agents that files describe: what each may do, and what of its file is ignored.
+    /// List the agents that files describe and the built-in ones: what each may do, and what is ignored.
     Agents(AgentsArgs),
     /// List the slash commands: from which file, for which agent, and what of the file is ignored.
     Commands(CommandsArgs),
@@ -330,7 +330,8 @@ pub(crate) struct WorkFlags {
     #[arg(long)]
     pub(crate) allow_network: bool,
 
-    /// Let agents whose definition says so write anywhere in the tree, not only below the specs folder.
+    /// Let agents whose definition says so write anywhere in the tree, not only below the specs folder;
+    /// `run` takes it within a slash command too, before the prompt.
     #[arg(long)]
     pub(crate) in_place: bool,
 

@@ -7,10 +7,10 @@ use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::roster::{Roster, Scope, UserFolders};
 use adjutant_engine::slash::{
-    Because, Handbook, PrepareError, Prepared, Routes, SlashCommand, Surroundings, builtin_agents,
-    gather,
+    Because, Handbook, InPlace, PrepareError, Prepared, Routes, SlashCommand, Surroundings,
+    builtin_agents, gather,
 };
-use adjutant_engine::specs::Specs;
+use adjutant_engine::specs::Lookout;
 use adjutant_engine::{Engine, Role};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ pub(crate) struct Errand {
     book: Handbook,
     command: SlashCommand,
     typed: String,
+    in_place: InPlace,
 }
 
 /// Finds the commands of a project and of the person.
@@ -55,11 +56,14 @@ pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, 
         }
         None => Failure::usage(error.to_string()).hint(PATHS),
     })?;
-    let found = found.map(|(command, typed)| (command.clone(), typed.to_owned()));
+    let found = found.map(|(command, typed)| (command.clone(), command.without_in_place(typed)));
     if found.is_none() {
         say("adjutant: this begins with a path and no command's name, so it is taken as a goal");
     }
-    Ok(found.map(|(command, typed)| Errand { root: root.to_owned(), book, command, typed }))
+    Ok(found.map(|(command, (typed, in_place))| {
+        let root = root.to_owned();
+        Errand { root, book, command, typed, in_place }
+    }))
 }
 
 /// Takes a text as one of the built-in commands, whatever files the person has.
@@ -67,7 +71,8 @@ pub(crate) fn built_in(root: &Path, goal: &str) -> Option<Errand> {
     let book = gather(root, &UserFolders::default()).ok()?;
     let (command, typed) = book.recognise(goal).ok()??;
     let (command, typed) = (command.clone(), typed.to_owned());
-    Some(Errand { root: root.to_owned(), book, command, typed })
+    let in_place = InPlace::Absent;
+    Some(Errand { root: root.to_owned(), book, command, typed, in_place })
 }
 
 /// Says why a command cannot be carried out, and what to do.
@@ -82,6 +87,8 @@ fn refused(error: &PrepareError) -> Failure {
         }
         PrepareError::Broken { .. } => failure
             .hint("`adjutant commands` lists the commands, and the files that cannot be used."),
+        PrepareError::Step { number, .. } => failure
+            .hint(format!("`adjutant task set {number} STATUS` moves it, `adjutant task show {number}` shows it.")),
         PrepareError::UnknownTask { .. } => failure
             .hint("`adjutant task list` shows the tasks there are; `adjutant run '/task \"TEXT\"'` adds one."),
         PrepareError::Tasks(_) => failure
@@ -93,6 +100,16 @@ impl Errand {
     /// The preset commands run under, unless a person says otherwise.
     pub(crate) const PRESET: Preset = Preset::Command;
 
+    /// Says whether `--in-place` was typed as an option of the command.
+    pub(crate) fn is_in_place(&self) -> bool {
+        if self.in_place == InPlace::InPrompt {
+            say(
+                "adjutant: --in-place stands in the prompt, so it is text; as an option it goes before the prompt",
+            );
+        }
+        self.in_place == InPlace::Typed
+    }
+
     /// Reads the arguments and finds the agent; adds the built-in agents to those that files describe.
     pub(crate) fn prepare(
         &self,
@@ -101,12 +118,8 @@ impl Errand {
         roster: &mut Roster,
     ) -> Result<Prepared, Failure> {
         roster.agents.extend(builtin_agents(&roster.agents));
-        let around = Surroundings {
-            roster,
-            routes,
-            agent,
-            tasks: &|number| Specs::look(&self.root, number),
-        };
+        let lookout = Lookout::new(&self.root);
+        let around = Surroundings { roster, routes, agent, tasks: &|number| lookout.look(number) };
         let prepared = self.book.prepare(&self.command, &self.typed, &around);
         prepared.map_err(|error| refused(&error))
     }

@@ -40,7 +40,8 @@ pub(crate) fn run_goal(
     }
     let usual = errand.as_ref().map(|_| Errand::PRESET);
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
-    apply_flags(&mut settings, flags)?;
+    let in_place = flags.in_place || errand.as_ref().is_some_and(Errand::is_in_place);
+    apply_flags(&mut settings, flags, in_place)?;
     let policy = settings.policy.policy().clone();
     let mut roster = agents::find(&workdir)?;
     let agent = flags.agent.as_deref();

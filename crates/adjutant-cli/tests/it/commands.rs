@@ -196,7 +196,7 @@ fn section_10_the_messages_for_a_command_that_cannot_be_carried_out() {
     [exit 2]
     /implement 5-3
     adjutant: Task range must ascend, got: 5-3
-      adjutant run '/implement N|A-B|A,B [PROMPT]'
+      adjutant run '/implement N|A-B|A,B [--in-place] [PROMPT]'
     [exit 2]
     /research 1 --dvide
     adjutant: Unknown option for /research command: --dvide, did you mean --divide?
@@ -311,7 +311,7 @@ fn commands_are_listed_with_file_agent_and_what_is_ignored() {
     insta::assert_snapshot!(tail.into_iter().rev().collect::<Vec<_>>().join("\n"), @"
 
     Not used, because another file has the name:
-      built-in (by .opencode/command/plan.md)
+      built-in plan (by .opencode/command/plan.md)
 
     Cannot be used:
       .claude/commands/broken.md: its front matter has no end: a second line of --- is missing
@@ -328,7 +328,7 @@ fn commands_are_listed_with_file_agent_and_what_is_ignored() {
     Plan $1.
 
     Not used, because another file has the name:
-      built-in (by .opencode/command/plan.md)
+      built-in plan (by .opencode/command/plan.md)
     --- stderr ---
     [exit 0]
     ");

@@ -24,6 +24,7 @@ mod exits;
 mod full_disk;
 mod help;
 mod hostile;
+mod implement;
 mod injection;
 mod journal;
 mod kills;

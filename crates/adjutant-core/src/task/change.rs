@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::book::{Book, Task};
-use super::disagree::Disagreement;
+use super::disagree::{Disagreement, Side};
 use super::number::TaskNumber;
 use super::patch::{Splice, apply};
 use super::plan::{Plan, Priority, one_line, paragraphs};
@@ -194,6 +194,14 @@ struct Splices {
     state: Vec<Splice>,
 }
 
+/// One step of a change.
+struct Step {
+    number: TaskNumber,
+    from: Option<Status>,
+    /// The book behind it; none where it brought nothing new.
+    book: Option<Book>,
+}
+
 impl Book {
     /// Works a change out; `wall_ms` is the Unix time in milliseconds, `folder` the path of the
     /// files from the root of the project.
@@ -210,16 +218,12 @@ impl Book {
         if let Change::Update { number, update } = change {
             return self.update(*number, update, wall_ms, folder);
         }
-        self.step(change, wall_ms, folder).map(|(_, changed)| changed)
+        let step = self.step(change, wall_ms, folder)?;
+        Ok(self.outcome(step.number, step.from, step.book))
     }
 
-    /// Takes one step and returns the book behind it; none where it is still this one.
-    fn step(
-        &self,
-        change: &Change,
-        wall_ms: u64,
-        folder: &str,
-    ) -> Result<(Option<Self>, Changed), TaskError> {
+    /// Takes one step.
+    fn step(&self, change: &Change, wall_ms: u64, folder: &str) -> Result<Step, TaskError> {
         let mut splices = Splices::default();
         let (number, from) = match change {
             Change::Add(task) => (self.add(task, wall_ms, &mut splices)?, None),
@@ -235,18 +239,15 @@ impl Book {
             Change::Update { number, .. } => (*number, self.only(*number)?.status),
         };
         if splices.todo.is_empty() && splices.state.is_empty() {
-            return Ok((None, self.unchanged(self.only(number)?)));
+            return Ok(Step { number, from, book: None });
         }
         let todo = apply(&self.todo.text, splices.todo);
         let state = apply(&self.state.text, splices.state);
         // What was written is read back once, so that no odd layout can swallow a change.
-        let unwritable = || TaskError::Unwritable { number };
-        let again = Self::read(Some(&todo), Some(&state)).map_err(|_| unwritable())?;
-        let task = again.task(number).filter(|task| self.is_meant(change, task, &again));
-        let task = task.ok_or_else(unwritable)?;
-        let disagreements = again.disagreements_about(number);
-        let changed = Changed { todo, state, task, from, is_different: true, disagreements };
-        Ok((Some(again), changed))
+        let again = Self::take(Some(todo), Some(state)).ok();
+        let again = again.filter(|book| self.is_meant(change, number, book));
+        let book = again.ok_or(TaskError::Unwritable { number })?;
+        Ok(Step { number, from, book: Some(book) })
     }
 
     /// Takes the steps of an update one after the other; the first that is refused refuses all.
@@ -257,37 +258,35 @@ impl Book {
         wall_ms: u64,
         folder: &str,
     ) -> Result<Changed, TaskError> {
-        let mut whole = self.unchanged(self.only(number)?);
+        let task = self.only(number)?;
         let mut book: Option<Self> = None;
-        for change in steps(&whole.task, update)? {
-            let (next, changed) = book.as_ref().unwrap_or(self).step(&change, wall_ms, folder)?;
-            if changed.is_different {
-                whole = Changed { from: whole.from, ..changed };
-            }
-            book = next.or(book);
+        for change in steps(&task, update)? {
+            let step = book.as_ref().unwrap_or(self).step(&change, wall_ms, folder)?;
+            book = step.book.or(book);
         }
-        Ok(whole)
+        Ok(self.outcome(number, task.status, book))
     }
 
-    /// Returns what comes of a change that brings nothing new.
-    fn unchanged(&self, task: Task) -> Changed {
-        Changed {
-            todo: self.todo.text.clone(),
-            state: self.state.text.clone(),
-            from: task.status,
-            is_different: false,
-            disagreements: self.disagreements_about(task.number),
-            task,
-        }
+    /// Returns what came of a change: the book behind it, or this one where it brought nothing new.
+    fn outcome(&self, number: TaskNumber, from: Option<Status>, book: Option<Self>) -> Changed {
+        let new = book.as_ref().unwrap_or(self);
+        let (task, disagreements) = (new.merged(number), new.disagreements_about(number));
+        let is_different = book.is_some();
+        let (todo, state) = match book {
+            Some(book) => (book.todo.text, book.state.text),
+            None => (self.todo.text.clone(), self.state.text.clone()),
+        };
+        Changed { todo, state, task, from, is_different, disagreements }
     }
 
-    fn is_meant(&self, change: &Change, task: &Task, again: &Self) -> bool {
+    fn is_meant(&self, change: &Change, number: TaskNumber, again: &Self) -> bool {
+        let Some(task) = again.task(number) else { return false };
         let status = match change {
             Change::Add(_) => Some(Status::NotStarted),
             Change::SetStatus { to, .. } => Some(*to),
             Change::Link { .. } | Change::Update { .. } => task.status,
         };
-        let is_new = self.entries(task.number).next().is_none();
+        let is_new = self.entry(number).is_none();
         let expected = self.todo.entries.len() + usize::from(is_new);
         task.status == status && again.todo.entries.len() == expected
     }
@@ -382,7 +381,7 @@ impl Book {
         for (_, key, value) in &dated {
             fields.insert((*key).into(), json!(value));
         }
-        match self.entries(task.number).next() {
+        match self.entry(task.number) {
             Some(entry) => {
                 let text = &self.todo.text;
                 if entry.status(text) != Some(to) {
@@ -411,7 +410,7 @@ impl Book {
         now: &str,
         out: &mut Splices,
     ) {
-        match self.projects(task.number).next() {
+        match self.project(task.number) {
             Some(project) => out.state.extend(project.set(&self.state.text, fields)),
             None => {
                 let mut project = self.restored(task, status).project(now);
@@ -437,7 +436,7 @@ impl Book {
         let text = &self.todo.text;
         // A task without a known status keeps what stands there; only a restored entry needs one.
         let status = task.status.unwrap_or(Status::NotStarted);
-        match self.entries(number).next() {
+        match self.entry(number) {
             Some(entry) => {
                 let known = entry.value(text, name).unwrap_or_default();
                 // Brackets within a path are escaped, so no link is part of another.
@@ -452,7 +451,7 @@ impl Book {
         }
         let value = json!({ "type": artifact.kind, "path": path });
         let now = rfc3339(wall_ms);
-        match self.projects(number).next() {
+        match self.project(number) {
             Some(project) if project.artifacts.iter().any(|(_, known)| *known == path) => {}
             Some(project) => {
                 let fields = Map::from_iter([("last_updated".to_owned(), json!(now))]);
@@ -470,14 +469,15 @@ impl Book {
     /// Returns a task that exactly one entry or object stands for.
     fn only(&self, number: TaskNumber) -> Result<Task, TaskError> {
         let task = self.task(number).ok_or(TaskError::Unknown { number })?;
-        if self.entries(number).count() > 1 || self.projects(number).count() > 1 {
+        let is_twice = |side| self.on(side, number).count() > 1;
+        if is_twice(Side::Todo) || is_twice(Side::State) {
             return Err(TaskError::Twice { number });
         }
         Ok(task)
     }
 
     fn has_field(&self, number: TaskNumber, name: &str) -> bool {
-        self.entries(number).any(|entry| entry.value(&self.todo.text, name).is_some())
+        self.entry(number).is_some_and(|entry| entry.value(&self.todo.text, name).is_some())
     }
 
     /// Returns a task that one of the files lacks as it is written there.

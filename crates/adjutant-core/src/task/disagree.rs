@@ -15,7 +15,7 @@ use super::state::Project;
 use super::status::Status;
 
 /// One of the two files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// `TODO.md`.
@@ -119,7 +119,7 @@ impl Book {
     }
 
     pub(super) fn twice(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
-        let (entries, projects) = (self.entries(number).count(), self.projects(number).count());
+        let [entries, projects] = [Side::Todo, Side::State].map(|it| self.on(it, number).count());
         if entries < 2 && projects < 2 {
             return;
         }
@@ -143,7 +143,7 @@ impl Book {
         let mut say = |field, todo: Option<String>, state: Option<String>, wins| {
             found.push(Disagreement { number: number_of, field, todo, state, wins });
         };
-        match (self.entries(number).next(), self.projects(number).next()) {
+        match (self.entry(number), self.project(number)) {
             (Some(entry), Some(project)) => {
                 let text = &self.todo.text;
                 let marker = entry.marker(text).map(str::to_owned);
@@ -154,7 +154,7 @@ impl Book {
                         (None, Some(_)) => Some(Side::State),
                         (None, None) => None,
                     };
-                    say(Field::Status, marker, shown_status(project), wins);
+                    say(Field::Status, marker, shown_status(&project), wins);
                 }
                 let differ = |a: &Option<String>, b: &Option<String>| match (a, b) {
                     (Some(a), Some(b)) => !a.trim().eq_ignore_ascii_case(b.trim()),
@@ -183,7 +183,7 @@ impl Book {
 
     fn next_numbers(&self) -> Option<Disagreement> {
         let (todo, state) = (self.todo.next(), self.state.next().filter(|_| self.has_state));
-        let highest = self.numbers().next_back();
+        let highest = self.highest();
         let is_used = |next: Option<TaskNumber>| next.is_some_and(|next| Some(next) <= highest);
         let differ = todo.is_some() && state.is_some() && todo != state;
         (differ || is_used(todo) || is_used(state)).then(|| {

@@ -27,7 +27,7 @@ pub fn merge_errors(text: Option<&str>, errors: &[Value]) -> Result<String, Stat
         return Ok(format!("{whole:#}\n"));
     };
     let root = object(text)?;
-    let list = root.member(ERRORS);
+    let list = root.member(text, ERRORS);
     let wrong = StateError::WrongType { field: ERRORS, wanted: "a list" };
     let items = list.map(|list| list.items().ok_or(wrong)).transpose()?.unwrap_or_default();
     let known: Vec<Option<String>> = items.iter().map(|item| item.string(text, "id")).collect();
@@ -52,7 +52,7 @@ pub fn merge_errors(text: Option<&str>, errors: &[Value]) -> Result<String, Stat
 /// Sets the fields that say something else by now.
 fn update(text: &str, item: &Node, fields: &Map<String, Value>, out: &mut Vec<Splice>) {
     for (key, value) in fields {
-        let there = item.member(key).map(|node| (node, node.read(text)));
+        let there = item.member(text, key).map(|node| (node, node.read(text)));
         match (there, value) {
             (Some((_, old)), new) if old == *new => {}
             (Some((_, Value::String(_))), Value::String(new))

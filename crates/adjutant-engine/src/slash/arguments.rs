@@ -49,6 +49,20 @@ pub struct Arguments {
     pub prompt: String,
 }
 
+/// The option that widens where agents write.
+const IN_PLACE: &str = "--in-place";
+
+/// Whether `--in-place` was typed within a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InPlace {
+    /// It stands where options stand.
+    Typed,
+    /// It stands in the prompt, so it is text.
+    InPrompt,
+    /// It does not stand there.
+    Absent,
+}
+
 /// Says what is wrong with the arguments of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
@@ -155,6 +169,51 @@ pub(super) fn read(command: &str, form: Form, typed: &str) -> Result<Arguments, 
     Ok(arguments)
 }
 
+/// Takes the option `--in-place` out of what a person typed behind a command.
+///
+/// It is one of the program, not of the command, and counts only where options stand: before the
+/// prompt, which may well speak of it. `--` ends the options.
+pub(super) fn without_in_place(form: Form, typed: &str) -> (String, InPlace) {
+    let (mut kept, mut found): (Vec<&str>, bool) = (Vec::new(), false);
+    let known = match form {
+        Form::Task(known) | Form::Options(known) => known,
+        Form::Free | Form::Text(_) | Form::Tasks => &[],
+    };
+    let mut needs_number = matches!(form, Form::Task(_) | Form::Tasks);
+    let mut text = typed.trim();
+    while !text.is_empty() {
+        let (word, rest) = first_word(text);
+        if word == IN_PLACE {
+            (found, text) = (true, rest);
+            continue;
+        }
+        if !word.starts_with("--") && needs_number {
+            needs_number = false;
+        } else if !word.starts_with("--") || word == "--" {
+            break;
+        } else if known.iter().any(|known| known.strip_suffix('=') == Some(&word[2..])) {
+            // The next word is its value, and whether it can be one is judged later.
+            kept.push(word);
+            let (value, behind) = first_word(rest);
+            (kept, text) = ([kept, vec![value]].concat(), behind);
+            continue;
+        }
+        kept.push(word);
+        text = rest;
+    }
+    let in_place = match (found, words(text).iter().any(|word| word == IN_PLACE)) {
+        (true, _) => InPlace::Typed,
+        (false, true) => InPlace::InPrompt,
+        (false, false) => InPlace::Absent,
+    };
+    // Where nothing was taken, not a space changes.
+    if !found {
+        return (typed.to_owned(), in_place);
+    }
+    let kept = kept.into_iter().chain([text]).filter(|part| !part.is_empty());
+    (kept.collect::<Vec<_>>().join(" "), in_place)
+}
+
 fn first_word(text: &str) -> (&str, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (first, rest.trim_start())
@@ -204,7 +263,8 @@ fn numbers(command: impl Fn() -> String, word: &str) -> Result<Vec<u64>, Argumen
         if from > to {
             return Err(ArgumentError::Descends { got: shown(part) });
         }
-        let count = (to - from).saturating_add(tasks.len() as u64 + 1);
+        // Judged before it is written out: a range may be as long as all numbers there are.
+        let count = (to - from).saturating_add(1);
         if count > MAX_TASKS {
             return Err(ArgumentError::TooMany { count });
         }
@@ -376,6 +436,8 @@ mod tests {
             ("5-3", "Task range must ascend, got: 5-3"),
             ("1-50", &format!("{:?} [] ", (1..=50).collect::<Vec<u64>>())),
             ("1-51", "Too many tasks (51). Maximum: 50"),
+            ("1-30,31-60", "Too many tasks (60). Maximum: 50"),
+            ("1-50,2-50,7", &format!("{:?} [] ", (1..=50).collect::<Vec<u64>>())),
             ("1-18446744073709551615", "Too many tasks (18446744073709551615). Maximum: 50"),
             ("7 --fast", "Unknown option for /name command: --fast"),
         ] {
@@ -434,7 +496,50 @@ mod tests {
         }
     }
 
+    #[test]
+    fn in_place_is_taken_from_the_options_and_from_nowhere_else() {
+        use InPlace::{Absent, InPrompt, Typed};
+        let task = Form::Task(&["divide", "by="]);
+        for (form, typed, expected, in_place) in [
+            (Form::Tasks, "1 --in-place", "1", Typed),
+            (Form::Tasks, "--in-place 3-5,9 keep  it", "3-5,9 keep  it", Typed),
+            (Form::Tasks, "1  keep it --in-place", "1  keep it --in-place", InPrompt),
+            (Form::Tasks, "1 -- --in-place", "1 -- --in-place", InPrompt),
+            (Form::Tasks, "1 --in-placed", "1 --in-placed", Absent),
+            (Form::Tasks, "1 --in-place=no", "1 --in-place=no", Absent),
+            (task, "1 --divide --in-place by topic", "1 --divide by topic", Typed),
+            (task, "1 --by --in-place x", "1 --by --in-place x", Absent),
+            (task, "1 --by=a --in-place --in-place x", "1 --by=a x", Typed),
+            (Form::Free, "--in-place src", "src", Typed),
+            (Form::Free, "src --in-place", "src --in-place", InPrompt),
+            (Form::Text(&[]), "\"what --in-place means\"", "\"what --in-place means\"", Absent),
+            (Form::Options(&["all"]), "--all --in-place", "--all", Typed),
+            (Form::Free, "", "", Absent),
+        ] {
+            let (rest, found) = without_in_place(form, typed);
+            assert_eq!((rest.as_str(), found), (expected, in_place), "{typed}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn what_is_not_in_place_is_neither_lost_nor_moved(
+            parts in proptest::collection::vec("(--in-place|--by|--divide|--|[0-9]{1,2}|[a-c]{1,3})", 0..8),
+        ) {
+            for form in [Form::Task(&["divide", "by="]), Form::Tasks, Form::Free] {
+                let (rest, found) = without_in_place(form, &parts.join(" "));
+                let others = |words: Vec<&str>| -> Vec<String> {
+                    words.into_iter().filter(|word| *word != IN_PLACE).map(str::to_owned).collect()
+                };
+                prop_assert_eq!(
+                    others(rest.split_whitespace().collect()),
+                    others(parts.iter().map(String::as_str).collect())
+                );
+                let again = without_in_place(form, &rest);
+                prop_assert!(found != InPlace::Typed || again.1 != InPlace::Typed);
+            }
+        }
+
         #[test]
         fn no_arguments_break_the_reader(typed in "([0-9]{1,3}|[,\\- ]|--[a-z]{0,3}|[\"'=ä]){0,12}") {
             for form in [Form::Task(&["a", "b="]), Form::Tasks, Form::Options(&["b="]), Form::Text(&["b="])] {

@@ -41,7 +41,7 @@ const MANNERS: [Manner; 9] = [
         name: "implement",
         text: include_str!("builtin/implement.md"),
         form: Form::Tasks,
-        hint: "N|A-B|A,B [PROMPT]",
+        hint: "N|A-B|A,B [--in-place] [PROMPT]",
         agent: Some("implementer"),
         languages: &[("lean", "lean-implementation-agent")],
     },

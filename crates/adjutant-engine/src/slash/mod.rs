@@ -27,7 +27,7 @@ use crate::roster::{
     Definition, Find, Leaf, Problem, Product, Scope, Shadowed, UserFolders, sweep,
 };
 
-pub use arguments::{ArgumentError, Arguments, Form};
+pub use arguments::{ArgumentError, Arguments, Form, InPlace};
 pub use builtin::agents as builtin_agents;
 pub use fill::{fill, words};
 pub use prepare::{Looked, PrepareError, Prepared, Surroundings, TaskEntry};
@@ -61,6 +61,12 @@ impl SlashCommand {
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.definition.limits.operation.unwrap_or_default()
+    }
+
+    /// Takes `--in-place` out of what a person typed behind it; nobody else's text is asked for it.
+    #[must_use]
+    pub fn without_in_place(&self, typed: &str) -> (String, InPlace) {
+        arguments::without_in_place(self.form, typed)
     }
 
     /// Returns how it is typed.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
+use adjutant_core::assignment::status_of_work;
 use adjutant_core::policy::Operation;
+use adjutant_core::task::{Status, Transition};
 use adjutant_core::{AgentName, Assignment, Policy};
 use adjutant_tools::{ContextFile, ContextState, render_context};
 
@@ -21,6 +23,8 @@ pub struct TaskEntry {
     pub text: String,
     /// The language it is in.
     pub language: Option<String>,
+    /// Where it stands, where that is known.
+    pub status: Option<Status>,
     /// The file the entry stands in.
     pub file: String,
     /// What a person should know of the list: where its files disagree, what had to be mended.
@@ -64,6 +68,14 @@ pub enum PrepareError {
         number: u64,
         /// The list.
         file: String,
+    },
+    /// The task it names stands where such work cannot begin.
+    #[error("task {number}: {step}")]
+    Step {
+        /// The number.
+        number: u64,
+        /// The step that is not allowed.
+        step: Transition,
     },
     /// The list of tasks cannot be read.
     #[error("{0}")]
@@ -142,6 +154,7 @@ impl Handbook {
         let arguments = self.arguments(command, typed)?;
         let mut remarks = Vec::new();
         let tasks = look_up(&arguments.tasks, around.tasks, &mut remarks)?;
+        check_steps(&tasks, command.operation())?;
         let language = tasks.iter().find_map(|task| task.language.clone());
         let language = language.or_else(|| command.language.clone());
         let language = language.map_or_else(|| GENERAL.to_owned(), |text| text.to_lowercase());
@@ -171,6 +184,16 @@ impl Handbook {
             typed,
         })
     }
+}
+
+/// Says that work cannot begin on a task where it stands: what is done is done.
+fn check_steps(tasks: &[TaskEntry], operation: Operation) -> Result<(), PrepareError> {
+    let Some(begun) = status_of_work(operation) else { return Ok(()) };
+    for task in tasks {
+        let step = task.status.map_or(Ok(None), |status| status.through(begun));
+        step.map_err(|step| PrepareError::Step { number: task.number, step })?;
+    }
+    Ok(())
 }
 
 fn look_up(

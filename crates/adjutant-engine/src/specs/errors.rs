@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 
 use adjutant_core::task::merge_errors;
-use adjutant_workspace::Lock;
+use adjutant_workspace::{Lock, Over};
 use serde_json::Value;
 
 use super::folder::Folder;
@@ -63,24 +63,21 @@ impl Specs {
 
 /// Replaces the file whole; says no where someone edited it meanwhile.
 fn replace(folder: &Folder, old: Option<&str>, new: &str) -> Result<bool, SpecsError> {
-    let (dir, temp, name) = (&folder.dir, OsStr::new(ERRORS_NEW), OsStr::new(ERRORS));
-    // Left by one that was killed: the lock is ours, so nobody needs it any more.
-    dir.remove_file(temp).map_err(|error| folder.failed("remove", ERRORS_NEW, error))?;
-    dir.create_file(temp, new.as_bytes(), Some(name))
-        .map_err(|error| folder.failed("write", ERRORS_NEW, error))?;
-    let is_same = folder.read_text(ERRORS).map(|now| now.as_deref() == old);
+    let (place, temp) = (folder.place(ERRORS)?, OsStr::new(ERRORS_NEW));
+    let failed = |error| folder.failed("write", ERRORS, error);
+    let mode = place.mode().map_err(failed)?;
+    place.prepare(new.as_bytes(), mode, temp).map_err(failed)?;
+    let is_same = place.holds(old.map(str::as_bytes)).map_err(failed);
+    let over = if old.is_some() { Over::File } else { Over::Nothing };
     let done = match is_same {
-        Ok(true) => dir
-            .rename(temp, name)
-            .and_then(|()| dir.sync())
-            .map(|()| true)
-            .map_err(|error| folder.failed("replace", ERRORS, error)),
-        Ok(false) => Ok(false),
-        Err(error) => Err(error),
+        Ok(true) => {
+            place.settle(temp, over).and_then(|()| place.sync()).map(|()| true).map_err(failed)
+        }
+        other => other,
     };
     if !matches!(done, Ok(true)) {
         // Best effort: what stays is removed by the next writer.
-        let _ = dir.remove_file(temp);
+        let _ = place.clean(temp);
     }
     done
 }

@@ -125,6 +125,7 @@ fn summary(command: &SlashCommand) -> String {
 fn in_language(language: &'static str) -> impl Fn(u64) -> Looked {
     move |number| {
         Looked::Found(TaskEntry {
+            status: None,
             number,
             text: format!("### {number}. Prove it"),
             language: Some(language.to_owned()),

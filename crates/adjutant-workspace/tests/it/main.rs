@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its tree has failed")]
 
 mod dir;
+mod folder;
 mod place;
-mod put;
 mod race;
 mod root;
 
