@@ -29,6 +29,7 @@ mod pipes;
 mod pure;
 mod records;
 mod redact;
+mod repairs;
 mod replay;
 mod rig;
 mod running;
