@@ -201,6 +201,7 @@ const RUN_HELP: &str = r#"Examples:
   adjutant run "Why is the build slow?"
   git diff | adjutant run "Review this change" --yes --budget-usd 1
   adjutant run --continue "And what would make it faster?"
+  adjutant run '/task "Add JWT"'
   adjutant run "/plan 12 keep it small"
 
 A goal whose first character is / is a slash command; `adjutant commands` lists them. It runs under the

@@ -83,7 +83,6 @@ pub(crate) fn run_delegate(
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
         result_tokens: policy.result_tokens,
-        header: None,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     let exit = carry_out(engine, &archive, work, approver, &showing);

@@ -116,9 +116,10 @@ impl Book {
     /// Returns the disagreements about one task.
     #[must_use]
     pub fn disagreements_about(&self, number: TaskNumber) -> Vec<Disagreement> {
-        let mut all = self.disagreements();
-        all.retain(|it| it.number == Some(number));
-        all
+        let mut found = Vec::new();
+        self.twice(number, &mut found);
+        self.about(number, &mut found);
+        found
     }
 
     /// Returns the number of the next task: beyond every number that either file names.

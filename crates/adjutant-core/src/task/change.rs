@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::book::{Book, Task};
@@ -28,6 +29,8 @@ pub struct NewTask {
     pub language: Option<String>,
     /// How much it matters.
     pub priority: Priority,
+    /// How much work it may be; `TBD` where nobody said.
+    pub effort: Option<String>,
     /// More about it.
     pub description: Option<String>,
 }
@@ -36,12 +39,24 @@ pub struct NewTask {
 pub type Reason = String;
 
 /// Something that was made for a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// What it is.
+    #[serde(rename = "type")]
     pub kind: ArtifactKind,
     /// Its path from the root of the project.
     pub path: String,
+}
+
+/// What came of work on a task: where it stands now and what was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// Where it goes; none where it stays. What only IN PROGRESS leads to is reached through it.
+    pub status: Option<Status>,
+    /// Why; BLOCKED and ABANDONED need it, nothing else takes it.
+    pub reason: Option<Reason>,
+    /// What was made; a link that is there already is left as it is.
+    pub links: Vec<Artifact>,
 }
 
 /// What is to change.
@@ -64,6 +79,13 @@ pub enum Change {
         number: TaskNumber,
         /// What was made.
         artifact: Artifact,
+    },
+    /// A status and links at once; what holds already changes nothing.
+    Update {
+        /// The task.
+        number: TaskNumber,
+        /// What came of the work.
+        update: Update,
     },
 }
 
@@ -185,6 +207,19 @@ impl Book {
         wall_ms: u64,
         folder: &str,
     ) -> Result<Changed, TaskError> {
+        if let Change::Update { number, update } = change {
+            return self.update(*number, update, wall_ms, folder);
+        }
+        self.step(change, wall_ms, folder).map(|(_, changed)| changed)
+    }
+
+    /// Takes one step and returns the book behind it; none where it is still this one.
+    fn step(
+        &self,
+        change: &Change,
+        wall_ms: u64,
+        folder: &str,
+    ) -> Result<(Option<Self>, Changed), TaskError> {
         let mut splices = Splices::default();
         let (number, from) = match change {
             Change::Add(task) => (self.add(task, wall_ms, &mut splices)?, None),
@@ -197,29 +232,64 @@ impl Book {
                 let from = self.link(*number, artifact, wall_ms, folder, &mut splices)?;
                 (*number, from)
             }
+            Change::Update { number, .. } => (*number, self.only(*number)?.status),
         };
-        let is_different = !(splices.todo.is_empty() && splices.state.is_empty());
+        if splices.todo.is_empty() && splices.state.is_empty() {
+            return Ok((None, self.unchanged(self.only(number)?)));
+        }
         let todo = apply(&self.todo.text, splices.todo);
         let state = apply(&self.state.text, splices.state);
         // What was written is read back once, so that no odd layout can swallow a change.
-        let again = Self::read(Some(&todo), Some(&state)).ok();
-        let task = again.as_ref().and_then(|book| book.task(number));
-        let task = task.filter(|task| self.is_meant(change, task, again.as_ref()));
-        let task = task.ok_or(TaskError::Unwritable { number })?;
-        let disagreements = again.map(|book| book.disagreements_about(number)).unwrap_or_default();
-        Ok(Changed { todo, state, task, from, is_different, disagreements })
+        let unwritable = || TaskError::Unwritable { number };
+        let again = Self::read(Some(&todo), Some(&state)).map_err(|_| unwritable())?;
+        let task = again.task(number).filter(|task| self.is_meant(change, task, &again));
+        let task = task.ok_or_else(unwritable)?;
+        let disagreements = again.disagreements_about(number);
+        let changed = Changed { todo, state, task, from, is_different: true, disagreements };
+        Ok((Some(again), changed))
     }
 
-    fn is_meant(&self, change: &Change, task: &Task, again: Option<&Self>) -> bool {
+    /// Takes the steps of an update one after the other; the first that is refused refuses all.
+    fn update(
+        &self,
+        number: TaskNumber,
+        update: &Update,
+        wall_ms: u64,
+        folder: &str,
+    ) -> Result<Changed, TaskError> {
+        let mut whole = self.unchanged(self.only(number)?);
+        let mut book: Option<Self> = None;
+        for change in steps(&whole.task, update)? {
+            let (next, changed) = book.as_ref().unwrap_or(self).step(&change, wall_ms, folder)?;
+            if changed.is_different {
+                whole = Changed { from: whole.from, ..changed };
+            }
+            book = next.or(book);
+        }
+        Ok(whole)
+    }
+
+    /// Returns what comes of a change that brings nothing new.
+    fn unchanged(&self, task: Task) -> Changed {
+        Changed {
+            todo: self.todo.text.clone(),
+            state: self.state.text.clone(),
+            from: task.status,
+            is_different: false,
+            disagreements: self.disagreements_about(task.number),
+            task,
+        }
+    }
+
+    fn is_meant(&self, change: &Change, task: &Task, again: &Self) -> bool {
         let status = match change {
             Change::Add(_) => Some(Status::NotStarted),
             Change::SetStatus { to, .. } => Some(*to),
-            Change::Link { .. } => task.status,
+            Change::Link { .. } | Change::Update { .. } => task.status,
         };
-        let others = |book: &Self| book.todo.entries.len();
-        let expected =
-            self.todo.entries.len() + usize::from(self.entries(task.number).next().is_none());
-        task.status == status && again.is_some_and(|book| others(book) == expected)
+        let is_new = self.entries(task.number).next().is_none();
+        let expected = self.todo.entries.len() + usize::from(is_new);
+        task.status == status && again.todo.entries.len() == expected
     }
 
     fn add(&self, new: &NewTask, wall_ms: u64, out: &mut Splices) -> Result<TaskNumber, TaskError> {
@@ -238,6 +308,7 @@ impl Book {
             status: Status::NotStarted,
             language: &language,
             priority: new.priority,
+            effort: new.effort.as_deref().map(one_line).filter(|effort| !effort.is_empty()),
             description: new.description.as_deref().and_then(paragraphs),
         };
         out.todo.extend(self.todo.set_next(next));
@@ -271,7 +342,8 @@ impl Book {
             Some(_) if !needs_reason => return Err(TaskError::NeedlessReason { to }),
             Some(_) | None => {}
         }
-        if from == to && reason.is_none() && self.disagreements_about(number).is_empty() {
+        let is_known = reason.is_none() || reason == task.reason;
+        if from == to && is_known && !self.is_status_disputed(number) {
             return Ok(from);
         }
         self.write_status(&task, to, reason, wall_ms, out);
@@ -416,9 +488,29 @@ impl Book {
             status,
             language: &task.language,
             priority: task.priority.unwrap_or_default(),
+            effort: None,
             description: None,
         }
     }
+}
+
+/// Returns the steps of an update for a task as it stands.
+fn steps(task: &Task, update: &Update) -> Result<Vec<Change>, TaskError> {
+    let number = task.number;
+    let mut steps = Vec::new();
+    let set = |to, reason| Change::SetStatus { number, to, reason };
+    // A reason alone is one for where the task stands.
+    let stays = task.status.filter(|_| update.reason.is_some());
+    if let Some(to) = update.status.or(stays) {
+        // A task whose status is not known is refused by the step itself.
+        let through = task.status.map_or(Ok(None), |from| from.through(to));
+        let through = through.map_err(|step| TaskError::Step { number, step })?;
+        steps.extend(through.map(|between| set(between, None)));
+        steps.push(set(to, update.reason.clone()));
+    }
+    let link = |artifact: &Artifact| Change::Link { number, artifact: artifact.clone() };
+    steps.extend(update.links.iter().map(link));
+    Ok(steps)
 }
 
 fn language(text: &str) -> Result<String, TaskError> {

@@ -104,35 +104,37 @@ impl Book {
     #[must_use]
     pub fn disagreements(&self) -> Vec<Disagreement> {
         let mut found = Vec::new();
-        self.twice(&mut found);
         for number in self.numbers() {
+            self.twice(number, &mut found);
             self.about(number, &mut found);
         }
-        found.sort_by_key(|it| it.number);
         found.extend(self.next_numbers());
         found
     }
 
-    fn twice(&self, found: &mut Vec<Disagreement>) {
-        for number in self.numbers() {
-            let lines = self.entries(number).map(|entry| format!("line {}", entry.line));
-            let lines: Vec<String> = lines.collect();
-            let projects = self.projects(number).count();
-            let todo = (lines.len() > 1).then(|| lines.join(" and "));
-            let state = (projects > 1).then(|| format!("{projects} times in state.json"));
-            if todo.is_some() || state.is_some() {
-                found.push(Disagreement {
-                    number: Some(number),
-                    field: Field::Number,
-                    todo: todo.map(|lines| format!("TODO.md {lines}")),
-                    state,
-                    wins: None,
-                });
-            }
-        }
+    /// Says whether writing the status of a task would mend something.
+    pub(super) fn is_status_disputed(&self, number: TaskNumber) -> bool {
+        let about = self.disagreements_about(number);
+        about.iter().any(|it| matches!(it.field, Field::Status | Field::Presence))
     }
 
-    fn about(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
+    pub(super) fn twice(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
+        let (entries, projects) = (self.entries(number).count(), self.projects(number).count());
+        if entries < 2 && projects < 2 {
+            return;
+        }
+        let lines = self.entries(number).map(|entry| format!("line {}", entry.line));
+        let lines = lines.collect::<Vec<_>>().join(" and ");
+        found.push(Disagreement {
+            number: Some(number),
+            field: Field::Number,
+            todo: (entries > 1).then(|| format!("TODO.md {lines}")),
+            state: (projects > 1).then(|| format!("{projects} times in state.json")),
+            wins: None,
+        });
+    }
+
+    pub(super) fn about(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
         // A file that is not there yet disagrees with nobody.
         if !self.has_todo || !self.has_state {
             return;

@@ -77,18 +77,11 @@ pub(super) struct Project {
 impl State {
     /// Reads a text.
     pub(super) fn read(text: &str) -> Result<Self, StateError> {
-        let value: Value = serde_json::from_str(text).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            let said = error.to_string();
-            let place = format!(" at line {line} column {column}");
-            let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
-            StateError::NotJson { line, column, reason }
-        })?;
-        let root = spans(text).filter(|_| value.is_object()).ok_or(StateError::NotObject)?;
+        let root = object(text)?;
         let next =
-            match value.get(NEXT) {
+            match root.member(NEXT).map(|next| next.read(text)) {
                 None | Some(Value::Null) => None,
-                Some(number) => Some(number_of(number).ok_or(StateError::WrongType {
+                Some(number) => Some(number_of(&number).ok_or(StateError::WrongType {
                     field: NEXT,
                     wanted: "a positive whole number",
                 })?),
@@ -167,6 +160,18 @@ impl Project {
             None => self.node.set(text, "artifacts", &json!([artifact])),
         }
     }
+}
+
+/// Finds where the parts of a JSON object stand.
+pub(super) fn object(text: &str) -> Result<Node, StateError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let said = error.to_string();
+        let place = format!(" at line {line} column {column}");
+        let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
+        StateError::NotJson { line, column, reason }
+    })?;
+    spans(text).filter(|_| value.is_object()).ok_or(StateError::NotObject)
 }
 
 /// Reads a number; some writers put it into a string.

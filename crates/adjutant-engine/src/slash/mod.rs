@@ -46,6 +46,8 @@ pub struct SlashCommand {
     pub language: Option<String>,
     /// Whom it is handed to.
     pub routing: Routing,
+    /// Whether the program carries it out itself, without an agent.
+    pub is_ours: bool,
 }
 
 impl SlashCommand {
@@ -144,6 +146,9 @@ impl Handbook {
         masker: &Masker,
     ) -> Result<Option<String>, ArgumentError> {
         let Ok(Some((command, rest))) = self.recognise(prompt) else { return Ok(None) };
+        if command.is_ours {
+            return Err(ArgumentError::Ours { command: command.name().to_owned() });
+        }
         let arguments = arguments::read(command.name(), command.form, rest)?;
         let numbers = arguments.tasks.iter().map(|task| format!("Task: {task}\n"));
         let numbers: String = numbers.collect();

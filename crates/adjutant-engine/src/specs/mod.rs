@@ -8,6 +8,7 @@
 //! folder finds both files as they were or both as they were to be.
 
 mod error;
+mod errors;
 mod folder;
 mod pair;
 mod repair;
@@ -16,10 +17,13 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber};
+use adjutant_core::task::{
+    Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber, Update,
+};
 use adjutant_workspace::{Lock, Root};
 
 pub use error::SpecsError;
+pub use errors::Absent;
 
 use crate::clock::{Wall, wall_now};
 use crate::slash::{Looked, TaskEntry};
@@ -115,7 +119,10 @@ impl Specs {
             let known = TaskNumber::new(number).and_then(|number| book.task(number));
             let Some(task) = known else { return Ok(Looked::Unknown { file }) };
             let text = book.entry_text(task.number).unwrap_or(&task.title).trim_end().to_owned();
-            Ok(Looked::Found(TaskEntry { number, text, language: Some(task.language), file }))
+            let said = book.disagreements_about(task.number).into_iter().map(|it| it.to_string());
+            let remarks = specs.take_notices().into_iter().chain(said).collect();
+            let language = Some(task.language);
+            Ok(Looked::Found(TaskEntry { number, text, language, file, remarks }))
         };
         found().unwrap_or_else(|error| Looked::Broken(error.to_string()))
     }
@@ -157,6 +164,18 @@ impl Specs {
         self.change(&Change::Link { number, artifact: Artifact { kind, path: path.into() } })
     }
 
+    /// Moves a task on and links what was made for it, in one change.
+    ///
+    /// What holds already changes nothing, so it may be said again after an interruption. A status
+    /// that only IN PROGRESS leads to is reached through it.
+    ///
+    /// # Errors
+    ///
+    /// Why the status or one of the links cannot be; then nothing has changed.
+    pub fn update(&self, number: TaskNumber, update: Update) -> Result<Changed, SpecsError> {
+        self.change(&Change::Update { number, update })
+    }
+
     /// Returns what was mended since this was last asked, for people.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
@@ -195,7 +214,7 @@ impl Specs {
                 Pair::default().book(folder::OURS)?.change(change, 0, folder::OURS)?;
                 Folder::create(&self.root).map(Some)
             }
-            Change::SetStatus { .. } | Change::Link { .. } => Ok(None),
+            Change::SetStatus { .. } | Change::Link { .. } | Change::Update { .. } => Ok(None),
         }
     }
 

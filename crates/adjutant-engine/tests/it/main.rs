@@ -23,5 +23,6 @@ mod roles;
 mod roster;
 mod slash;
 mod specs;
+mod specs_errors;
 mod time;
 mod writes;
