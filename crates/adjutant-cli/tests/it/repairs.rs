@@ -18,7 +18,7 @@ fn a_return_is_repaired_at_the_first_try_at_the_second_or_never() {
             play = play.says("researcher", &original(nth));
         }
         let seen = research(play.completes("researcher").rig(), &[]);
-        assert_eq!(seen.out.code, 0, "{}", seen.out);
+        assert_eq!(seen.out.code, i32::from(outcome == "failed"), "{}", seen.out);
         let told = seen.of("told");
         assert_eq!(told.len(), repairs, "{bad} bad answers: {told:?}");
         for nudge in told {
@@ -42,7 +42,7 @@ fn a_return_is_repaired_at_the_first_try_at_the_second_or_never() {
         }
         if outcome == "failed" {
             assert_eq!(result["reason"]["code"], "VALIDATION_FAILED");
-            assert_eq!(seen.errors(), [("VALIDATION_FAILED".to_owned(), 1)]);
+            assert_eq!(seen.errors(), [0, 1].map(|depth| ("VALIDATION_FAILED".to_owned(), depth)));
         } else {
             let report = result["report"].as_str().unwrap();
             assert!(report.contains("It is done. It is here."), "{report}");
