@@ -5,10 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use adjutant_core::contract::{Contract, Metadata, MetadataSource, unchecked, validate};
-use adjutant_core::{AgentName, Event, Grant, Outcome, Preset, Reason, SessionId, ToolSpec};
+use adjutant_core::contract::{Contract, unchecked, validate};
+use adjutant_core::{Event, Outcome, Preset, SessionId, ToolSpec};
 use adjutant_engine::{Tool, ToolOutput};
 use adjutant_testkit::{Rig, Story};
+use adjutant_view::results::standard;
+use adjutant_view::{Entry, RunView};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
@@ -183,30 +185,24 @@ fn play(acts: &Acts) -> Story {
     runtime.block_on(rig.script(&script(acts)).goal("Go on.").delegate())
 }
 
-/// Tells an end as a return, with all that is known of it.
-fn as_return(grant: &Grant, outcome: Outcome, reason: Option<&Reason>) -> (Value, Metadata) {
-    let errors: Vec<Value> = reason
-        .iter()
-        .map(|reason| {
-            json!({ "type": "execution", "message": reason.message, "code": reason.code,
-                "recoverable": reason.recoverable, "recommendation": reason.recommendation })
-        })
-        .collect();
-    let metadata = Metadata {
-        session_id: grant.session,
-        duration_seconds: 1,
-        agent_type: AgentName::new(grant.path.last().expect("somebody works")),
-        delegation_depth: u32::try_from(grant.depth).expect("a depth"),
-        delegation_path: grant.path.iter().map(|name| AgentName::new(name)).collect(),
-    };
-    let told = json!({ "status": outcome.return_status(), "summary": "It ended. This is known.",
-        "artifacts": [], "errors": errors, "metadata": metadata });
-    (told, metadata)
+/// Every end, a refusal included, is told as a return that its contract accepts.
+fn every_end_is_a_valid_return(story: &Story) {
+    let entries =
+        story.events.iter().map(|(at, event)| Entry { at: *at, wall_ms: at.as_millis(), event });
+    let view = RunView::of(entries);
+    for delegation in view.delegations() {
+        let returned = standard(&view, delegation).expect("it has ended");
+        let contract =
+            Contract { expected_session: Some(delegation.session), ..Contract::default() };
+        let told = serde_json::to_value(&returned).expect("a return is JSON");
+        let verdict = validate(&told, &contract, &unchecked);
+        assert!(verdict.valid, "{told}: {:?}", verdict.errors);
+    }
 }
 
 /// Everyone who was granted ends once, with a reason where it is not completed.
 fn everyone_ends_once(story: &Story) {
-    let mut grants: BTreeMap<SessionId, Grant> = BTreeMap::new();
+    let mut grants = BTreeSet::new();
     let mut ended = BTreeSet::new();
     for (_, event) in &story.events {
         match event {
@@ -214,19 +210,12 @@ fn everyone_ends_once(story: &Story) {
                 assert!(grant.depth <= 3, "too deep: {grant:?}");
                 let path: BTreeSet<_> = grant.path.iter().collect();
                 assert_eq!(path.len(), grant.path.len(), "a cycle: {:?}", grant.path);
-                grants.insert(grant.session, Grant::clone(grant));
+                grants.insert(grant.session);
             }
             Event::Ended { session, outcome, reason } => {
                 assert!(ended.insert(*session), "{session} ended twice");
-                let Some(grant) = grants.get(session) else { continue };
-                let (told, metadata) = as_return(grant, *outcome, reason.as_ref());
-                let contract = Contract {
-                    expected_session: Some(*session),
-                    metadata: MetadataSource::Engine(metadata),
-                    ..Contract::default()
-                };
-                let verdict = validate(&told, &contract, &unchecked);
-                assert!(verdict.valid, "{told}: {:?}", verdict.errors);
+                let is_told = *outcome == Outcome::Completed || reason.is_some();
+                assert!(is_told, "{session} ended {} without a reason", outcome.word());
             }
             Event::Refused { reason, .. } => {
                 assert!(!reason.message.is_empty() && !reason.recommendation.is_empty());
@@ -234,7 +223,7 @@ fn everyone_ends_once(story: &Story) {
             _ => {}
         }
     }
-    let left: Vec<_> = grants.keys().filter(|session| !ended.contains(*session)).collect();
+    let left: Vec<_> = grants.difference(&ended).collect();
     assert!(left.is_empty(), "never ended: {left:?}");
     let ends = story.kinds().iter().filter(|kind| *kind == "run_ended").count();
     assert_eq!(ends, 1, "the run ends once");
@@ -272,6 +261,7 @@ fn holds(acts: &Acts) {
     let story = play(acts);
     assert!(story.result.is_ok(), "{:?}", story.result);
     everyone_ends_once(&story);
+    every_end_is_a_valid_return(&story);
     every_call_is_answered_once(&story);
 }
 
@@ -319,6 +309,7 @@ fn each_misbehaviour_alone_at_each_level_is_survived_by_the_levels_above() {
             acts[at].0.extend(vec![act.clone(); *times]);
             let story = play(&acts);
             everyone_ends_once(&story);
+            every_end_is_a_valid_return(&story);
             every_call_is_answered_once(&story);
             let ends = story.ends();
             // Who is above goes on and completes: an end below is a result, no fault of theirs.
