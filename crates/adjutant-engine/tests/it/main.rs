@@ -14,6 +14,7 @@ mod formats;
 mod lead;
 mod limits;
 mod live;
+mod misbehaviour;
 mod own_tools;
 mod providers;
 mod replay;
