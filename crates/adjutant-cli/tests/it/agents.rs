@@ -48,31 +48,31 @@ fn where_nobody_is_described_the_way_to_begin_is() {
     insta::assert_snapshot!(Rig::new().run(["agents"]), @r#"
     researcher  built-in, for slash commands
       Finds out what a task needs to be known; reads, compares, reports with sources.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     planner  built-in, for slash commands
       Lays out the steps of a task, each with its files, checks and risks.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     implementer  built-in, for slash commands
       Does the work of a task by its plan, and checks it.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     reviewer  built-in, for slash commands
       Judges code; names defects and risks with file and line.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     error-diagnostics-agent  built-in, for slash commands
       Finds the causes behind recorded errors.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     specialist  built-in, for slash commands
       Answers one narrow question in depth.
-      tools: Delegate, Glob, Grep, Note, Read, Return, Task
+      tools: Delegate, Glob, Grep, Note, Read, Task
 
     helper  built-in, for slash commands
       Does one small look-up or count and reports it.
-      tools: Glob, Grep, Note, Read, Return
+      tools: Glob, Grep, Note, Read
 
     No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or .opencode/agent,
     .codex/agents, .gemini/agents, .adjutant/agents), here or in your home:
@@ -121,27 +121,27 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
 
     researcher  built-in, for slash commands
       Finds out what a task needs to be known; reads, compares, reports with sources.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     planner  built-in, for slash commands
       Lays out the steps of a task, each with its files, checks and risks.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     implementer  built-in, for slash commands
       Does the work of a task by its plan, and checks it.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     error-diagnostics-agent  built-in, for slash commands
       Finds the causes behind recorded errors.
-      tools: Delegate, Edit, Glob, Grep, Note, Read, Return, Task, Write
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
     specialist  built-in, for slash commands
       Answers one narrow question in depth.
-      tools: Delegate, Glob, Grep, Note, Read, Return, Task
+      tools: Delegate, Glob, Grep, Note, Read, Task
 
     helper  built-in, for slash commands
       Does one small look-up or count and reports it.
-      tools: Glob, Grep, Note, Read, Return
+      tools: Glob, Grep, Note, Read
 
     Not used, because another file has the name:
       .gemini/agents/reviewer.md (by .claude/agents/reviewer.md)
