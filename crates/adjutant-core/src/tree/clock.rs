@@ -130,6 +130,9 @@ fn timed_out(node: &Node) -> End {
     End::partial(
         Code::Timeout,
         format!("Timed out after {} s, {}.", grouped(seconds), node.bound.noun()),
-        "Delegate what is left with a longer timeout; what was found so far is in the result.",
+        &format!(
+            "`adjutant resume {}` gives it as much time again; what was found so far is in the result.",
+            node.session
+        ),
     )
 }

@@ -29,6 +29,8 @@ use crate::write::Writes;
 
 /// Times an invalid return goes back to the model.
 pub const MAX_REPAIRS: u32 = 2;
+/// Complaints that a person is told of a return.
+const SHOWN: usize = 4;
 const EMPTY: &str = "Your answer was empty. Write your report as text.";
 const TAKEN: &str = "Taken.";
 const NOT_YET: &str = "Not taken yet: a person has something to say to you first.";
@@ -93,6 +95,7 @@ impl Tree {
         }
         let returned = verdict.accepted().cloned();
         let end = returned.as_ref().map(end_of);
+        let wrong = wrong_with(&verdict);
         let (errors, warnings) = (verdict.errors, verdict.warnings);
         let returned = returned.map(Box::new);
         let mut events = vec![Event::Judged { session, call, returned, errors, warnings }];
@@ -106,7 +109,7 @@ impl Tree {
                 let asked = answer(ToolOutput::error(complaint.clone()));
                 events.push(asked.unwrap_or_else(|| repair(node, complaint)));
             }
-            None => events.extend(self.end_subtree(index, &still_invalid(&complaint))),
+            None => events.extend(self.end_subtree(index, &still_invalid(&wrong))),
         }
         events
     }
@@ -231,6 +234,14 @@ impl Tree {
 
 fn repair(node: &Node, text: String) -> Event {
     Event::Told { session: node.session, nudge: Nudge::Repair, text }
+}
+
+/// Says in one line what was wrong with a return, for people.
+fn wrong_with(verdict: &Verdict) -> String {
+    let said = verdict.errors.iter().take(SHOWN).map(|it| format!("{}: {}", it.field, it.message));
+    let more = verdict.errors.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    said.chain(more).collect::<Vec<_>>().join("; ")
 }
 
 fn still_invalid(complaint: &str) -> End {
