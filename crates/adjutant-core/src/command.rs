@@ -13,6 +13,7 @@ use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
+use crate::space::{KeptWork, Space};
 use crate::write::{Change, Looked, Writes};
 
 /// A wish or a report from outside, to be judged by `Tree::decide`.
@@ -84,6 +85,10 @@ pub enum Command {
         text: String,
         artifacts: Vec<(String, ArtifactFact)>,
     },
+    /// Take the workspace of a delegation, or why there is none.
+    TakeSpace { session: SessionId, made: Result<Space, String> },
+    /// Note what was kept of the work in a workspace, or why nothing was.
+    KeepSpace { session: SessionId, kept: Result<KeptWork, String> },
     /// Note that a task of the project's list was marked, or why not.
     Mark { session: SessionId, mark: Mark, problem: Option<String> },
     /// Deal with an answer that was cut off at the output limit.
@@ -179,6 +184,11 @@ pub enum Effect {
     Verify { session: SessionId, returned: Option<(u32, ToolCall)> },
     /// Change a task of the project's list. Doing it again changes nothing.
     Mark { session: SessionId, mark: Mark },
+    /// Make the workspace a delegation works in, from the one of `above` or from the tree of the run.
+    /// Doing it again finds the one that is there.
+    MakeSpace { session: SessionId, above: Option<SessionId> },
+    /// Keep the work in a workspace, then clear the workspace away. Doing it again changes nothing.
+    KeepSpace { session: SessionId, space: Space },
     /// Stop whatever runs for a delegation.
     Stop { session: SessionId },
     /// Nothing is left to do.

@@ -88,6 +88,8 @@ impl Conversation {
             | Event::Assigned(_)
             | Event::Judged { .. }
             | Event::Marked { .. }
+            | Event::SpaceMade { .. }
+            | Event::SpaceKept { .. }
             | Event::Undone { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }

@@ -21,6 +21,7 @@ use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::schema::ReturnForm;
+use crate::space::{KeptWork, Space};
 use crate::time::Timestamp;
 use crate::write::Change;
 
@@ -157,6 +158,16 @@ pub enum Event {
         session: SessionId,
         #[serde(flatten)]
         mark: Mark,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
+    /// A workspace of a delegation's own is there.
+    SpaceMade { session: SessionId, space: Space },
+    /// The work in a workspace was kept, as far as there is no problem.
+    SpaceKept {
+        session: SessionId,
+        #[serde(flatten)]
+        kept: KeptWork,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
@@ -350,6 +361,8 @@ impl Event {
             | Self::WritePrepared { session, .. }
             | Self::Judged { session, .. }
             | Self::Marked { session, .. }
+            | Self::SpaceMade { session, .. }
+            | Self::SpaceKept { session, .. }
             | Self::Crashed { session, .. }
             | Self::Late { session, .. }
             | Self::Ended { session, .. } => Some(*session),
@@ -439,6 +452,15 @@ impl Event {
                 }
                 let complaints = errors.iter_mut().chain(warnings);
                 complaints.for_each(|complaint| EXPIRED.clone_into(&mut complaint.message));
+            }
+            // What lies where, and which commit holds it, is needed to clean up; names of files are not.
+            Self::SpaceMade { space, .. } => space.remarks.clear(),
+            Self::SpaceKept { kept, problem, .. } => {
+                kept.files.clear();
+                kept.skipped.clear();
+                if let Some(problem) = problem {
+                    EXPIRED.clone_into(problem);
+                }
             }
             Self::Marked { mark, problem, .. } => {
                 mark.reason = None;

@@ -30,6 +30,7 @@ pub mod refusal;
 pub mod rights;
 pub mod schema;
 mod secret;
+pub mod space;
 pub mod task;
 pub mod time;
 pub mod tree;

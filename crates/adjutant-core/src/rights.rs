@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Policy, Preset};
+use crate::policy::{Policy, Preset, WorkspaceKind};
 use crate::write::{EDIT, RUN, WRITE, Writes};
 
 const READ_ONLY: [&str; 6] = ["Read", "Grep", "Glob", "WebFetch", "WebSearch", "Note"];
@@ -118,9 +118,10 @@ impl Rights {
     pub fn of(policy: &Policy) -> Self {
         let tools = policy.tools.iter().chain(DELEGATING);
         let writes = match &policy.write_below {
-            // A scout reads, whatever else is set.
+            // A scout reads the tree of a person, whatever else is set.
+            _ if policy.in_place && policy.preset != Preset::Scout => Writes::Anywhere,
+            _ if policy.workspace == WorkspaceKind::Own => Writes::Own,
             _ if policy.preset == Preset::Scout => Writes::Nowhere,
-            _ if policy.in_place => Writes::Anywhere,
             Some(folder) => Writes::Below(folder.clone()),
             None => Writes::Nowhere,
         };
@@ -142,7 +143,24 @@ impl Rights {
     #[must_use]
     pub fn usable_tools(&self) -> ToolSet {
         let tools = if self.network { self.tools.clone() } else { self.tools.without(&NETWORK) };
-        if self.writes.is_nowhere() { tools.without(&CHANGING) } else { tools }
+        match self.writes {
+            Writes::Nowhere => tools.without(&WRITING),
+            Writes::Own => tools,
+            // What a command does to the tree of a person, nobody could take back.
+            Writes::Below(_) | Writes::Anywhere => tools.without(&[RUN]),
+        }
+    }
+
+    /// Says whether these are the rights of one who writes in a workspace of its own.
+    #[must_use]
+    pub fn has_own_space(&self) -> bool {
+        self.writes == Writes::Own && WRITING.iter().any(|tool| self.tools.contains(tool))
+    }
+
+    /// Returns these rights without any place to write.
+    #[must_use]
+    pub fn reading(&self) -> Self {
+        Self { writes: Writes::Nowhere, ..self.clone() }
     }
 
     /// Returns these rights without the tools that delegate, for an agent at the deepest level.

@@ -16,7 +16,7 @@ pub const WRITE: &str = "Write";
 /// The tool that replaces text in a file.
 pub const EDIT: &str = "Edit";
 /// The tool that runs commands.
-pub(crate) const RUN: &str = "Run";
+pub const RUN: &str = "Run";
 
 /// Says whether calls of the tool change files.
 pub(crate) fn is_write(tool: &str) -> bool {
@@ -32,6 +32,8 @@ pub enum Writes {
     Nowhere,
     /// Below this folder, relative to the root of the working tree.
     Below(String),
+    /// Anywhere in a workspace of its own.
+    Own,
     /// Anywhere in the working tree.
     Anywhere,
 }
@@ -44,6 +46,9 @@ impl Writes {
         match (self, other) {
             (Self::Nowhere, _) | (_, Self::Nowhere) => Self::Nowhere,
             (Self::Anywhere, narrower) | (narrower, Self::Anywhere) => narrower.clone(),
+            (Self::Own, Self::Own) => Self::Own,
+            // Two different trees have nothing in common.
+            (Self::Own, Self::Below(_)) | (Self::Below(_), Self::Own) => Self::Nowhere,
             (Self::Below(one), Self::Below(two)) => {
                 if Path::new(one).starts_with(two) {
                     self.clone()
@@ -68,6 +73,7 @@ impl fmt::Display for Writes {
         match self {
             Self::Nowhere => f.write_str("nowhere"),
             Self::Below(folder) => write!(f, "below {folder}"),
+            Self::Own => f.write_str("anywhere in a workspace of its own"),
             Self::Anywhere => f.write_str("anywhere in the working tree"),
         }
     }

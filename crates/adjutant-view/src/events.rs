@@ -4,6 +4,7 @@
 //! Each delegation has exactly one `completed`, a refused one too, so that a reader can count.
 //! Start at [`EventStream::translate`].
 
+use adjutant_core::space::ChangedFile;
 use adjutant_core::{Event, Outcome, Reason, RunId, SessionId, ToolOutput, Usd};
 use serde::Serialize;
 
@@ -80,6 +81,15 @@ pub enum What {
         label: String,
         #[serde(flatten)]
         over: StageOver,
+    },
+    /// The work in a delegation's own workspace was kept, unless there was a problem.
+    Kept {
+        label: String,
+        commit: Option<String>,
+        reference: Option<String>,
+        files: Vec<ChangedFile>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
     },
     /// A delegation ended.
     Completed {
@@ -251,6 +261,8 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         | Event::Assigned(_)
         | Event::Judged { .. }
         | Event::Marked { .. }
+        | Event::SpaceMade { .. }
+        | Event::SpaceKept { .. }
         | Event::Reopened(_)
         | Event::Delegated { .. }
         | Event::WritePrepared { .. }
@@ -324,6 +336,13 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
             vec![What::Note { label: label(), content: note.clone() }]
         }
+        Event::SpaceKept { kept, problem, .. } => vec![What::Kept {
+            label: label(),
+            commit: kept.commit.clone(),
+            reference: kept.reference.clone(),
+            files: kept.files.clone(),
+            problem: problem.clone(),
+        }],
         Event::Ended { outcome, reason, .. } => end(delegation, *outcome, reason.as_ref()),
         Event::RunStarted { .. }
         | Event::Resumed { .. }
@@ -331,6 +350,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::Assigned(_)
         | Event::Judged { .. }
         | Event::Marked { .. }
+        | Event::SpaceMade { .. }
         | Event::Delegated { .. }
         | Event::WritePrepared { .. }
         | Event::Undone { .. }

@@ -7,7 +7,7 @@ use adjutant_core::{Change, Event, Nudge, SessionId};
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words, counted};
-use crate::progress::marked;
+use crate::progress::{kept_words, marked};
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
 use crate::when::{elapsed, rfc3339_ms};
@@ -75,6 +75,10 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             format!("return not taken: {}", safe(&said.join("; ")))
         }
         Event::Marked { mark, problem, .. } => marked(mark, problem.as_deref()),
+        Event::SpaceMade { space, .. } => {
+            format!("works in an {} of its own: {}", space.kind.word(), safe(&space.path))
+        }
+        Event::SpaceKept { kept, problem, .. } => kept_words(kept, problem.as_deref()),
         Event::ApprovalAsked { parent, call, hash, .. } => {
             format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
         }
@@ -222,6 +226,8 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Assigned(_)
         | Event::Judged { .. }
         | Event::Marked { .. }
+        | Event::SpaceMade { .. }
+        | Event::SpaceKept { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }
         | Event::Ended { .. }

@@ -131,6 +131,8 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Judged { session, call, returned, .. } => {
             tree.judged(*session, *call, returned.as_deref())
         }
+        Event::SpaceMade { session, space } => tree.space_made(*session, space),
+        Event::SpaceKept { session, problem, .. } => tree.space_kept(*session, problem.as_deref()),
         Event::Marked { session, mark, problem } => {
             tree.mark_made(*session, mark, problem.as_deref())
         }
@@ -479,6 +481,7 @@ impl Tree {
             self.forget_idle_questions();
         }
         self.open_mark(index, Work::Ended);
+        self.open_keep(index);
         let call = self.nodes[index].call;
         if let Some(parent) = self.nodes[index].parent {
             self.live -= 1;

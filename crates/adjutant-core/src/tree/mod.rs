@@ -18,6 +18,7 @@ mod node;
 mod react;
 mod resume;
 mod returns;
+mod spaces;
 mod turn;
 mod writes;
 
@@ -69,6 +70,8 @@ pub struct Tree {
     waiting: u64,
     /// Marks on the project's list that are not made yet.
     open_marks: u64,
+    /// Workspaces whose work is not kept yet.
+    open_keeps: u64,
     /// Whether the run goes on without its root, which had ended before.
     without_root: bool,
     /// Worst cases of the calls that started without asking.
@@ -109,6 +112,7 @@ impl Default for Tree {
             live: 0,
             waiting: 0,
             open_marks: 0,
+            open_keeps: 0,
             without_root: false,
             auto_approved: Usd::ZERO,
             ended: None,
@@ -164,6 +168,8 @@ impl Tree {
             Command::Conclude { session, call, text, artifacts } => {
                 Ok(self.conclude(now, session, call, &text, &artifacts))
             }
+            Command::TakeSpace { session, made } => Ok(self.take_space(session, made)),
+            Command::KeepSpace { session, kept } => Ok(self.keep_space(session, kept)),
             Command::Mark { session, mark, problem } => Ok(self.marked(session, mark, problem)),
             Command::CutOff { session } => Ok(self.cut_off(session)),
             Command::Decline { session } => Ok(self.declined(session)),
@@ -293,7 +299,7 @@ impl Tree {
     }
 
     fn end_run(&self) -> Vec<Event> {
-        let waits = self.has_live_delegations() || self.open_marks > 0;
+        let waits = self.has_live_delegations() || self.open_marks + self.open_keeps > 0;
         if self.ended.is_some() || waits {
             return Vec::new();
         }
@@ -312,6 +318,7 @@ impl Tree {
                 Outcome::of_all(root.ends.iter().copied())
             }
         };
+        let outcome = self.as_kept(outcome);
         let mut events = Vec::new();
         if root.state.is_live() {
             events.push(Event::Ended { session: root.session, outcome, reason: None });

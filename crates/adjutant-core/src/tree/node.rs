@@ -14,6 +14,7 @@ use crate::money::Usd;
 use crate::outcome::{Outcome, Reason, State};
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
+use crate::space::Space;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::write::Change;
@@ -122,6 +123,12 @@ pub struct Node {
     /// The files its tools changed.
     pub(super) changed: BTreeSet<String>,
     pub(super) marks: Marks,
+    /// The workspace of its own, once there is one.
+    pub space: Option<Space>,
+    /// Whether the work in it is yet to be kept.
+    pub(super) keeping: bool,
+    /// Whether it could not be.
+    pub(super) unkept: bool,
     pub(super) stall_at: Option<Timestamp>,
     pub(super) retry_at: Option<Timestamp>,
 }
@@ -195,6 +202,9 @@ impl Node {
             artifacts: Vec::new(),
             changed: BTreeSet::new(),
             marks: Marks::default(),
+            space: None,
+            keeping: false,
+            unkept: false,
             stall_at: None,
             retry_at: None,
         }

@@ -31,6 +31,8 @@ impl Tree {
                 reaction
             }
             Event::Marked { session, mark, .. } => self.after_mark(*session, mark),
+            Event::SpaceMade { session, .. } => self.after_start(*session),
+            Event::SpaceKept { session, .. } => self.after_keep(*session),
             Event::Reserved { session, .. } => self.call_model(*session),
             Event::Replied { session, text, tool_calls, stop, .. } => {
                 self.after_reply(*session, text, tool_calls, *stop)
@@ -160,10 +162,15 @@ impl Tree {
     /// Hands results up once every task of a tool call has ended.
     pub(super) fn hand_up(&self, session: SessionId, call: u32) -> Reaction {
         let open = self.node(session).and_then(|node| node.open_delegations.get(&call));
-        open.filter(|open| open.live == 0 && !self.is_marking(session, call))
+        open.filter(|open| open.live == 0 && !self.is_at_chores(session, call))
             .map_or_else(Reaction::default, |open| {
                 effect(Effect::HandUp { session, call, origin: open.origin })
             })
+    }
+
+    /// Says whether a task of that call has ended and something of it is yet to be done.
+    fn is_at_chores(&self, parent: SessionId, call: u32) -> bool {
+        self.is_marking(parent, call) || self.is_keeping(parent, call)
     }
 
     fn after_end(&self, session: SessionId) -> Reaction {
@@ -178,6 +185,7 @@ impl Tree {
         if let (Some(parent), Some(node)) = (above, self.node(session)) {
             effects.extend(self.hand_up(parent, node.call).effects);
             effects.extend(self.due_mark(node).filter(|_| !node.marks.begin));
+            effects.extend(Self::due_keep(node));
         }
         Reaction { commands, effects }
     }

@@ -254,6 +254,7 @@ impl Tree {
             .and_then(|agents| agents.get(&self.nodes[index].agent))
             .map_or(0, |agent| agent.preamble_bytes);
         self.forget_end_mark(index);
+        self.forget_keep(index);
         self.without_root &= index != ROOT;
         self.set_state(index, if index == ROOT { State::Running } else { State::Queued });
         self.nodes[index].begin_again(reopening, preamble);
@@ -315,6 +316,7 @@ impl Tree {
         }
         reaction.effects.extend(self.open_domain_questions());
         reaction.effects.extend(self.due_marks());
+        reaction.effects.extend(self.due_keeps());
         reaction.commands.push(Command::EndRun);
         reaction
     }
@@ -322,6 +324,10 @@ impl Tree {
     /// Adds what an agent at work does next.
     pub(super) fn next_step(&self, node: &Node, reaction: &mut Reaction) {
         let session = node.session;
+        if node.needs_space() {
+            reaction.effects.push(self.make_space(node));
+            return;
+        }
         if node.open_calls > 0 {
             let begun: Vec<u32> = node.begun_calls().map(|(number, _)| number).collect();
             for number in &begun {

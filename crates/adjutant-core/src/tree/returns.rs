@@ -174,7 +174,10 @@ impl Tree {
 
     /// Returns the tools an agent may call: what it has a right to, and handing back its result.
     pub(super) fn usable(&self, index: usize) -> ToolSet {
-        let usable = self.nodes[index].rights.usable_tools();
+        let rights = &self.nodes[index].rights;
+        // The root has no workspace of its own, so it writes nowhere.
+        let is_idle = index == ROOT && rights.writes == Writes::Own;
+        let usable = if is_idle { rights.reading().usable_tools() } else { rights.usable_tools() };
         match self.contract(index) {
             ContractKind::Standard => usable.with(RETURN),
             ContractKind::Report => usable,

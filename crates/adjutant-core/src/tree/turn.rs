@@ -447,7 +447,7 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
 fn not_allowed(name: &str, usable: &crate::rights::ToolSet) -> String {
     if name == RUN {
         return format!(
-            "Not run: `{RUN}` needs a sandbox, which this version does not have. Available: {usable}."
+            "Not run: `{RUN}` needs a workspace of your own, which you do not have. Available: {usable}."
         );
     }
     format!("Not run: `{name}` is not available to you. Available: {usable}.")

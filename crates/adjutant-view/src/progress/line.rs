@@ -3,7 +3,7 @@
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
-use super::words::{TEXT_COLUMNS, ended, marked, paused, tool, total, usage_of};
+use super::words::{TEXT_COLUMNS, ended, kept_words, marked, paused, tool, total, usage_of};
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words, counted, mark};
@@ -71,6 +71,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::ToolReturned { .. }
         | Event::Judged { .. }
         | Event::Marked { .. }
+        | Event::SpaceKept { .. }
         | Event::Crashed { .. }
         | Event::Reopened(_)
         | Event::Late { .. } => {
@@ -79,6 +80,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         }
         Event::AgentDefined { .. }
         | Event::Assigned(_)
+        | Event::SpaceMade { .. }
         | Event::Delegated { .. }
         | Event::Approved { .. }
         | Event::Reserved { .. }
@@ -146,6 +148,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
             None
         }
         Event::Marked { mark, problem, .. } => Some(marked(mark, problem.as_deref())),
+        Event::SpaceKept { kept, problem, .. } => Some(kept_words(kept, problem.as_deref())),
         Event::Crashed { message, .. } => Some(format!("broke: {}", safe(message))),
         Event::Reopened(reopening) if reopening.afresh => {
             Some("taken up again from its notes".into())
@@ -154,6 +157,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::Late { what, .. } => Some(format!("late {}, kept and not counted", safe(what))),
         Event::RunStarted { .. }
         | Event::Assigned(_)
+        | Event::SpaceMade { .. }
         | Event::Judged { .. }
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }

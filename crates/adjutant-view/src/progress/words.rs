@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use adjutant_core::space::KeptWork;
 use adjutant_core::{Mark, Outcome, Timestamp};
 
 use crate::layout::fit;
@@ -43,6 +44,22 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
         Activity::Delegating => "waiting for its subagents".into(),
         Activity::Ended(outcome) => ended(outcome, delegation),
     }
+}
+
+/// Says what was kept of the work in a workspace: `kept 2 files, +10 -3`.
+pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
+    if let Some(problem) = problem {
+        return format!("its work could not be kept: {}", fit(problem, TEXT_COLUMNS));
+    }
+    let skipped = match kept.skipped.len() {
+        0 => String::new(),
+        some => format!(", {} left out", counted(some, "path")),
+    };
+    if kept.files.is_empty() {
+        return format!("changed nothing{skipped}");
+    }
+    let (added, removed) = kept.lines();
+    format!("kept {}, +{added} -{removed}{skipped}", counted(kept.files.len(), "file"))
 }
 
 /// Says how the project's list was marked: `task 12 is [RESEARCHED], report.md linked`.

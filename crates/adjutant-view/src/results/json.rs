@@ -1,6 +1,7 @@
 //! Results as JSON.
 
 use adjutant_core::contract::Return;
+use adjutant_core::space::KeptWork;
 use adjutant_core::{Outcome, SessionId, State, Usd};
 use serde::Serialize;
 
@@ -79,6 +80,9 @@ pub struct ResultJson {
     /// Why it ended as it did, and how to go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
+    /// What was kept of the work in its own workspace; only where it had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptJson>,
     /// The standard return; only where the run asks for one, and once it has ended.
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
     pub returned: Option<Return>,
@@ -94,6 +98,19 @@ pub struct ResultJson {
     /// Where the whole conversation is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transcript: Option<String>,
+}
+
+/// Work that was kept.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeptJson {
+    /// How its workspace was made.
+    pub workspace: &'static str,
+    /// What was kept.
+    #[serde(flatten)]
+    pub work: KeptWork,
+    /// Why it could not be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// How much of a text is shown.
@@ -148,12 +165,19 @@ fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson
         files: item.files.iter().map(ToString::to_string).collect(),
         error: item.reason.as_ref().filter(|_| is_error).map(|reason| reason.message.clone()),
         reason: item.reason.as_ref().map(Into::into),
+        kept: kept(item),
         returned: standard(view, item),
         warnings: item.warnings.iter().map(Warning::to_string).collect(),
         late: item.late.iter().map(|late| late.what.clone()).collect(),
         cut: room.cut().map(|(shown_bytes, total_bytes)| CutJson { shown_bytes, total_bytes }),
         transcript: options.transcript(item.session),
     }
+}
+
+fn kept(item: &Delegation) -> Option<KeptJson> {
+    let (work, problem) = item.kept.as_deref()?.clone();
+    let workspace = item.space.as_ref().map_or("", |space| space.kind.word());
+    Some(KeptJson { workspace, work, problem })
 }
 
 /// The texts of a result, cut to their room.

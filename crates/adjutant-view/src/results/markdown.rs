@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use adjutant_core::numbers::grouped;
+use adjutant_core::space::KeptWork;
 use adjutant_core::{Code, Outcome, Reason, State};
 
 use super::cap::Room;
 use super::{Options, Results, fell_short};
 use crate::names::{code_words, mark};
+use crate::progress::kept_words;
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
 
@@ -110,6 +112,9 @@ fn section(item: &Delegation, advice: Option<&str>, options: &Options<'_>) -> St
         State::Running => unfinished(&mut text, item, Outcome::Partial, advice, &mut room),
         State::AwaitingApproval | State::Queued => {}
     }
+    if let Some((work, problem)) = item.kept.as_deref() {
+        kept(&mut text, work, problem.as_deref());
+    }
     if let Some((shown, total)) = room.cut() {
         let rest = options.transcript(item.session).map_or_else(
             || format!("`adjutant transcript {}`", item.session),
@@ -123,6 +128,31 @@ fn section(item: &Delegation, advice: Option<&str>, options: &Options<'_>) -> St
         let _ = write!(text, "\n**Late**: a {what} arrived after the end and changed nothing.\n");
     }
     text
+}
+
+/// The most files that are named one by one.
+const FILES_NAMED: usize = 30;
+
+/// Says what changed in a workspace of its own, and where that is kept.
+fn kept(text: &mut String, work: &KeptWork, problem: Option<&str>) {
+    let _ = write!(text, "\n**Work**: {}", kept_words(work, problem));
+    if let Some(reference) = &work.reference {
+        let _ = write!(text, ", in `{}`", one_line(reference));
+    }
+    text.push('\n');
+    for file in work.files.iter().take(FILES_NAMED) {
+        let lines = match (file.added, file.removed) {
+            (Some(added), Some(removed)) => format!(" +{added} -{removed}"),
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "- {} `{}`{lines}", one_line(&file.how), one_line(&file.path));
+    }
+    if let more @ 1.. = work.files.len().saturating_sub(FILES_NAMED) {
+        let _ = writeln!(text, "- and {more} more");
+    }
+    for left in &work.skipped {
+        let _ = writeln!(text, "- left out: {}", one_line(left));
+    }
 }
 
 fn title(item: &Delegation) -> String {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use adjutant_core::budget::Reservation;
 use adjutant_core::contract::Return;
 use adjutant_core::schema::{DELEGATE, TASK};
+use adjutant_core::space::{KeptWork, Space};
 use adjutant_core::{
     AgentName, ErrorKind, Label, Mark, Outcome, Reason, SessionId, State, Timestamp,
 };
@@ -88,6 +89,12 @@ pub struct Delegation {
     /// How the project's list was last marked for it, and what was in the way.
     #[serde(default)]
     pub marked: Option<(Mark, Option<String>)>,
+    /// The workspace of its own, once there is one.
+    #[serde(default)]
+    pub space: Option<Box<Space>>,
+    /// What was kept of the work in it, and what was in the way.
+    #[serde(default)]
+    pub kept: Option<Box<(KeptWork, Option<String>)>>,
     /// The files its tools changed.
     #[serde(default)]
     pub changed: BTreeSet<Arc<str>>,

@@ -93,6 +93,8 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         | Event::WritePrepared { session, .. }
         | Event::Judged { session, .. }
         | Event::Marked { session, .. }
+        | Event::SpaceMade { session, .. }
+        | Event::SpaceKept { session, .. }
         | Event::Crashed { session, .. }
         | Event::Late { session, .. }
         | Event::Ended { session, .. } => view.within(*session, entry),
@@ -371,6 +373,10 @@ impl Delegation {
                 self.preparing.insert(*call, Arc::from(change.path.as_str()));
             }
             Event::Judged { returned: Some(returned), .. } => self.handed_back(returned, texts),
+            Event::SpaceMade { space, .. } => self.space = Some(Box::new(space.clone())),
+            Event::SpaceKept { kept, problem, .. } => {
+                self.kept = Some(Box::new((kept.clone(), problem.clone())));
+            }
             Event::Marked { mark, problem, .. } => {
                 self.marked = Some((mark.clone(), problem.clone()));
             }
@@ -515,6 +521,8 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         number: None,
         returned: None,
         marked: None,
+        space: None,
+        kept: None,
         changed: std::collections::BTreeSet::new(),
         warnings: Vec::new(),
         late: Vec::new(),

@@ -1,0 +1,84 @@
+//! A workspace of a delegation's own: where it is, and what was kept of the work in it.
+//!
+//! The core knows that there is one and waits for it; how it is made is the engine's business.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a delegation works that writes in a tree of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// How it is made.
+    pub kind: SpaceKind,
+    /// Where its tree is seen.
+    pub path: String,
+    /// The tree it began from, by its git id.
+    pub base: String,
+    /// The directories it is made of, lowest first; only for an overlay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<String>,
+    /// What is different in it from the tree it was made from: submodules left empty, and the like.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+/// How a workspace is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpaceKind {
+    /// Layers mounted over each other, in constant time.
+    Overlay,
+    /// A work tree of git.
+    Worktree,
+}
+
+impl SpaceKind {
+    /// Returns the kind in one word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Overlay => "overlay",
+            Self::Worktree => "worktree",
+        }
+    }
+}
+
+/// What was kept of the work in a workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptWork {
+    /// The commit that holds it; absent where nothing was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The private reference that keeps the commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// The files that differ from the base.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ChangedFile>,
+    /// What could not be kept, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
+}
+
+/// A file that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedFile {
+    /// Its path.
+    pub path: String,
+    /// How: `added`, `modified`, `deleted`, `type`, `mode`.
+    pub how: String,
+    /// Lines that were added; absent for what has no lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<u64>,
+    /// Lines that were removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
+}
+
+impl KeptWork {
+    /// Returns the lines that were added and removed in all.
+    #[must_use]
+    pub fn lines(&self) -> (u64, u64) {
+        let sum = |of: fn(&ChangedFile) -> Option<u64>| self.files.iter().filter_map(of).sum();
+        (sum(|file| file.added), sum(|file| file.removed))
+    }
+}

@@ -1,0 +1,156 @@
+//! Workspaces of their own: made before a writer thinks, kept once it has ended.
+//!
+//! Making and keeping are effects that may be done again after a crash. Invariant: a writer takes no
+//! turn before its workspace is on record, and is handed up, as the run is ended, only once its work
+//! is kept or that has failed.
+
+use super::node::{End, Node};
+use super::{ROOT, Tree};
+use crate::code::Code;
+use crate::command::{Command, Effect, Reaction};
+use crate::event::{Event, IllegalEvent};
+use crate::ids::SessionId;
+use crate::outcome::{Outcome, State};
+use crate::space::{KeptWork, Space};
+
+impl Tree {
+    /// Takes a workspace that was made, or ends the delegation that has none.
+    pub(super) fn take_space(&self, session: SessionId, made: Result<Space, String>) -> Vec<Event> {
+        let Some((index, node)) = self.live(session).filter(|(_, node)| node.needs_space()) else {
+            return Vec::new();
+        };
+        match made {
+            Ok(space) => vec![Event::SpaceMade { session, space }],
+            Err(problem) => self.end_subtree(index, &no_space(node, &problem)),
+        }
+    }
+
+    /// Records what was kept of the work in a workspace.
+    pub(super) fn keep_space(
+        &self,
+        session: SessionId,
+        kept: Result<KeptWork, String>,
+    ) -> Vec<Event> {
+        let waits = self.node(session).is_some_and(|node| node.keeping);
+        let (kept, problem) = match kept {
+            Ok(kept) => (kept, None),
+            Err(problem) => (KeptWork::default(), Some(problem)),
+        };
+        waits.then_some(Event::SpaceKept { session, kept, problem }).into_iter().collect()
+    }
+
+    pub(super) fn space_made(
+        &mut self,
+        session: SessionId,
+        space: &Space,
+    ) -> Result<(), IllegalEvent> {
+        let index = self.known("space_made", session)?;
+        self.nodes[index].space = Some(space.clone());
+        Ok(())
+    }
+
+    /// Folds in that the work of one who has ended is to be kept.
+    pub(super) fn open_keep(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        if node.space.is_some() && !std::mem::replace(&mut node.keeping, true) {
+            self.open_keeps += 1;
+        }
+    }
+
+    pub(super) fn space_kept(
+        &mut self,
+        session: SessionId,
+        problem: Option<&str>,
+    ) -> Result<(), IllegalEvent> {
+        let index = self.known("space_kept", session)?;
+        let node = &mut self.nodes[index];
+        if !std::mem::take(&mut node.keeping) {
+            return Err(super::evolve::unfit("space_kept", "nothing was to be kept"));
+        }
+        node.unkept = problem.is_some();
+        self.open_keeps -= 1;
+        Ok(())
+    }
+
+    /// Work that goes on is not kept yet.
+    pub(super) fn forget_keep(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        node.unkept = false;
+        if std::mem::take(&mut node.keeping) {
+            self.open_keeps -= 1;
+        }
+    }
+
+    /// Returns the effect that makes the workspace a delegation begins in.
+    pub(super) fn make_space(&self, node: &Node) -> Effect {
+        let index = self.by_session.get(&node.session).copied().unwrap_or(ROOT);
+        let above = self.scopes(index).skip(1).map(|scope| &self.nodes[scope]);
+        let above = above.filter(|node| node.space.is_some()).map(|node| node.session).next();
+        Effect::MakeSpace { session: node.session, above }
+    }
+
+    /// Returns the effects that keep what is not kept yet.
+    pub fn due_keeps(&self) -> impl Iterator<Item = Effect> {
+        self.nodes.iter().filter_map(Self::due_keep)
+    }
+
+    pub(super) fn due_keep(node: &Node) -> Option<Effect> {
+        let space = node.space.clone().filter(|_| node.keeping)?;
+        Some(Effect::KeepSpace { session: node.session, space })
+    }
+
+    pub(super) fn after_keep(&self, session: SessionId) -> Reaction {
+        let Some(node) = self.node(session) else { return Reaction::default() };
+        let mut reaction = Reaction::default();
+        if let Some(parent) = node.parent {
+            let parent = self.nodes[parent].session;
+            reaction.effects.extend(self.hand_up(parent, node.call).effects);
+        }
+        reaction.commands.push(Command::EndRun);
+        reaction
+    }
+
+    /// Says whether the work of a task of that call of a parent is yet to be kept.
+    pub(super) fn is_keeping(&self, parent: SessionId, call: u32) -> bool {
+        let parent = self.node(parent).filter(|_| self.open_keeps > 0);
+        parent.is_some_and(|parent| {
+            let mut children = parent.children.iter().map(|child| &self.nodes[*child]);
+            children.any(|child| child.call == call && child.keeping)
+        })
+    }
+
+    /// Lowers how a run ended where the work of one could not be kept: nobody can look at it yet.
+    pub(super) fn as_kept(&self, outcome: Outcome) -> Outcome {
+        let is_unkept = self.nodes.iter().any(|node| node.unkept);
+        if is_unkept && outcome == Outcome::Completed { Outcome::Partial } else { outcome }
+    }
+
+    /// Returns the workspace a delegation's tools act in: its own, or that of the nearest who has one.
+    #[must_use]
+    pub fn space_of(&self, session: SessionId) -> Option<(SessionId, &Space)> {
+        let index = *self.by_session.get(&session)?;
+        self.chain(index).find_map(|node| Some((node.session, node.space.as_ref()?)))
+    }
+}
+
+fn no_space(node: &Node, problem: &str) -> End {
+    End::new(
+        Outcome::Failed,
+        Code::ToolUnavailable,
+        format!(
+            "ERROR: Failed to create child worktree for delegation.\n\nChild: {}\nGit error: {problem}",
+            node.story.as_deref().unwrap_or(node.label.as_str())
+        ),
+        "`adjutant doctor` says what this machine allows; `adjutant prune` clears what old runs left.",
+    )
+}
+
+impl Node {
+    /// Says whether it works in a tree of its own that is not there yet.
+    pub(super) fn needs_space(&self) -> bool {
+        self.parent.is_some()
+            && self.space.is_none()
+            && self.state == State::Running
+            && self.rights.has_own_space()
+    }
+}
