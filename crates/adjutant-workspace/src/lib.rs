@@ -8,15 +8,23 @@
 
 mod dir;
 mod error;
+mod git;
 mod kernel;
 mod path;
 mod place;
 mod put;
 mod root;
+mod trees;
 
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
+pub use git::{
+    Change, Commit, Committed, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, Git, GitError,
+    Kept, Lines, ObjectId, Preview, Pruned, Repository, ResultRef, Side, SkipReason, Skipped,
+    Snapshot, layer_changes,
+};
 pub use path::RelPath;
 pub use place::{Folders, Image, Place};
 pub use put::{DirLock, Lock};
 pub use root::{OpenedFile, Root};
+pub use trees::{Bases, Lease, LeaseCost};

@@ -1,0 +1,9 @@
+//! Directories made from trees of git, and changes brought back into the user's own.
+//!
+//! Owns warm checkouts that overlays stand on (`bases`), the work trees of children where there is
+//! no overlay (`worktree`), and applying a merged result (`apply`).
+
+mod bases;
+mod export;
+
+pub use bases::{Bases, Lease, LeaseCost};
