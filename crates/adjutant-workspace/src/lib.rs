@@ -27,4 +27,7 @@ pub use path::RelPath;
 pub use place::{Folders, Image, Place};
 pub use put::{DirLock, Lock};
 pub use root::{OpenedFile, Root};
-pub use trees::{Bases, Lease, LeaseCost};
+pub use trees::{
+    Applied, ApplyError, Bases, Lease, LeaseCost, Orphan, Recovered, Worktree, WorktreeEntry,
+    Worktrees,
+};

@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn a_status_with_every_kind_of_record_is_read() {
-        let text = "1 .M N... 100644 100644 100755 a b dir/a file\01 D. N... 100644 000000 000000 a b gone\0\
+        let text = "1 .M N... 100644 100644 100755 a b dir/a file\0\
+            1 D. N... 100644 000000 000000 a b gone\0\
             1 D. N... 100644 000000 000000 a b kept\0? kept\0? new\nline\0? nested/\0\
             1 .M SC.. 160000 160000 160000 a b module\0\
             u UU N... 100644 100644 100644 100644 a b c both\0";

@@ -45,7 +45,7 @@ pub struct Side {
 }
 
 /// What clashes in a merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConflictKind {
     /// Both changed the same lines.
     BothModified,

@@ -20,6 +20,7 @@ mod run;
 mod scratch;
 
 pub use capture::Snapshot;
+pub(crate) use capture::Status;
 pub use change::{Change, SkipReason, Skipped, layer_changes};
 pub use diff::{Diff, DiffEntry, DiffStatus, Lines};
 pub use error::GitError;
@@ -30,5 +31,6 @@ pub use refs::{Kept, Pruned};
 pub use repository::Repository;
 pub use run::Git;
 
-pub(crate) use repository::bytes_of;
+pub(crate) use change::{Content, content, guarded};
+pub(crate) use repository::{bytes_of, path_of};
 pub(crate) use scratch::Scratch;

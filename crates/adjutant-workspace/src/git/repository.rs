@@ -80,6 +80,11 @@ impl Repository {
         Ok(repository)
     }
 
+    /// Takes another work tree of the same repository.
+    pub(crate) fn beside(&self, work_tree: PathBuf, git_dir: PathBuf) -> Self {
+        Self { work_tree, git_dir, ..self.clone() }
+    }
+
     /// Also leaves out of captures what the patterns in this file match, as the user's own
     /// `core.excludesFile` does.
     #[must_use]

@@ -1,6 +1,12 @@
 //! Everything that goes through git, on real repositories.
 
+mod apply;
+mod bases;
+mod hostile;
+mod matrix;
+mod merge;
 mod vertical;
+mod worktree;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -88,6 +94,13 @@ impl User {
     fn commit(&self, message: &str) -> ObjectId {
         self.git(["add", "-A"]);
         self.git(["commit", "-q", "--allow-empty", "-m", message]);
+        self.id("HEAD")
+    }
+
+    /// Commits everything, also what a sparse checkout would leave out.
+    fn commit_with_sparse(&self) -> ObjectId {
+        self.git(["add", "-A", "--sparse"]);
+        self.git(["commit", "-q", "-m", "sparse"]);
         self.id("HEAD")
     }
 
