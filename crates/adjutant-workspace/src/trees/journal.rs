@@ -162,6 +162,11 @@ impl Plan {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(note(error)),
             Ok(()) | Err(_) => {}
         }
+        // A step that was cut short may have left what it was about to put in its place.
+        for (number, step) in self.steps.iter().enumerate() {
+            export::remove(root, &step.path.with_file_name(self.temp(number)))
+                .map_err(|source| Stuck { path: step.path.clone(), source })?;
+        }
         let mut left = Vec::new();
         for number in self.order(When::Before) {
             let Some(step) = self.steps.get(number) else { continue };
@@ -192,6 +197,14 @@ impl Plan {
 
     pub(super) fn image(&self, number: usize, when: When) -> PathBuf {
         self.folder.join(when.folder()).join(number.to_string())
+    }
+
+    /// Names the file beside a place that is written first.
+    fn temp(&self, number: usize) -> OsString {
+        let mut name = OsString::from(".adjutant-");
+        name.push(self.folder.file_name().unwrap_or_default());
+        name.push(format!("-{number}.new"));
+        name
     }
 
     fn go(&self, root: &Root, to: When) -> Result<(), Stuck> {
@@ -240,7 +253,7 @@ impl Plan {
         let folder = root.folder(parent, Folders::Made).map_err(stuck)?;
         let folder = folder.ok_or(PathError::NotFound).map_err(stuck)?;
         let name = step.path.file_name().ok_or(PathError::Outside).map_err(stuck)?;
-        let temp = OsString::from(format!(".adjutant-{number}.new"));
+        let temp = self.temp(number);
         let bytes = fs::read(self.image(number, when)).map_err(PathError::Io).map_err(stuck)?;
         let placed = make(&folder, &temp, thing, &bytes)
             .and_then(|()| renameat(&folder, &temp, &folder, name))

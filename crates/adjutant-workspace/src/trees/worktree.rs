@@ -6,6 +6,7 @@
 //! Start at [`Worktrees::create`]. Invariant: the files of a work tree go only after its work is
 //! committed to its reference, or when it holds none.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use super::export;
 use crate::Root;
 use crate::git::{
     Commit, Committed, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
+    bytes_of,
 };
 
 /// The work trees made for children of one repository.
@@ -83,7 +85,7 @@ impl<'a> Worktrees<'a> {
         fs::create_dir_all(&slot).map_err(GitError::io("making a work tree"))?;
         let held = self.seize(&slot)?.filter(|_| !slot.join("record").exists());
         let held = held.ok_or_else(|| GitError::Moved { reference: reference.to_string() })?;
-        write_record(&slot, base, None)?;
+        Record { base: base.clone(), stage: Stage::Making }.write(&slot)?;
         let made = self.add(reference, base, &slot, &held);
         if made.is_err() {
             // Best effort: without a finished record the next look for orphans removes it.
@@ -104,9 +106,12 @@ impl<'a> Worktrees<'a> {
             return Err(missing());
         }
         let held = self.seize(&slot)?.ok_or_else(missing)?;
-        let (base, name) = read_record(&slot).ok_or_else(missing)?;
-        let name = name.ok_or_else(missing)?;
-        Ok(self.held(reference, &base, slot, &name, held))
+        match Record::read(&slot) {
+            Some(Record { base, stage: Stage::Ready(name) }) => {
+                Ok(self.held(reference, &base, slot, &name, held))
+            }
+            Some(Record { stage: Stage::Making | Stage::Removing, .. }) | None => Err(missing()),
+        }
     }
 
     /// Lists what is on disk.
@@ -147,7 +152,7 @@ impl<'a> Worktrees<'a> {
 
     fn orphan(&self, reference: &ResultRef, at: SystemTime) -> Result<Option<Orphan>, GitError> {
         let slot = self.slot(reference);
-        if matches!(read_record(&slot), Some((_, Some(_)))) {
+        if is_ready(&slot) {
             let Ok(worktree) = self.adopt(reference) else { return Ok(None) };
             if worktree.is_clean()? {
                 worktree.remove()?;
@@ -160,9 +165,9 @@ impl<'a> Worktrees<'a> {
             let kept = kept.ok_or_else(|| GitError::Missing(reference.to_string()))?;
             return Ok(Some(Orphan::Kept(reference.clone(), kept)));
         }
-        // Its making was cut short: nobody has worked in it.
+        // Its making or its removal was cut short: nobody has worked in it, or its work is kept.
         let Some(_held) = self.seize(&slot)? else { return Ok(None) };
-        if matches!(read_record(&slot), Some((_, Some(_)))) {
+        if is_ready(&slot) {
             return Ok(None);
         }
         self.take_back(reference, &slot)?;
@@ -194,7 +199,7 @@ impl<'a> Worktrees<'a> {
         let index = self.repository.common_dir().join("worktrees").join(&name).join("index");
         let scratch = self.repository.scratch(None)?;
         export::check_out(&scratch, base, &path, Some(&index), Some(duplicate(held)?))?;
-        write_record(slot, base, Some(&name))?;
+        Record { base: base.clone(), stage: Stage::Ready(name.clone()) }.write(slot)?;
         Ok(name)
     }
 
@@ -301,6 +306,8 @@ impl Worktree<'_> {
         if self.path().exists() && !self.is_saved()? {
             return Err(GitError::Changed { path: self.path().to_owned() });
         }
+        // From here on what is missing was removed by us and is not taken for a child's deletion.
+        Record { base: self.base.clone(), stage: Stage::Removing }.write(&self.slot)?;
         remove_files(self.repository, self.path())?;
         clear_slot(&self.slot)
     }
@@ -344,7 +351,31 @@ fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
     let alone = alone(repository)?;
     // Git answers 128 when it has no entry for the path.
     let call = repository.call("worktree").args(["remove", "--force", "--force"]).arg(path);
-    call.holding(duplicate(&alone)?).accept(&[0, 128]).run().map(drop)
+    call.holding(duplicate(&alone)?).accept(&[0, 128]).run()?;
+    remove_torn_entry(repository, path);
+    Ok(())
+}
+
+/// Removes what is left of git's entry when git itself was killed over it.
+///
+/// Git lists no such entry and would prune it at its next cleaning; until then the name is taken.
+fn remove_torn_entry(repository: &Repository, path: &Path) {
+    let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+    let folder = repository.common_dir().join("worktrees");
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        // Git appends digits to a name that is taken.
+        let found = entry.file_name();
+        let rest = found.as_encoded_bytes().strip_prefix(name);
+        let named = rest.is_some_and(|rest| rest.iter().all(u8::is_ascii_digit));
+        let torn = match fs::read(entry.path().join("gitdir")) {
+            Ok(leads) => leads.trim_ascii_end() == bytes_of(&path.join(".git")),
+            Err(_) => true,
+        };
+        if named && torn {
+            // Best effort: it is in nobody's way.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Removes a folder, also where a child took its own rights away.
@@ -380,19 +411,50 @@ fn clear_slot(slot: &Path) -> Result<(), GitError> {
     Ok(())
 }
 
-fn write_record(slot: &Path, base: &ObjectId, name: Option<&str>) -> Result<(), GitError> {
-    let text = format!("{base}\n{}\n", name.unwrap_or_default());
-    let next = slot.join("record.next");
-    fs::write(&next, text)
-        .and_then(|()| fs::rename(&next, slot.join("record")))
-        .map_err(GitError::io("recording a work tree"))
+/// What is written down of a work tree.
+struct Record {
+    base: ObjectId,
+    stage: Stage,
 }
 
-fn read_record(slot: &Path) -> Option<(ObjectId, Option<String>)> {
-    let text = fs::read_to_string(slot.join("record")).ok()?;
-    let mut lines = text.lines();
-    let base = ObjectId::parse(lines.next()?)?;
-    Some((base, lines.next().filter(|name| !name.is_empty()).map(str::to_owned)))
+/// How far a work tree is.
+enum Stage {
+    /// Not all of it is there yet.
+    Making,
+    /// It can be worked in; git calls it this.
+    Ready(String),
+    /// Not all of it is there any more; its work is kept.
+    Removing,
+}
+
+impl Record {
+    fn write(&self, slot: &Path) -> Result<(), GitError> {
+        let stage = match &self.stage {
+            Stage::Making => "making".to_owned(),
+            Stage::Ready(name) => format!("ready {name}"),
+            Stage::Removing => "removing".to_owned(),
+        };
+        let next = slot.join("record.next");
+        fs::write(&next, format!("{}\n{stage}\n", self.base))
+            .and_then(|()| fs::rename(&next, slot.join("record")))
+            .map_err(GitError::io("recording a work tree"))
+    }
+
+    fn read(slot: &Path) -> Option<Self> {
+        let text = fs::read_to_string(slot.join("record")).ok()?;
+        let mut lines = text.lines();
+        let base = ObjectId::parse(lines.next()?)?;
+        let stage = match lines.next()? {
+            "making" => Stage::Making,
+            "removing" => Stage::Removing,
+            ready => Stage::Ready(ready.strip_prefix("ready ")?.to_owned()),
+        };
+        Some(Self { base, stage })
+    }
+}
+
+fn is_ready(slot: &Path) -> bool {
+    matches!(Record::read(slot), Some(Record { stage: Stage::Ready(_), .. }))
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, GitError> {

@@ -3,6 +3,7 @@
 mod apply;
 mod bases;
 mod hostile;
+mod kills;
 mod matrix;
 mod merge;
 mod vertical;

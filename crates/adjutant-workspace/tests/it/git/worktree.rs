@@ -117,3 +117,24 @@ fn a_child_that_spoils_its_own_git_file_and_rights_is_still_committed_and_remove
     tree.remove().unwrap();
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
 }
+
+#[test]
+fn a_removal_cut_short_is_finished_and_does_not_look_like_deletions() {
+    let user = User::new();
+    let repository = user.open();
+    let worktrees = Worktrees::open(&repository).unwrap();
+    let tree = worktrees.create(&child("w"), &user.id("HEAD")).unwrap();
+    put(&tree.path().join("new"), "1\n");
+    let made = tree.commit("work\n", now()).unwrap().unwrap();
+    let path = tree.path().to_owned();
+    drop(tree);
+    // As after a kill in the middle of the removal.
+    fs::remove_dir_all(path.join("src")).unwrap();
+    let record = path.parent().unwrap().join("record");
+    let text = fs::read_to_string(&record).unwrap();
+    let ready = text.lines().nth(1).unwrap();
+    fs::write(&record, text.replace(ready, "removing")).unwrap();
+    assert_eq!(worktrees.orphans(now()).unwrap(), [Orphan::Removed(child("w"))]);
+    assert_eq!(repository.result(&child("w")).unwrap(), Some(made.commit));
+    assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
+}
