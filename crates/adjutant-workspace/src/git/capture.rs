@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
 use super::id::ObjectId;
-use super::import::Commit;
+use super::import::{Commit, Imported};
 use super::repository::{Repository, path_of};
 use super::run::Call;
 use super::scratch::Scratch;
@@ -79,19 +79,17 @@ impl Repository {
     ) -> Result<Snapshot, GitError> {
         let scratch = self.scratch(head.as_ref())?;
         let Status { changes, mut skipped } = scratch.status(self)?;
-        let head_tree = match &head {
-            Some(head) => self.tree_of(head)?,
-            None => self.empty_tree().clone(),
-        };
-        let submodules = self.submodules(&scratch, &head_tree)?;
-        let (commit, tree) = match &head {
-            Some(head) if changes.is_empty() => (head.clone(), head_tree.clone()),
+        let (commit, tree, head_tree) = match &head {
+            Some(head) if changes.is_empty() => {
+                let tree = self.tree_of(head)?;
+                (head.clone(), tree.clone(), tree)
+            }
             Some(_) | None => {
                 let root = Root::open(self.work_tree()).map_err(|source| GitError::Path {
                     path: self.work_tree().to_owned(),
                     source,
                 })?;
-                let made = scratch.import(Commit {
+                let Imported { made, base_tree } = scratch.import(Commit {
                     base: head.as_ref(),
                     root: &root,
                     changes: &changes,
@@ -99,9 +97,10 @@ impl Repository {
                     at,
                 })?;
                 skipped.extend(made.skipped);
-                (made.commit, made.tree)
+                (made.commit, made.tree, base_tree)
             }
         };
+        let submodules = self.submodules(&scratch, &head_tree)?;
         Ok(Snapshot { head, head_tree, commit, tree, changes, skipped, submodules })
     }
 

@@ -78,12 +78,8 @@ impl Repository {
             return Ok(None);
         }
         let scratch = self.scratch(None)?;
-        let made = scratch.import(commit)?;
-        let before = match commit.base {
-            Some(base) => self.tree_of(base)?,
-            None => self.empty_tree().clone(),
-        };
-        if made.tree == before {
+        let Imported { made, base_tree } = scratch.import(commit)?;
+        if made.tree == base_tree {
             return Ok(None);
         }
         self.point(&reference.to_string(), &made.commit, expected)?;
@@ -91,9 +87,16 @@ impl Repository {
     }
 }
 
+/// A commit that was made, and what it was made upon.
+pub(crate) struct Imported {
+    pub(crate) made: Committed,
+    /// The tree of the base, or the empty one.
+    pub(crate) base_tree: ObjectId,
+}
+
 impl Scratch<'_> {
     /// Makes the commit; no reference leads to it yet.
-    pub(crate) fn import(&self, commit: Commit<'_>) -> Result<Committed, GitError> {
+    pub(crate) fn import(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
         let mut attempt = 1;
         loop {
             match self.import_once(commit) {
@@ -103,7 +106,7 @@ impl Scratch<'_> {
         }
     }
 
-    fn import_once(&self, commit: Commit<'_>) -> Result<Committed, GitError> {
+    fn import_once(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
         let mut stream = Stream::new(commit);
         let output = self
             .call("fast-import")
@@ -117,15 +120,20 @@ impl Scratch<'_> {
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');
         let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;
-        let tree = match lines.next().ok_or_else(unreadable)? {
-            line if line.starts_with(b"missing") => self.empty_tree().clone(),
-            line => line
-                .strip_prefix(b"040000 tree ")
-                .and_then(|rest| rest.split(|byte| *byte == b'\t').next())
-                .and_then(ObjectId::from_bytes)
-                .ok_or_else(unreadable)?,
+        let mut tree = || match lines.next()? {
+            line if line.starts_with(b"missing") => Some(self.empty_tree().clone()),
+            line => {
+                let rest = line.strip_prefix(b"040000 tree ")?;
+                rest.split(|byte| *byte == b'\t').next().and_then(ObjectId::from_bytes)
+            }
         };
-        Ok(Committed { commit: made, tree, skipped: stream.skipped })
+        let new = tree().ok_or_else(unreadable)?;
+        let base_tree = match commit.base {
+            Some(_) => tree().ok_or_else(unreadable)?,
+            None => self.empty_tree().clone(),
+        };
+        let made = Committed { commit: made, tree: new, skipped: stream.skipped };
+        Ok(Imported { made, base_tree })
     }
 }
 
@@ -184,7 +192,11 @@ impl<'a> Stream<'a> {
                 };
             }
             Stage::End => {
-                buffer.extend_from_slice(b"\nget-mark :1\nls :1 \ndone\n");
+                buffer.extend_from_slice(b"\nget-mark :1\nls :1 \n");
+                if let Some(base) = self.commit.base {
+                    buffer.extend_from_slice(format!("ls {base} \n").as_bytes());
+                }
+                buffer.extend_from_slice(b"done\n");
                 self.stage = Stage::Done;
             }
             Stage::Done => return Ok(false),

@@ -117,7 +117,20 @@ impl Repository {
     ///
     /// Why git could not be asked.
     pub fn head(&self) -> Result<Option<ObjectId>, GitError> {
-        self.resolve("HEAD^{commit}")
+        match self.loose_head() {
+            Some(head) => Ok(Some(head)),
+            None => self.resolve("HEAD^{commit}"),
+        }
+    }
+
+    /// Reads HEAD without asking git, where it is a commit or a reference in a file of its own.
+    fn loose_head(&self) -> Option<ObjectId> {
+        let head = read_pointer(&self.git_dir.join("HEAD"), "")?;
+        let head = head.to_str()?;
+        let Some(name) = head.strip_prefix("ref: ") else { return ObjectId::parse(head) };
+        let plain = name.starts_with("refs/heads/") && !name.contains("..");
+        let path = read_pointer(&self.common_dir.join(name), "").filter(|_| plain)?;
+        ObjectId::parse(path.to_str()?)
     }
 
     /// Returns the object that a name git understands stands for, if there is one.

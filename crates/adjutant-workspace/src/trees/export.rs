@@ -13,9 +13,6 @@ use crate::git::{DiffEntry, GitError, ObjectId, Repository, Scratch, bytes_of};
 use crate::kernel::{self, Links};
 use crate::{PathError, Root};
 
-/// Checkouts of many files go through this many processes.
-const WORKERS: &str = "checkout.workers=0";
-
 /// Writes the whole tree into an empty folder, leaving its index at `index` if that is wanted.
 pub(crate) fn check_out(
     scratch: &Scratch<'_>,
@@ -24,7 +21,7 @@ pub(crate) fn check_out(
     index: Option<&Path>,
     lock: Option<OwnedFd>,
 ) -> Result<(), GitError> {
-    let mut call = scratch.call_in("read-tree", into).config(WORKERS);
+    let mut call = scratch.call_in("read-tree", into);
     call = call.args(["-u", "--reset", "--no-sparse-checkout"]).arg(tree.as_str());
     if let Some(index) = index {
         call = call.env("GIT_INDEX_FILE", index);
@@ -53,7 +50,7 @@ pub(crate) fn write(
         list.push(0);
     }
     scratch.call("update-index").args(["-z", "--index-info"]).feed(&list)?;
-    let mut call = scratch.call_in("checkout-index", into).config(WORKERS);
+    let mut call = scratch.call_in("checkout-index", into);
     if let Some(lock) = lock {
         call = call.holding(lock);
     }

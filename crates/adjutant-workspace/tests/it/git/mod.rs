@@ -6,6 +6,7 @@ mod hostile;
 mod kills;
 mod matrix;
 mod merge;
+mod speed;
 mod vertical;
 mod worktree;
 
@@ -51,6 +52,7 @@ impl User {
     fn unborn() -> Self {
         let user = Self::bare_folder();
         user.git(["init", "-q", "-b", "main", "."]);
+        user.git(["config", "gc.auto", "0"]);
         user
     }
 
@@ -132,22 +134,40 @@ impl User {
     /// The files of a tree with their contents, as plain git tells them.
     fn files(&self, tree: &ObjectId) -> BTreeMap<String, String> {
         let listed = self.git(["ls-tree", "-r", "-z", tree.as_str()]);
-        let entries = listed.split('\0').filter(|entry| !entry.is_empty());
+        let entries: Vec<(&str, &str)> =
+            listed.split('\0').filter_map(|entry| entry.split_once('\t')).collect();
+        let ids: String = entries.iter().map(|(info, _)| format!("{}\n", &info[12..])).collect();
+        let mut shown = self.shown(&ids).into_iter();
         entries
-            .map(|entry| {
-                let (info, path) = entry.split_once('\t').unwrap();
-                let mut info = info.split(' ');
-                let (mode, kind, id) =
-                    (info.next().unwrap(), info.next().unwrap(), info.next().unwrap());
-                let content = if kind == "blob" {
-                    let shown = self.try_git(["cat-file", "blob", id]);
-                    String::from_utf8_lossy(&shown.stdout).into_owned()
-                } else {
-                    kind.to_owned()
-                };
-                (path.to_owned(), format!("{mode} {content}"))
+            .into_iter()
+            .map(|(info, path)| {
+                let content = shown.next().unwrap();
+                let content =
+                    if &info[7..11] == "blob" { content } else { info[7..13].trim().to_owned() };
+                (path.to_owned(), format!("{} {content}", &info[..6]))
             })
             .collect()
+    }
+
+    /// The contents of objects, one process for all of them; empty for those that are not here.
+    fn shown(&self, ids: &str) -> Vec<String> {
+        let input = self.outer.path().join("ids");
+        fs::write(&input, ids).unwrap();
+        let mut command = self.command(["cat-file", "--batch"]);
+        let output = command.stdin(fs::File::open(input).unwrap()).output().unwrap();
+        let (mut rest, mut all) = (output.stdout.as_slice(), Vec::new());
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let head = String::from_utf8_lossy(&rest[..end]).into_owned();
+            rest = &rest[end + 1..];
+            let Some(len) = head.split(' ').nth(2).and_then(|text| text.parse::<usize>().ok())
+            else {
+                all.push(String::new());
+                continue;
+            };
+            all.push(String::from_utf8_lossy(&rest[..len]).into_owned());
+            rest = &rest[len + 1..];
+        }
+        all
     }
 
     /// Everything of the user's that nobody may change: status, index, stash, references, config.
