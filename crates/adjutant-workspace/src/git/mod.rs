@@ -12,6 +12,7 @@ mod change;
 mod diff;
 mod error;
 mod id;
+mod ignore;
 mod import;
 mod merge;
 mod refs;

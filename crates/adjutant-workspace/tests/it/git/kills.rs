@@ -155,7 +155,7 @@ fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<St
 
 #[test]
 fn a_kill_anywhere_loses_no_work_and_changes_nothing_of_the_user_s() {
-    let user = User::new();
+    let user = User::in_memory();
     for number in 0..40 {
         user.write(format!("many/{number}"), "x\n");
     }

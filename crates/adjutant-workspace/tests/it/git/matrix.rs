@@ -395,3 +395,18 @@ fn a_link_on_the_way_is_not_followed_into_a_result() {
     assert!(files["door"].starts_with("120000 "), "{files:?}");
     assert!(!files.contains_key("door/key"));
 }
+
+#[test]
+fn deletions_and_replaced_folders_of_a_layer_are_read() {
+    use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
+    let user = User::new();
+    let upper = user.upper();
+    let gone = upper.join("README");
+    mknodat(CWD, &gone, FileType::CharacterDevice, Mode::empty(), 0).unwrap();
+    put(&upper.join("src/lib.rs"), "only this\n");
+    setxattr(upper.join("src"), "user.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
+    let base = user.id("HEAD");
+    let made = user.commit_layer(&user.open(), &base, &upper, &child("l")).unwrap();
+    let names: Vec<String> = user.files(&made.tree).into_keys().collect();
+    assert_eq!(names, [".gitignore", "src/lib.rs"]);
+}

@@ -3,6 +3,7 @@
 mod apply;
 mod bases;
 mod hostile;
+mod ignore;
 mod kills;
 mod matrix;
 mod merge;
@@ -41,7 +42,10 @@ struct User {
 impl User {
     /// A folder that is no repository yet.
     fn bare_folder() -> Self {
-        let outer = TempDir::new().unwrap();
+        Self::folder_in(TempDir::new().unwrap())
+    }
+
+    fn folder_in(outer: TempDir) -> Self {
         let tree = outer.path().join("user tree");
         fs::create_dir(&tree).unwrap();
         fs::create_dir(outer.path().join("home")).unwrap();
@@ -50,7 +54,18 @@ impl User {
 
     /// A repository without commits.
     fn unborn() -> Self {
-        let user = Self::bare_folder();
+        Self::bare_folder().initialised()
+    }
+
+    /// A repository in memory where the machine offers that: a kill loses nothing the kernel has.
+    fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        let outer = TempDir::new_in(memory).or_else(|_| TempDir::new()).unwrap();
+        Self::folder_in(outer).initialised().filled()
+    }
+
+    fn initialised(self) -> Self {
+        let user = self;
         user.git(["init", "-q", "-b", "main", "."]);
         user.git(["config", "gc.auto", "0"]);
         user
@@ -58,7 +73,11 @@ impl User {
 
     /// A repository with one commit of a few files.
     fn new() -> Self {
-        let user = Self::unborn();
+        Self::unborn().filled()
+    }
+
+    fn filled(self) -> Self {
+        let user = self;
         user.write("README", "one\ntwo\nthree\n");
         user.write("src/lib.rs", "fn a() {}\n");
         user.write("src/deep/down/file", "deep\n");
