@@ -16,9 +16,9 @@ use std::time::SystemTime;
 
 use rustix::fs::FlockOperation;
 
-use super::bases::{lock, open_lock};
 use super::export;
 use super::journal::{Plan, Step, Stuck, Thing, When};
+use super::lock::Held;
 use crate::git::{
     Content, Diff, DiffEntry, GitError, ObjectId, Preview, Repository, Snapshot, content, guarded,
 };
@@ -290,10 +290,10 @@ impl Repository {
         }
     }
 
-    fn apply_lock(&self) -> Result<File, GitError> {
+    fn apply_lock(&self) -> Result<Held, GitError> {
         fs::create_dir_all(self.applies()).map_err(GitError::io("making the journals"))?;
-        let held = open_lock(&self.applies().join("lock"))?;
-        lock(&held, FlockOperation::LockExclusive)?;
+        let held = Held::file(&self.applies().join("lock"))?;
+        held.take(FlockOperation::LockExclusive)?;
         Ok(held)
     }
 

@@ -7,15 +7,14 @@
 //! lease is a lock of the kernel's, so a crash gives it back, and git holds the lock as long as it
 //! writes, even when the process that started it is gone.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::fs::FlockOperation;
 
 use super::export;
+use super::lock::Held;
 use crate::Root;
 use crate::git::{DiffEntry, GitError, ObjectId, Repository};
 
@@ -38,7 +37,7 @@ pub struct Lease {
     path: PathBuf,
     tree: ObjectId,
     cost: LeaseCost,
-    _lock: File,
+    _lock: Held,
 }
 
 /// What it took to have a base.
@@ -103,8 +102,8 @@ impl<'a> Bases<'a> {
                 return Ok(lease);
             }
             // One at a time: of eight who need the same base, one makes it and seven find it.
-            let making = open_lock(&self.folder.join("lock"))?;
-            lock(&making, FlockOperation::LockExclusive)?;
+            let making = Held::file(&self.folder.join("lock"))?;
+            making.take(FlockOperation::LockExclusive)?;
             if let Some(lease) = self.warm(tree)? {
                 return Ok(lease);
             }
@@ -120,12 +119,12 @@ impl<'a> Bases<'a> {
     ///
     /// Why one could not be removed.
     pub fn clear(&self) -> Result<usize, GitError> {
-        let making = open_lock(&self.folder.join("lock"))?;
-        lock(&making, FlockOperation::LockExclusive)?;
+        let making = Held::file(&self.folder.join("lock"))?;
+        making.take(FlockOperation::LockExclusive)?;
         let mut removed = 0;
         for base in self.list()? {
-            let held = open_lock(&base.join("lock"))?;
-            if lock(&held, FlockOperation::NonBlockingLockExclusive)? {
+            let held = Held::file(&base.join("lock"))?;
+            if held.take(FlockOperation::NonBlockingLockExclusive)? {
                 fs::remove_dir_all(&base).map_err(GitError::io("removing a base"))?;
                 removed += 1;
             }
@@ -147,8 +146,8 @@ impl<'a> Bases<'a> {
                 continue;
             }
             // It may be going away just now.
-            let Ok(held) = open_lock(&base.join("lock")) else { continue };
-            if lock(&held, FlockOperation::NonBlockingLockShared)?
+            let Ok(held) = Held::file(&base.join("lock")) else { continue };
+            if held.take(FlockOperation::NonBlockingLockShared)?
                 && state(&base) == State::Ready(tree.clone())
             {
                 return Ok(Some(leased(&base, tree, LeaseCost::Warm, held)));
@@ -162,12 +161,12 @@ impl<'a> Bases<'a> {
         let mut unused = Vec::new();
         let all = self.list()?;
         for base in &all {
-            let held = open_lock(&base.join("lock"))?;
-            if lock(&held, FlockOperation::NonBlockingLockExclusive)? {
+            let held = Held::file(&base.join("lock"))?;
+            if held.take(FlockOperation::NonBlockingLockExclusive)? {
                 unused.push((base.clone(), held));
             }
         }
-        let mut best: Option<(usize, PathBuf, File, ObjectId)> = None;
+        let mut best: Option<(usize, PathBuf, Held, ObjectId)> = None;
         for (base, held) in unused {
             let Some((from, distance)) = self.distance(&base, &held, tree)? else {
                 fs::remove_dir_all(&base).map_err(GitError::io("removing a broken base"))?;
@@ -191,7 +190,7 @@ impl<'a> Bases<'a> {
     fn distance(
         &self,
         base: &Path,
-        held: &File,
+        held: &Held,
         tree: &ObjectId,
     ) -> Result<Option<(ObjectId, usize)>, GitError> {
         let from = match state(base) {
@@ -213,7 +212,7 @@ impl<'a> Bases<'a> {
     fn shift(
         &self,
         base: &Path,
-        held: &File,
+        held: &Held,
         from: &ObjectId,
         to: &ObjectId,
     ) -> Result<(), GitError> {
@@ -228,7 +227,7 @@ impl<'a> Bases<'a> {
             export::remove(&root, &entry.path)
                 .map_err(|source| GitError::Path { path: entry.path.clone(), source })?;
         }
-        export::write(self.repository, &written, &files, Some(duplicate(held)?))?;
+        export::write(self.repository, &written, &files, Some(held.duplicate()?))?;
         set_state(base, &format!("ready {to}"))
     }
 
@@ -242,13 +241,13 @@ impl<'a> Bases<'a> {
                 Err(error) => return Err(GitError::io("making a base")(error)),
             }
         };
-        let held = open_lock(&base.join("lock"))?;
-        lock(&held, FlockOperation::LockExclusive)?;
+        let held = Held::file(&base.join("lock"))?;
+        held.take(FlockOperation::LockExclusive)?;
         let files = base.join("tree");
         let made = (|| {
             fs::create_dir(&files).map_err(GitError::io("making a base"))?;
             let scratch = self.repository.scratch(None)?;
-            export::check_out(&scratch, tree, &files, None, Some(duplicate(&held)?))?;
+            export::check_out(&scratch, tree, &files, None, Some(held.duplicate()?))?;
             set_state(&base, &format!("ready {tree}"))
         })();
         if let Err(error) = made {
@@ -265,15 +264,15 @@ fn settle(
     base: &Path,
     tree: &ObjectId,
     cost: LeaseCost,
-    held: File,
+    held: Held,
 ) -> Result<Option<Lease>, GitError> {
     // The kernel lets go of the lock before it takes the other one.
-    let kept = lock(&held, FlockOperation::NonBlockingLockShared)?
+    let kept = held.take(FlockOperation::NonBlockingLockShared)?
         && state(base) == State::Ready(tree.clone());
     Ok(kept.then(|| leased(base, tree, cost, held)))
 }
 
-fn leased(base: &Path, tree: &ObjectId, cost: LeaseCost, held: File) -> Lease {
+fn leased(base: &Path, tree: &ObjectId, cost: LeaseCost, held: Held) -> Lease {
     Lease { path: base.join("tree"), tree: tree.clone(), cost, _lock: held }
 }
 
@@ -305,25 +304,4 @@ fn set_state(base: &Path, words: &str) -> Result<(), GitError> {
 fn boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
-}
-
-pub(super) fn open_lock(path: &Path) -> Result<File, GitError> {
-    let file = File::options().create(true).truncate(false).write(true).open(path);
-    file.map_err(GitError::io("opening a lock"))
-}
-
-/// Takes a lock; says whether it was free.
-pub(super) fn lock(file: &File, how: FlockOperation) -> Result<bool, GitError> {
-    loop {
-        match flock(file, how) {
-            Ok(()) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(false),
-            Err(errno) => return Err(GitError::io("taking a lock")(errno)),
-        }
-    }
-}
-
-pub(super) fn duplicate(lock: &File) -> Result<OwnedFd, GitError> {
-    lock.try_clone().map(OwnedFd::from).map_err(GitError::io("sharing a lock"))
 }

@@ -7,6 +7,7 @@ mod apply;
 mod bases;
 mod export;
 mod journal;
+mod lock;
 mod worktree;
 
 pub use apply::{Applied, ApplyError, Recovered};

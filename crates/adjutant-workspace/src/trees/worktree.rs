@@ -7,15 +7,15 @@
 //! committed to its reference, or when it holds none.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::FlockOperation;
 
-use super::bases::{duplicate, lock, open_lock};
 use super::export;
+use super::lock::Held;
 use crate::Root;
 use crate::git::{
     Commit, Committed, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
@@ -38,7 +38,7 @@ pub struct Worktree<'a> {
     /// The repository as seen from here.
     here: Repository,
     slot: PathBuf,
-    _lock: File,
+    _lock: Held,
 }
 
 /// A work tree found on disk.
@@ -180,7 +180,7 @@ impl<'a> Worktrees<'a> {
         reference: &ResultRef,
         base: &ObjectId,
         slot: &Path,
-        held: &File,
+        held: &Held,
     ) -> Result<String, GitError> {
         let path = slot.join(reference.child());
         {
@@ -192,13 +192,13 @@ impl<'a> Worktrees<'a> {
                 .args(["add", "--quiet", "--no-checkout", "--detach"])
                 .arg(&path)
                 .arg(base.as_str())
-                .holding(duplicate(&alone)?)
+                .holding(alone.duplicate()?)
                 .run()?;
         }
         let name = entry_name(self.repository, &path)?;
         let index = self.repository.common_dir().join("worktrees").join(&name).join("index");
         let scratch = self.repository.scratch(None)?;
-        export::check_out(&scratch, base, &path, Some(&index), Some(duplicate(held)?))?;
+        export::check_out(&scratch, base, &path, Some(&index), Some(held.duplicate()?))?;
         Record { base: base.clone(), stage: Stage::Ready(name.clone()) }.write(slot)?;
         Ok(name)
     }
@@ -214,7 +214,7 @@ impl<'a> Worktrees<'a> {
         base: &ObjectId,
         slot: PathBuf,
         name: &str,
-        held: File,
+        held: Held,
     ) -> Worktree<'a> {
         let git_dir = self.repository.common_dir().join("worktrees").join(name);
         Worktree {
@@ -228,20 +228,20 @@ impl<'a> Worktrees<'a> {
     }
 
     fn is_held(&self, slot: &Path) -> Result<bool, GitError> {
-        let gate = open_lock(&self.folder.join("lock"))?;
-        lock(&gate, FlockOperation::LockExclusive)?;
+        let gate = Held::file(&self.folder.join("lock"))?;
+        gate.take(FlockOperation::LockExclusive)?;
         // Gone already: nobody holds it, and nobody finds work in it.
-        let Ok(held) = open_lock(&slot.join("lock")) else { return Ok(false) };
-        Ok(!lock(&held, FlockOperation::NonBlockingLockExclusive)?)
+        let Ok(held) = Held::file(&slot.join("lock")) else { return Ok(false) };
+        Ok(!held.take(FlockOperation::NonBlockingLockExclusive)?)
     }
 
     /// Takes a slot's lock; none while a process holds it.
-    fn seize(&self, slot: &Path) -> Result<Option<File>, GitError> {
+    fn seize(&self, slot: &Path) -> Result<Option<Held>, GitError> {
         // Those who only look take the lock for a moment too; nobody may stumble over that.
-        let gate = open_lock(&self.folder.join("lock"))?;
-        lock(&gate, FlockOperation::LockExclusive)?;
-        let held = open_lock(&slot.join("lock"))?;
-        Ok(lock(&held, FlockOperation::NonBlockingLockExclusive)?.then_some(held))
+        let gate = Held::file(&self.folder.join("lock"))?;
+        gate.take(FlockOperation::LockExclusive)?;
+        let held = Held::file(&slot.join("lock"))?;
+        Ok(held.take(FlockOperation::NonBlockingLockExclusive)?.then_some(held))
     }
 
     fn slot(&self, reference: &ResultRef) -> PathBuf {
@@ -328,10 +328,9 @@ impl Worktree<'_> {
 }
 
 /// Locks the repository's list of work trees for everyone else.
-fn alone(repository: &Repository) -> Result<File, GitError> {
-    let folder =
-        File::open(repository.common_dir()).map_err(GitError::io("opening the git directory"))?;
-    lock(&folder, FlockOperation::LockExclusive)?;
+fn alone(repository: &Repository) -> Result<Held, GitError> {
+    let folder = Held::folder(repository.common_dir())?;
+    folder.take(FlockOperation::LockExclusive)?;
     Ok(folder)
 }
 
@@ -351,7 +350,7 @@ fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
     let alone = alone(repository)?;
     // Git answers 128 when it has no entry for the path.
     let call = repository.call("worktree").args(["remove", "--force", "--force"]).arg(path);
-    call.holding(duplicate(&alone)?).accept(&[0, 128]).run()?;
+    call.holding(alone.duplicate()?).accept(&[0, 128]).run()?;
     remove_torn_entry(repository, path);
     Ok(())
 }
