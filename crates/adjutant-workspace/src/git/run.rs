@@ -91,6 +91,7 @@ pub struct Git {
     program: PathBuf,
     search: OsString,
     version: String,
+    timeout: Duration,
 }
 
 impl Git {
@@ -107,7 +108,7 @@ impl Git {
         let program = folders.iter().map(|folder| folder.join("git")).find(|path| runs(path));
         let program = program.ok_or(GitError::NoGit)?;
         let search = std::env::join_paths(&folders).map_err(|_| GitError::NoGit)?;
-        let git = Self { program, search, version: String::new() };
+        let git = Self { program, search, version: String::new(), timeout: TIMEOUT };
         let output = git.call("version").run()?;
         let text = String::from_utf8_lossy(&output.bytes);
         let version = text.trim().trim_start_matches("git version ").to_owned();
@@ -117,6 +118,13 @@ impl Git {
             return Err(GitError::TooOld { found: version });
         }
         Ok(Self { version, ..git })
+    }
+
+    /// Gives every call at most this long.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
     }
 
     /// Returns the version, as git says it.
@@ -136,7 +144,7 @@ impl Git {
             folder: PathBuf::from("/"),
             max_bytes: MAX_BYTES,
             cut: false,
-            timeout: TIMEOUT,
+            timeout: self.timeout,
             accepted: &[0],
             held: None,
         }

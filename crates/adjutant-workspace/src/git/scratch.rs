@@ -22,6 +22,9 @@ use super::run::Call;
 /// After this long a scratch belongs to nobody: every call of git is bounded by less.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Younger ones stay although their process is not seen: it may be in another namespace.
+const FRESH: Duration = Duration::from_secs(60 * 60);
+
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A private git directory over the objects of a repository.
@@ -59,11 +62,11 @@ impl Repository {
     pub(crate) fn sweep(&self) {
         let Ok(all) = fs::read_dir(self.state().join("scratch")) else { return };
         for entry in all.flatten() {
-            let old = |time: SystemTime| time.elapsed().is_ok_and(|age| age > STALE);
+            let age = entry.metadata().and_then(|found| found.modified()).ok();
+            let age = age.and_then(|time: SystemTime| time.elapsed().ok()).unwrap_or_default();
             let owner = entry.file_name().to_string_lossy().split('-').next().map(str::to_owned);
             let gone = owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
-            let stale = entry.metadata().and_then(|found| found.modified()).is_ok_and(old);
-            if gone || stale {
+            if age > STALE || (gone && age > FRESH) {
                 // Best effort: a leftover costs some space and nothing else.
                 let _ = fs::remove_dir_all(entry.path());
             }

@@ -7,6 +7,8 @@ mod ignore;
 mod kills;
 mod matrix;
 mod merge;
+mod program;
+mod random;
 mod speed;
 mod vertical;
 mod worktree;

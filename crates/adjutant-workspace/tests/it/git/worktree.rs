@@ -138,3 +138,50 @@ fn a_removal_cut_short_is_finished_and_does_not_look_like_deletions() {
     assert_eq!(repository.result(&child("w")).unwrap(), Some(made.commit));
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
 }
+
+/// Repositories in which a work tree must work like in any other.
+fn odd_repositories() -> Vec<(&'static str, User)> {
+    let unborn = User::unborn();
+    unborn.write("a", "a\n");
+    let detached = User::new();
+    detached.git(["checkout", "-q", "--detach"]);
+    let sparse = User::new();
+    sparse.git(["sparse-checkout", "set", "--cone", "src/deep"]);
+    let split = User::new();
+    split.git(["config", "core.splitIndex", "true"]);
+    split.git(["update-index", "--split-index"]);
+    let own = User::new();
+    own.git(["config", "extensions.worktreeConfig", "true"]);
+    let longer = User::bare_folder();
+    longer.git(["init", "-q", "--object-format=sha256", "."]);
+    longer.write("a", "a\n");
+    longer.commit("first");
+    vec![
+        ("unborn", unborn),
+        ("detached", detached),
+        ("sparse", sparse),
+        ("split", split),
+        ("own configuration", own),
+        ("sha256", longer),
+    ]
+}
+
+#[test]
+fn work_trees_work_in_odd_repositories() {
+    for (kind, user) in odd_repositories() {
+        user.write("src/added by the user", "x\n");
+        let before = user.untouched();
+        let repository = user.open();
+        let snapshot = repository.capture(now()).unwrap();
+        let worktrees = Worktrees::open(&repository).unwrap();
+        let tree = worktrees.create(&child("w"), &snapshot.commit).unwrap();
+        assert_eq!(on_disk(tree.path()), user.files(&snapshot.tree), "{kind}");
+        assert!(tree.is_clean().unwrap(), "{kind}");
+        put(&tree.path().join("src/work"), "x\n");
+        let made = tree.commit("work\n", now()).unwrap().unwrap();
+        let diff = repository.diff(&snapshot.commit, &made.commit).unwrap();
+        assert_eq!(diff.entries.len(), 1, "{kind}: {diff:?}");
+        tree.remove().unwrap();
+        assert_eq!(user.untouched(), before, "{kind}");
+    }
+}
