@@ -144,6 +144,36 @@ impl Repository {
         Ok(fs::remove_dir_all(&plan.folder).map_err(GitError::io("removing a journal"))?)
     }
 
+    /// Lists what was applied and can be taken back.
+    ///
+    /// # Errors
+    ///
+    /// When the journals cannot be read.
+    pub fn applied(&self) -> Result<Vec<String>, ApplyError> {
+        let _alone = self.apply_lock()?;
+        let entries = fs::read_dir(self.applies()).map_err(GitError::io("listing the journals"))?;
+        let done = |folder: &Path| Plan::load(folder).is_some_and(|plan| plan.is_done());
+        let entries = entries.flatten().filter(|entry| done(&entry.path()));
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Gives up the way back from an application; the files stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`ApplyError::Unknown`] when there is none of this name.
+    pub fn forget(&self, name: &str) -> Result<(), ApplyError> {
+        if !self.applied()?.iter().any(|known| known == name) {
+            return Err(ApplyError::Unknown(name.to_owned()));
+        }
+        let _alone = self.apply_lock()?;
+        let folder = self.applies().join(name);
+        Ok(fs::remove_dir_all(folder).map_err(GitError::io("removing a journal"))?)
+    }
+
     /// Puts back what an application that was cut short had replaced.
     ///
     /// # Errors

@@ -3,8 +3,9 @@
 //! Contents are written as they are stored; no filter, attribute or line ending has a say.
 //! Submodules become empty folders.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
@@ -12,6 +13,36 @@ use rustix::io::Errno;
 use crate::git::{DiffEntry, GitError, ObjectId, Repository, Scratch, bytes_of};
 use crate::kernel::{self, Links};
 use crate::{PathError, Root};
+
+impl Repository {
+    /// Writes the files that `to` has and `from` has not, or has differently, into an empty folder;
+    /// returns the paths that are gone.
+    ///
+    /// This is the layer that lies over a checkout of `from` so that `to` is seen. Paths whose place
+    /// is taken by a file or a folder of the layer are not among those gone.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be written.
+    pub fn write_layer(
+        &self,
+        from: &ObjectId,
+        to: &ObjectId,
+        into: &Path,
+    ) -> Result<Vec<PathBuf>, GitError> {
+        let diff = self.differences(from, to)?;
+        let (gone, written): (Vec<&DiffEntry>, Vec<&DiffEntry>) =
+            diff.entries.iter().partition(|entry| entry.new_mode == 0);
+        write(self, &written, into, None)?;
+        let files: BTreeSet<&Path> = written.iter().map(|entry| entry.path.as_path()).collect();
+        let folders: BTreeSet<&Path> =
+            files.iter().flat_map(|file| file.ancestors().skip(1)).collect();
+        let open = |path: &&Path| {
+            !folders.contains(path) && !path.ancestors().any(|above| files.contains(above))
+        };
+        Ok(gone.iter().map(|entry| entry.path.as_path()).filter(open).map(Path::to_owned).collect())
+    }
+}
 
 /// Writes the whole tree into an empty folder, leaving its index at `index` if that is wanted.
 pub(crate) fn check_out(

@@ -177,3 +177,16 @@ fn a_link_put_in_the_way_leads_nowhere() {
     assert!(user.open().apply(&made.commit, now()).is_err());
     assert_eq!(fs::read_to_string(outside.join("lib.rs")).unwrap(), "fn a() {}\n");
 }
+
+#[test]
+fn the_way_back_can_be_listed_and_given_up() {
+    let user = User::new();
+    let made = result(&user, &[("README", "child\n")], &[]);
+    let repository = user.open();
+    let applied = repository.apply(&made.commit, now()).unwrap();
+    assert_eq!(repository.applied().unwrap(), [applied.name.clone()]);
+    repository.forget(&applied.name).unwrap();
+    assert!(repository.applied().unwrap().is_empty());
+    assert!(matches!(repository.forget(&applied.name), Err(ApplyError::Unknown(_))));
+    assert_eq!(user.read("README"), "child\n");
+}

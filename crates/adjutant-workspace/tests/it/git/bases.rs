@@ -96,3 +96,50 @@ fn many_who_need_the_same_base_get_one() {
     let made = leases.iter().filter(|lease| lease.cost() == LeaseCost::Created);
     assert_eq!(made.count(), 1);
 }
+
+#[test]
+fn a_layer_over_a_base_shows_the_captured_state() {
+    let user = User::new();
+    user.write("gone/too", "x\n");
+    user.write("folder/inside", "x\n");
+    user.commit("more");
+    fs::remove_dir_all(user.path("gone")).unwrap();
+    fs::remove_dir_all(user.path("folder")).unwrap();
+    user.write("folder", "a file now\n");
+    fs::remove_file(user.path("README")).unwrap();
+    user.write("README/inside", "a folder now\n");
+    link("src", &user.path("link"));
+    let repository = user.open();
+    let snapshot = repository.capture(now()).unwrap();
+    // What the user does next does not show through.
+    user.write("folder", "later\n");
+    let layer = user.upper();
+    let gone = repository.write_layer(&snapshot.head_tree, &snapshot.tree, &layer).unwrap();
+    assert_eq!(gone, [PathBuf::from("gone/too")]);
+    let expected = [
+        ("README/inside", "100644 a folder now\n"),
+        ("folder", "100644 a file now\n"),
+        ("link", "120000 src"),
+    ];
+    assert_eq!(on_disk(&layer), expected.map(|(p, t)| (p.to_owned(), t.to_owned())).into());
+}
+
+#[test]
+fn a_partial_clone_is_captured_and_fetches_nothing() {
+    let full = User::new();
+    full.git(["config", "uploadpack.allowFilter", "true"]);
+    let user = User::bare_folder();
+    let from = format!("file://{}", full.tree.display());
+    user.git(["clone", "-q", "--no-checkout", "--filter=blob:none", &from, "."]);
+    let head = user.id("HEAD");
+    user.git(["read-tree", "HEAD"]);
+    let repository = user.open();
+    let snapshot = repository.capture(now()).unwrap();
+    assert_eq!(snapshot.changes.len(), 4, "nothing is checked out: {:?}", snapshot.changes);
+    let objects = || fs::read_dir(user.path(".git/objects/pack")).unwrap().count();
+    let before = objects();
+    let bases = Bases::open(&repository).unwrap();
+    assert!(bases.lease(&user.id(&format!("{head}^{{tree}}"))).is_err(), "contents are missing");
+    assert_eq!(objects(), before);
+    assert!(bases.lease(repository.empty_tree()).is_ok(), "a failure leaves nothing behind");
+}

@@ -410,3 +410,45 @@ fn deletions_and_replaced_folders_of_a_layer_are_read() {
     let names: Vec<String> = user.files(&made.tree).into_keys().collect();
     assert_eq!(names, [".gitignore", "src/lib.rs"]);
 }
+
+#[test]
+fn a_shallow_clone_is_captured_merged_and_pruned() {
+    let full = User::new();
+    full.write("README", "second\n");
+    full.commit("second");
+    let user = User::bare_folder();
+    let from = format!("file://{}", full.tree.display());
+    user.git(["clone", "-q", "--depth=1", &from, "."]);
+    user.write("README", "dirty\n");
+    let snapshot = check_capture_of_disk(&user);
+    let repository = user.open();
+    put(&user.upper().join("x"), "x\n");
+    let made =
+        user.commit_layer(&repository, &snapshot.commit, &user.upper(), &child("s")).unwrap();
+    let head = snapshot.head.unwrap();
+    assert!(repository.preview(&made.commit, &head).unwrap().is_clean());
+    assert!(!repository.results().unwrap()[0].merged);
+    repository.apply(&made.commit, now()).unwrap();
+    assert_eq!(user.read("x"), "x\n");
+}
+
+#[test]
+fn references_in_packed_or_other_form_are_read() {
+    let user = User::new();
+    user.git(["pack-refs", "--all"]);
+    user.write("README", "dirty\n");
+    let snapshot = check_capture_of_disk(&user);
+    assert_eq!(snapshot.head, Some(user.id("HEAD")));
+
+    let user = User::bare_folder();
+    user.git(["init", "-q", "--ref-format=reftable", "."]);
+    user.write("a", "a\n");
+    let head = user.commit("first");
+    user.write("a", "b\n");
+    let snapshot = check_capture_of_disk(&user);
+    assert_eq!(snapshot.head, Some(head));
+    let repository = user.open();
+    put(&user.upper().join("x"), "x\n");
+    user.commit_layer(&repository, &snapshot.commit, &user.upper(), &child("s")).unwrap();
+    assert_eq!(repository.results().unwrap().len(), 1);
+}
