@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -24,6 +25,9 @@ use crate::{RelPath, Root};
 
 /// What the commit of a captured state says.
 const MESSAGE: &str = "State of the working tree before the work\n";
+
+/// How much of the attributes is looked at.
+const ATTRIBUTE_BYTES: u64 = 1024 * 1024;
 
 /// A captured state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,9 @@ pub struct Snapshot {
     pub skipped: Vec<Skipped>,
     /// Submodules; they are empty folders in everything made from this state.
     pub submodules: Vec<PathBuf>,
+    /// Whether the attributes at the top name content filters, such as large file storage: a file
+    /// that was touched is then stored as it lies on disk, not as the filter would have it.
+    pub filtered: bool,
 }
 
 impl Snapshot {
@@ -101,7 +108,8 @@ impl Repository {
             }
         };
         let submodules = self.submodules(&scratch, &head_tree)?;
-        Ok(Snapshot { head, head_tree, commit, tree, changes, skipped, submodules })
+        let filtered = self.names_filters();
+        Ok(Snapshot { head, head_tree, commit, tree, changes, skipped, submodules, filtered })
     }
 
     /// Lists folders and files the repository's patterns ignore, whole folders as one.
@@ -133,6 +141,15 @@ impl Repository {
         let mut setting = std::ffi::OsString::from("core.excludesFile=");
         setting.push(self.excludes().unwrap_or(Path::new("/dev/null")));
         Ok(call.config(setting))
+    }
+
+    fn names_filters(&self) -> bool {
+        let path = self.work_tree().join(".gitattributes");
+        let plain = path.symlink_metadata().is_ok_and(|found| found.is_file());
+        let mut text = Vec::new();
+        let read =
+            fs::File::open(path).and_then(|file| file.take(ATTRIBUTE_BYTES).read_to_end(&mut text));
+        plain && read.is_ok() && text.windows(7).any(|word| word == b"filter=")
     }
 
     fn submodules(&self, scratch: &Scratch<'_>, tree: &ObjectId) -> Result<Vec<PathBuf>, GitError> {

@@ -8,6 +8,9 @@ use super::GitError;
 use super::id::{ObjectId, ResultRef};
 use super::repository::Repository;
 
+/// A lock on a reference that is older than this belongs to a git that was killed.
+const STALE_LOCK: Duration = Duration::from_secs(60);
+
 /// A result that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
@@ -107,8 +110,14 @@ impl Repository {
             Some(_) => return Err(GitError::Moved { reference: name }),
             None => return Err(GitError::Missing(name)),
         }
-        let call = self.call("update-ref").args(["--no-deref", "-d", &name, expected.as_str()]);
-        call.run().map(drop)
+        let delete = ["--no-deref", "-d", &name, expected.as_str()];
+        let first = self.call("update-ref").args(delete).run();
+        match first {
+            Err(_) if self.remove_stale_lock(&name) => {
+                self.call("update-ref").args(delete).run().map(drop)
+            }
+            done => done.map(drop),
+        }
     }
 
     /// Forgets results committed before `before`, and returns those it forgot.
@@ -134,12 +143,29 @@ impl Repository {
     ) -> Result<(), GitError> {
         let nothing = "0".repeat(commit.as_str().len());
         let old = expected.map_or(nothing.as_str(), ObjectId::as_str);
-        let call = self.call("update-ref").args(["--no-deref", reference, commit.as_str(), old]);
-        let Err(error) = call.run() else { return Ok(()) };
+        let set = ["--no-deref", reference, commit.as_str(), old];
+        let mut done = self.call("update-ref").args(set).run();
+        if done.is_err() && self.remove_stale_lock(reference) {
+            done = self.call("update-ref").args(set).run();
+        }
+        let Err(error) = done else { return Ok(()) };
         if self.resolve(&format!("{reference}^{{commit}}"))?.as_ref() == expected {
             return Err(error);
         }
         Err(GitError::Moved { reference: reference.to_owned() })
+    }
+
+    /// Removes the lock that a killed git left on a reference of ours; says whether there was one.
+    ///
+    /// Nobody but us writes these, and no update takes that long. Locks of others are left alone.
+    fn remove_stale_lock(&self, reference: &str) -> bool {
+        if !reference.starts_with(ResultRef::PREFIX) {
+            return false;
+        }
+        let lock = self.common_dir().join(format!("{reference}.lock"));
+        let age = lock.symlink_metadata().and_then(|found| found.modified());
+        let age = age.ok().and_then(|time| time.elapsed().ok());
+        age.is_some_and(|age| age > STALE_LOCK) && std::fs::remove_file(&lock).is_ok()
     }
 
     /// Says whether HEAD or a branch has the work: the commit itself, or all its changes.

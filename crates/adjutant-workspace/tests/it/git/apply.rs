@@ -184,7 +184,7 @@ fn the_way_back_can_be_listed_and_given_up() {
     let made = result(&user, &[("README", "child\n")], &[]);
     let repository = user.open();
     let applied = repository.apply(&made.commit, now()).unwrap();
-    assert_eq!(repository.applied().unwrap(), [applied.name.clone()]);
+    assert_eq!(repository.applied().unwrap(), std::slice::from_ref(&applied.name));
     repository.forget(&applied.name).unwrap();
     assert!(repository.applied().unwrap().is_empty());
     assert!(matches!(repository.forget(&applied.name), Err(ApplyError::Unknown(_))));

@@ -291,6 +291,7 @@ fn large_file_storage_pointers_stay_pointers_while_nobody_touches_them() {
     user.git(["status"]);
     let snapshot = user.open().capture(now()).unwrap();
     assert!(!snapshot.is_dirty(), "{:?}", snapshot.changes);
+    assert!(snapshot.filtered && !User::new().open().capture(now()).unwrap().filtered);
     assert_eq!(user.files(&snapshot.tree)["big.bin"], format!("100644 {pointer}"));
     user.write("other.bin", "really changed\n");
     let snapshot = user.open().capture(now()).unwrap();

@@ -210,3 +210,25 @@ fn pruning_drops_only_what_is_merged_unless_told() {
     assert_eq!(repository.prune(later, Pruned::Everything).unwrap().len(), 1);
     assert!(repository.results().unwrap().is_empty());
 }
+
+#[test]
+fn a_lock_left_by_a_killed_git_does_not_block_a_result_for_ever() {
+    let user = User::new();
+    let repository = user.open();
+    let base = user.id("HEAD");
+    let lock = user.path(".git/refs/adjutant/run/x.lock");
+    put(&lock, "");
+    put(&user.upper().join("x"), "1\n");
+    let root = Root::open(user.upper()).unwrap();
+    let changes = [Change::Written(rel("x"))];
+    let commit = || repository.commit(work(&base, &root, &changes), &child("x"), None);
+    assert!(matches!(commit(), Err(GitError::Failed { .. })), "somebody may be writing");
+    let old = SystemTime::now() - Duration::from_secs(120);
+    let age = || fs::File::options().write(true).open(&lock).unwrap().set_modified(old).unwrap();
+    age();
+    let made = commit().unwrap().unwrap();
+    assert_eq!(repository.result(&child("x")).unwrap(), Some(made.commit.clone()));
+    put(&lock, "");
+    age();
+    repository.discard(&child("x"), &made.commit).unwrap();
+}
