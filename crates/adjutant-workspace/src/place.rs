@@ -117,7 +117,11 @@ impl Root {
     }
 
     /// Opens a folder without following a link; nothing where it is missing.
-    fn folder(&self, path: &Path, folders: Folders) -> Result<Option<OwnedFd>, PathError> {
+    pub(crate) fn folder(
+        &self,
+        path: &Path,
+        folders: Folders,
+    ) -> Result<Option<OwnedFd>, PathError> {
         let whole = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         match (open_folder(self.handle(), whole), folders) {
             (Err(PathError::NotFound), Folders::Expected) => Ok(None),

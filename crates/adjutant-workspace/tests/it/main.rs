@@ -4,6 +4,7 @@
 
 mod dir;
 mod folder;
+mod git;
 mod place;
 mod race;
 mod root;

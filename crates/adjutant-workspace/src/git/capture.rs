@@ -1,0 +1,255 @@
+//! The true state of a work tree, as a commit.
+//!
+//! One look by git, on a copy of the user's index, says what differs from HEAD; only that is read
+//! and stored. Files whose dates and sizes git already knows count as unchanged. A file with a
+//! content filter (large file storage, line endings) is a pointer or normal form in HEAD and
+//! something else on disk: untouched, it stays what HEAD says; touched, it is stored as it lies on disk.
+//!
+//! Start at [`Repository::capture`]. Invariant: the user's index, files, stash and references are
+//! only read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::GitError;
+use super::change::{Change, SkipReason, Skipped};
+use super::id::ObjectId;
+use super::import::{Commit, Imported};
+use super::repository::{Repository, path_of};
+use super::run::Call;
+use super::scratch::Scratch;
+use crate::{RelPath, Root};
+
+/// What the commit of a captured state says.
+const MESSAGE: &str = "State of the working tree before the work\n";
+
+/// How much of the attributes is looked at.
+const ATTRIBUTE_BYTES: u64 = 1024 * 1024;
+
+/// A captured state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The commit HEAD named; none before the first one.
+    pub head: Option<ObjectId>,
+    /// The tree of that commit, or the empty one.
+    pub head_tree: ObjectId,
+    /// A commit with the captured state: HEAD itself where nothing differs.
+    pub commit: ObjectId,
+    /// The tree of that commit.
+    pub tree: ObjectId,
+    /// What differs from HEAD, deletions first: files changed, untracked or gone.
+    pub changes: Vec<Change>,
+    /// What was left out.
+    pub skipped: Vec<Skipped>,
+    /// Submodules; they are empty folders in everything made from this state.
+    pub submodules: Vec<PathBuf>,
+    /// Whether the attributes at the top name content filters, such as large file storage: a file
+    /// that was touched is then stored as it lies on disk, not as the filter would have it.
+    pub filtered: bool,
+}
+
+impl Snapshot {
+    /// Says whether the work tree differed from HEAD.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        !self.changes.is_empty()
+    }
+}
+
+/// What a look at a work tree found.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+impl Repository {
+    /// Captures the state of the work tree: changed, untracked and deleted files included, ignored
+    /// ones left out.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be captured; nothing is changed then.
+    pub fn capture(&self, at: SystemTime) -> Result<Snapshot, GitError> {
+        let head = self.head()?;
+        self.capture_from(head, at)
+    }
+
+    /// Captures the state relative to a commit that need not be HEAD.
+    pub(crate) fn capture_from(
+        &self,
+        head: Option<ObjectId>,
+        at: SystemTime,
+    ) -> Result<Snapshot, GitError> {
+        let scratch = self.scratch(head.as_ref())?;
+        let Status { changes, mut skipped } = scratch.status(self)?;
+        let (commit, tree, head_tree) = match &head {
+            Some(head) if changes.is_empty() => {
+                let tree = self.tree_of(head)?;
+                (head.clone(), tree.clone(), tree)
+            }
+            Some(_) | None => {
+                let root = Root::open(self.work_tree()).map_err(|source| GitError::Path {
+                    path: self.work_tree().to_owned(),
+                    source,
+                })?;
+                let Imported { made, base_tree } = scratch.import(Commit {
+                    base: head.as_ref(),
+                    root: &root,
+                    changes: &changes,
+                    message: MESSAGE,
+                    at,
+                })?;
+                skipped.extend(made.skipped);
+                (made.commit, made.tree, base_tree)
+            }
+        };
+        let submodules = self.submodules(&scratch, &head_tree)?;
+        let filtered = self.names_filters();
+        Ok(Snapshot { head, head_tree, commit, tree, changes, skipped, submodules, filtered })
+    }
+
+    /// Lists folders and files the repository's patterns ignore, whole folders as one.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn ignored(&self) -> Result<Vec<PathBuf>, GitError> {
+        let scratch = self.scratch(None)?;
+        scratch.copy_index(self.git_dir())?;
+        let call = scratch.call_in("ls-files", self.work_tree());
+        let call = call.args(["-z", "--others", "--ignored", "--exclude-standard", "--directory"]);
+        let output = self.excluding(&scratch, call)?.run()?;
+        let paths = output.bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(paths.map(|path| path_of(path.strip_suffix(b"/").unwrap_or(path))).collect())
+    }
+
+    /// Gives a call the patterns that git would use here.
+    pub(crate) fn excluding<'c>(
+        &self,
+        scratch: &Scratch<'_>,
+        call: Call<'c>,
+    ) -> Result<Call<'c>, GitError> {
+        let own = self.common_dir().join("info/exclude");
+        if own.is_file() {
+            fs::copy(own, scratch.path("info").join("exclude"))
+                .map_err(GitError::io("copying the exclude file"))?;
+        }
+        let mut setting = std::ffi::OsString::from("core.excludesFile=");
+        setting.push(self.excludes().unwrap_or(Path::new("/dev/null")));
+        Ok(call.config(setting))
+    }
+
+    fn names_filters(&self) -> bool {
+        let path = self.work_tree().join(".gitattributes");
+        let plain = path.symlink_metadata().is_ok_and(|found| found.is_file());
+        let mut text = Vec::new();
+        let read =
+            fs::File::open(path).and_then(|file| file.take(ATTRIBUTE_BYTES).read_to_end(&mut text));
+        plain && read.is_ok() && text.windows(7).any(|word| word == b"filter=")
+    }
+
+    fn submodules(&self, scratch: &Scratch<'_>, tree: &ObjectId) -> Result<Vec<PathBuf>, GitError> {
+        if !self.work_tree().join(".gitmodules").is_file() {
+            return Ok(Vec::new());
+        }
+        let blob = format!("--blob={tree}:.gitmodules");
+        let call = scratch.call("config").args([blob.as_str(), "-z", "--get-regexp"]);
+        // Without the file in HEAD git fails; then nothing is a submodule yet.
+        let output = call.arg(r"^submodule\..*\.path$").accept(&[0, 1, 128]).run()?;
+        let items = output.bytes.split(|byte| *byte == 0);
+        let value = |item: &[u8]| {
+            let at = item.iter().position(|byte| *byte == b'\n')?;
+            item.get(at + 1..).map(path_of)
+        };
+        Ok(items.filter_map(value).collect())
+    }
+}
+
+impl Scratch<'_> {
+    /// Looks at a work tree with a copy of its index; differences are to this scratch's HEAD.
+    pub(crate) fn status(&self, repository: &Repository) -> Result<Status, GitError> {
+        self.copy_index(repository.git_dir())?;
+        let call = self.call_in("status", repository.work_tree()).args([
+            "--porcelain=v2",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--ignore-submodules=all",
+        ]);
+        let output = repository.excluding(self, call)?.run()?;
+        read_status(&output.bytes)
+            .ok_or_else(|| GitError::Unreadable { command: "status".to_owned() })
+    }
+}
+
+fn read_status(bytes: &[u8]) -> Option<Status> {
+    let mut found: BTreeMap<RelPath, bool> = BTreeMap::new();
+    let mut skipped = Vec::new();
+    for record in bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
+        let (kind, rest) = record.split_first()?;
+        let rest = rest.strip_prefix(b" ")?;
+        match kind {
+            b'1' | b'u' => {
+                // `XY sub mH mI mW …` or `XY sub m1 m2 m3 mW …`, then the path.
+                let (fields, work) = if *kind == b'1' { (8, 4) } else { (10, 5) };
+                let parts: Vec<&[u8]> = rest.splitn(fields, |byte| *byte == b' ').collect();
+                let path = RelPath::new(path_of(parts.last()?)).ok()?;
+                if parts.len() == fields && !parts.get(1)?.starts_with(b"S") {
+                    let there = *parts.get(work)? != b"000000";
+                    found.entry(path).and_modify(|known| *known |= there).or_insert(there);
+                }
+            }
+            // A whole folder is listed only where it is a repository of its own.
+            b'?' if rest.ends_with(b"/") => skipped.push(Skipped {
+                path: path_of(rest.strip_suffix(b"/")?),
+                reason: SkipReason::NestedRepository,
+            }),
+            b'?' => {
+                found.insert(RelPath::new(path_of(rest)).ok()?, true);
+            }
+            _ => {}
+        }
+    }
+    let as_change =
+        |(path, there)| if there { Change::Written(path) } else { Change::Deleted(path) };
+    let mut changes: Vec<Change> = found.into_iter().map(as_change).collect();
+    changes.sort();
+    Some(Status { changes, skipped })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_with_every_kind_of_record_is_read() {
+        let text = "1 .M N... 100644 100644 100755 a b dir/a file\0\
+            1 D. N... 100644 000000 000000 a b gone\0\
+            1 D. N... 100644 000000 000000 a b kept\0? kept\0? new\nline\0? nested/\0\
+            1 .M SC.. 160000 160000 160000 a b module\0\
+            u UU N... 100644 100644 100644 100644 a b c both\0";
+        let status = read_status(text.as_bytes()).unwrap();
+        let written = |path| Change::Written(RelPath::new(path).unwrap());
+        assert_eq!(
+            status.changes,
+            [
+                Change::Deleted(RelPath::new("gone").unwrap()),
+                written("both"),
+                written("dir/a file"),
+                written("kept"),
+                written("new\nline"),
+            ]
+        );
+        let nested = Skipped { path: "nested".into(), reason: SkipReason::NestedRepository };
+        assert_eq!(status.skipped, [nested]);
+    }
+
+    #[test]
+    fn a_torn_record_is_not_taken_for_a_status() {
+        assert!(read_status(b"1\0").is_none());
+    }
+}

@@ -1,0 +1,185 @@
+//! What differs from a base: paths to take from a folder, and paths that are gone.
+//!
+//! A folder is a work tree or the upper layer of an overlay. Both are read by handle and no link is
+//! followed; a link is content of its own.
+//!
+//! Start at [`Change`] and [`layer_changes`].
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Stat, fgetxattr, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::repository::path_of;
+use crate::kernel::{self, Links};
+use crate::{Dir, FileKind, PathError, RelPath, Root};
+
+/// Overlay attributes that say a folder hides what lies below it; the first in user namespaces.
+const OPAQUE: [&str; 2] = ["user.overlay.opaque", "trusted.overlay.opaque"];
+
+/// The most entries one folder of a layer may have.
+const MAX_ENTRIES: usize = 10_000_000;
+
+/// One way a folder differs from a base.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// The file, or everything below the folder, is gone. Deletions come before what is written.
+    Deleted(RelPath),
+    /// The file or link is new or another one; its content lies in the folder.
+    Written(RelPath),
+}
+
+impl Change {
+    /// Returns the path.
+    #[must_use]
+    pub const fn path(&self) -> &RelPath {
+        match self {
+            Self::Deleted(path) | Self::Written(path) => path,
+        }
+    }
+}
+
+/// A path that was left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Skipped {
+    /// The path.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: SkipReason,
+}
+
+/// Why a path was left out of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SkipReason {
+    /// It is, or lies in, what git keeps for itself or in a repository of its own.
+    NestedRepository,
+    /// It is a pipe, a socket or a device.
+    Special,
+    /// The account may not read it.
+    Unreadable,
+    /// The repository's patterns ignore it.
+    Ignored,
+}
+
+/// What lies at a path, ready to be handed to git.
+pub(crate) enum Content {
+    /// A regular file.
+    File { file: File, len: u64, executable: bool },
+    /// A link and where it leads.
+    Link(Vec<u8>),
+    /// Nothing, or a folder.
+    Nothing,
+}
+
+/// Opens what lies at `path`.
+pub(crate) fn content(
+    root: &Root,
+    path: &RelPath,
+) -> Result<Result<Content, SkipReason>, PathError> {
+    match kernel::open_regular(root.handle(), path.to_open(), Links::Never) {
+        Ok(opened) => {
+            let stat = rustix::fs::fstat(&opened.file).map_err(PathError::from_errno)?;
+            let executable = stat.st_mode & 0o100 != 0;
+            Ok(Ok(Content::File { file: opened.file, len: opened.len, executable }))
+        }
+        Err(PathError::Loop) => link(root, path).map(Ok),
+        Err(PathError::NotFound | PathError::NotDirectory)
+        | Err(PathError::NotRegular(FileKind::Directory)) => Ok(Ok(Content::Nothing)),
+        Err(PathError::NotRegular(_)) => Ok(Err(SkipReason::Special)),
+        Err(PathError::PermissionDenied) => Ok(Err(SkipReason::Unreadable)),
+        Err(error) => Err(error),
+    }
+}
+
+fn link(root: &Root, path: &RelPath) -> Result<Content, PathError> {
+    let parent = path.as_path().parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let Some(name) = path.as_path().file_name() else { return Ok(Content::Nothing) };
+    let folder = match kernel::open_directory(root.handle(), parent, Links::Never) {
+        Ok(folder) => folder,
+        // The way leads through a link: beneath the root there is nothing of that name.
+        Err(PathError::Loop | PathError::NotFound | PathError::NotDirectory) => {
+            return Ok(Content::Nothing);
+        }
+        Err(error) => return Err(error),
+    };
+    match readlinkat(&folder, name, Vec::new()) {
+        Ok(target) => Ok(Content::Link(target.into_bytes())),
+        Err(Errno::NOENT | Errno::INVAL) => Ok(Content::Nothing),
+        Err(errno) => Err(PathError::from_errno(errno)),
+    }
+}
+
+/// Says whether a path leads into a folder of git, in any spelling.
+pub(crate) fn guarded(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
+}
+
+/// Says whether a path only goes down.
+pub(crate) fn plain(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Lists what the upper layer of an overlay changes in the layers below it.
+///
+/// A deletion is a character device 0/0; a folder that hides what was below it is first deleted.
+/// What is left out is said.
+///
+/// # Errors
+///
+/// When the layer cannot be read.
+pub fn layer_changes(upper: &Root) -> Result<(Vec<Change>, Vec<Skipped>), PathError> {
+    let mut found = (Vec::new(), Vec::new());
+    let top = upper.open_dir(&RelPath::default())?;
+    walk(&top, Path::new(""), &mut found)?;
+    found.0.sort();
+    Ok(found)
+}
+
+fn walk(folder: &Dir, at: &Path, found: &mut (Vec<Change>, Vec<Skipped>)) -> Result<(), PathError> {
+    for entry in folder.list(MAX_ENTRIES)?.entries {
+        let path = at.join(&entry.name);
+        if entry.name.eq_ignore_ascii_case(".git") {
+            found.1.push(Skipped { path, reason: SkipReason::NestedRepository });
+            continue;
+        }
+        let named = RelPath::new(&path)?;
+        match entry.kind {
+            FileKind::Directory => {
+                let below = folder.open_dir(&entry.name)?;
+                if opaque(&below) {
+                    found.0.push(Change::Deleted(named));
+                }
+                walk(&below, &path, found)?;
+            }
+            FileKind::Regular | FileKind::Symlink => found.0.push(Change::Written(named)),
+            FileKind::CharDevice if whiteout(folder, entry.name.as_bytes())? => {
+                found.0.push(Change::Deleted(named));
+            }
+            FileKind::CharDevice
+            | FileKind::BlockDevice
+            | FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::Unknown => {
+                found.1.push(Skipped { path, reason: SkipReason::Special });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn whiteout(folder: &Dir, name: &[u8]) -> Result<bool, PathError> {
+    let stat: Stat = statat(folder.handle(), path_of(name), AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(PathError::from_errno)?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0)
+}
+
+fn opaque(folder: &Dir) -> bool {
+    let mut value = [0_u8; 4];
+    OPAQUE.iter().any(|name| {
+        fgetxattr(folder.handle(), *name, &mut value[..]).is_ok_and(|count| count == 1)
+            && value[0] == b'y'
+    })
+}

@@ -1,0 +1,159 @@
+//! What differs between two trees: as data, and as text for a person.
+//!
+//! Compared in a private git directory without attributes, so no external diff and no text
+//! conversion exists there; the options that forbid them are given all the same.
+
+use std::path::PathBuf;
+
+use super::GitError;
+use super::id::ObjectId;
+use super::repository::{Repository, path_of};
+
+/// What differs between two trees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// The files, in the order of their paths.
+    pub entries: Vec<DiffEntry>,
+}
+
+/// A file that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffEntry {
+    /// How.
+    pub status: DiffStatus,
+    /// Its path; the new one where it was renamed.
+    pub path: PathBuf,
+    /// The mode before, `0` where there was none.
+    pub old_mode: u32,
+    /// The mode after, `0` where there is none.
+    pub new_mode: u32,
+    /// The content before, all zeros where there was none.
+    pub old_id: ObjectId,
+    /// The content after, all zeros where there is none.
+    pub new_id: ObjectId,
+    /// Lines added and removed; none for content that is not text.
+    pub lines: Option<Lines>,
+}
+
+/// How a file differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiffStatus {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Deleted,
+    /// Its content or its executable bit is another.
+    Modified,
+    /// It is another kind of thing: a file, a link, a submodule.
+    TypeChanged,
+    /// It had this path before.
+    Renamed(PathBuf),
+}
+
+/// Lines of text that came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// How many are new.
+    pub added: u64,
+    /// How many are gone.
+    pub removed: u64,
+}
+
+impl Diff {
+    /// Adds up the lines of all files.
+    #[must_use]
+    pub fn lines(&self) -> Lines {
+        let each = self.entries.iter().filter_map(|entry| entry.lines);
+        each.fold(Lines::default(), |sum, lines| Lines {
+            added: sum.added + lines.added,
+            removed: sum.removed + lines.removed,
+        })
+    }
+}
+
+impl Repository {
+    /// Compares two trees or commits, with renames found and lines counted.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not compare them.
+    pub fn diff(&self, from: &ObjectId, to: &ObjectId) -> Result<Diff, GitError> {
+        self.compare(from, to, &["--raw", "--numstat", "-M"])
+    }
+
+    /// Compares by name only: what must be written and removed to get from one to the other.
+    pub(crate) fn differences(&self, from: &ObjectId, to: &ObjectId) -> Result<Diff, GitError> {
+        self.compare(from, to, &["--raw", "--no-renames"])
+    }
+
+    fn compare(&self, from: &ObjectId, to: &ObjectId, how: &[&str]) -> Result<Diff, GitError> {
+        let scratch = self.scratch(None)?;
+        let call = scratch.call("diff-tree").args(["-r", "-z", "--no-ext-diff", "--no-textconv"]);
+        let output = call.args(how).args([from.as_str(), to.as_str()]).run()?;
+        read(&output.bytes).ok_or_else(|| GitError::Unreadable { command: "diff-tree".to_owned() })
+    }
+
+    /// Returns the difference as a patch, at most `max_bytes` of it, and whether there is more.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not compare them.
+    pub fn patch(
+        &self,
+        from: &ObjectId,
+        to: &ObjectId,
+        max_bytes: usize,
+    ) -> Result<(Vec<u8>, bool), GitError> {
+        let scratch = self.scratch(None)?;
+        let call = scratch.call("diff-tree").args(["-r", "-p", "-M", "--no-color"]);
+        let call = call.args(["--no-ext-diff", "--no-textconv"]).args([from.as_str(), to.as_str()]);
+        let output = call.cut_at(max_bytes).run()?;
+        Ok((output.bytes, output.truncated))
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<Diff> {
+    let mut records = bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    let mut diff = Diff::default();
+    let mut counted = 0;
+    while let Some(record) = records.next() {
+        if let Some(raw) = record.strip_prefix(b":") {
+            diff.entries.push(read_raw(raw, &mut records)?);
+            continue;
+        }
+        // Counts follow in the order of the entries: `added TAB removed TAB path`.
+        let mut parts = record.splitn(3, |byte| *byte == b'\t');
+        let (added, removed) = (number(parts.next()?), number(parts.next()?));
+        if parts.next()?.is_empty() {
+            // A rename: its two paths are records of their own.
+            records.next()?;
+            records.next()?;
+        }
+        let entry = diff.entries.get_mut(counted)?;
+        entry.lines = added.zip(removed).map(|(added, removed)| Lines { added, removed });
+        counted += 1;
+    }
+    Some(diff)
+}
+
+fn read_raw<'b>(raw: &[u8], records: &mut impl Iterator<Item = &'b [u8]>) -> Option<DiffEntry> {
+    let text = std::str::from_utf8(raw).ok()?;
+    let mut parts = text.split(' ');
+    let mode = |part: Option<&str>| u32::from_str_radix(part?, 8).ok();
+    let (old_mode, new_mode) = (mode(parts.next())?, mode(parts.next())?);
+    let old_id = ObjectId::parse(parts.next()?)?;
+    let new_id = ObjectId::parse(parts.next()?)?;
+    let first = path_of(records.next()?);
+    let (status, path) = match parts.next()?.as_bytes().first()? {
+        b'A' => (DiffStatus::Added, first),
+        b'D' => (DiffStatus::Deleted, first),
+        b'T' => (DiffStatus::TypeChanged, first),
+        b'R' => (DiffStatus::Renamed(first), path_of(records.next()?)),
+        _ => (DiffStatus::Modified, first),
+    };
+    Some(DiffEntry { status, path, old_mode, new_mode, old_id, new_id, lines: None })
+}
+
+fn number(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}

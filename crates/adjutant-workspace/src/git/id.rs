@@ -1,0 +1,146 @@
+//! Names git gives and takes: object ids and the references that are ours.
+//!
+//! Invariant: a value of these types can be put on a command line of git and into a path below
+//! `refs/adjutant/` without meaning anything else.
+
+use std::fmt;
+
+use super::GitError;
+
+/// The longest a part of a reference may be.
+const PART_BYTES: usize = 100;
+
+/// The id of an object: 40 or 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(String);
+
+impl ObjectId {
+    /// Reads an id; nothing for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let fits = matches!(text.len(), 40 | 64) && text.bytes().all(hex);
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        std::str::from_utf8(bytes).ok().and_then(|text| Self::parse(text.trim_ascii()))
+    }
+
+    /// Returns the digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Says whether this is the id that stands for nothing.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.0.bytes().all(|byte| byte == b'0')
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where the result of one child of one run is kept: `refs/adjutant/<run>/<child>`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResultRef {
+    run: String,
+    child: String,
+}
+
+impl ResultRef {
+    /// The folder of all of them.
+    pub const PREFIX: &'static str = "refs/adjutant/";
+
+    /// Names the result of `child` in `run`.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::BadName`] when one is no plain name: letters, digits, `-`, `_` and single dots inside.
+    pub fn new(run: &str, child: &str) -> Result<Self, GitError> {
+        for part in [run, child] {
+            if !plain(part) {
+                return Err(GitError::BadName(part.chars().take(PART_BYTES).collect()));
+            }
+        }
+        Ok(Self { run: run.to_owned(), child: child.to_owned() })
+    }
+
+    /// Reads a full name; nothing for a reference that is not one of ours.
+    #[must_use]
+    pub fn parse(full: &str) -> Option<Self> {
+        let (run, child) = full.strip_prefix(Self::PREFIX)?.split_once('/')?;
+        Self::new(run, child).ok()
+    }
+
+    /// Returns the run.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Returns the child.
+    #[must_use]
+    pub fn child(&self) -> &str {
+        &self.child
+    }
+
+    /// Returns the name of the branch made for this result.
+    #[must_use]
+    pub fn branch(&self) -> String {
+        format!("adjutant/{}-{}", self.run, self.child)
+    }
+}
+
+impl fmt::Display for ResultRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}/{}", Self::PREFIX, self.run, self.child)
+    }
+}
+
+fn plain(part: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=PART_BYTES).contains(&part.len())
+        && part.bytes().all(allowed)
+        && !part.starts_with(['.', '-'])
+        && !part.ends_with('.')
+        && !part.contains("..")
+        && !part.to_ascii_lowercase().ends_with(".lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_would_mean_something_to_git_is_refused() {
+        for bad in
+            ["", ".", "..", "a/b", "a..b", "-x", ".x", "x.", "x.lock", "a b", "a~1", "é", "@{0}"]
+        {
+            assert!(ResultRef::new(bad, "c").is_err(), "{bad:?}");
+            assert!(ResultRef::new("r", bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_name_reads_back() {
+        let reference = ResultRef::new("01ab", "s-1.2").unwrap();
+        assert_eq!(ResultRef::parse(&reference.to_string()), Some(reference));
+        assert_eq!(ResultRef::parse("refs/heads/main"), None);
+    }
+
+    #[test]
+    fn an_id_is_hexadecimal_and_of_a_known_length() {
+        assert!(ObjectId::parse(&"a".repeat(40)).is_some());
+        assert!(ObjectId::parse(&"0".repeat(64)).is_some_and(|id| id.is_zero()));
+        for bad in ["", "abc", "--all"] {
+            assert!(ObjectId::parse(bad).is_none(), "{bad}");
+        }
+        assert!(ObjectId::parse(&"A".repeat(40)).is_none());
+    }
+}

@@ -1,0 +1,144 @@
+//! Which changes of a layer the repository's patterns ignore.
+//!
+//! The upper layer of an overlay also holds what was built and cached. Nobody sees the merged tree
+//! from outside the child's namespace, so the pattern files that apply are put together in a folder
+//! of their own: the layer's where it has one, the base's otherwise.
+//!
+//! Start at [`Repository::leave_out_ignored`]. Invariant: a file the base tracks is never ignored.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::GitError;
+use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain};
+use super::id::ObjectId;
+use super::repository::{Repository, bytes_of, path_of};
+use super::scratch::Scratch;
+use crate::{RelPath, Root};
+
+/// The file with patterns.
+const PATTERNS: &str = ".gitignore";
+
+/// The largest file of patterns that is believed to be one.
+const PATTERN_BYTES: u64 = 1024 * 1024;
+
+/// What every path begins with that is asked about.
+const PREFIX: &[u8] = b"./";
+
+/// How many paths are named on one command line.
+const AT_ONCE: usize = 500;
+
+impl Repository {
+    /// Splits changes into those that are kept and those that the patterns ignore.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn leave_out_ignored(
+        &self,
+        base: &ObjectId,
+        layer: &Root,
+        changes: Vec<Change>,
+    ) -> Result<(Vec<Change>, Vec<Skipped>), GitError> {
+        let written = changes.iter().filter_map(|change| match change {
+            Change::Written(path) => Some(path.as_path()),
+            Change::Deleted(_) => None,
+        });
+        let written: Vec<&Path> = written.filter(|path| plain(path) && !guarded(path)).collect();
+        if written.is_empty() {
+            return Ok((changes, Vec::new()));
+        }
+        let scratch = self.scratch(None)?;
+        self.gather_patterns(&scratch, base, layer, &changes)?;
+        let mut list = Vec::new();
+        for path in written {
+            // This command takes no literal paths; after a prefix nothing in one is special.
+            list.extend_from_slice(PREFIX);
+            list.extend_from_slice(bytes_of(path));
+            list.push(0);
+        }
+        let call = scratch.call_in("check-ignore", &scratch.path("patterns"));
+        let call = call.args(["-z", "--stdin", "--no-index"]).accept(&[0, 1]);
+        let call = call.env("GIT_LITERAL_PATHSPECS", "0");
+        let output = self.excluding(&scratch, call)?.feed(&list)?;
+        let mut ignored = paths(&output.bytes);
+        if ignored.is_empty() {
+            return Ok((changes, Vec::new()));
+        }
+        let tracked = scratch.call("ls-tree").args(["-r", "-z", "--name-only", base.as_str()]);
+        for path in paths(&tracked.run()?.bytes) {
+            ignored.remove(&path);
+        }
+        let kept = |change: &Change| {
+            matches!(change, Change::Deleted(_)) || !ignored.contains(change.path().as_path())
+        };
+        let kept: Vec<Change> = changes.into_iter().filter(kept).collect();
+        let left = ignored.into_iter().map(|path| Skipped { path, reason: SkipReason::Ignored });
+        Ok((kept, left.collect()))
+    }
+
+    /// Puts the pattern files of every folder on the way to a change into one place.
+    fn gather_patterns(
+        &self,
+        scratch: &Scratch<'_>,
+        base: &ObjectId,
+        layer: &Root,
+        changes: &[Change],
+    ) -> Result<(), GitError> {
+        let into = scratch.path("patterns");
+        fs::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
+        let above = |change: &Change| -> Vec<PathBuf> {
+            change
+                .path()
+                .as_path()
+                .ancestors()
+                .skip(1)
+                .map(|folder| folder.join(PATTERNS))
+                .collect()
+        };
+        let files: BTreeSet<PathBuf> = changes.iter().flat_map(above).collect();
+        let changed: BTreeSet<&Path> =
+            changes.iter().map(|change| change.path().as_path()).collect();
+        let of_base: Vec<&PathBuf> =
+            files.iter().filter(|file| !changed.contains(file.as_path())).collect();
+        let mut entries = Vec::new();
+        for some in of_base.chunks(AT_ONCE) {
+            let call = scratch.call("ls-tree").args(["-z", "--full-tree", base.as_str(), "--"]);
+            entries.extend_from_slice(&call.args(some.iter().map(OsString::from)).run()?.bytes);
+        }
+        // Listed as `mode type id TAB path`, which is a form the index is filled from.
+        if !entries.is_empty() {
+            scratch.call("update-index").args(["-z", "--index-info"]).feed(&entries)?;
+            scratch.call_in("checkout-index", &into).args(["--all", "--quiet"]).run()?;
+        }
+        for file in files.iter().filter(|file| changed.contains(file.as_path())) {
+            copy_patterns(layer, file, &into)?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies a layer's own pattern file, if there is a plain one.
+fn copy_patterns(layer: &Root, file: &Path, into: &Path) -> Result<(), GitError> {
+    let at = |source| GitError::Path { path: file.to_owned(), source };
+    let named = RelPath::new(file).map_err(at)?;
+    // A link is not followed, as git follows none here.
+    let Ok(Content::File { file: opened, .. }) = content(layer, &named).map_err(at)? else {
+        return Ok(());
+    };
+    let mut bytes = Vec::new();
+    let copy = opened.take(PATTERN_BYTES).read_to_end(&mut bytes).and_then(|_| {
+        let to = into.join(file);
+        fs::create_dir_all(to.parent().unwrap_or(into))?;
+        fs::write(to, &bytes)
+    });
+    copy.map_err(GitError::io("gathering patterns"))
+}
+
+fn paths(bytes: &[u8]) -> BTreeSet<PathBuf> {
+    let paths = bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    paths.map(|path| path_of(path.strip_prefix(PREFIX).unwrap_or(path))).collect()
+}

@@ -1,0 +1,316 @@
+//! Making a commit out of a base and what differs from it.
+//!
+//! One process of git takes everything: contents, deletions, the tree and the commit. It reads only
+//! the folders of the base that something changes in, so the cost follows the change and not the
+//! size of the repository. Content is stored as it lies there: no filter, no line ending touched.
+//!
+//! Start at [`Repository::commit`]. Invariant: a reference moves only after all it leads to is on disk.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::GitError;
+use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain};
+use super::id::{ObjectId, ResultRef};
+use super::repository::{Repository, bytes_of};
+use super::scratch::Scratch;
+use crate::{RelPath, Root};
+
+/// Who commits.
+const IDENTITY: &str = "Adjutant <adjutant@localhost>";
+
+/// Files up to this size are read whole first, so that one that shrinks meanwhile does no harm.
+const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How much of a larger file is passed on at a time.
+const PIECE_BYTES: usize = 1024 * 1024;
+
+/// How often a commit begins again because a large file shrank while it was read.
+const ATTEMPTS: usize = 3;
+
+/// Objects that may lie singly; more are left in a pack, which is what git does on import.
+const LOOSE_OBJECTS: &str = "fastimport.unpackLimit=1000";
+
+/// A commit that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a> {
+    /// The commit it is made upon; none for the first one.
+    pub base: Option<&'a ObjectId>,
+    /// The folder that what is written lies in.
+    pub root: &'a Root,
+    /// What differs from the base.
+    pub changes: &'a [Change],
+    /// What the commit says.
+    pub message: &'a str,
+    /// When.
+    pub at: SystemTime,
+}
+
+/// A commit that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The commit.
+    pub commit: ObjectId,
+    /// Its tree.
+    pub tree: ObjectId,
+    /// What was left out.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Repository {
+    /// Commits what changed and keeps it under `reference`, which must be at `expected`.
+    ///
+    /// Nothing is committed when nothing differs; then there is no answer.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Moved`] when the reference is elsewhere; otherwise why it could not be made. The
+    /// reference is then as it was.
+    pub fn commit(
+        &self,
+        commit: Commit<'_>,
+        reference: &ResultRef,
+        expected: Option<&ObjectId>,
+    ) -> Result<Option<Committed>, GitError> {
+        if commit.changes.is_empty() {
+            return Ok(None);
+        }
+        let scratch = self.scratch(None)?;
+        let Imported { made, base_tree } = scratch.import(commit)?;
+        if made.tree == base_tree {
+            return Ok(None);
+        }
+        self.point(&reference.to_string(), &made.commit, expected)?;
+        Ok(Some(made))
+    }
+}
+
+/// A commit that was made, and what it was made upon.
+pub(crate) struct Imported {
+    pub(crate) made: Committed,
+    /// The tree of the base, or the empty one.
+    pub(crate) base_tree: ObjectId,
+}
+
+impl Scratch<'_> {
+    /// Makes the commit; no reference leads to it yet.
+    pub(crate) fn import(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
+        let mut attempt = 1;
+        loop {
+            match self.import_once(commit) {
+                Err(GitError::Changed { .. }) if attempt < ATTEMPTS => attempt += 1,
+                done => return done,
+            }
+        }
+    }
+
+    fn import_once(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
+        let mut stream = Stream::new(commit);
+        let output = self
+            .call("fast-import")
+            .args(["--quiet", "--done", "--force", "--date-format=raw"])
+            .config(LOOSE_OBJECTS)
+            .config("core.fsync=committed,loose-object")
+            .config("core.fsyncMethod=batch")
+            .config("core.protectNTFS=false")
+            .config("core.protectHFS=false")
+            .stream(&mut |buffer| stream.next(buffer))?;
+        let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
+        let mut lines = output.bytes.split(|byte| *byte == b'\n');
+        let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;
+        let mut tree = || match lines.next()? {
+            line if line.starts_with(b"missing") => Some(self.empty_tree().clone()),
+            line => {
+                let rest = line.strip_prefix(b"040000 tree ")?;
+                rest.split(|byte| *byte == b'\t').next().and_then(ObjectId::from_bytes)
+            }
+        };
+        let new = tree().ok_or_else(unreadable)?;
+        let base_tree = match commit.base {
+            Some(_) => tree().ok_or_else(unreadable)?,
+            None => self.empty_tree().clone(),
+        };
+        let made = Committed { commit: made, tree: new, skipped: stream.skipped };
+        Ok(Imported { made, base_tree })
+    }
+}
+
+/// What git reads, made piece by piece.
+struct Stream<'a> {
+    commit: Commit<'a>,
+    /// What is passed on next.
+    stage: Stage,
+    /// A large file that is being passed on.
+    large: Option<(File, u64, PathBuf)>,
+    skipped: Vec<Skipped>,
+}
+
+enum Stage {
+    Head,
+    Deleted(usize),
+    Written(usize),
+    End,
+    Done,
+}
+
+impl<'a> Stream<'a> {
+    const fn new(commit: Commit<'a>) -> Self {
+        Self { commit, stage: Stage::Head, large: None, skipped: Vec::new() }
+    }
+
+    /// Adds the next piece; says whether there was one.
+    fn next(&mut self, buffer: &mut Vec<u8>) -> Result<bool, GitError> {
+        if let Some((file, left, path)) = self.large.take() {
+            self.large = piece(file, left, path, buffer)?;
+            return Ok(true);
+        }
+        match self.stage {
+            Stage::Head => {
+                self.head(buffer);
+                self.stage = Stage::Deleted(0);
+            }
+            Stage::Deleted(at) => {
+                self.stage = match self.commit.changes.get(at) {
+                    Some(Change::Deleted(path)) => {
+                        self.deleted(path, buffer);
+                        Stage::Deleted(at + 1)
+                    }
+                    Some(Change::Written(_)) => Stage::Deleted(at + 1),
+                    None => Stage::Written(0),
+                };
+            }
+            Stage::Written(at) => {
+                self.stage = match self.commit.changes.get(at) {
+                    Some(Change::Written(path)) => {
+                        self.written(path, buffer)?;
+                        Stage::Written(at + 1)
+                    }
+                    Some(Change::Deleted(_)) => Stage::Written(at + 1),
+                    None => Stage::End,
+                };
+            }
+            Stage::End => {
+                buffer.extend_from_slice(b"\nget-mark :1\nls :1 \n");
+                if let Some(base) = self.commit.base {
+                    buffer.extend_from_slice(format!("ls {base} \n").as_bytes());
+                }
+                buffer.extend_from_slice(b"done\n");
+                self.stage = Stage::Done;
+            }
+            Stage::Done => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn head(&self, buffer: &mut Vec<u8>) {
+        let seconds = self.commit.at.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let message = self.commit.message;
+        let lines = format!(
+            "commit refs/heads/result\nmark :1\ncommitter {IDENTITY} {seconds} +0000\ndata {}\n{message}\n",
+            message.len()
+        );
+        buffer.extend_from_slice(lines.as_bytes());
+        if let Some(base) = self.commit.base {
+            buffer.extend_from_slice(format!("from {base}\n").as_bytes());
+        }
+    }
+
+    fn deleted(&mut self, path: &RelPath, buffer: &mut Vec<u8>) {
+        if self.allowed(path.as_path()) {
+            buffer.extend_from_slice(b"D ");
+            quote(path.as_path(), buffer);
+            buffer.push(b'\n');
+        }
+    }
+
+    fn written(&mut self, path: &RelPath, buffer: &mut Vec<u8>) -> Result<(), GitError> {
+        if !self.allowed(path.as_path()) {
+            return Ok(());
+        }
+        let opened = content(self.commit.root, path)
+            .map_err(|source| GitError::Path { path: path.as_path().to_owned(), source })?;
+        match opened {
+            Ok(Content::Nothing) => self.deleted(path, buffer),
+            Ok(Content::Link(target)) => inline("120000", path.as_path(), &target, buffer),
+            Ok(Content::File { file, len, executable }) => {
+                let mode = if executable { "100755" } else { "100644" };
+                if len > WHOLE_BYTES {
+                    entry(mode, path.as_path(), len, buffer);
+                    self.large = Some((file, len, path.as_path().to_owned()));
+                } else {
+                    let mut bytes = Vec::new();
+                    // A file that grows is taken as far as it was when it was opened.
+                    file.take(len)
+                        .read_to_end(&mut bytes)
+                        .map_err(GitError::io("reading a changed file"))?;
+                    inline(mode, path.as_path(), &bytes, buffer);
+                }
+            }
+            Err(reason) => {
+                self.skipped.push(Skipped { path: path.as_path().to_owned(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn allowed(&mut self, path: &Path) -> bool {
+        let fine = !guarded(path) && plain(path) && !path.as_os_str().is_empty();
+        if !fine {
+            let reason = SkipReason::NestedRepository;
+            self.skipped.push(Skipped { path: path.to_owned(), reason });
+        }
+        fine
+    }
+}
+
+/// Passes on a piece of a large file; what is left of it stays.
+fn piece(
+    mut file: File,
+    left: u64,
+    path: PathBuf,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<(File, u64, PathBuf)>, GitError> {
+    let want = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+    let start = buffer.len();
+    buffer.resize(start + want, 0);
+    let into = buffer.get_mut(start..).unwrap_or_default();
+    let count = file.read(into).map_err(GitError::io("reading a changed file"))?;
+    if count == 0 {
+        return Err(GitError::Changed { path });
+    }
+    buffer.truncate(start + count);
+    let left = left.saturating_sub(count as u64);
+    if left == 0 {
+        buffer.push(b'\n');
+        return Ok(None);
+    }
+    Ok(Some((file, left, path)))
+}
+
+fn entry(mode: &str, path: &Path, len: u64, buffer: &mut Vec<u8>) {
+    buffer.extend_from_slice(format!("M {mode} inline ").as_bytes());
+    quote(path, buffer);
+    buffer.extend_from_slice(format!("\ndata {len}\n").as_bytes());
+}
+
+fn inline(mode: &str, path: &Path, bytes: &[u8], buffer: &mut Vec<u8>) {
+    entry(mode, path, bytes.len() as u64, buffer);
+    buffer.extend_from_slice(bytes);
+    buffer.push(b'\n');
+}
+
+/// Writes a path the way git reads one that may hold anything.
+fn quote(path: &Path, buffer: &mut Vec<u8>) {
+    buffer.push(b'"');
+    for byte in bytes_of(path) {
+        match byte {
+            b'"' => buffer.extend_from_slice(b"\\\""),
+            b'\\' => buffer.extend_from_slice(b"\\\\"),
+            b'\n' => buffer.extend_from_slice(b"\\n"),
+            other => buffer.push(*other),
+        }
+    }
+    buffer.push(b'"');
+}

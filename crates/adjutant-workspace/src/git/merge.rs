@@ -1,0 +1,176 @@
+//! What would become of a result if it were merged.
+//!
+//! The merge happens in the object store; no checkout, index or reference is touched. What counts
+//! as the child's work is the difference between its commit and the state it began from, so
+//! uncommitted files that were already there are not taken for its work.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::GitError;
+use super::id::ObjectId;
+use super::repository::{Repository, path_of};
+
+/// The outcome of a merge that was only tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// The merged tree; files in conflict hold markers.
+    pub tree: ObjectId,
+    /// What could not be merged, by path.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// A path that could not be merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The path.
+    pub path: PathBuf,
+    /// What clashes.
+    pub kind: ConflictKind,
+    /// The version both began from.
+    pub base: Option<Side>,
+    /// The version of the target.
+    pub ours: Option<Side>,
+    /// The version of the child.
+    pub theirs: Option<Side>,
+}
+
+/// One version of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Its mode.
+    pub mode: u32,
+    /// Its content.
+    pub id: ObjectId,
+}
+
+/// What clashes in a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConflictKind {
+    /// Both changed the same lines.
+    BothModified,
+    /// Both changed a file that is not text.
+    Binary,
+    /// Both made a file of this path, with different content.
+    BothAdded,
+    /// The target deleted what the child changed.
+    DeletedByTarget,
+    /// The child deleted what the target changed.
+    DeletedByChild,
+    /// One renamed what the other renamed, deleted or put in its way.
+    Rename,
+    /// The two have different kinds: a file and a link, or different modes.
+    Mode,
+    /// One has a file where the other has a folder.
+    FileAndFolder,
+    /// A submodule differs.
+    Submodule,
+}
+
+impl Preview {
+    /// Says whether everything could be merged.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.conflicts.is_empty()
+    }
+}
+
+impl Repository {
+    /// Tries to merge the work of the commit `result` into the commit `target`.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Missing`] when `result` has no base; otherwise why git could not merge.
+    pub fn preview(&self, result: &ObjectId, target: &ObjectId) -> Result<Preview, GitError> {
+        let base = self.base_of(result)?;
+        let scratch = self.scratch(None)?;
+        let call = scratch.call("merge-tree").args(["--write-tree", "-z", "--messages"]);
+        let call = call.arg(format!("--merge-base={base}"));
+        let output = call.args([target.as_str(), result.as_str()]).accept(&[0, 1]).run()?;
+        read(&output.bytes).ok_or_else(|| GitError::Unreadable { command: "merge-tree".to_owned() })
+    }
+
+    /// Returns the state that a result began from.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Missing`] when the commit has no parent.
+    pub fn base_of(&self, result: &ObjectId) -> Result<ObjectId, GitError> {
+        self.resolve(&format!("{result}^1"))?
+            .ok_or_else(|| GitError::Missing(format!("base of commit {result}")))
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<Preview> {
+    let mut records = bytes.split(|byte| *byte == 0);
+    let tree = ObjectId::from_bytes(records.next()?)?;
+    let mut versions: BTreeMap<PathBuf, [Option<Side>; 3]> = BTreeMap::new();
+    for record in records.by_ref() {
+        if record.is_empty() {
+            break;
+        }
+        let at = record.iter().position(|byte| *byte == b'\t')?;
+        let (info, path) = (std::str::from_utf8(record.get(..at)?).ok()?, record.get(at + 1..)?);
+        let mut parts = info.split(' ');
+        let mode = u32::from_str_radix(parts.next()?, 8).ok()?;
+        let id = ObjectId::parse(parts.next()?)?;
+        let stage: usize = parts.next()?.parse().ok()?;
+        let slots = versions.entry(path_of(path)).or_default();
+        *slots.get_mut(stage.checked_sub(1)?)? = Some(Side { mode, id });
+    }
+    let said = read_messages(&mut records);
+    let conflicts = versions.into_iter().map(|(path, [base, ours, theirs])| {
+        let kind = kind(said.get(&path).map_or("", String::as_str), &base, &ours, &theirs);
+        Conflict { path, kind, base, ours, theirs }
+    });
+    Some(Preview { tree, conflicts: conflicts.collect() })
+}
+
+/// Reads which kind of conflict is named for which path: `count`, paths, kind, text.
+fn read_messages<'b>(records: &mut impl Iterator<Item = &'b [u8]>) -> BTreeMap<PathBuf, String> {
+    let mut said = BTreeMap::new();
+    while let Some(count) = records.next() {
+        let Some(count) = std::str::from_utf8(count).ok().and_then(|text| text.parse().ok()) else {
+            break;
+        };
+        let paths: Vec<PathBuf> = records.by_ref().take(count).map(path_of).collect();
+        let kind = records.next().map(String::from_utf8_lossy).unwrap_or_default();
+        records.next();
+        if kind.starts_with("CONFLICT") {
+            for path in paths {
+                said.entry(path).or_insert_with(|| kind.clone().into_owned());
+            }
+        }
+    }
+    said
+}
+
+fn kind(
+    said: &str,
+    base: &Option<Side>,
+    ours: &Option<Side>,
+    theirs: &Option<Side>,
+) -> ConflictKind {
+    if said.contains("submodule") {
+        return ConflictKind::Submodule;
+    }
+    if said.contains("rename") {
+        return ConflictKind::Rename;
+    }
+    if said.contains("file/directory") {
+        return ConflictKind::FileAndFolder;
+    }
+    if said.contains("distinct") {
+        return ConflictKind::Mode;
+    }
+    if said.contains("binary") {
+        return ConflictKind::Binary;
+    }
+    match (base, ours, theirs) {
+        (_, None, _) => ConflictKind::DeletedByTarget,
+        (_, _, None) => ConflictKind::DeletedByChild,
+        (None, Some(_), Some(_)) => ConflictKind::BothAdded,
+        (Some(_), Some(ours), Some(theirs)) if ours.id == theirs.id => ConflictKind::Mode,
+        (Some(_), Some(_), Some(_)) => ConflictKind::BothModified,
+    }
+}

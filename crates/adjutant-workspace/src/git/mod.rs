@@ -1,0 +1,37 @@
+//! Git, through one hardened door.
+//!
+//! Nothing else in the product runs git. Content is handled in a private git directory that has no
+//! configuration to plant anything in (`scratch`); the user's own is asked only about references
+//! and work trees.
+//!
+//! Start at [`Git::find`] and [`Repository::open`]. Invariant: no reference outside
+//! `refs/adjutant/` changes, unless a branch is asked for.
+
+mod capture;
+mod change;
+mod diff;
+mod error;
+mod id;
+mod ignore;
+mod import;
+mod merge;
+mod refs;
+mod repository;
+mod run;
+mod scratch;
+
+pub use capture::Snapshot;
+pub(crate) use capture::Status;
+pub use change::{Change, SkipReason, Skipped, layer_changes};
+pub use diff::{Diff, DiffEntry, DiffStatus, Lines};
+pub use error::GitError;
+pub use id::{ObjectId, ResultRef};
+pub use import::{Commit, Committed};
+pub use merge::{Conflict, ConflictKind, Preview, Side};
+pub use refs::{Kept, Pruned};
+pub use repository::Repository;
+pub use run::Git;
+
+pub(crate) use change::{Content, content, guarded};
+pub(crate) use repository::{bytes_of, path_of};
+pub(crate) use scratch::Scratch;

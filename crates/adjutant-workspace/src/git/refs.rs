@@ -1,0 +1,182 @@
+//! The references that keep results: listing, moving, branching off, discarding.
+//!
+//! Invariant: a reference is changed only from the value the caller knows.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::GitError;
+use super::id::{ObjectId, ResultRef};
+use super::repository::Repository;
+
+/// A lock on a reference that is older than this belongs to a git that was killed.
+const STALE_LOCK: Duration = Duration::from_secs(60);
+
+/// A result that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Where.
+    pub reference: ResultRef,
+    /// The commit.
+    pub commit: ObjectId,
+    /// When it was committed.
+    pub at: SystemTime,
+    /// Whether HEAD or a branch already has the work.
+    pub merged: bool,
+}
+
+/// What is pruned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pruned {
+    /// Only results whose work is already in HEAD or a branch.
+    Merged,
+    /// Everything, work that is nowhere else included.
+    Everything,
+}
+
+impl Repository {
+    /// Lists the results that are kept, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn results(&self) -> Result<Vec<Kept>, GitError> {
+        let call = self.call("for-each-ref").arg("--sort=committerdate");
+        let call = call.arg("--format=%(refname) %(objectname) %(committerdate:unix)");
+        let output = call.arg(ResultRef::PREFIX).run()?;
+        let head = self.head()?;
+        let mut kept = Vec::new();
+        for line in String::from_utf8_lossy(&output.bytes).lines() {
+            let mut parts = line.split(' ');
+            let reference = parts.next().and_then(ResultRef::parse);
+            let commit = parts.next().and_then(ObjectId::parse);
+            let seconds = parts.next().and_then(|text| text.parse().ok()).unwrap_or_default();
+            // What is below our folder and not of our making stays out of everything.
+            let Some((reference, commit)) = reference.zip(commit) else { continue };
+            let merged = self.is_merged(&commit, head.as_ref())?;
+            let at = UNIX_EPOCH + Duration::from_secs(seconds);
+            kept.push(Kept { reference, commit, at, merged });
+        }
+        Ok(kept)
+    }
+
+    /// Returns the commit a result is kept at.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn result(&self, reference: &ResultRef) -> Result<Option<ObjectId>, GitError> {
+        self.resolve(&format!("{reference}^{{commit}}"))
+    }
+
+    /// Keeps a commit under `reference`, which must be at `expected`.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Moved`] when it is not.
+    pub fn keep(
+        &self,
+        reference: &ResultRef,
+        commit: &ObjectId,
+        expected: Option<&ObjectId>,
+    ) -> Result<(), GitError> {
+        self.point(&reference.to_string(), commit, expected)
+    }
+
+    /// Makes the branch `adjutant/<run>-<child>` at a result and returns its name.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Missing`] without a result, [`GitError::Moved`] when the branch is elsewhere.
+    pub fn branch(&self, reference: &ResultRef) -> Result<String, GitError> {
+        let commit = self.result(reference)?;
+        let commit = commit.ok_or_else(|| GitError::Missing(reference.to_string()))?;
+        let name = reference.branch();
+        let full = format!("refs/heads/{name}");
+        if self.resolve(&format!("{full}^{{commit}}"))?.as_ref() != Some(&commit) {
+            self.point(&full, &commit, None)?;
+        }
+        Ok(name)
+    }
+
+    /// Forgets a result that is at `expected`.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Moved`] when it is elsewhere, [`GitError::Missing`] when there is none.
+    pub fn discard(&self, reference: &ResultRef, expected: &ObjectId) -> Result<(), GitError> {
+        let name = reference.to_string();
+        match self.result(reference)? {
+            Some(found) if found == *expected => {}
+            Some(_) => return Err(GitError::Moved { reference: name }),
+            None => return Err(GitError::Missing(name)),
+        }
+        let delete = ["--no-deref", "-d", &name, expected.as_str()];
+        let first = self.call("update-ref").args(delete).run();
+        match first {
+            Err(_) if self.remove_stale_lock(&name) => {
+                self.call("update-ref").args(delete).run().map(drop)
+            }
+            done => done.map(drop),
+        }
+    }
+
+    /// Forgets results committed before `before`, and returns those it forgot.
+    ///
+    /// # Errors
+    ///
+    /// Why one could not be forgotten; those before it are.
+    pub fn prune(&self, before: SystemTime, which: Pruned) -> Result<Vec<Kept>, GitError> {
+        let mut results = self.results()?;
+        results.retain(|kept| kept.at < before && (kept.merged || which == Pruned::Everything));
+        for kept in &results {
+            self.discard(&kept.reference, &kept.commit)?;
+        }
+        Ok(results)
+    }
+
+    /// Moves a reference from `expected` to `commit`.
+    pub(crate) fn point(
+        &self,
+        reference: &str,
+        commit: &ObjectId,
+        expected: Option<&ObjectId>,
+    ) -> Result<(), GitError> {
+        let nothing = "0".repeat(commit.as_str().len());
+        let old = expected.map_or(nothing.as_str(), ObjectId::as_str);
+        let set = ["--no-deref", reference, commit.as_str(), old];
+        let mut done = self.call("update-ref").args(set).run();
+        if done.is_err() && self.remove_stale_lock(reference) {
+            done = self.call("update-ref").args(set).run();
+        }
+        let Err(error) = done else { return Ok(()) };
+        if self.resolve(&format!("{reference}^{{commit}}"))?.as_ref() == expected {
+            return Err(error);
+        }
+        Err(GitError::Moved { reference: reference.to_owned() })
+    }
+
+    /// Removes the lock that a killed git left on a reference of ours; says whether there was one.
+    ///
+    /// Nobody but us writes these, and no update takes that long. Locks of others are left alone.
+    fn remove_stale_lock(&self, reference: &str) -> bool {
+        if !reference.starts_with(ResultRef::PREFIX) {
+            return false;
+        }
+        let lock = self.common_dir().join(format!("{reference}.lock"));
+        let age = lock.symlink_metadata().and_then(|found| found.modified());
+        let age = age.ok().and_then(|time| time.elapsed().ok());
+        age.is_some_and(|age| age > STALE_LOCK) && std::fs::remove_file(&lock).is_ok()
+    }
+
+    /// Says whether HEAD or a branch has the work: the commit itself, or all its changes.
+    fn is_merged(&self, commit: &ObjectId, head: Option<&ObjectId>) -> Result<bool, GitError> {
+        let Some(head) = head else { return Ok(false) };
+        let call = self.call("rev-list").args(["--max-count=1", commit.as_str(), "--not"]);
+        if call.args(["--branches", head.as_str()]).run()?.bytes.is_empty() {
+            return Ok(true);
+        }
+        // A commit without a base is no result of ours; whether it is merged is not known.
+        let Ok(preview) = self.preview(commit, head) else { return Ok(false) };
+        Ok(preview.is_clean() && preview.tree == self.tree_of(head)?)
+    }
+}

@@ -1,0 +1,304 @@
+//! A repository of the user's: found, judged, never configured by.
+//!
+//! Owns where the git directory, the shared one and the work tree are, and which few facts are
+//! taken from the repository's configuration. What is done with it is in the sibling files.
+//!
+//! Start at [`Repository::open`]. Invariant: of its configuration only values that cannot name a
+//! program are used.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::GitError;
+use super::id::ObjectId;
+use super::run::{Call, Git};
+
+/// The longest a `.git` file may be; a path and a word.
+const POINTER_BYTES: u64 = 8 * 1024;
+
+const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
+
+/// Configuration that is taken over: how this file system behaves, and how ids are written.
+const TAKEN: &str =
+    r"^(core\.(filemode|symlinks|ignorecase|precomposeunicode)|extensions\.objectformat)$";
+
+/// A git repository with a work tree.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    git: Git,
+    work_tree: PathBuf,
+    git_dir: PathBuf,
+    common_dir: PathBuf,
+    state: PathBuf,
+    excludes: Option<PathBuf>,
+    config: String,
+    empty_tree: ObjectId,
+}
+
+impl Repository {
+    /// Opens the repository that `path` lies in; `state` is where private files may be kept.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::NotARepository`], [`GitError::Untrusted`] when `.git` is a link or belongs to
+    /// another folder, or why git could not be asked.
+    pub fn open(git: &Git, path: &Path, state: &Path) -> Result<Self, GitError> {
+        let start = fs::canonicalize(path).map_err(GitError::io("opening the folder"))?;
+        fs::create_dir_all(state).map_err(GitError::io("making the state directory"))?;
+        let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
+        for folder in start.ancestors() {
+            if let Some(git_dir) = git_dir_of(folder)? {
+                return Self::at(git, folder, git_dir, &state);
+            }
+        }
+        Err(GitError::NotARepository { path: start })
+    }
+
+    /// Takes a work tree whose git directory is known.
+    pub(crate) fn at(
+        git: &Git,
+        work_tree: &Path,
+        git_dir: PathBuf,
+        state: &Path,
+    ) -> Result<Self, GitError> {
+        let common_dir = common_dir_of(&git_dir)?;
+        let mut repository = Self {
+            git: git.clone(),
+            work_tree: work_tree.to_owned(),
+            git_dir,
+            common_dir,
+            state: state.to_owned(),
+            excludes: None,
+            config: String::new(),
+            empty_tree: well_known(EMPTY_TREE_SHA1)?,
+        };
+        repository.take_config()?;
+        repository.sweep();
+        Ok(repository)
+    }
+
+    /// Takes another work tree of the same repository.
+    pub(crate) fn beside(&self, work_tree: PathBuf, git_dir: PathBuf) -> Self {
+        Self { work_tree, git_dir, ..self.clone() }
+    }
+
+    /// Also leaves out of captures what the patterns in this file match, as the user's own
+    /// `core.excludesFile` does.
+    #[must_use]
+    pub fn with_excludes(mut self, file: PathBuf) -> Self {
+        self.excludes = Some(file);
+        self
+    }
+
+    /// Returns the folder that the repository's files lie in.
+    #[must_use]
+    pub fn work_tree(&self) -> &Path {
+        &self.work_tree
+    }
+
+    /// Returns the git directory of this work tree.
+    #[must_use]
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// Returns the git directory that all work trees of the repository share.
+    #[must_use]
+    pub fn common_dir(&self) -> &Path {
+        &self.common_dir
+    }
+
+    /// Returns the commit that HEAD names; none before the first one.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn head(&self) -> Result<Option<ObjectId>, GitError> {
+        match self.loose_head() {
+            Some(head) => Ok(Some(head)),
+            None => self.resolve("HEAD^{commit}"),
+        }
+    }
+
+    /// Reads HEAD without asking git, where it is a commit or a reference in a file of its own.
+    fn loose_head(&self) -> Option<ObjectId> {
+        let head = read_pointer(&self.git_dir.join("HEAD"), "")?;
+        let head = head.to_str()?;
+        let Some(name) = head.strip_prefix("ref: ") else { return ObjectId::parse(head) };
+        let plain = name.starts_with("refs/heads/") && !name.contains("..");
+        let path = read_pointer(&self.common_dir.join(name), "").filter(|_| plain)?;
+        ObjectId::parse(path.to_str()?)
+    }
+
+    /// Returns the object that a name git understands stands for, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn resolve(&self, name: &str) -> Result<Option<ObjectId>, GitError> {
+        let call = self.call("rev-parse").args(["--verify", "--quiet", "--end-of-options", name]);
+        let output = call.accept(&[0, 1, 128]).run()?;
+        Ok(if output.code == 0 { ObjectId::from_bytes(&output.bytes) } else { None })
+    }
+
+    /// Returns the tree of a commit.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Missing`] when there is no such commit.
+    pub fn tree_of(&self, commit: &ObjectId) -> Result<ObjectId, GitError> {
+        self.resolve(&format!("{commit}^{{tree}}"))?
+            .ok_or_else(|| GitError::Missing(format!("commit {commit}")))
+    }
+
+    /// Begins a call on the repository itself: its references and its work trees, never content.
+    pub(crate) fn call(&self, command: &'static str) -> Call<'_> {
+        self.git
+            .call(command)
+            .option(format!("--attr-source={}", self.empty_tree))
+            .env("GIT_DIR", &self.git_dir)
+            .env("GIT_WORK_TREE", &self.work_tree)
+            .env("GIT_INDEX_FILE", "/dev/null")
+            .folder(&self.git_dir)
+    }
+
+    pub(crate) const fn git(&self) -> &Git {
+        &self.git
+    }
+
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    pub(crate) fn excludes(&self) -> Option<&Path> {
+        self.excludes.as_deref()
+    }
+
+    /// Returns the id of the tree without entries.
+    #[must_use]
+    pub const fn empty_tree(&self) -> &ObjectId {
+        &self.empty_tree
+    }
+
+    pub(crate) fn scratch_config(&self) -> &str {
+        &self.config
+    }
+
+    fn take_config(&mut self) -> Result<(), GitError> {
+        let call = self.call("config").args(["-z", "--get-regexp", TAKEN]).accept(&[0, 1]);
+        let output = call.run()?;
+        let (mut version, mut core, mut extensions) = (0, String::new(), String::new());
+        for item in output.bytes.split(|byte| *byte == 0) {
+            let text = String::from_utf8_lossy(item);
+            let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
+            match (key, value) {
+                ("extensions.objectformat", "sha256") => {
+                    version = 1;
+                    extensions = "[extensions]\n\tobjectFormat = sha256\n".to_owned();
+                    self.empty_tree = well_known(EMPTY_TREE_SHA256)?;
+                }
+                (key, "true" | "false") if key.starts_with("core.") => {
+                    let name = key.trim_start_matches("core.");
+                    core.push_str(&format!("\t{name} = {value}\n"));
+                }
+                _ => {}
+            }
+        }
+        self.config = format!(
+            "[core]\n\trepositoryFormatVersion = {version}\n\tbare = false\n{core}{extensions}"
+        );
+        Ok(())
+    }
+}
+
+fn well_known(id: &str) -> Result<ObjectId, GitError> {
+    ObjectId::parse(id).ok_or_else(|| GitError::BadName(id.to_owned()))
+}
+
+/// Looks for the git directory of a folder; none where the folder has no `.git`.
+fn git_dir_of(folder: &Path) -> Result<Option<PathBuf>, GitError> {
+    let path = folder.join(".git");
+    let untrusted = |reason| Err(GitError::Untrusted { path: path.clone(), reason });
+    let Ok(found) = fs::symlink_metadata(&path) else { return Ok(None) };
+    if found.is_symlink() {
+        return untrusted("is a symbolic link; a repository's own folder or file is needed");
+    }
+    if found.is_dir() {
+        return Ok(is_git_dir(&path).then_some(path));
+    }
+    if !found.is_file() {
+        return untrusted("is neither a folder nor a file");
+    }
+    let Some(target) = read_pointer(&path, "gitdir: ") else {
+        return untrusted("is a file that names no git directory");
+    };
+    let Ok(target) = fs::canonicalize(folder.join(target)) else {
+        return untrusted("names a git directory that is not there");
+    };
+    if !is_git_dir(&target) {
+        return untrusted("names a folder that is no git directory");
+    }
+    if belongs(&target, folder, &path) {
+        Ok(Some(target))
+    } else {
+        untrusted("names the git directory of another folder")
+    }
+}
+
+/// Says whether a git directory elsewhere is the one of `folder`.
+fn belongs(git_dir: &Path, folder: &Path, pointer: &Path) -> bool {
+    if git_dir.join("commondir").exists() {
+        // A linked work tree: its git directory names the `.git` file.
+        let back = read_pointer(&git_dir.join("gitdir"), "");
+        return back.is_some_and(|back| {
+            fs::canonicalize(git_dir.join(back)).is_ok_and(|back| back == pointer)
+        });
+    }
+    // A folder called `.git` belongs to the folder it lies in. Other names are those of submodules
+    // and of `--separate-git-dir`, which do not say whose they are.
+    !git_dir.ends_with(".git") || git_dir.parent() == Some(folder)
+}
+
+fn is_git_dir(path: &Path) -> bool {
+    let shared = path.join("commondir").is_file();
+    path.join("HEAD").symlink_metadata().is_ok()
+        && (shared || (path.join("objects").is_dir() && path.join("refs").is_dir()))
+}
+
+fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
+    let Some(common) = read_pointer(&git_dir.join("commondir"), "") else {
+        return Ok(git_dir.to_owned());
+    };
+    let found = fs::canonicalize(git_dir.join(common));
+    let found = found.map_err(GitError::io("opening the shared git directory"))?;
+    if is_git_dir(&found) {
+        Ok(found)
+    } else {
+        let reason = "names a shared folder that is no git directory";
+        Err(GitError::Untrusted { path: git_dir.to_owned(), reason })
+    }
+}
+
+/// Reads a one-line file that holds a path after `prefix`.
+fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::new();
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    fs::File::open(path).ok()?.take(POINTER_BYTES).read_to_end(&mut bytes).ok()?;
+    let rest = bytes.strip_prefix(prefix.as_bytes())?;
+    let end = rest.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
+    let name = rest.get(..end).filter(|name| !name.is_empty())?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(name.to_vec())))
+}
+
+/// Returns the bytes of a path.
+pub(crate) fn bytes_of(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+/// Makes a path of bytes git wrote.
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()))
+}

@@ -1,0 +1,461 @@
+//! The one way git is run: its environment, its options, its bounds.
+//!
+//! Knows nothing of what is asked of git. Attributes, hooks, monitors, filters, drivers, pagers and
+//! the configuration of the account are out of reach of every call that starts here.
+//!
+//! Start at [`Git::call`]. Invariant: the environment is built, never inherited, and the options
+//! that switch helpers off stand on every command line.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::GitError;
+
+/// The oldest git that knows `--attr-source` and `merge-tree --merge-base`.
+const MINIMUM: (u32, u32) = (2, 41);
+/// The same, in words.
+pub(super) const MINIMUM_TEXT: &str = "2.41";
+
+/// How long a call may take unless it says otherwise; a checkout of a very large tree fits.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How much a call may say unless it says otherwise: the status of a million paths.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+
+/// How much of what git complains about is kept.
+const STDERR_BYTES: usize = 64 * 1024;
+
+/// How much of a complaint is shown.
+const MESSAGE_CHARS: usize = 400;
+
+/// Options on every command line. What has no value here is switched off by its empty value.
+const CONFIG: [&str; 21] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.attributesFile=/dev/null",
+    "core.pager=cat",
+    "core.editor=false",
+    "core.askPass=",
+    "core.sshCommand=false",
+    "core.splitIndex=false",
+    "core.autocrlf=false",
+    "core.safecrlf=false",
+    "core.useReplaceRefs=false",
+    "core.warnAmbiguousRefs=false",
+    "protocol.allow=never",
+    "protocol.ext.allow=never",
+    "commit.gpgSign=false",
+    "log.showSignature=false",
+    "diff.external=",
+    "merge.default=text",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+];
+
+/// Variables of every call, besides where the repository is.
+const ENVIRONMENT: [(&str, &str); 17] = [
+    ("HOME", "/nonexistent"),
+    ("XDG_CONFIG_HOME", "/nonexistent"),
+    ("LC_ALL", "C"),
+    ("TZ", "UTC"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_SYSTEM", "/dev/null"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_LITERAL_PATHSPECS", "1"),
+    ("GIT_ADVICE", "0"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_CEILING_DIRECTORIES", "/"),
+    ("GIT_DISCOVERY_ACROSS_FILESYSTEM", "0"),
+];
+
+/// A git program that is new enough.
+#[derive(Clone, Debug)]
+pub struct Git {
+    program: PathBuf,
+    search: OsString,
+    version: String,
+    timeout: Duration,
+}
+
+impl Git {
+    /// Finds git in a search path such as the value of `PATH`.
+    ///
+    /// Relative folders in it are passed over: a work tree may hold a file called `git`.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::NoGit`] or [`GitError::TooOld`].
+    pub fn find(search: &OsStr) -> Result<Self, GitError> {
+        let folders: Vec<PathBuf> =
+            std::env::split_paths(search).filter(|folder| folder.is_absolute()).collect();
+        let program = folders.iter().map(|folder| folder.join("git")).find(|path| runs(path));
+        let program = program.ok_or(GitError::NoGit)?;
+        let search = std::env::join_paths(&folders).map_err(|_| GitError::NoGit)?;
+        let git = Self { program, search, version: String::new(), timeout: TIMEOUT };
+        let output = git.call("version").run()?;
+        let text = String::from_utf8_lossy(&output.bytes);
+        let version = text.trim().trim_start_matches("git version ").to_owned();
+        let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+        let found = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        if found < MINIMUM {
+            return Err(GitError::TooOld { found: version });
+        }
+        Ok(Self { version, ..git })
+    }
+
+    /// Gives every call at most this long.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Returns the version, as git says it.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Begins a call of one command.
+    pub(crate) fn call(&self, command: &'static str) -> Call<'_> {
+        Call {
+            git: self,
+            command,
+            options: Vec::new(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            folder: PathBuf::from("/"),
+            max_bytes: MAX_BYTES,
+            cut: false,
+            timeout: self.timeout,
+            accepted: &[0],
+            held: None,
+        }
+    }
+}
+
+/// A call of git that is being put together.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Call<'a> {
+    git: &'a Git,
+    command: &'static str,
+    options: Vec<OsString>,
+    arguments: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
+    folder: PathBuf,
+    max_bytes: usize,
+    cut: bool,
+    timeout: Duration,
+    accepted: &'static [i32],
+    held: Option<OwnedFd>,
+}
+
+/// What git answered.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// The exit status; one of those accepted.
+    pub(crate) code: i32,
+    /// What it wrote.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether it wrote more than is held.
+    pub(crate) truncated: bool,
+}
+
+/// Gives what git is to read, piece by piece: adds to the buffer, or says that this was all.
+pub(crate) type Feed<'f> = dyn FnMut(&mut Vec<u8>) -> Result<bool, GitError> + 'f;
+
+impl Call<'_> {
+    /// Adds an argument after the command.
+    pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds arguments after the command.
+    pub(crate) fn args<A: Into<OsString>>(mut self, all: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(all.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a configuration value for this call.
+    pub(crate) fn config(mut self, key_value: impl Into<OsString>) -> Self {
+        self.options.push("-c".into());
+        self.options.push(key_value.into());
+        self
+    }
+
+    /// Adds an option before the command.
+    pub(crate) fn option(mut self, option: impl Into<OsString>) -> Self {
+        self.options.push(option.into());
+        self
+    }
+
+    /// Sets a variable for this call.
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
+    /// Runs git in this folder.
+    pub(crate) fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = folder.into();
+        self
+    }
+
+    /// Keeps only the first bytes of what git writes.
+    pub(crate) const fn cut_at(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self.cut = true;
+        self
+    }
+
+    /// Takes these exit statuses as answers.
+    pub(crate) const fn accept(mut self, codes: &'static [i32]) -> Self {
+        self.accepted = codes;
+        self
+    }
+
+    /// Hands git a locked handle for as long as it runs.
+    ///
+    /// A lock belongs to the open description: when this process is killed, it stays taken until
+    /// git is done, so nobody else meets a tree that is still being written.
+    pub(crate) fn holding(mut self, lock: OwnedFd) -> Self {
+        self.held = Some(lock);
+        self
+    }
+
+    /// Runs it without input.
+    pub(crate) fn run(self) -> Result<Output, GitError> {
+        self.start(None)
+    }
+
+    /// Runs it with `bytes` to read.
+    pub(crate) fn feed(self, bytes: &[u8]) -> Result<Output, GitError> {
+        let mut given = false;
+        self.stream(&mut |buffer| {
+            let more = !std::mem::replace(&mut given, true);
+            if more {
+                buffer.extend_from_slice(bytes);
+            }
+            Ok(more)
+        })
+    }
+
+    /// Runs it with what `feed` gives to read.
+    pub(crate) fn stream(self, feed: &mut Feed<'_>) -> Result<Output, GitError> {
+        self.start(Some(feed))
+    }
+
+    fn start(mut self, feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+        let mut command = Command::new(&self.git.program);
+        command.env_clear().env("PATH", &self.git.search).envs(ENVIRONMENT);
+        command.envs(self.environment.drain(..)).current_dir(&self.folder);
+        command.arg("--no-pager");
+        for setting in CONFIG {
+            command.arg("-c").arg(setting);
+        }
+        command.args(&self.options).arg(self.command).args(&self.arguments);
+        command.stdin(match (self.held.take(), &feed) {
+            (Some(lock), None) => Stdio::from(lock),
+            (None, None) => Stdio::null(),
+            (_, Some(_)) => Stdio::piped(),
+        });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().map_err(GitError::io("starting git"))?;
+        let talked = self.talk(&mut child, feed);
+        if talked.is_err() {
+            end(&mut child);
+        }
+        let (bytes, complaint, truncated) = talked?;
+        let status = child.wait().map_err(GitError::io("waiting for git"))?;
+        match status.code() {
+            Some(code) if self.accepted.contains(&code) => Ok(Output { code, bytes, truncated }),
+            // Git met a closed pipe because enough had been read.
+            _ if truncated => Ok(Output { code: 0, bytes, truncated }),
+            Some(_) | None => Err(self.failed(status, &complaint)),
+        }
+    }
+
+    /// Moves bytes until git has closed its ends, or the time is over.
+    fn talk(
+        &self,
+        child: &mut Child,
+        mut feed: Option<&mut Feed<'_>>,
+    ) -> Result<(Vec<u8>, Vec<u8>, bool), GitError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let mut stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let mut stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        for pipe in [&stdin, &stdout, &stderr].into_iter().flatten() {
+            fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(GitError::io("talking to git"))?;
+        }
+        let (mut said, mut complaint, mut truncated) = (Vec::new(), Vec::new(), false);
+        let (mut waiting, mut given) = (Vec::new(), 0);
+        while stdout.is_some() || stderr.is_some() {
+            self.wait([&stdin, &stdout, &stderr], deadline)?;
+            if stdin.is_some() {
+                give(&mut stdin, &mut feed, &mut waiting, &mut given)?;
+            }
+            take(&mut stderr, &mut complaint, STDERR_BYTES)?;
+            if take(&mut stdout, &mut said, self.max_bytes)? {
+                if !self.cut {
+                    let command = self.command.to_owned();
+                    return Err(GitError::TooMuch { command, max_bytes: self.max_bytes });
+                }
+                truncated = true;
+                stdout = None;
+            }
+        }
+        Ok((said, complaint, truncated))
+    }
+
+    fn wait(&self, pipes: [&Option<File>; 3], deadline: Instant) -> Result<(), GitError> {
+        let wanted = [PollFlags::OUT, PollFlags::IN, PollFlags::IN];
+        let mut all: Vec<PollFd<'_>> = pipes
+            .iter()
+            .zip(wanted)
+            .filter_map(|(pipe, flags)| {
+                Some(PollFd::from_borrowed_fd(pipe.as_ref()?.as_fd(), flags))
+            })
+            .collect();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|_| self.late())?;
+        match poll(&mut all, Some(&left)) {
+            Ok(0) => Err(self.late()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(GitError::io("talking to git")(errno)),
+        }
+    }
+
+    fn late(&self) -> GitError {
+        GitError::TimedOut { command: self.command.to_owned(), limit: self.timeout }
+    }
+
+    fn failed(&self, status: ExitStatus, complaint: &[u8]) -> GitError {
+        let status = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("status {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "no status".to_owned(),
+        };
+        GitError::Failed { command: self.command.to_owned(), status, message: shorten(complaint) }
+    }
+}
+
+/// Reads all there is; says whether there was more than `max`.
+fn take(pipe: &mut Option<File>, into: &mut Vec<u8>, max: usize) -> Result<bool, GitError> {
+    let Some(file) = pipe else { return Ok(false) };
+    let mut buffer = [0; 64 * 1024];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => {
+                *pipe = None;
+                return Ok(false);
+            }
+            Ok(count) => {
+                let room = max.saturating_sub(into.len());
+                into.extend_from_slice(buffer.get(..count.min(room)).unwrap_or_default());
+                if count > room {
+                    return Ok(true);
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(GitError::io("reading from git")(error)),
+        }
+    }
+}
+
+/// Writes as much as git takes now; closes the pipe after the last byte.
+fn give(
+    pipe: &mut Option<File>,
+    feed: &mut Option<&mut Feed<'_>>,
+    waiting: &mut Vec<u8>,
+    given: &mut usize,
+) -> Result<(), GitError> {
+    loop {
+        if *given == waiting.len() {
+            waiting.clear();
+            *given = 0;
+            let more = match feed {
+                Some(feed) => feed(waiting)?,
+                None => false,
+            };
+            if !more {
+                *pipe = None;
+                return Ok(());
+            }
+            continue;
+        }
+        let Some(file) = pipe else { return Ok(()) };
+        match file.write(waiting.get(*given..).unwrap_or_default()) {
+            Ok(count) => *given += count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            // Git ended before it read everything; its status says why.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                *pipe = None;
+                return Ok(());
+            }
+            Err(error) => return Err(GitError::io("writing to git")(error)),
+        }
+    }
+}
+
+/// Ends git and what it started.
+fn end(child: &mut Child) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // It may just have ended by itself.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
+}
+
+fn runs(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Keeps the end of a complaint, in one line, without control characters.
+fn shorten(complaint: &[u8]) -> String {
+    let text = String::from_utf8_lossy(complaint);
+    let plain: Vec<char> =
+        text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let skipped = plain.len().saturating_sub(MESSAGE_CHARS);
+    let kept: String = plain.iter().skip(skipped).collect();
+    if skipped > 0 { format!("…{kept}") } else { kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_one_short_line_without_control_characters() {
+        let long = format!("first\n{}\u{1b}[31mlast", "x".repeat(1000));
+        let short = shorten(long.as_bytes());
+        assert_eq!(short.chars().count(), MESSAGE_CHARS + 1);
+        assert!(short.ends_with("last") && !short.contains(char::is_control), "{short}");
+    }
+
+    #[test]
+    fn relative_folders_of_the_search_path_are_passed_over() {
+        assert!(matches!(Git::find(OsStr::new(".:bin:")), Err(GitError::NoGit)));
+    }
+}

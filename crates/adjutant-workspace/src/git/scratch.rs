@@ -1,0 +1,143 @@
+//! A git directory of our own, for one piece of work.
+//!
+//! It borrows the objects of a repository and nothing else: no configuration, no attributes, no
+//! hooks, no references. Whatever is planted in the repository's own folder is not even read where
+//! content is hashed, checked out, compared or merged.
+//!
+//! Invariant: a scratch lies in the state directory and goes away with its value; what a crash
+//! leaves is removed by the next one who opens the repository.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::GitError;
+use super::id::ObjectId;
+use super::repository::Repository;
+use super::run::Call;
+
+/// After this long a scratch belongs to nobody: every call of git is bounded by less.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Younger ones stay although their process is not seen: it may be in another namespace.
+const FRESH: Duration = Duration::from_secs(60 * 60);
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A private git directory over the objects of a repository.
+#[derive(Debug)]
+pub(crate) struct Scratch<'a> {
+    repository: &'a Repository,
+    folder: PathBuf,
+}
+
+impl Repository {
+    /// Makes a scratch whose HEAD is `head`.
+    pub(crate) fn scratch(&self, head: Option<&ObjectId>) -> Result<Scratch<'_>, GitError> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let all = self.state().join("scratch");
+        let folder = all.join(format!("{}-{number}", std::process::id()));
+        let scratch = Scratch { repository: self, folder };
+        let made = || -> io::Result<()> {
+            fs::create_dir_all(&all)?;
+            match fs::remove_dir_all(&scratch.folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            fs::create_dir(&scratch.folder)?;
+            fs::create_dir(scratch.folder.join("refs"))?;
+            fs::create_dir(scratch.folder.join("info"))?;
+            let head = head.map_or("ref: refs/heads/none".to_owned(), ToString::to_string);
+            fs::write(scratch.folder.join("HEAD"), head + "\n")?;
+            fs::write(scratch.folder.join("config"), self.scratch_config())
+        };
+        made().map_err(GitError::io("making a private git directory"))?;
+        Ok(scratch)
+    }
+
+    /// Removes the scratches of processes that are long gone.
+    pub(crate) fn sweep(&self) {
+        let Ok(all) = fs::read_dir(self.state().join("scratch")) else { return };
+        for entry in all.flatten() {
+            let age = entry.metadata().and_then(|found| found.modified()).ok();
+            let age = age.and_then(|time: SystemTime| time.elapsed().ok()).unwrap_or_default();
+            let owner = entry.file_name().to_string_lossy().split('-').next().map(str::to_owned);
+            let gone = owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
+            if age > STALE || (gone && age > FRESH) {
+                // Best effort: a leftover costs some space and nothing else.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+impl Scratch<'_> {
+    /// Begins a call with this git directory.
+    pub(crate) fn call(&self, command: &'static str) -> Call<'_> {
+        let repository = self.repository;
+        let call = repository
+            .git()
+            .call(command)
+            .option(format!("--attr-source={}", repository.empty_tree()))
+            .env("GIT_DIR", &self.folder)
+            .env("GIT_OBJECT_DIRECTORY", repository.common_dir().join("objects"))
+            .env("GIT_INDEX_FILE", self.index())
+            .folder(&self.folder);
+        let shallow = repository.common_dir().join("shallow");
+        if shallow.exists() { call.env("GIT_SHALLOW_FILE", shallow) } else { call }
+    }
+
+    /// Begins a call that also sees files.
+    pub(crate) fn call_in(&self, command: &'static str, work_tree: &Path) -> Call<'_> {
+        self.call(command).env("GIT_WORK_TREE", work_tree).folder(work_tree)
+    }
+
+    /// Returns the id of the tree without entries.
+    pub(crate) const fn empty_tree(&self) -> &ObjectId {
+        self.repository.empty_tree()
+    }
+
+    /// Returns where its index is.
+    pub(crate) fn index(&self) -> PathBuf {
+        self.folder.join("index")
+    }
+
+    /// Returns a path inside it.
+    pub(crate) fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.folder.join(name.as_ref())
+    }
+
+    /// Copies the index of a checkout, with its time and the parts it is split into.
+    ///
+    /// The time matters: git trusts the dates of files only where they are older than the index.
+    pub(crate) fn copy_index(&self, git_dir: &Path) -> Result<(), GitError> {
+        let copy = || -> io::Result<()> {
+            let mut from = match fs::File::open(git_dir.join("index")) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let modified = from.metadata()?.modified()?;
+            let mut to = fs::File::create(self.index())?;
+            io::copy(&mut from, &mut to)?;
+            to.set_modified(modified)?;
+            for entry in fs::read_dir(git_dir)?.flatten() {
+                if entry.file_name().as_encoded_bytes().starts_with(b"sharedindex.") {
+                    fs::copy(entry.path(), self.folder.join(entry.file_name()))?;
+                }
+            }
+            Ok(())
+        };
+        copy().map_err(GitError::io("copying the index"))
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        // Best effort: `sweep` finds what stays.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,383 @@
+//! Bringing a result into the user's own work tree, all of it or nothing.
+//!
+//! The result is merged in the object store with the tree as it is now; what then differs is
+//! replaced under a journal that survives a crash and stays for an undo. The user's index and
+//! references are not touched: the work appears as uncommitted changes.
+//!
+//! Start at [`Repository::apply`]. Invariant: no uncommitted content that the child never saw is
+//! overwritten, and no file that git does not know of.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::FlockOperation;
+
+use super::export;
+use super::journal::{Plan, Step, Stuck, Thing, When};
+use super::lock::Held;
+use crate::git::{
+    Content, Diff, DiffEntry, GitError, ObjectId, Preview, Repository, Snapshot, content, guarded,
+};
+use crate::{PathError, RelPath, Root};
+
+/// The mode of a submodule's entry.
+const SUBMODULE: u32 = 0o160_000;
+/// The mode of a link.
+const LINK: u32 = 0o120_000;
+
+/// Says why a result was not applied, or not taken back.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// It does not merge with the tree as it is.
+    #[error("{} files are in conflict", preview.conflicts.len())]
+    Conflicts {
+        /// The merge that was tried.
+        preview: Preview,
+    },
+    /// Files it would change hold work that is committed nowhere and that the child never saw.
+    #[error("{} files have uncommitted changes, first {}", paths.len(), first(paths))]
+    Dirty {
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
+    /// A step failed; everything is as it was.
+    #[error("{} could not be replaced; nothing was changed", path.display())]
+    Stuck {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: PathError,
+    },
+    /// Files were changed after the result was applied, so it is not taken back.
+    #[error("{} files changed since, first {}", paths.len(), first(paths))]
+    ChangedSince {
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
+    /// There is no application of this name to take back.
+    #[error("nothing was applied under the name {0}")]
+    Unknown(String),
+    /// Git failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+/// A result that is now in the work tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The name by which it can be taken back.
+    pub name: String,
+    /// What changed.
+    pub diff: Diff,
+    /// Submodules the result changes; they are not applied.
+    pub submodules: Vec<PathBuf>,
+}
+
+/// What was found of an application that was cut short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The name it had.
+    pub name: String,
+    /// Files that were changed meanwhile and therefore left as they are.
+    pub left: Vec<PathBuf>,
+}
+
+impl Repository {
+    /// Merges the work of the commit `result` into the work tree's files.
+    ///
+    /// # Errors
+    ///
+    /// See [`ApplyError`]; in every case the work tree is as it was.
+    pub fn apply(&self, result: &ObjectId, at: SystemTime) -> Result<Applied, ApplyError> {
+        let _alone = self.apply_lock()?;
+        self.put_back_unfinished()?;
+        let ours = self.capture(at)?;
+        let preview = self.preview(result, &ours.commit)?;
+        if !preview.is_clean() {
+            return Err(ApplyError::Conflicts { preview });
+        }
+        let mut diff = self.differences(&ours.tree, &preview.tree)?;
+        let submodule = |entry: &DiffEntry| [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
+        let submodules =
+            diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
+        diff.entries.retain(|entry| !submodule(entry));
+        self.refuse_unseen(&ours, result, &diff)?;
+        let root = self.root()?;
+        let (name, plan) = self.plan(result, &root, &diff)?;
+        let done = plan.carry_out(&root).map_err(stuck);
+        // What was put back needs no journal; what was not keeps it for a recovery.
+        if done.is_err() && matches!(plan.put_back(&root), Ok(left) if left.is_empty()) {
+            let _ = fs::remove_dir_all(&plan.folder);
+        }
+        done?;
+        let diff = self.diff(&ours.tree, &preview.tree)?;
+        Ok(Applied { name, diff, submodules })
+    }
+
+    /// Takes an applied result back.
+    ///
+    /// # Errors
+    ///
+    /// [`ApplyError::ChangedSince`] when one of its files is not as it was left; nothing changes then.
+    pub fn undo(&self, name: &str) -> Result<(), ApplyError> {
+        let _alone = self.apply_lock()?;
+        let unknown = || ApplyError::Unknown(name.to_owned());
+        if name.contains('/') {
+            return Err(unknown());
+        }
+        let plan = Plan::load(&self.applies().join(name)).filter(Plan::is_done);
+        let plan = plan.ok_or_else(unknown)?;
+        let root = self.root()?;
+        let paths = plan.changed_since(&root).map_err(stuck)?;
+        if !paths.is_empty() {
+            return Err(ApplyError::ChangedSince { paths });
+        }
+        let paths = plan.put_back(&root).map_err(stuck)?;
+        if !paths.is_empty() {
+            return Err(ApplyError::ChangedSince { paths });
+        }
+        Ok(fs::remove_dir_all(&plan.folder).map_err(GitError::io("removing a journal"))?)
+    }
+
+    /// Lists what was applied and can be taken back.
+    ///
+    /// # Errors
+    ///
+    /// When the journals cannot be read.
+    pub fn applied(&self) -> Result<Vec<String>, ApplyError> {
+        let _alone = self.apply_lock()?;
+        let entries = fs::read_dir(self.applies()).map_err(GitError::io("listing the journals"))?;
+        let done = |folder: &Path| Plan::load(folder).is_some_and(|plan| plan.is_done());
+        let entries = entries.flatten().filter(|entry| done(&entry.path()));
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Gives up the way back from an application; the files stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`ApplyError::Unknown`] when there is none of this name.
+    pub fn forget(&self, name: &str) -> Result<(), ApplyError> {
+        if !self.applied()?.iter().any(|known| known == name) {
+            return Err(ApplyError::Unknown(name.to_owned()));
+        }
+        let _alone = self.apply_lock()?;
+        let folder = self.applies().join(name);
+        Ok(fs::remove_dir_all(folder).map_err(GitError::io("removing a journal"))?)
+    }
+
+    /// Puts back what an application that was cut short had replaced.
+    ///
+    /// # Errors
+    ///
+    /// Why something could not be put back; its journal stays.
+    pub fn recover(&self) -> Result<Vec<Recovered>, ApplyError> {
+        let _alone = self.apply_lock()?;
+        self.put_back_unfinished()
+    }
+
+    fn put_back_unfinished(&self) -> Result<Vec<Recovered>, ApplyError> {
+        let mut all = Vec::new();
+        let entries = fs::read_dir(self.applies()).map_err(GitError::io("listing the journals"))?;
+        for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            match Plan::load(&entry.path()) {
+                Some(plan) if plan.is_done() => continue,
+                Some(plan) => {
+                    let left = plan.put_back(&self.root()?).map_err(stuck)?;
+                    all.push(Recovered { name, left });
+                }
+                // It ended before its first step.
+                None => {}
+            }
+            fs::remove_dir_all(entry.path()).map_err(GitError::io("removing a journal"))?;
+        }
+        Ok(all)
+    }
+
+    /// Refuses files whose uncommitted content is not what the child began from.
+    fn refuse_unseen(
+        &self,
+        ours: &Snapshot,
+        result: &ObjectId,
+        diff: &Diff,
+    ) -> Result<(), ApplyError> {
+        let touched: BTreeSet<&Path> = diff.entries.iter().map(|e| e.path.as_path()).collect();
+        let dirty: BTreeSet<&Path> =
+            ours.changes.iter().map(|change| change.path().as_path()).collect();
+        let dirty: BTreeSet<&Path> = touched.intersection(&dirty).copied().collect();
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        let since = self.differences(&self.base_of(result)?, &ours.commit)?;
+        let unseen = since.entries.into_iter().map(|entry| entry.path);
+        let paths: Vec<PathBuf> = unseen.filter(|path| dirty.contains(path.as_path())).collect();
+        if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
+    }
+
+    /// Writes down everything that is needed to carry the change out and to take it back.
+    fn plan(
+        &self,
+        result: &ObjectId,
+        root: &Root,
+        diff: &Diff,
+    ) -> Result<(String, Plan), ApplyError> {
+        let (name, folder) = self.journal_folder(result)?;
+        let mut plan = Plan { folder, steps: Vec::new() };
+        let prepared = self.fill(&mut plan, root, diff);
+        if prepared.is_err() {
+            // Best effort: a journal without a plan is removed by the next one.
+            let _ = fs::remove_dir_all(&plan.folder);
+        }
+        prepared.map(|()| (name, plan))
+    }
+
+    fn fill(&self, plan: &mut Plan, root: &Root, diff: &Diff) -> Result<(), ApplyError> {
+        let mut dirty = Vec::new();
+        let mut expected = Vec::new();
+        for (number, entry) in diff.entries.iter().enumerate() {
+            if guarded(&entry.path) {
+                let source = PathError::Guarded;
+                return Err(ApplyError::Stuck { path: entry.path.clone(), source });
+            }
+            let before = save_before(root, &entry.path, &plan.image(number, When::Before))?;
+            if (before == Thing::Nothing) != (entry.old_mode == 0) {
+                dirty.push(entry.path.clone());
+            }
+            if before != Thing::Nothing {
+                expected.push((number, entry));
+            }
+            let after = thing_after(&before, entry.new_mode);
+            plan.steps.push(Step { path: entry.path.clone(), before, after });
+        }
+        dirty.extend(self.different(plan, &expected)?);
+        if !dirty.is_empty() {
+            return Err(ApplyError::Dirty { paths: dirty });
+        }
+        let images: Vec<DiffEntry> = diff
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.new_mode != 0)
+            // An image is a plain file, also of a link.
+            .map(|(number, entry)| DiffEntry {
+                path: PathBuf::from(number.to_string()),
+                new_mode: 0o100_644,
+                ..entry.clone()
+            })
+            .collect();
+        let images: Vec<&DiffEntry> = images.iter().collect();
+        export::write(self, &images, &plan.folder.join("after"), None)?;
+        Ok(plan.save().map_err(GitError::io("writing a journal"))?)
+    }
+
+    /// Returns the files whose content on disk is not what git has of them.
+    fn different(
+        &self,
+        plan: &Plan,
+        expected: &[(usize, &DiffEntry)],
+    ) -> Result<Vec<PathBuf>, GitError> {
+        if expected.is_empty() {
+            return Ok(Vec::new());
+        }
+        let scratch = self.scratch(None)?;
+        let list: String = expected.iter().map(|(number, _)| format!("{number}\n")).collect();
+        let call = scratch.call("hash-object").args(["--no-filters", "--stdin-paths"]);
+        let output = call.folder(plan.folder.join("before")).feed(list.as_bytes())?;
+        let ids: Vec<Option<ObjectId>> =
+            output.bytes.split(|byte| *byte == b'\n').map(ObjectId::from_bytes).collect();
+        let differs = |(at, (_, entry)): (usize, &(usize, &DiffEntry))| {
+            let same = ids.get(at).and_then(Option::as_ref) == Some(&entry.old_id);
+            (!same && entry.old_mode != 0).then(|| entry.path.clone())
+        };
+        Ok(expected.iter().enumerate().filter_map(differs).collect())
+    }
+
+    fn journal_folder(&self, result: &ObjectId) -> Result<(String, PathBuf), GitError> {
+        let short = result.as_str().get(..12).unwrap_or_default();
+        let mut number = 1;
+        loop {
+            let name = format!("{short}-{number}");
+            let folder = self.applies().join(&name);
+            match fs::create_dir(&folder) {
+                Ok(()) => {
+                    let made = fs::create_dir(folder.join("before"))
+                        .and_then(|()| fs::create_dir(folder.join("after")));
+                    made.map_err(GitError::io("making a journal"))?;
+                    return Ok((name, folder));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(GitError::io("making a journal")(error)),
+            }
+        }
+    }
+
+    fn apply_lock(&self) -> Result<Held, GitError> {
+        fs::create_dir_all(self.applies()).map_err(GitError::io("making the journals"))?;
+        let held = Held::file(&self.applies().join("lock"))?;
+        held.take(FlockOperation::LockExclusive)?;
+        Ok(held)
+    }
+
+    fn applies(&self) -> PathBuf {
+        self.state().join("applies")
+    }
+
+    fn root(&self) -> Result<Root, GitError> {
+        Root::open(self.work_tree())
+            .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })
+    }
+}
+
+/// Copies what lies at a path into an image.
+fn save_before(root: &Root, path: &Path, image: &Path) -> Result<Thing, ApplyError> {
+    let stuck = |source| ApplyError::Stuck { path: path.to_owned(), source };
+    let copying = GitError::io("copying a file into the journal");
+    let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(stuck)?;
+    match found {
+        Ok(Content::Nothing) => Ok(Thing::Nothing),
+        Ok(Content::Link(target)) => {
+            fs::write(image, target).map_err(copying)?;
+            Ok(Thing::Link)
+        }
+        Ok(Content::File { mut file, .. }) => {
+            let mut copy = || -> io::Result<u32> {
+                io::copy(&mut file, &mut File::create(image)?)?;
+                Ok(file.metadata()?.permissions().mode())
+            };
+            Ok(Thing::File(copy().map_err(copying)? & 0o777))
+        }
+        Err(_) => Err(stuck(PathError::PermissionDenied)),
+    }
+}
+
+/// Says what is to lie there: permissions stay, but for the executable bit.
+fn thing_after(before: &Thing, mode: u32) -> Thing {
+    match mode {
+        0 => Thing::Nothing,
+        LINK => Thing::Link,
+        mode => {
+            let kept = if let Thing::File(kept) = before { *kept } else { 0o644 };
+            // Whoever may read it may run it.
+            let executable = (kept & 0o444) >> 2;
+            let plain = kept & !0o111;
+            Thing::File(if mode & 0o100 == 0 { plain } else { kept | executable })
+        }
+    }
+}
+
+fn stuck(stuck: Stuck) -> ApplyError {
+    ApplyError::Stuck { path: stuck.path, source: stuck.source }
+}
+
+fn first(paths: &[PathBuf]) -> String {
+    paths.first().map_or_else(String::new, |path| path.display().to_string())
+}

@@ -1,0 +1,307 @@
+//! Warm checkouts that overlays stand on.
+//!
+//! A base is a folder with exactly the files of one tree. Whoever uses it holds a lease, and while
+//! anyone does it is not changed. An unused base is moved to another tree by what differs.
+//!
+//! Start at [`Bases::lease`]. Invariant: `state` says `ready` only while the folder is complete; a
+//! lease is a lock of the kernel's, so a crash gives it back, and git holds the lock as long as it
+//! writes, even when the process that started it is gone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use super::export;
+use super::lock::Held;
+use crate::Root;
+use crate::git::{DiffEntry, GitError, ObjectId, Repository};
+
+/// Bases kept besides those in use; each costs the space of a checkout.
+const KEPT: usize = 3;
+
+/// An unused base that differs in more files than this is left for others while there is room.
+const NEAR: usize = 5_000;
+
+/// The folder of bases of one repository.
+#[derive(Debug)]
+pub struct Bases<'a> {
+    repository: &'a Repository,
+    folder: PathBuf,
+}
+
+/// A base that stays as it is for as long as this lives.
+#[derive(Debug)]
+pub struct Lease {
+    path: PathBuf,
+    tree: ObjectId,
+    cost: LeaseCost,
+    _lock: Held,
+}
+
+/// What it took to have a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseCost {
+    /// It was there.
+    Warm,
+    /// An unused one was moved by this many files.
+    Moved(usize),
+    /// It was checked out.
+    Created,
+}
+
+impl Lease {
+    /// Returns the folder with the files.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the tree whose files they are.
+    #[must_use]
+    pub const fn tree(&self) -> &ObjectId {
+        &self.tree
+    }
+
+    /// Says what it took to have it.
+    #[must_use]
+    pub const fn cost(&self) -> LeaseCost {
+        self.cost
+    }
+}
+
+/// What a base's own file says of it.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Ready(ObjectId),
+    Moving { from: ObjectId, to: ObjectId },
+    Unknown,
+}
+
+impl<'a> Bases<'a> {
+    /// Opens the bases of a repository in its state directory.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be made.
+    pub fn open(repository: &'a Repository) -> Result<Self, GitError> {
+        let folder = repository.state().join("bases");
+        fs::create_dir_all(&folder).map_err(GitError::io("making the folder of bases"))?;
+        Ok(Self { repository, folder })
+    }
+
+    /// Leases a base with the files of `tree`: a warm one, a moved one, or a new one.
+    ///
+    /// # Errors
+    ///
+    /// Why there can be none.
+    pub fn lease(&self, tree: &ObjectId) -> Result<Lease, GitError> {
+        loop {
+            if let Some(lease) = self.warm(tree)? {
+                return Ok(lease);
+            }
+            // One at a time: of eight who need the same base, one makes it and seven find it.
+            let making = Held::file(&self.folder.join("lock"))?;
+            making.take(FlockOperation::LockExclusive)?;
+            if let Some(lease) = self.warm(tree)? {
+                return Ok(lease);
+            }
+            if let Some(lease) = self.make(tree)? {
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// Removes every base nobody uses; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// Why one could not be removed.
+    pub fn clear(&self) -> Result<usize, GitError> {
+        let making = Held::file(&self.folder.join("lock"))?;
+        making.take(FlockOperation::LockExclusive)?;
+        let mut removed = 0;
+        for base in self.list()? {
+            let held = Held::file(&base.join("lock"))?;
+            if held.take(FlockOperation::NonBlockingLockExclusive)? {
+                fs::remove_dir_all(&base).map_err(GitError::io("removing a base"))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn list(&self) -> Result<Vec<PathBuf>, GitError> {
+        let entries = fs::read_dir(&self.folder).map_err(GitError::io("listing the bases"))?;
+        let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        all.retain(|path| path.is_dir());
+        all.sort();
+        Ok(all)
+    }
+
+    fn warm(&self, tree: &ObjectId) -> Result<Option<Lease>, GitError> {
+        for base in self.list()? {
+            if state(&base) != State::Ready(tree.clone()) {
+                continue;
+            }
+            // It may be going away just now.
+            let Ok(held) = Held::file(&base.join("lock")) else { continue };
+            if held.take(FlockOperation::NonBlockingLockShared)?
+                && state(&base) == State::Ready(tree.clone())
+            {
+                return Ok(Some(leased(&base, tree, LeaseCost::Warm, held)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a base; none when somebody took it before it could be leased.
+    fn make(&self, tree: &ObjectId) -> Result<Option<Lease>, GitError> {
+        let mut unused = Vec::new();
+        let all = self.list()?;
+        for base in &all {
+            let held = Held::file(&base.join("lock"))?;
+            if held.take(FlockOperation::NonBlockingLockExclusive)? {
+                unused.push((base.clone(), held));
+            }
+        }
+        let mut best: Option<(usize, PathBuf, Held, ObjectId)> = None;
+        for (base, held) in unused {
+            let Some((from, distance)) = self.distance(&base, &held, tree)? else {
+                fs::remove_dir_all(&base).map_err(GitError::io("removing a broken base"))?;
+                continue;
+            };
+            if best.as_ref().is_none_or(|(least, ..)| distance < *least) {
+                best = Some((distance, base, held, from));
+            }
+        }
+        let crowded = all.len() >= KEPT;
+        if let Some((distance, base, held, from)) = best
+            && (distance <= NEAR || crowded)
+        {
+            self.shift(&base, &held, &from, tree)?;
+            return settle(&base, tree, LeaseCost::Moved(distance), held);
+        }
+        self.create(tree)
+    }
+
+    /// Says what an unused base holds and in how many files it differs; none for a broken one.
+    fn distance(
+        &self,
+        base: &Path,
+        held: &Held,
+        tree: &ObjectId,
+    ) -> Result<Option<(ObjectId, usize)>, GitError> {
+        let from = match state(base) {
+            State::Ready(from) => from,
+            State::Moving { from, to } => {
+                // Whoever moved it was killed; doing all of it again gives the same files.
+                if self.shift(base, held, &from, &to).is_err() {
+                    return Ok(None);
+                }
+                to
+            }
+            State::Unknown => return Ok(None),
+        };
+        // The tree it was made from may be gone from the repository by now.
+        let differences = self.repository.differences(&from, tree);
+        Ok(differences.ok().map(|diff| (from, diff.entries.len())))
+    }
+
+    fn shift(
+        &self,
+        base: &Path,
+        held: &Held,
+        from: &ObjectId,
+        to: &ObjectId,
+    ) -> Result<(), GitError> {
+        let diff = self.repository.differences(from, to)?;
+        let files = base.join("tree");
+        let at = |source| GitError::Path { path: files.clone(), source };
+        let root = Root::open(&files).map_err(at)?;
+        set_state(base, &format!("moving {from} {to}"))?;
+        let (gone, written): (Vec<&DiffEntry>, Vec<&DiffEntry>) =
+            diff.entries.iter().partition(|entry| entry.new_mode == 0);
+        for entry in gone {
+            export::remove(&root, &entry.path)
+                .map_err(|source| GitError::Path { path: entry.path.clone(), source })?;
+        }
+        export::write(self.repository, &written, &files, Some(held.duplicate()?))?;
+        set_state(base, &format!("ready {to}"))
+    }
+
+    fn create(&self, tree: &ObjectId) -> Result<Option<Lease>, GitError> {
+        let mut number = 0;
+        let base = loop {
+            let base = self.folder.join(format!("{number:04}"));
+            match fs::create_dir(&base) {
+                Ok(()) => break base,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(GitError::io("making a base")(error)),
+            }
+        };
+        let held = Held::file(&base.join("lock"))?;
+        held.take(FlockOperation::LockExclusive)?;
+        let files = base.join("tree");
+        let made = (|| {
+            fs::create_dir(&files).map_err(GitError::io("making a base"))?;
+            let scratch = self.repository.scratch(None)?;
+            export::check_out(&scratch, tree, &files, None, Some(held.duplicate()?))?;
+            set_state(&base, &format!("ready {tree}"))
+        })();
+        if let Err(error) = made {
+            // Best effort: without a state it is taken for broken by the next one.
+            let _ = fs::remove_dir_all(&base);
+            return Err(error);
+        }
+        settle(&base, tree, LeaseCost::Created, held)
+    }
+}
+
+/// Turns the lock of the one who made a base into a lease, unless somebody was faster.
+fn settle(
+    base: &Path,
+    tree: &ObjectId,
+    cost: LeaseCost,
+    held: Held,
+) -> Result<Option<Lease>, GitError> {
+    // The kernel lets go of the lock before it takes the other one.
+    let kept = held.take(FlockOperation::NonBlockingLockShared)?
+        && state(base) == State::Ready(tree.clone());
+    Ok(kept.then(|| leased(base, tree, cost, held)))
+}
+
+fn leased(base: &Path, tree: &ObjectId, cost: LeaseCost, held: Held) -> Lease {
+    Lease { path: base.join("tree"), tree: tree.clone(), cost, _lock: held }
+}
+
+fn state(base: &Path) -> State {
+    let Ok(text) = fs::read_to_string(base.join("state")) else { return State::Unknown };
+    let mut words = text.split_whitespace();
+    // After a restart of the machine nobody knows what reached the disk.
+    if words.next() != Some(boot().as_str()) {
+        return State::Unknown;
+    }
+    let kind = words.next();
+    let mut id = || words.next().and_then(ObjectId::parse);
+    match (kind, id(), id()) {
+        (Some("ready"), Some(tree), None) => State::Ready(tree),
+        (Some("moving"), Some(from), Some(to)) => State::Moving { from, to },
+        _ => State::Unknown,
+    }
+}
+
+fn set_state(base: &Path, words: &str) -> Result<(), GitError> {
+    let next = base.join("state.next");
+    let set = || -> io::Result<()> {
+        fs::write(&next, format!("{} {words}\n", boot()))?;
+        fs::rename(&next, base.join("state"))
+    };
+    set().map_err(GitError::io("noting the state of a base"))
+}
+
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}

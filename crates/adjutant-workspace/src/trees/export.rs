@@ -1,0 +1,125 @@
+//! Writing what a tree holds into a folder: all of it, or what differs.
+//!
+//! Contents are written as they are stored; no filter, attribute or line ending has a say.
+//! Submodules become empty folders.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, unlinkat};
+use rustix::io::Errno;
+
+use crate::git::{DiffEntry, GitError, ObjectId, Repository, Scratch, bytes_of};
+use crate::kernel::{self, Links};
+use crate::{PathError, Root};
+
+impl Repository {
+    /// Writes the files that `to` has and `from` has not, or has differently, into an empty folder;
+    /// returns the paths that are gone.
+    ///
+    /// This is the layer that lies over a checkout of `from` so that `to` is seen. Paths whose place
+    /// is taken by a file or a folder of the layer are not among those gone.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be written.
+    pub fn write_layer(
+        &self,
+        from: &ObjectId,
+        to: &ObjectId,
+        into: &Path,
+    ) -> Result<Vec<PathBuf>, GitError> {
+        let diff = self.differences(from, to)?;
+        let (gone, written): (Vec<&DiffEntry>, Vec<&DiffEntry>) =
+            diff.entries.iter().partition(|entry| entry.new_mode == 0);
+        write(self, &written, into, None)?;
+        let files: BTreeSet<&Path> = written.iter().map(|entry| entry.path.as_path()).collect();
+        let folders: BTreeSet<&Path> =
+            files.iter().flat_map(|file| file.ancestors().skip(1)).collect();
+        let open = |path: &&Path| {
+            !folders.contains(path) && !path.ancestors().any(|above| files.contains(above))
+        };
+        Ok(gone.iter().map(|entry| entry.path.as_path()).filter(open).map(Path::to_owned).collect())
+    }
+}
+
+/// Writes the whole tree into an empty folder, leaving its index at `index` if that is wanted.
+pub(crate) fn check_out(
+    scratch: &Scratch<'_>,
+    tree: &ObjectId,
+    into: &Path,
+    index: Option<&Path>,
+    lock: Option<OwnedFd>,
+) -> Result<(), GitError> {
+    let mut call = scratch.call_in("read-tree", into);
+    call = call.args(["-u", "--reset", "--no-sparse-checkout"]).arg(tree.as_str());
+    if let Some(index) = index {
+        call = call.env("GIT_INDEX_FILE", index);
+    }
+    if let Some(lock) = lock {
+        call = call.holding(lock);
+    }
+    call.run().map(drop)
+}
+
+/// Writes these files of a tree over what is in the folder.
+pub(crate) fn write(
+    repository: &Repository,
+    entries: &[&DiffEntry],
+    into: &Path,
+    lock: Option<OwnedFd>,
+) -> Result<(), GitError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let scratch = repository.scratch(None)?;
+    let mut list = Vec::new();
+    for entry in entries {
+        list.extend_from_slice(format!("{:06o} {} 0\t", entry.new_mode, entry.new_id).as_bytes());
+        list.extend_from_slice(bytes_of(&entry.path));
+        list.push(0);
+    }
+    scratch.call("update-index").args(["-z", "--index-info"]).feed(&list)?;
+    let mut call = scratch.call_in("checkout-index", into);
+    if let Some(lock) = lock {
+        call = call.holding(lock);
+    }
+    call.args(["--all", "--force", "--quiet"]).run().map(drop)
+}
+
+/// Removes files, links and emptied folders; what is not there is fine.
+pub(crate) fn remove(root: &Root, path: &Path) -> Result<(), PathError> {
+    let mut at = path;
+    let mut flags = AtFlags::empty();
+    while let Some(name) = at.file_name() {
+        let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = match kernel::open_directory(
+            root.handle(),
+            parent.unwrap_or(Path::new(".")),
+            Links::Never,
+        ) {
+            Ok(folder) => folder,
+            Err(PathError::NotFound | PathError::NotDirectory | PathError::Loop) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match unlink(&folder, name.as_ref(), flags) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            // Something else lives in the folder, which therefore stays.
+            Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(()),
+            Err(errno) => return Err(PathError::from_errno(errno)),
+        }
+        let Some(parent) = parent else { return Ok(()) };
+        at = parent;
+        flags = AtFlags::REMOVEDIR;
+    }
+    Ok(())
+}
+
+fn unlink(folder: impl AsFd, name: &Path, flags: AtFlags) -> Result<(), Errno> {
+    match unlinkat(&folder, name, flags) {
+        // A submodule is an empty folder.
+        Err(Errno::ISDIR) => unlinkat(&folder, name, AtFlags::REMOVEDIR),
+        done => done,
+    }
+}

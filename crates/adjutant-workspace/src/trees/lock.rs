@@ -1,0 +1,52 @@
+//! Locks of the kernel's on files and folders, given back when dropped or when the process ends.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::git::GitError;
+
+/// An open file that may hold a lock.
+#[derive(Debug)]
+pub(super) struct Held(File);
+
+impl Held {
+    /// Opens a file to lock, making it where there is none; nothing is locked yet.
+    pub(super) fn file(path: &Path) -> Result<Self, GitError> {
+        let file = File::options().create(true).truncate(false).write(true).open(path);
+        file.map(Self).map_err(GitError::io("opening a lock"))
+    }
+
+    /// Opens a folder to lock.
+    pub(super) fn folder(path: &Path) -> Result<Self, GitError> {
+        File::open(path).map(Self).map_err(GitError::io("opening a folder to lock"))
+    }
+
+    /// Takes a lock; says whether it was free.
+    pub(super) fn take(&self, how: FlockOperation) -> Result<bool, GitError> {
+        loop {
+            match flock(&self.0, how) {
+                Ok(()) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(false),
+                Err(errno) => return Err(GitError::io("taking a lock")(errno)),
+            }
+        }
+    }
+
+    /// Returns a second handle that holds the same lock.
+    pub(super) fn duplicate(&self) -> Result<OwnedFd, GitError> {
+        self.0.try_clone().map(OwnedFd::from).map_err(GitError::io("sharing a lock"))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that another thread is just starting has a copy of the
+        // handle until it runs its program, and the lock would stay with that copy.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}

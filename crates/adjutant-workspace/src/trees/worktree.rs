@@ -1,0 +1,466 @@
+//! Work trees of git for children, where there is no overlay.
+//!
+//! Each has a folder in the state directory with a record that is written before anything is made,
+//! and a lock that its owner holds. What a crash leaves is told by the lock being free.
+//!
+//! Start at [`Worktrees::create`]. Invariant: the files of a work tree go only after its work is
+//! committed to its reference, or when it holds none.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::FlockOperation;
+
+use super::export;
+use super::lock::Held;
+use crate::Root;
+use crate::git::{
+    Commit, Committed, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
+    bytes_of,
+};
+
+/// The work trees made for children of one repository.
+#[derive(Debug)]
+pub struct Worktrees<'a> {
+    repository: &'a Repository,
+    folder: PathBuf,
+}
+
+/// A child's work tree, held by this process.
+#[derive(Debug)]
+pub struct Worktree<'a> {
+    repository: &'a Repository,
+    reference: ResultRef,
+    base: ObjectId,
+    /// The repository as seen from here.
+    here: Repository,
+    slot: PathBuf,
+    _lock: Held,
+}
+
+/// A work tree found on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorktreeEntry {
+    /// Where its result is kept.
+    pub reference: ResultRef,
+    /// Its files.
+    pub path: PathBuf,
+    /// Whether a process holds it.
+    pub live: bool,
+}
+
+/// What became of a work tree whose process is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// It held no work and was removed.
+    Removed(ResultRef),
+    /// Its work is committed to its reference; the files are still there.
+    Kept(ResultRef, ObjectId),
+    /// It could not be told; everything is still there.
+    Unclear(ResultRef, String),
+}
+
+impl<'a> Worktrees<'a> {
+    /// Opens the work trees of a repository in its state directory.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be made.
+    pub fn open(repository: &'a Repository) -> Result<Self, GitError> {
+        let folder = repository.state().join("worktrees");
+        fs::create_dir_all(&folder).map_err(GitError::io("making the folder of work trees"))?;
+        Ok(Self { repository, folder })
+    }
+
+    /// Makes a work tree with the files of the commit `base`.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be made; what was begun is taken back.
+    pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree<'a>, GitError> {
+        let slot = self.slot(reference);
+        fs::create_dir_all(&slot).map_err(GitError::io("making a work tree"))?;
+        let held = self.seize(&slot)?.filter(|_| !slot.join("record").exists());
+        let held = held.ok_or_else(|| GitError::Moved { reference: reference.to_string() })?;
+        Record { base: base.clone(), stage: Stage::Making }.write(&slot)?;
+        let made = self.add(reference, base, &slot, &held);
+        if made.is_err() {
+            // Best effort: without a finished record the next look for orphans removes it.
+            let _ = self.take_back(reference, &slot);
+        }
+        Ok(self.held(reference, base, slot, &made?, held))
+    }
+
+    /// Takes over a work tree whose process is gone, to go on in it.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Missing`] when there is none or somebody holds it.
+    pub fn adopt(&self, reference: &ResultRef) -> Result<Worktree<'a>, GitError> {
+        let slot = self.slot(reference);
+        let missing = || GitError::Missing(format!("free work tree for {reference}"));
+        if !slot.is_dir() {
+            return Err(missing());
+        }
+        let held = self.seize(&slot)?.ok_or_else(missing)?;
+        match Record::read(&slot) {
+            Some(Record { base, stage: Stage::Ready(name) }) => {
+                Ok(self.held(reference, &base, slot, &name, held))
+            }
+            Some(Record { stage: Stage::Making | Stage::Removing, .. }) | None => Err(missing()),
+        }
+    }
+
+    /// Lists what is on disk.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be read.
+    pub fn list(&self) -> Result<Vec<WorktreeEntry>, GitError> {
+        let mut found = Vec::new();
+        for run in names(&self.folder)? {
+            for child in names(&self.folder.join(&run))? {
+                let Ok(reference) = ResultRef::new(&run, &child) else { continue };
+                let slot = self.slot(&reference);
+                let live = self.is_held(&slot)?;
+                let path = slot.join(reference.child());
+                found.push(WorktreeEntry { reference, path, live });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Looks after work trees whose processes are gone: their work is committed, clean ones go.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be read.
+    pub fn orphans(&self, at: SystemTime) -> Result<Vec<Orphan>, GitError> {
+        let mut all = Vec::new();
+        for entry in self.list()?.into_iter().filter(|entry| !entry.live) {
+            let reference = entry.reference;
+            match self.orphan(&reference, at) {
+                Ok(orphan) => all.extend(orphan),
+                Err(error) => all.push(Orphan::Unclear(reference, error.to_string())),
+            }
+        }
+        Ok(all)
+    }
+
+    fn orphan(&self, reference: &ResultRef, at: SystemTime) -> Result<Option<Orphan>, GitError> {
+        let slot = self.slot(reference);
+        if is_ready(&slot) {
+            let Ok(worktree) = self.adopt(reference) else { return Ok(None) };
+            if worktree.is_clean()? {
+                worktree.remove()?;
+                return Ok(Some(Orphan::Removed(reference.clone())));
+            }
+            if !worktree.is_saved()? {
+                worktree.commit("Work of a child whose process ended early\n", at)?;
+            }
+            let kept = self.repository.result(reference)?;
+            let kept = kept.ok_or_else(|| GitError::Missing(reference.to_string()))?;
+            return Ok(Some(Orphan::Kept(reference.clone(), kept)));
+        }
+        // Its making or its removal was cut short: nobody has worked in it, or its work is kept.
+        let Some(_held) = self.seize(&slot)? else { return Ok(None) };
+        if is_ready(&slot) {
+            return Ok(None);
+        }
+        self.take_back(reference, &slot)?;
+        Ok(Some(Orphan::Removed(reference.clone())))
+    }
+
+    /// Has git make the entry, alone, and then the files; returns the name git gave it.
+    fn add(
+        &self,
+        reference: &ResultRef,
+        base: &ObjectId,
+        slot: &Path,
+        held: &Held,
+    ) -> Result<String, GitError> {
+        let path = slot.join(reference.child());
+        {
+            // Additions at the same time lose each other's entries. The shared folder itself is
+            // locked, so that every process on this repository meets here.
+            let alone = alone(self.repository)?;
+            self.repository
+                .call("worktree")
+                .args(["add", "--quiet", "--no-checkout", "--detach"])
+                .arg(&path)
+                .arg(base.as_str())
+                .holding(alone.duplicate()?)
+                .run()?;
+        }
+        let name = entry_name(self.repository, &path)?;
+        let index = self.repository.common_dir().join("worktrees").join(&name).join("index");
+        let scratch = self.repository.scratch(None)?;
+        export::check_out(&scratch, base, &path, Some(&index), Some(held.duplicate()?))?;
+        Record { base: base.clone(), stage: Stage::Ready(name.clone()) }.write(slot)?;
+        Ok(name)
+    }
+
+    fn take_back(&self, reference: &ResultRef, slot: &Path) -> Result<(), GitError> {
+        remove_files(self.repository, &slot.join(reference.child()))?;
+        clear_slot(slot)
+    }
+
+    fn held(
+        &self,
+        reference: &ResultRef,
+        base: &ObjectId,
+        slot: PathBuf,
+        name: &str,
+        held: Held,
+    ) -> Worktree<'a> {
+        let git_dir = self.repository.common_dir().join("worktrees").join(name);
+        Worktree {
+            repository: self.repository,
+            here: self.repository.beside(slot.join(reference.child()), git_dir),
+            reference: reference.clone(),
+            base: base.clone(),
+            slot,
+            _lock: held,
+        }
+    }
+
+    fn is_held(&self, slot: &Path) -> Result<bool, GitError> {
+        let gate = Held::file(&self.folder.join("lock"))?;
+        gate.take(FlockOperation::LockExclusive)?;
+        // Gone already: nobody holds it, and nobody finds work in it.
+        let Ok(held) = Held::file(&slot.join("lock")) else { return Ok(false) };
+        Ok(!held.take(FlockOperation::NonBlockingLockExclusive)?)
+    }
+
+    /// Takes a slot's lock; none while a process holds it.
+    fn seize(&self, slot: &Path) -> Result<Option<Held>, GitError> {
+        // Those who only look take the lock for a moment too; nobody may stumble over that.
+        let gate = Held::file(&self.folder.join("lock"))?;
+        gate.take(FlockOperation::LockExclusive)?;
+        let held = Held::file(&slot.join("lock"))?;
+        Ok(held.take(FlockOperation::NonBlockingLockExclusive)?.then_some(held))
+    }
+
+    fn slot(&self, reference: &ResultRef) -> PathBuf {
+        self.folder.join(reference.run()).join(reference.child())
+    }
+}
+
+impl Worktree<'_> {
+    /// Returns the folder with the files.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.here.work_tree()
+    }
+
+    /// Returns the commit it began from.
+    #[must_use]
+    pub const fn base(&self) -> &ObjectId {
+        &self.base
+    }
+
+    /// Says whether nothing differs from the base.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn is_clean(&self) -> Result<bool, GitError> {
+        Ok(self.status()?.changes.is_empty())
+    }
+
+    /// Commits what differs from the base to the reference; ignored files are left out and named.
+    ///
+    /// A result that is already there is replaced: it began from the same base. Nothing happens
+    /// when nothing differs.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be committed; the files stay.
+    pub fn commit(&self, message: &str, at: SystemTime) -> Result<Option<Committed>, GitError> {
+        let Status { changes, mut skipped } = self.status()?;
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let before = self.repository.result(&self.reference)?;
+        let root = Root::open(self.path())
+            .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
+        let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
+        let made = self.repository.commit(commit, &self.reference, before.as_ref())?;
+        let Some(mut made) = made else { return Ok(None) };
+        let ignored = self.here.ignored()?.into_iter();
+        skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
+        made.skipped.append(&mut skipped);
+        Ok(Some(made))
+    }
+
+    /// Removes the files and git's entry; what was committed stays in its reference.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Changed`] when there is work that is not committed; otherwise why it could not
+    /// be removed.
+    pub fn remove(self) -> Result<(), GitError> {
+        if self.path().exists() && !self.is_saved()? {
+            return Err(GitError::Changed { path: self.path().to_owned() });
+        }
+        // From here on what is missing was removed by us and is not taken for a child's deletion.
+        Record { base: self.base.clone(), stage: Stage::Removing }.write(&self.slot)?;
+        remove_files(self.repository, self.path())?;
+        clear_slot(&self.slot)
+    }
+
+    /// Says whether the reference holds everything that differs from the base.
+    fn is_saved(&self) -> Result<bool, GitError> {
+        if self.is_clean()? {
+            return Ok(true);
+        }
+        let Some(kept) = self.repository.result(&self.reference)? else { return Ok(false) };
+        let now = self.here.capture_from(Some(self.base.clone()), SystemTime::UNIX_EPOCH)?;
+        Ok(self.repository.tree_of(&kept)? == now.tree)
+    }
+
+    fn status(&self) -> Result<Status, GitError> {
+        self.here.scratch(Some(&self.base))?.status(&self.here)
+    }
+}
+
+/// Locks the repository's list of work trees for everyone else.
+fn alone(repository: &Repository) -> Result<Held, GitError> {
+    let folder = Held::folder(repository.common_dir())?;
+    folder.take(FlockOperation::LockExclusive)?;
+    Ok(folder)
+}
+
+/// Returns the name git gave to the entry of a new work tree.
+fn entry_name(repository: &Repository, path: &Path) -> Result<String, GitError> {
+    let text = fs::read_to_string(path.join(".git")).unwrap_or_default();
+    let target = Path::new(text.trim_start_matches("gitdir: ").trim_end_matches('\n'));
+    let inside = target.parent().and_then(|parent| fs::canonicalize(parent).ok())
+        == fs::canonicalize(repository.common_dir().join("worktrees")).ok();
+    let name = target.file_name().and_then(|name| name.to_str()).filter(|_| inside);
+    name.map(str::to_owned)
+        .ok_or_else(|| GitError::Unreadable { command: "worktree add".to_owned() })
+}
+
+fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
+    remove_all(path)?;
+    let alone = alone(repository)?;
+    // Git answers 128 when it has no entry for the path.
+    let call = repository.call("worktree").args(["remove", "--force", "--force"]).arg(path);
+    call.holding(alone.duplicate()?).accept(&[0, 128]).run()?;
+    remove_torn_entry(repository, path);
+    Ok(())
+}
+
+/// Removes what is left of git's entry when git itself was killed over it.
+///
+/// Git lists no such entry and would prune it at its next cleaning; until then the name is taken.
+fn remove_torn_entry(repository: &Repository, path: &Path) {
+    let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+    let folder = repository.common_dir().join("worktrees");
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        // Git appends digits to a name that is taken.
+        let found = entry.file_name();
+        let rest = found.as_encoded_bytes().strip_prefix(name);
+        let named = rest.is_some_and(|rest| rest.iter().all(u8::is_ascii_digit));
+        let torn = match fs::read(entry.path().join("gitdir")) {
+            Ok(leads) => leads.trim_ascii_end() == bytes_of(&path.join(".git")),
+            Err(_) => true,
+        };
+        if named && torn {
+            // Best effort: it is in nobody's way.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Removes a folder, also where a child took its own rights away.
+fn remove_all(path: &Path) -> Result<(), GitError> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    if fs::remove_dir_all(path).is_ok() {
+        return Ok(());
+    }
+    open_up(path);
+    fs::remove_dir_all(path).map_err(GitError::io("removing a work tree"))
+}
+
+fn open_up(folder: &Path) {
+    // Best effort: the removal that follows says what did not work.
+    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+/// Removes a slot; the record goes first, so that a crash here leaves nothing that looks usable.
+fn clear_slot(slot: &Path) -> Result<(), GitError> {
+    // Best effort: an empty run folder is reused or harmless.
+    let _ = fs::remove_file(slot.join("record"));
+    fs::remove_dir_all(slot).map_err(GitError::io("removing a work tree"))?;
+    if let Some(run) = slot.parent() {
+        let _ = fs::remove_dir(run);
+    }
+    Ok(())
+}
+
+/// What is written down of a work tree.
+struct Record {
+    base: ObjectId,
+    stage: Stage,
+}
+
+/// How far a work tree is.
+enum Stage {
+    /// Not all of it is there yet.
+    Making,
+    /// It can be worked in; git calls it this.
+    Ready(String),
+    /// Not all of it is there any more; its work is kept.
+    Removing,
+}
+
+impl Record {
+    fn write(&self, slot: &Path) -> Result<(), GitError> {
+        let stage = match &self.stage {
+            Stage::Making => "making".to_owned(),
+            Stage::Ready(name) => format!("ready {name}"),
+            Stage::Removing => "removing".to_owned(),
+        };
+        let next = slot.join("record.next");
+        fs::write(&next, format!("{}\n{stage}\n", self.base))
+            .and_then(|()| fs::rename(&next, slot.join("record")))
+            .map_err(GitError::io("recording a work tree"))
+    }
+
+    fn read(slot: &Path) -> Option<Self> {
+        let text = fs::read_to_string(slot.join("record")).ok()?;
+        let mut lines = text.lines();
+        let base = ObjectId::parse(lines.next()?)?;
+        let stage = match lines.next()? {
+            "making" => Stage::Making,
+            "removing" => Stage::Removing,
+            ready => Stage::Ready(ready.strip_prefix("ready ")?.to_owned()),
+        };
+        Some(Self { base, stage })
+    }
+}
+
+fn is_ready(slot: &Path) -> bool {
+    matches!(Record::read(slot), Some(Record { stage: Stage::Ready(_), .. }))
+}
+
+fn names(folder: &Path) -> Result<Vec<String>, GitError> {
+    let entries = fs::read_dir(folder).map_err(GitError::io("listing the work trees"))?;
+    let folders = entries.flatten().filter(|entry| entry.path().is_dir());
+    let mut all: Vec<String> =
+        folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    all.sort();
+    Ok(all)
+}

@@ -1,0 +1,192 @@
+//! Results in the user's own files: all or nothing, and back again.
+
+use adjutant_workspace::{ApplyError, Committed};
+
+use super::*;
+
+/// A child's work on the present state: these files written, these deleted.
+fn result(user: &User, written: &[(&str, &str)], deleted: &[&str]) -> Committed {
+    let repository = user.open();
+    let snapshot = repository.capture(now()).unwrap();
+    let upper = user.upper();
+    let mut changes: Vec<Change> = deleted.iter().map(|path| Change::Deleted(rel(path))).collect();
+    for (path, text) in written {
+        put(&upper.join(path), text);
+        changes.push(Change::Written(rel(path)));
+    }
+    let root = Root::open(&upper).unwrap();
+    repository.commit(work(&snapshot.commit, &root, &changes), &child("w"), None).unwrap().unwrap()
+}
+
+fn index(user: &User) -> String {
+    user.git(["ls-files", "--stage"])
+}
+
+#[test]
+fn a_result_is_applied_beside_other_dirty_files_and_taken_back() {
+    let user = User::new();
+    user.write("mine", "untracked\n");
+    user.write("src/lib.rs", "fn dirty() {}\n");
+    let made = result(
+        &user,
+        &[
+            ("README", "one\ntwo\nthree\nfour\n"),
+            ("src/new/file", "new\n"),
+            ("deep", "now a file\n"),
+        ],
+        &["src/deep/down/file"],
+    );
+    let (before, staged) = (on_disk(&user.tree), index(&user));
+    let repository = user.open();
+    let applied = repository.apply(&made.commit, now()).unwrap();
+    assert_eq!(applied.diff.entries.len(), 4);
+    let mut expected = before.clone();
+    expected.insert("README".into(), "100644 one\ntwo\nthree\nfour\n".into());
+    expected.insert("src/new/file".into(), "100644 new\n".into());
+    expected.insert("deep".into(), "100644 now a file\n".into());
+    expected.remove("src/deep/down/file");
+    assert_eq!(on_disk(&user.tree), expected);
+    assert_eq!(index(&user), staged, "the index is the user's");
+    repository.undo(&applied.name).unwrap();
+    assert_eq!(on_disk(&user.tree), before);
+    assert!(matches!(repository.undo(&applied.name), Err(ApplyError::Unknown(_))));
+}
+
+#[test]
+fn modes_links_and_kinds_are_applied_and_taken_back() {
+    let user = User::new();
+    let repository = user.open();
+    let snapshot = repository.capture(now()).unwrap();
+    let upper = user.upper();
+    put(&upper.join("README/inside"), "was a file\n");
+    put(&upper.join("src/deep"), "was a folder\n");
+    put(&upper.join("src/lib.rs"), "fn a() {}\n");
+    make_executable(&upper.join("src/lib.rs"));
+    link("nowhere", &upper.join("link"));
+    let root = Root::open(&upper).unwrap();
+    let (mut changes, _) = layer_changes(&root).unwrap();
+    changes.push(Change::Deleted(rel("src/deep")));
+    let made =
+        repository.commit(work(&snapshot.commit, &root, &changes), &child("k"), None).unwrap();
+    let made = made.unwrap();
+    let before = on_disk(&user.tree);
+    let applied = repository.apply(&made.commit, now()).unwrap();
+    assert_eq!(on_disk(&user.tree), user.files(&made.tree));
+    repository.undo(&applied.name).unwrap();
+    assert_eq!(on_disk(&user.tree), before);
+}
+
+#[test]
+fn uncommitted_work_the_child_never_saw_is_not_overwritten() {
+    let user = User::new();
+    let made = result(&user, &[("README", "zero\none\ntwo\nthree\n"), ("new", "child\n")], &[]);
+    // It would merge: the lines are far enough apart. It is still the user's unsaved work.
+    user.write("README", "one\ntwo\nthree\nmine\n");
+    let before = on_disk(&user.tree);
+    let ApplyError::Dirty { paths } = user.open().apply(&made.commit, now()).unwrap_err() else {
+        panic!("dirty files are refused");
+    };
+    assert_eq!(paths, [PathBuf::from("README")]);
+    assert_eq!(on_disk(&user.tree), before);
+    user.commit("saved");
+    user.open().apply(&made.commit, now()).unwrap();
+    assert_eq!(user.read("README"), "zero\none\ntwo\nthree\nmine\n");
+}
+
+#[test]
+fn dirty_work_the_child_began_from_is_carried_on() {
+    let user = User::new();
+    user.write("README", "one\ntwo\nthree\ndirty\n");
+    let made = result(&user, &[("README", "zero\none\ntwo\nthree\ndirty\n")], &[]);
+    user.open().apply(&made.commit, now()).unwrap();
+    assert_eq!(user.read("README"), "zero\none\ntwo\nthree\ndirty\n");
+}
+
+#[test]
+fn an_ignored_file_in_the_way_is_not_overwritten() {
+    let user = User::new();
+    let made = result(&user, &[("precious.log", "child\n"), ("README", "child\n")], &[]);
+    user.write("precious.log", "mine, ignored\n");
+    let before = on_disk(&user.tree);
+    assert!(matches!(
+        user.open().apply(&made.commit, now()),
+        Err(ApplyError::Dirty { paths }) if paths == [PathBuf::from("precious.log")]
+    ));
+    assert_eq!(on_disk(&user.tree), before);
+}
+
+#[test]
+fn a_failure_in_the_middle_puts_everything_back() {
+    let user = User::new();
+    user.write("zz/tracked", "x\n");
+    user.commit("folder");
+    let made = result(
+        &user,
+        &[("README", "changed\n"), ("a new one", "new\n"), ("zz", "a file now\n")],
+        &["zz/tracked", "src/lib.rs"],
+    );
+    // Nobody sees the ignored file coming: the folder cannot become a file.
+    user.write("zz/ignored.log", "mine\n");
+    let (before, unchanged) = (on_disk(&user.tree), user.untouched());
+    let repository = user.open();
+    let error = repository.apply(&made.commit, now()).unwrap_err();
+    assert!(matches!(error, ApplyError::Stuck { .. }), "{error:?}");
+    assert_eq!(on_disk(&user.tree), before);
+    assert_eq!(user.git(["status", "--porcelain"]), "");
+    assert_eq!(user.untouched()[3..], unchanged[3..]);
+    assert!(repository.recover().unwrap().is_empty(), "nothing is left to put back");
+}
+
+#[test]
+fn a_conflict_is_refused_with_its_files() {
+    let user = User::new();
+    let made = result(&user, &[("README", "child\n")], &[]);
+    user.write("README", "mine\n");
+    user.commit("mine");
+    let ApplyError::Conflicts { preview } = user.open().apply(&made.commit, now()).unwrap_err()
+    else {
+        panic!("a conflict is refused");
+    };
+    assert_eq!(preview.conflicts[0].path, PathBuf::from("README"));
+    assert_eq!(user.read("README"), "mine\n");
+}
+
+#[test]
+fn an_application_is_not_taken_back_over_later_work() {
+    let user = User::new();
+    let made = result(&user, &[("README", "child\n"), ("other", "child\n")], &[]);
+    let repository = user.open();
+    let applied = repository.apply(&made.commit, now()).unwrap();
+    user.write("README", "child, then mine\n");
+    let before = on_disk(&user.tree);
+    assert!(matches!(
+        repository.undo(&applied.name),
+        Err(ApplyError::ChangedSince { paths }) if paths == [PathBuf::from("README")]
+    ));
+    assert_eq!(on_disk(&user.tree), before);
+}
+
+#[test]
+fn a_link_put_in_the_way_leads_nowhere() {
+    let user = User::new();
+    let made = result(&user, &[("src/lib.rs", "child\n")], &[]);
+    let outside = user.outer.path().join("outside");
+    put(&outside.join("lib.rs"), "fn a() {}\n");
+    fs::remove_dir_all(user.path("src")).unwrap();
+    link(outside.to_str().unwrap(), &user.path("src"));
+    assert!(user.open().apply(&made.commit, now()).is_err());
+    assert_eq!(fs::read_to_string(outside.join("lib.rs")).unwrap(), "fn a() {}\n");
+}
+
+#[test]
+fn the_way_back_can_be_listed_and_given_up() {
+    let user = User::new();
+    let made = result(&user, &[("README", "child\n")], &[]);
+    let repository = user.open();
+    let applied = repository.apply(&made.commit, now()).unwrap();
+    assert_eq!(repository.applied().unwrap(), std::slice::from_ref(&applied.name));
+    repository.forget(&applied.name).unwrap();
+    assert!(repository.applied().unwrap().is_empty());
+    assert!(matches!(repository.forget(&applied.name), Err(ApplyError::Unknown(_))));
+    assert_eq!(user.read("README"), "child\n");
+}

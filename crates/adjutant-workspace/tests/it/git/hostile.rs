@@ -1,0 +1,298 @@
+//! A tree in which everything git may run is planted: plain git runs it, we do not.
+
+use adjutant_workspace::{ApplyError, Bases, ConflictKind, GitError, Pruned, Worktrees};
+
+use super::*;
+
+/// What must fire with plain git, so that silence through the wrapper means something.
+const FIRES: [&str; 13] = [
+    "hook-post-checkout",
+    "hook-post-commit",
+    "hook-pre-commit",
+    "hook-reference-transaction",
+    "hook-post-index-change",
+    "fsmonitor",
+    "clean",
+    "smudge",
+    "textconv",
+    "external-diff",
+    "merge-driver",
+    "gpg",
+    "included",
+];
+
+const HOOKS: [&str; 9] = [
+    "post-checkout",
+    "post-commit",
+    "pre-commit",
+    "reference-transaction",
+    "post-index-change",
+    "post-merge",
+    "pre-merge-commit",
+    "commit-msg",
+    "fsmonitor-watchman",
+];
+
+struct Planted {
+    user: User,
+    fired: PathBuf,
+}
+
+impl Planted {
+    /// A repository with two branches that change the same file, and nothing planted yet.
+    fn new() -> Self {
+        let user = User::new();
+        let fired = user.outer.path().join("fired");
+        fs::create_dir(&fired).unwrap();
+        fs::create_dir(user.outer.path().join("helpers")).unwrap();
+        let attributes = "* filter=evil diff=evil merge=evil\n";
+        user.write(".gitattributes", attributes);
+        user.commit("attributes");
+        user.git(["checkout", "-q", "-b", "other"]);
+        user.write("README", "other\ntwo\nthree\n");
+        user.commit("other");
+        user.git(["checkout", "-q", "main"]);
+        user.write("README", "main\ntwo\nthree\n");
+        user.commit("main");
+        Self { user, fired }
+    }
+
+    fn helper(&self, name: &str, then: &str) -> String {
+        let path = self.user.outer.path().join("helpers").join(name);
+        let text = format!("#!/bin/sh\n: > '{}/{name}'\n{then}\n", self.fired.display());
+        fs::write(&path, text).unwrap();
+        make_executable(&path);
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Plants everything; `also` goes into a file that the configuration includes.
+    fn plant(&self, also: &str) {
+        let user = &self.user;
+        for hook in HOOKS {
+            let helper = self.helper(&format!("hook-{hook}"), "exit 0");
+            let at = user.path(".git/hooks").join(hook);
+            put(&at, &fs::read_to_string(helper).unwrap());
+            make_executable(&at);
+        }
+        put(&user.path(".git/info/attributes"), "* filter=evil diff=evil merge=evil\n");
+        let outer = user.outer.path().join("included");
+        let settings = [
+            ("core.fsmonitor", self.helper("fsmonitor", "exit 1")),
+            ("filter.evil.clean", self.helper("clean", "cat")),
+            ("filter.evil.smudge", self.helper("smudge", "cat")),
+            ("filter.evil.required", "false".to_owned()),
+            ("filter.process.process", self.helper("process", "exit 1")),
+            ("diff.evil.textconv", self.helper("textconv", "cat \"$1\"")),
+            ("diff.external", self.helper("external-diff", "exit 0")),
+            ("merge.evil.driver", self.helper("merge-driver", "exit 1")),
+            ("merge.default", "evil".to_owned()),
+            ("gpg.program", self.helper("gpg", "exit 1")),
+            ("commit.gpgSign", "true".to_owned()),
+            ("log.showSignature", "true".to_owned()),
+            ("core.pager", self.helper("pager", "cat")),
+            ("core.editor", self.helper("editor", "exit 0")),
+            ("core.sshCommand", self.helper("ssh", "exit 1")),
+            ("core.askPass", self.helper("askpass", "exit 1")),
+            ("core.alternateRefsCommand", self.helper("alternate", "exit 0")),
+            ("credential.helper", self.helper("credential", "exit 0")),
+            ("alias.rev-parse", format!("!{}", self.helper("alias", "exit 0"))),
+            ("attr.tree", "HEAD".to_owned()),
+            ("include.path", outer.to_str().unwrap().to_owned()),
+        ];
+        for (key, value) in &settings {
+            user.git(["config", key, value]);
+        }
+        let helper = self.helper("included", "exit 1");
+        put(&outer, &format!("[alias]\n\tincluded = !{helper}\n{also}"));
+    }
+
+    /// Lets the included file also name a monitor and an external diff.
+    fn plant_more(&self) {
+        let helper = self.helper("included", "exit 1");
+        self.plant(&format!("[core]\n\tfsmonitor = {helper}\n[diff]\n\texternal = {helper}\n"));
+    }
+
+    fn fired(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.fired).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn forget(&self) {
+        for name in self.fired() {
+            fs::remove_file(self.fired.join(name)).unwrap();
+        }
+    }
+}
+
+/// Runs plain git over a copy, as an unsuspecting program would.
+fn plain_git(planted: &Planted) {
+    let user = &planted.user;
+    user.write("README", "plain\n");
+    let commands: [&[&str]; 13] = [
+        &["included"],
+        &["status"],
+        &["diff"],
+        &["config", "--unset", "diff.external"],
+        &["diff"],
+        &["add", "-A"],
+        &["commit", "-m", "signed"],
+        &["-c", "commit.gpgSign=false", "commit", "-m", "plain"],
+        &["checkout", "-q", "-f", "other"],
+        &["checkout", "-q", "-f", "main"],
+        &["-c", "commit.gpgSign=false", "merge", "other"],
+        &["merge", "--abort"],
+        &["worktree", "list"],
+    ];
+    for command in commands {
+        user.try_git(command);
+    }
+}
+
+#[test]
+fn nothing_planted_runs() {
+    let planted = Planted::new();
+    planted.plant("");
+    plain_git(&planted);
+    let fired = planted.fired();
+    for name in FIRES {
+        assert!(fired.contains(&name.to_owned()), "{name} never fires with plain git: {fired:?}");
+    }
+    planted.plant_more();
+    let user = &planted.user;
+    // Files that look changed by their dates, so that every filter has a reason to run.
+    user.write("README", "dirty\n");
+    user.write("untracked", "new\n");
+    fs::write(user.path("src/lib.rs"), user.read("src/lib.rs")).unwrap();
+    user.git(["config", "core.worktree", user.outer.path().to_str().unwrap()]);
+    planted.forget();
+
+    let repository = user.open();
+    assert_eq!(repository.work_tree(), user.tree, "core.worktree is not believed");
+    let snapshot = repository.capture(now()).unwrap();
+    repository.ignored().unwrap();
+    let bases = Bases::open(&repository).unwrap();
+    drop(bases.lease(&snapshot.head_tree).unwrap());
+    drop(bases.lease(&snapshot.tree).unwrap());
+
+    put(&user.upper().join("README"), "child\n");
+    let upper = user.upper();
+    let made = user.commit_layer(&repository, &snapshot.commit, &upper, &child("h")).unwrap();
+    repository.diff(&snapshot.commit, &made.commit).unwrap();
+    repository.patch(&snapshot.commit, &made.commit, 1 << 20).unwrap();
+    let other = repository.resolve("refs/heads/other").unwrap().unwrap();
+    let preview = repository.preview(&made.commit, &other).unwrap();
+    assert_eq!(preview.conflicts[0].kind, ConflictKind::BothModified);
+
+    let applied = repository.apply(&made.commit, now()).unwrap();
+    assert_eq!(user.read("README"), "child\n");
+    repository.undo(&applied.name).unwrap();
+    assert_eq!(user.read("README"), "dirty\n");
+
+    let worktrees = Worktrees::open(&repository).unwrap();
+    let tree = worktrees.create(&child("t"), &snapshot.commit).unwrap();
+    put(&tree.path().join("work"), "x\n");
+    tree.commit("work\n", now()).unwrap().unwrap();
+    worktrees.list().unwrap();
+    drop(tree);
+    worktrees.orphans(now()).unwrap();
+    worktrees.adopt(&child("t")).unwrap().remove().unwrap();
+
+    repository.branch(&child("h")).unwrap();
+    repository.results().unwrap();
+    repository.prune(now(), Pruned::Everything).unwrap();
+    repository.discard(&child("h"), &made.commit).unwrap();
+    assert_eq!(planted.fired(), Vec::<String>::new());
+}
+
+#[test]
+fn a_child_s_own_attributes_and_nested_repositories_run_nothing_either() {
+    let planted = Planted::new();
+    planted.plant_more();
+    planted.forget();
+    let user = &planted.user;
+    // A nested repository whose monitor would run if anyone asked git about it.
+    user.try_git(["init", "-q", "nested"]);
+    let monitor = planted.helper("nested-monitor", "exit 1");
+    user.try_git(["-C", "nested", "config", "core.fsmonitor", &monitor]);
+    put(&user.path("nested/file"), "x\n");
+    planted.forget();
+    let repository = user.open();
+    let snapshot = repository.capture(now()).unwrap();
+    put(&user.upper().join(".gitattributes"), "* filter=evil diff=evil merge=evil text eol=crlf\n");
+    put(&user.upper().join("src/.gitattributes"), "* ident working-tree-encoding=UTF-16\n");
+    put(&user.upper().join("src/lib.rs"), "$Id$\n");
+    let made =
+        user.commit_layer(&repository, &snapshot.commit, &user.upper(), &child("a")).unwrap();
+    let worktrees = Worktrees::open(&repository).unwrap();
+    let tree = worktrees.create(&child("b"), &made.commit).unwrap();
+    assert_eq!(fs::read_to_string(tree.path().join("src/lib.rs")).unwrap(), "$Id$\n");
+    assert!(tree.is_clean().unwrap());
+    repository.apply(&made.commit, now()).unwrap();
+    assert_eq!(planted.fired(), Vec::<String>::new());
+}
+
+#[test]
+fn a_git_that_is_a_link_or_leads_to_another_repository_is_refused() {
+    let victim = User::new();
+    let open = |user: &User| Repository::open(&find_git(), &user.tree, &user.state());
+
+    let user = User::bare_folder();
+    link(victim.path(".git").to_str().unwrap(), &user.path(".git"));
+    assert!(matches!(open(&user), Err(GitError::Untrusted { .. })));
+
+    let linked = victim.outer.path().join("linked");
+    victim.git(["worktree", "add", "-q", linked.to_str().unwrap()]);
+    let pointers = [
+        format!("gitdir: {}\n", victim.path(".git").display()),
+        format!("gitdir: {}\n", victim.path(".git/worktrees/linked").display()),
+        "gitdir: /nonexistent\n".to_owned(),
+        "gitdir: \n".to_owned(),
+        "something else\n".to_owned(),
+        format!("gitdir: {}\n", "x/".repeat(10_000)),
+    ];
+    for pointer in pointers {
+        let user = User::bare_folder();
+        user.write(".git", &pointer);
+        let refused = open(&user);
+        assert!(matches!(refused, Err(GitError::Untrusted { .. })), "{pointer}: {refused:?}");
+    }
+
+    let user = User::bare_folder();
+    let _socket = std::os::unix::net::UnixListener::bind(user.path(".git")).unwrap();
+    assert!(matches!(open(&user), Err(GitError::Untrusted { .. })));
+
+    let user = User::bare_folder();
+    fs::create_dir(user.path(".git")).unwrap();
+    assert!(matches!(open(&user), Err(GitError::NotARepository { .. })));
+}
+
+#[test]
+fn a_git_replaced_after_opening_is_met_with_an_error_or_ignored() {
+    let user = User::new();
+    let repository = user.open();
+    let victim = User::new();
+    let before = victim.untouched();
+    fs::rename(user.path(".git"), user.outer.path().join("moved away")).unwrap();
+    link(victim.path(".git").to_str().unwrap(), &user.path(".git"));
+    // Whatever comes of it: the other repository's files, index and references stay.
+    let _ = repository.capture(now());
+    assert_eq!(victim.untouched(), before);
+}
+
+#[test]
+fn folders_that_became_links_are_not_followed_when_capturing() {
+    let user = User::new();
+    let outside = user.outer.path().join("outside");
+    put(&outside.join("lib.rs"), "secret\n");
+    fs::remove_dir_all(user.path("src")).unwrap();
+    link(outside.to_str().unwrap(), &user.path("src"));
+    let snapshot = user.open().capture(now()).unwrap();
+    let files = user.files(&snapshot.tree);
+    assert!(files["src"].starts_with("120000 "), "{files:?}");
+    assert!(!files.keys().any(|path| path.starts_with("src/")), "{files:?}");
+    let error = user.open().apply(&snapshot.commit, now());
+    assert!(!matches!(error, Err(ApplyError::Git(_))), "{error:?}");
+}

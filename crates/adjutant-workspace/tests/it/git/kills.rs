@@ -1,0 +1,186 @@
+//! A process killed anywhere between creating, committing, applying and removing.
+//!
+//! The test starts its own binary to do the work, kills it after a part of the time it takes, and
+//! looks at what is left. Half of the time the git it had started is killed with it.
+
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+use adjutant_workspace::{Bases, Orphan, Worktrees};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::*;
+
+/// Tells the started process where its repository is.
+const PLACE: &str = "ADJUTANT_TEST_KILLS";
+
+const ROUNDS: u32 = 100;
+
+/// What the work puts into a file of the user's.
+const APPLIED: &str = "one\ntwo\nthree\nby a child\n";
+
+/// One life: everything that can be interrupted, each step said once it is done.
+fn live(tree: &Path, state: &Path, name: &str) {
+    let say = |text: &str| {
+        use std::io::Write;
+        let mut out = std::io::stdout();
+        out.write_all(format!("{text}\n").as_bytes()).unwrap();
+        out.flush().unwrap();
+    };
+    let repository = Repository::open(&find_git(), tree, state).unwrap();
+    repository.recover().unwrap();
+    let snapshot = repository.capture(now()).unwrap();
+    let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
+    assert_eq!(fs::read_to_string(lease.path().join("README")).unwrap(), "one\ntwo\nthree\n");
+    let worktrees = Worktrees::open(&repository).unwrap();
+    let worktree = worktrees.create(&child(name), &snapshot.commit).unwrap();
+    put(&worktree.path().join("README"), APPLIED);
+    put(&worktree.path().join("new/file"), name);
+    say("written");
+    let made = worktree.commit("work\n", now()).unwrap().unwrap();
+    say(&format!("committed {}", made.commit));
+    let applied = repository.apply(&made.commit, now()).unwrap();
+    say("applied");
+    drop(Bases::open(&repository).unwrap().lease(&made.tree).unwrap());
+    say("undoing");
+    repository.undo(&applied.name).unwrap();
+    say("undone");
+    worktree.remove().unwrap();
+    say("removed");
+}
+
+#[test]
+#[ignore = "the part of the process that is killed; started by the test below"]
+fn the_life_that_is_cut_short() {
+    let Some(place) = std::env::var_os(PLACE) else { return };
+    let place = PathBuf::from(place);
+    let name = fs::read_to_string(place.join("name")).unwrap();
+    live(&place.join("user tree"), &place.join("state"), &name);
+}
+
+fn start(user: &User, name: &str) -> Child {
+    fs::write(user.outer.path().join("name"), name).unwrap();
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "git::kills::the_life_that_is_cut_short", "--ignored", "--nocapture"])
+        .env(PLACE, user.outer.path().canonicalize().unwrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The processes that `pid` started, as far as the kernel tells.
+fn started_by(pid: u32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+/// Waits until a process that is nobody's any more has ended.
+fn await_end(pid: i32) {
+    let begun = Instant::now();
+    let alive = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // A process that ended and that nobody has asked about yet does nothing any more.
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    while alive() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "git {pid} does not end");
+        std::thread::yield_now();
+    }
+}
+
+/// Kills the process after `delay`, with the git it started or without; returns what it said.
+fn kill_after(mut life: Child, delay: Duration, with_git: bool) -> String {
+    // Not for synchronisation: the kill is to hit anywhere.
+    std::thread::sleep(delay);
+    let started = started_by(life.id());
+    life.kill().unwrap();
+    life.wait().unwrap();
+    for pid in started {
+        if with_git && let Some(pid) = Pid::from_raw(pid) {
+            // It may just have ended by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        await_end(pid);
+    }
+    let mut said = String::new();
+    life.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+/// Everything that must hold after a kill; leaves the repository as it was before.
+fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<String, String>)) {
+    let repository = user.open();
+    for recovered in repository.recover().unwrap() {
+        assert_eq!(recovered.left, Vec::<PathBuf>::new());
+    }
+    let mut applied = before.1.clone();
+    applied.insert("README".into(), format!("100644 {APPLIED}"));
+    applied.insert("new/file".into(), format!("100644 {name}"));
+    let disk = on_disk(&user.tree);
+    let all_or_nothing = disk == before.1 || disk == applied;
+    assert!(all_or_nothing, "neither before nor after: {disk:?}\n{said}");
+    if said.contains("applied\n") && !said.contains("undoing\n") {
+        assert_eq!(disk, applied, "{said}");
+    }
+    for entry in fs::read_dir(user.state().join("applies")).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            repository.undo(entry.file_name().to_str().unwrap()).unwrap();
+        }
+    }
+    assert_eq!((user.untouched(), on_disk(&user.tree)), *before, "{said}");
+
+    let worktrees = Worktrees::open(&repository).unwrap();
+    let orphans = worktrees.orphans(now()).unwrap();
+    let unclear = orphans.iter().any(|orphan| matches!(orphan, Orphan::Unclear(..)));
+    assert!(!unclear, "{orphans:?}\n{said}");
+    if said.contains("written\n") {
+        let kept = repository.result(&child(name)).unwrap().unwrap();
+        let files = user.files(&user.id(&format!("{kept}^{{tree}}")));
+        assert_eq!(files["new/file"], format!("100644 {name}"), "{said}");
+    }
+    for entry in worktrees.list().unwrap() {
+        worktrees.adopt(&entry.reference).unwrap().remove().unwrap();
+    }
+    assert_eq!(user.git(["worktree", "list"]).lines().count(), 1, "{said}");
+    let snapshot = repository.capture(now()).unwrap();
+    let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
+    assert_eq!(on_disk(lease.path()), user.files(&snapshot.tree), "{said}");
+}
+
+#[test]
+fn a_kill_anywhere_loses_no_work_and_changes_nothing_of_the_user_s() {
+    let user = User::in_memory();
+    for number in 0..40 {
+        user.write(format!("many/{number}"), "x\n");
+    }
+    user.commit("many");
+    user.write("mine", "dirty and untracked\n");
+    fs::remove_file(user.path("many/7")).unwrap();
+    let before = (user.untouched(), on_disk(&user.tree));
+
+    let begun = Instant::now();
+    let mut whole = start(&user, "whole");
+    assert!(whole.wait().unwrap().success());
+    let whole_life = begun.elapsed();
+    let mut seen = std::collections::BTreeSet::new();
+    for round in 0..ROUNDS {
+        let name = format!("r{round}");
+        let life = start(&user, &name);
+        // Evenly over the whole life, in an order that mixes early and late.
+        let part = f64::from((round * 37) % ROUNDS) / f64::from(ROUNDS);
+        let said = kill_after(life, whole_life.mul_f64(part), round % 2 == 0);
+        seen.insert(said.lines().filter(|line| !line.is_empty()).count());
+        check(&user, &name, &said, &before);
+    }
+    assert!(seen.len() >= 4, "the kills hit too few places: {seen:?}");
+    let fsck = user.try_git(["fsck", "--connectivity-only", "--no-dangling"]);
+    assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stderr));
+    let left = fs::read_dir(user.path(".git/worktrees")).map_or(0, Iterator::count);
+    assert_eq!(left, 0, "entries of work trees that are gone");
+}

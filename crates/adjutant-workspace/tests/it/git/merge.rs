@@ -1,0 +1,234 @@
+//! Previews, references, branches, pruning.
+
+use adjutant_workspace::{ConflictKind, DiffStatus, GitError, Pruned};
+
+use super::*;
+
+/// Commits `theirs` as a child's work on HEAD, then `ours` on top of HEAD, and says what clashes.
+fn check_conflicts(
+    ours: impl Fn(&User),
+    theirs: impl Fn(&Path),
+    deleted: &[&str],
+) -> Vec<(String, ConflictKind)> {
+    let user = User::new();
+    user.write("binary", "\0\x01one");
+    let base = user.commit("base");
+    let repository = user.open();
+    let upper = user.upper();
+    theirs(&upper);
+    let root = Root::open(&upper).unwrap();
+    let (mut changes, _) = layer_changes(&root).unwrap();
+    changes.extend(deleted.iter().map(|path| Change::Deleted(rel(path))));
+    let made = repository.commit(work(&base, &root, &changes), &child("c"), None).unwrap().unwrap();
+    ours(&user);
+    let target = user.commit("ours");
+    let before = user.untouched();
+    let preview = repository.preview(&made.commit, &target).unwrap();
+    assert_eq!(user.untouched(), before);
+    let conflicts = preview.conflicts.into_iter();
+    conflicts.map(|conflict| (conflict.path.to_str().unwrap().to_owned(), conflict.kind)).collect()
+}
+
+#[test]
+fn every_kind_of_conflict_is_named_with_its_file() {
+    let one = |path: &str, kind| vec![(path.to_owned(), kind)];
+    assert_eq!(
+        check_conflicts(
+            |user| user.write("README", "ours\n"),
+            |upper| put(&upper.join("README"), "theirs\n"),
+            &[]
+        ),
+        one("README", ConflictKind::BothModified)
+    );
+    assert_eq!(
+        check_conflicts(
+            |user| user.write("binary", "\0\x01two"),
+            |upper| put(&upper.join("binary"), "\0\x01three"),
+            &[]
+        ),
+        one("binary", ConflictKind::Binary)
+    );
+    assert_eq!(
+        check_conflicts(
+            |user| user.write("new\nfile", "ours\n"),
+            |upper| put(&upper.join("new\nfile"), "theirs\n"),
+            &[]
+        ),
+        one("new\nfile", ConflictKind::BothAdded)
+    );
+    assert_eq!(
+        check_conflicts(
+            |user| fs::remove_file(user.path("README")).unwrap(),
+            |upper| put(&upper.join("README"), "theirs\n"),
+            &[]
+        ),
+        one("README", ConflictKind::DeletedByTarget)
+    );
+    assert_eq!(
+        check_conflicts(|user| user.write("README", "ours\n"), |_| (), &["README"]),
+        one("README", ConflictKind::DeletedByChild)
+    );
+    assert_eq!(
+        check_conflicts(
+            |user| {
+                user.git(["mv", "README", "OURS"]);
+            },
+            |upper| put(&upper.join("THEIRS"), "one\ntwo\nthree\n"),
+            &["README"]
+        )
+        .iter()
+        .map(|(_, kind)| *kind)
+        .collect::<std::collections::BTreeSet<_>>(),
+        [ConflictKind::Rename].into()
+    );
+    assert!(
+        check_conflicts(
+            |user| user.write("thing/inside", "ours\n"),
+            |upper| put(&upper.join("thing"), "theirs\n"),
+            &[]
+        )
+        .iter()
+        .any(|(_, kind)| *kind == ConflictKind::FileAndFolder)
+    );
+    assert!(
+        check_conflicts(
+            |user| user.write("thing", "ours\n"),
+            |upper| link("src", &upper.join("thing")),
+            &[]
+        )
+        .iter()
+        .any(|(_, kind)| *kind == ConflictKind::Mode)
+    );
+    assert!(
+        check_conflicts(
+            |user| user.write("README", "zero\none\ntwo\nthree\n"),
+            |upper| put(&upper.join("README"), "one\ntwo\nthree\nfour\n"),
+            &[]
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn a_rename_is_seen_in_the_diff() {
+    let user = User::new();
+    let base = user.id("HEAD");
+    let upper = user.upper();
+    put(&upper.join("moved here"), "one\ntwo\nthree\n");
+    let root = Root::open(&upper).unwrap();
+    let changes = [Change::Deleted(rel("README")), Change::Written(rel("moved here"))];
+    let repository = user.open();
+    let made = repository.commit(work(&base, &root, &changes), &child("r"), None).unwrap().unwrap();
+    let diff = repository.diff(&base, &made.commit).unwrap();
+    assert_eq!(diff.entries.len(), 1);
+    assert_eq!(diff.entries[0].status, DiffStatus::Renamed("README".into()));
+    assert_eq!(diff.entries[0].path, PathBuf::from("moved here"));
+}
+
+#[test]
+fn a_reference_moves_only_from_where_it_is_known_to_be() {
+    let user = User::new();
+    let repository = user.open();
+    let base = user.id("HEAD");
+    put(&user.upper().join("x"), "1\n");
+    let first = user.commit_layer(&repository, &base, &user.upper(), &child("x")).unwrap();
+    put(&user.upper().join("x"), "2\n");
+    let root = Root::open(user.upper()).unwrap();
+    let changes = [Change::Written(rel("x"))];
+    let again = |expected| repository.commit(work(&base, &root, &changes), &child("x"), expected);
+    assert!(matches!(again(None), Err(GitError::Moved { .. })));
+    assert!(matches!(again(Some(&base)), Err(GitError::Moved { .. })));
+    assert_eq!(repository.result(&child("x")).unwrap(), Some(first.commit.clone()));
+    let second = again(Some(&first.commit)).unwrap().unwrap();
+    assert_eq!(repository.result(&child("x")).unwrap(), Some(second.commit.clone()));
+    assert!(matches!(repository.discard(&child("x"), &first.commit), Err(GitError::Moved { .. })));
+    repository.discard(&child("x"), &second.commit).unwrap();
+    assert_eq!(repository.result(&child("x")).unwrap(), None);
+}
+
+#[test]
+fn nothing_is_committed_where_nothing_differs() {
+    let user = User::new();
+    let repository = user.open();
+    put(&user.upper().join("README"), "one\ntwo\nthree\n");
+    let base = user.id("HEAD");
+    assert_eq!(user.commit_layer(&repository, &base, &user.upper(), &child("n")), None);
+    assert_eq!(repository.result(&child("n")).unwrap(), None);
+}
+
+#[test]
+fn a_result_names_its_author_and_hangs_on_its_base() {
+    let user = User::new();
+    let repository = user.open();
+    put(&user.upper().join("x"), "1\n");
+    let base = user.id("HEAD");
+    let made = user.commit_layer(&repository, &base, &user.upper(), &child("x")).unwrap();
+    let shown = user.git(["log", "-1", "--format=%an <%ae> %cn %ct %P", made.commit.as_str()]);
+    assert_eq!(shown, format!("Adjutant <adjutant@localhost> Adjutant 1800000000 {base}"));
+}
+
+#[test]
+fn a_branch_is_made_once_and_never_over_another() {
+    let user = User::new();
+    let repository = user.open();
+    put(&user.upper().join("x"), "1\n");
+    let base = user.id("HEAD");
+    let made = user.commit_layer(&repository, &base, &user.upper(), &child("b")).unwrap();
+    assert_eq!(repository.branch(&child("b")).unwrap(), "adjutant/run-b");
+    assert_eq!(repository.branch(&child("b")).unwrap(), "adjutant/run-b");
+    assert_eq!(user.id("refs/heads/adjutant/run-b"), made.commit);
+    user.git(["update-ref", "refs/heads/adjutant/run-b", base.as_str()]);
+    assert!(matches!(repository.branch(&child("b")), Err(GitError::Moved { .. })));
+    assert!(matches!(repository.branch(&child("none")), Err(GitError::Missing(_))));
+}
+
+#[test]
+fn pruning_drops_only_what_is_merged_unless_told() {
+    let user = User::new();
+    let repository = user.open();
+    let base = user.id("HEAD");
+    for (name, text) in [("merged", "m\n"), ("copied", "c\n"), ("open", "o\n")] {
+        let upper = user.outer.path().join(name);
+        put(&upper.join(name), text);
+        user.commit_layer(&repository, &base, &upper, &child(name)).unwrap();
+    }
+    user.git(["merge", "-q", "--no-edit", "refs/adjutant/run/merged"]);
+    user.write("copied", "c\n");
+    user.commit("the same work by hand");
+    let kept: BTreeMap<String, bool> = repository
+        .results()
+        .unwrap()
+        .into_iter()
+        .map(|kept| (kept.reference.child().to_owned(), kept.merged))
+        .collect();
+    let expected = [("copied", true), ("merged", true), ("open", false)];
+    assert_eq!(kept, expected.map(|(name, merged)| (name.to_owned(), merged)).into());
+    assert!(repository.prune(now(), Pruned::Merged).unwrap().is_empty(), "none is older");
+    let later = now() + Duration::from_secs(1);
+    assert_eq!(repository.prune(later, Pruned::Merged).unwrap().len(), 2);
+    assert!(repository.result(&child("open")).unwrap().is_some());
+    assert_eq!(repository.prune(later, Pruned::Everything).unwrap().len(), 1);
+    assert!(repository.results().unwrap().is_empty());
+}
+
+#[test]
+fn a_lock_left_by_a_killed_git_does_not_block_a_result_for_ever() {
+    let user = User::new();
+    let repository = user.open();
+    let base = user.id("HEAD");
+    let lock = user.path(".git/refs/adjutant/run/x.lock");
+    put(&lock, "");
+    put(&user.upper().join("x"), "1\n");
+    let root = Root::open(user.upper()).unwrap();
+    let changes = [Change::Written(rel("x"))];
+    let commit = || repository.commit(work(&base, &root, &changes), &child("x"), None);
+    assert!(matches!(commit(), Err(GitError::Failed { .. })), "somebody may be writing");
+    let old = SystemTime::now() - Duration::from_secs(120);
+    let age = || fs::File::options().write(true).open(&lock).unwrap().set_modified(old).unwrap();
+    age();
+    let made = commit().unwrap().unwrap();
+    assert_eq!(repository.result(&child("x")).unwrap(), Some(made.commit.clone()));
+    put(&lock, "");
+    age();
+    repository.discard(&child("x"), &made.commit).unwrap();
+}
