@@ -9,10 +9,12 @@
 mod dir;
 mod error;
 mod kernel;
+pub mod overlay;
 mod path;
 mod place;
 mod put;
 mod root;
+pub mod sandbox;
 
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};

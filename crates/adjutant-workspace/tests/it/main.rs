@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its tree has failed")]
 
 mod dir;
+mod overlay;
 mod place;
 mod put;
 mod race;
 mod root;
+mod sandbox;
 
 use std::path::Path;
 

@@ -1,0 +1,139 @@
+//! The filter of system calls.
+//!
+//! A list of what is refused, because programs of every kind run here; what the list does not know
+//! because it is newer than this file, or because it comes through another calling convention, does not exist
+//! for the program. Some refusals say "not implemented", so that programs take their older way.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter, sock_filter,
+};
+
+/// The first number this file knows nothing about (Linux 6.18).
+const FIRST_UNKNOWN: u32 = 470;
+
+/// `open_tree_attr`, which the libc crate does not name on every architecture.
+const OPEN_TREE_ATTR: i64 = 467;
+
+/// Calls that are refused whatever their arguments.
+const REFUSED: &[i64] = &[
+    // The view of the file system.
+    libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_fsopen,
+    libc::SYS_fsconfig, libc::SYS_fsmount, libc::SYS_fspick, libc::SYS_move_mount,
+    libc::SYS_open_tree, libc::SYS_mount_setattr, OPEN_TREE_ATTR, libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at, libc::SYS_quotactl, libc::SYS_quotactl_fd, libc::SYS_fanotify_init,
+    // Namespaces.
+    libc::SYS_setns, libc::SYS_unshare,
+    // Other processes.
+    libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise, libc::SYS_pidfd_getfd, libc::SYS_kcmp, libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    // The kernel itself.
+    libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_keyctl,
+    libc::SYS_add_key, libc::SYS_request_key, libc::SYS_kexec_load, libc::SYS_kexec_file_load,
+    libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_reboot,
+    libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_acct, libc::SYS_syslog, libc::SYS_sethostname,
+    libc::SYS_setdomainname, libc::SYS_settimeofday, libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime, libc::SYS_adjtimex, libc::SYS_vhangup, libc::SYS_nfsservctl,
+    libc::SYS_lookup_dcookie,
+];
+
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[i64] = &[
+    libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib, libc::SYS_ustat,
+    libc::SYS_sysfs, libc::SYS__sysctl,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_HERE: &[i64] = &[];
+
+/// Calls that do not exist here: programs have another way to do the same.
+///
+/// `clone3` hides its flags in memory where no filter sees them. Memory behind `memfd_create` belongs to no
+/// process that could be measured.
+const ABSENT: &[i64] = &[
+    libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register, libc::SYS_memfd_create, libc::SYS_memfd_secret,
+];
+
+/// Kinds of namespaces, each a flag of `clone`.
+const NAMESPACE_FLAGS: [libc::c_int; 8] = [
+    libc::CLONE_NEWNS, libc::CLONE_NEWCGROUP, libc::CLONE_NEWUTS, libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, 0x80,
+];
+
+/// Terminal requests that type into somebody else's terminal.
+const TERMINAL_REQUESTS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+
+/// Puts the filter on this process and all it will start.
+pub(crate) fn restrict(network: bool) -> Result<(), String> {
+    let say = |error: &dyn std::fmt::Display| error.to_string();
+    let unknown = refuse_unknown();
+    let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
+    let absent = compile(absent, libc::ENOSYS).map_err(|error| say(&error))?;
+    let refused = compile(refusals(network).map_err(|error| say(&error))?, libc::EPERM);
+    let refused = refused.map_err(|error| say(&error))?;
+    for program in [unknown, absent, refused] {
+        apply_filter(&program).map_err(|error| say(&error))?;
+    }
+    Ok(())
+}
+
+fn refusals(network: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+    let always = REFUSED.iter().chain(REFUSED_HERE);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        always.map(|call| (*call, Vec::new())).collect();
+    let mut cloning = Vec::new();
+    for flag in NAMESPACE_FLAGS {
+        let flag = u64::from(flag.unsigned_abs());
+        cloning.push(rule(0, SeccompCmpOp::MaskedEq(flag), &[flag])?);
+    }
+    rules.insert(libc::SYS_clone, cloning);
+    let mut families = vec![libc::AF_UNIX];
+    if network {
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+    }
+    let families: Vec<u64> = families.into_iter().map(|family| u64::from(family.unsigned_abs())).collect();
+    rules.insert(libc::SYS_socket, vec![rule(0, SeccompCmpOp::Ne, &families)?]);
+    let mut typing = Vec::new();
+    for request in TERMINAL_REQUESTS {
+        typing.push(rule(1, SeccompCmpOp::Eq, &[request])?);
+    }
+    rules.insert(libc::SYS_ioctl, typing);
+    Ok(rules)
+}
+
+/// A rule that holds when the argument compares so with every value.
+fn rule(
+    argument: u8,
+    operator: SeccompCmpOp,
+    values: &[u64],
+) -> Result<SeccompRule, seccompiler::BackendError> {
+    let condition = |value: &u64| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator.clone(), *value)
+    };
+    SeccompRule::new(values.iter().map(condition).collect::<Result<_, _>>()?)
+}
+
+fn compile(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    errno: libc::c_int,
+) -> Result<BpfProgram, seccompiler::BackendError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()
+}
+
+/// Calls above the known numbers, which on x86-64 includes the whole x32 convention, do not exist.
+fn refuse_unknown() -> BpfProgram {
+    let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let allow = u32::from(SeccompAction::Allow);
+    let refuse = u32::from(SeccompAction::Errno(libc::ENOSYS.unsigned_abs()));
+    vec![
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, 0, FIRST_UNKNOWN),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, allow),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, refuse),
+    ]
+}
