@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -99,6 +99,8 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
     pieces.sort_by_key(|piece| piece.at.components().count());
 
     let new = NewRoot::attach()?;
+    // Before the grants, which may lie below.
+    new.scratch("tmp", plan.bounds.tmp_bytes)?;
     for (link, target) in links {
         new.link(&link, &target)?;
     }
@@ -106,7 +108,6 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
         new.place(&piece)?;
     }
     new.devices(devices)?;
-    new.scratch("tmp", plan.bounds.tmp_bytes)?;
     new.scratch("dev/shm", plan.bounds.tmp_bytes)?;
     if matches!(plan.start, Start::SelfTest) {
         new.scratch(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
@@ -226,71 +227,69 @@ impl NewRoot {
         Ok(Self { root })
     }
 
-    /// Makes the directories on the way to `path`.
-    fn parents(&self, path: &Path) -> Result<(), Failure> {
-        path.parent().map_or(Ok(()), |parent| self.directories(parent))
+    /// Opens what is at `path`; links on the way are those of the new root.
+    fn open(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.root, path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside)
     }
 
-    fn directories(&self, path: &Path) -> Result<(), Failure> {
-        let mut on_the_way = PathBuf::new();
-        for part in path.components() {
-            on_the_way.push(part);
-            match mkdirat(&self.root, &on_the_way, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                // Below a read-only grant what exists can be used and nothing can be made.
-                Err(Errno::ROFS) if statat(&self.root, &on_the_way, AtFlags::empty()).is_ok() => {}
-                Err(errno) => {
-                    return Err(Failure::new(format!("make {}", on_the_way.display()), errno));
-                }
+    /// Opens the directory at `path`, made where it was missing.
+    fn directory(&self, path: &Path) -> Result<OwnedFd, Failure> {
+        let say = |errno| Failure::new(format!("make {}", path.display()), errno);
+        match (self.open(path, OFlags::DIRECTORY), path.parent(), path.file_name()) {
+            (Ok(there), ..) => Ok(there),
+            (Err(Errno::NOENT), Some(parent), Some(name)) => {
+                let parent = self.directory(parent)?;
+                mkdirat(&parent, name, Mode::from_raw_mode(0o755)).map_err(say)?;
+                self.open(path, OFlags::DIRECTORY).map_err(say)
             }
+            (Err(errno), ..) => Err(say(errno)),
         }
-        Ok(())
     }
 
-    fn file(&self, path: &Path) -> Result<(), Failure> {
-        self.parents(path)?;
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-        match openat(&self.root, path, flags, Mode::from_raw_mode(0o444)) {
-            Ok(_) => Ok(()),
-            Err(_) if statat(&self.root, path, AtFlags::empty()).is_ok() => Ok(()),
-            Err(errno) => Err(Failure::new(format!("make {}", path.display()), errno)),
+    /// Opens the file at `path`, made empty where it was missing.
+    fn file(&self, path: &Path) -> Result<OwnedFd, Failure> {
+        let say = |errno| Failure::new(format!("make {}", path.display()), errno);
+        match (self.open(path, OFlags::empty()), path.parent(), path.file_name()) {
+            (Ok(there), ..) => Ok(there),
+            (Err(Errno::NOENT), Some(parent), Some(name)) => {
+                let parent = self.directory(parent)?;
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                openat(&parent, name, flags, Mode::from_raw_mode(0o444)).map_err(say)?;
+                self.open(path, OFlags::empty()).map_err(say)
+            }
+            (Err(errno), ..) => Err(say(errno)),
         }
     }
 
     fn link(&self, path: &Path, target: &Path) -> Result<(), Failure> {
-        self.parents(path)?;
-        symlinkat(target, &self.root, path).step("make a link")
-    }
-
-    fn move_to(&self, tree: impl AsFd, path: &Path) -> Result<(), Failure> {
-        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        move_mount(tree, "", &self.root, path, flags)
-            .map_err(|errno| Failure::new(format!("attach {}", path.display()), errno))
+        let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
+        let name = path.file_name().unwrap_or_default();
+        symlinkat(target, &parent, name).step("make a link")
     }
 
     fn place(&self, piece: &Piece) -> Result<(), Failure> {
-        if piece.directory { self.directories(&piece.at)? } else { self.file(&piece.at)? }
-        self.move_to(&piece.tree, &piece.at)
+        let at = if piece.directory { self.directory(&piece.at)? } else { self.file(&piece.at)? };
+        attach(&piece.tree, &at, &piece.at)
     }
 
     fn devices(&self, devices: Vec<(&str, OwnedFd)>) -> Result<(), Failure> {
         for (name, tree) in devices {
             let at = Path::new("dev").join(name);
-            self.file(&at)?;
-            self.move_to(&tree, &at)?;
+            attach(&tree, &self.file(&at)?, &at)?;
         }
         let streams = [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")];
         for (name, of_self) in streams {
             self.link(&Path::new("dev").join(name), &Path::new("/proc/self").join(of_self))?;
         }
-        self.link(Path::new("var/tmp"), Path::new("/tmp"))
+        Ok(())
     }
 
     /// A directory in memory that everyone inside may write.
     fn scratch(&self, path: &str, bytes: u64) -> Result<(), Failure> {
         let memory = memory_file_system(bytes, "1777").step("create /tmp")?;
-        self.directories(Path::new(path))?;
-        self.move_to(&memory, Path::new(path))
+        attach(&memory, &self.directory(Path::new(path))?, Path::new(path))
     }
 
     /// A `/proc` of this process namespace: bounded first, then read-only.
@@ -308,12 +307,8 @@ impl NewRoot {
         if let Err(error) = bounded && !plan.may_miss.contains(&Layer::PidMax) {
             return Err(Failure::new("set pid_max", error).of(Layer::PidMax));
         }
-        // Shared memory that no process maps is seen by no watch on processes; a share of the bound holds it.
-        let pages = plan.bounds.memory_bytes / 4 / 4096;
-        set(&proc, "sys/kernel/shmall", &pages.to_string()).step("bound shared memory")?;
         restrict_mount(&proc, MountAttributes::READ_ONLY, false).step("make proc read-only")?;
-        self.directories(Path::new("proc"))?;
-        self.move_to(&proc, Path::new("proc"))
+        attach(&proc, &self.directory(Path::new("proc"))?, Path::new("proc"))
     }
 
     /// Covers what must not be seen below a grant: what the caller named, and credentials.
@@ -336,46 +331,44 @@ impl NewRoot {
         if path.as_os_str().is_empty() {
             return Ok(());
         }
-        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let there = match openat2(&self.root, path, flags, Mode::empty(), inside) {
+        let there = match self.open(path, OFlags::empty()) {
             Ok(there) => there,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
             Err(errno) => return Err(Failure::new(format!("hide {}", path.display()), errno)),
         };
         let stat = rustix::fs::fstat(&there).step("hide")?;
         let memory = memory_file_system(64 << 10, "755").step("hide")?;
-        let onto_handle = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH
-            | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            move_mount(&memory, "", &there, "", onto_handle).step("hide a directory")
+            attach(&memory, &there, path)
         } else {
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
             openat(&memory, "empty", flags, Mode::from_raw_mode(0o444)).step("hide a file")?;
             let empty = detach(&memory, "empty").step("hide a file")?;
-            move_mount(&empty, "", &there, "", onto_handle).step("hide a file")
+            attach(&empty, &there, path)
         }
     }
 
     /// Makes the repository's own folder, or the file that points to it, read-only.
     fn guard_git(&self, workspace: &Path) -> Result<(), Failure> {
-        let git = workspace.join(".git");
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_RECURSIVE
-            | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-        let stat = match statat(&self.root, &git, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
+        let workspace = self.directory(workspace)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let git = match openat(&workspace, ".git", flags, Mode::empty()) {
+            Ok(git) => git,
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(Failure::new("look at .git", errno)),
         };
+        let stat = rustix::fs::fstat(&git).step("look at .git")?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             // A mount cannot sit on a link; the link itself holds nothing, and git of ours never follows it.
             return Ok(());
         }
-        let tree = open_tree(&self.root, &git, flags).step("guard .git")?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(&git, "", flags).step("guard .git")?;
         restrict_mount(&tree, LOCKED, true).step("guard .git")?;
-        self.move_to(&tree, &git)
+        attach(&tree, &git, Path::new(".git"))
     }
 
     fn become_root(&self) -> Result<(), Failure> {
@@ -386,6 +379,14 @@ impl NewRoot {
         fchdir(&self.root).step("enter the root")?;
         restrict_mount(&self.root, MountAttributes::READ_ONLY, false).step("lock the root")
     }
+}
+
+/// Attaches a detached mount over an open file or directory.
+fn attach(tree: &OwnedFd, over: &OwnedFd, shown: &Path) -> Result<(), Failure> {
+    let flags =
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, "", over, "", flags)
+        .map_err(|errno| Failure::new(format!("attach {}", shown.display()), errno))
 }
 
 fn set(proc: &OwnedFd, name: &str, value: &str) -> io::Result<()> {

@@ -87,7 +87,14 @@ pub(crate) fn resident_bytes() -> u64 {
         let status = std::fs::read_to_string(process.path().join("status")).unwrap_or_default();
         kibibytes += status.lines().filter_map(private_kibibytes).sum::<u64>();
     }
-    kibibytes << 10
+    (kibibytes << 10).saturating_add(unmapped_bytes())
+}
+
+/// Shared memory of the old kind lives on when no process maps it.
+fn unmapped_bytes() -> u64 {
+    let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let resident = |line: &str| line.split_whitespace().rev().nth(1)?.parse::<u64>().ok();
+    table.lines().skip(1).filter_map(resident).sum()
 }
 
 fn private_kibibytes(line: &str) -> Option<u64> {

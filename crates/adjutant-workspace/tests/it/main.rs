@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its tree has failed")]
 
 mod dir;
+mod escape;
 mod overlay;
 mod place;
 mod put;

@@ -22,7 +22,8 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) fn new() -> Self {
-        let directory = TempDir::new().unwrap();
+        // Not below /tmp, which the sandbox replaces with one of its own.
+        let directory = TempDir::new_in("/var/tmp").unwrap();
         for name in ["base", "dirty", "upper", "work", "at"] {
             fs::create_dir(directory.path().join(name)).unwrap();
         }
