@@ -12,7 +12,7 @@ use std::process::Command;
 use rustix::fs::statfs;
 use rustix::io::Errno;
 
-use crate::sandbox::{Failure, Helper, Holder, HolderPlan, OverlayPlan, Text};
+use crate::sandbox::{Failure, Helper, Holder, HolderPlan, Network, OverlayPlan, Text};
 
 /// How the kernel numbers overlayfs itself.
 const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
@@ -31,6 +31,8 @@ pub struct Layers {
     pub work: PathBuf,
     /// An existing directory over which the overlay appears, inside the holder only.
     pub at: PathBuf,
+    /// Whether programs that run there may be given the network.
+    pub network: Network,
 }
 
 /// Overlay workspaces on this machine.
@@ -100,8 +102,9 @@ impl Overlay {
             work: Text::new(&layers.work),
             at: Text::new(&layers.at),
         };
-        let (holder, answer) = Holder::start(helper, &HolderPlan { overlay: Some(overlay) })
-            .map_err(OverlayError::Holder)?;
+        let network = layers.network == Network::Granted;
+        let plan = HolderPlan { overlay: Some(overlay), network };
+        let (holder, answer) = Holder::start(helper, &plan).map_err(OverlayError::Holder)?;
         let files = answer.map_err(|failure| explain(&failure, &layers))?;
         let mut files = files.into_iter();
         let (Some(root), Some(lock)) = (files.next(), files.next()) else {
@@ -125,6 +128,7 @@ impl Overlay {
             upper: part("upper"),
             work: part("work"),
             at: part("at"),
+            network: Network::Off,
         };
         let made = ["lower", "upper", "work", "at"]
             .iter()

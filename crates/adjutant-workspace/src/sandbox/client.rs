@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::helper::{HOLD, JOIN, SUBCOMMAND};
 use super::plan::{Failure, HolderPlan, HolderReply, Request};
@@ -115,10 +119,23 @@ impl Drop for Holder {
     fn drop(&mut self) {
         self.socket.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // It ends by itself once the socket is closed; a stopped or stuck one does not.
-        let _ = process.kill();
+        // It ends by itself once the socket is closed, and its locks with it; a stopped or stuck one does not.
+        if !ends_within(process, PATIENCE) {
+            let _ = process.kill();
+        }
         let _ = process.wait();
     }
+}
+
+/// How long a holder may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn ends_within(process: &Child, patience: Duration) -> bool {
+    let number = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+    let handle = number.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
+    let Some(handle) = handle else { return false };
+    let patience = rustix::time::Timespec::try_from(patience).ok();
+    poll(&mut [PollFd::new(&handle, PollFlags::IN)], patience.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
 /// One order to the starting thread and where its answer goes.

@@ -22,8 +22,8 @@ use rustix::thread::{
 };
 
 use super::helper::{INIT, SERVE, SUBCOMMAND};
-use super::plan::{Failure, HolderPlan, HolderReply, Request, Step as _};
-use super::{raw, wire};
+use super::plan::{Failure, HolderPlan, HolderReply, Layer, Request, Step as _};
+use super::{raw, skeleton, wire};
 use crate::overlay::mount_overlay;
 
 /// Enters the namespaces, then starts the part that serves and waits for its end.
@@ -106,8 +106,21 @@ fn enter() -> Result<(), Failure> {
     rustix::mount::mount_change("/", private).step("make mounts private")
 }
 
-/// Mounts the overlay, if there is one; returns its root and what must stay open.
+/// Makes what all calls share; returns the overlay's root and what must stay open.
 fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
+    let mut kinds = UnshareFlags::NEWUTS | UnshareFlags::NEWCGROUP;
+    if !plan.network {
+        kinds |= UnshareFlags::NEWNET;
+    }
+    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(Layer::Namespaces))?;
+    rustix::system::sethostname(b"sandbox").step("name the host")?;
+    let held = mount(plan)?;
+    // After the overlay, which may lie below what the skeleton covers.
+    skeleton::build().map_err(|failure| failure.of(Layer::Root))?;
+    Ok(held)
+}
+
+fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
     let Some(overlay) = &plan.overlay else { return Ok(Vec::new()) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let upper = openat(CWD, overlay.upper.as_path(), flags, Mode::empty()).step("open upper")?;

@@ -54,15 +54,9 @@ fn build(plan: &RunPlan) -> Result<(Vec<Layer>, Watch), Failure> {
     setsid().step("leave the terminal")?;
     // The kernel may end these first when memory runs out; the number can only be raised.
     std::fs::write("/proc/self/oom_score_adj", "1000").step("offer itself to the kernel")?;
-    let mut kinds = UnshareFlags::NEWNS
-        | UnshareFlags::NEWIPC
-        | UnshareFlags::NEWUTS
-        | UnshareFlags::NEWCGROUP;
-    if !plan.network {
-        kinds |= UnshareFlags::NEWNET;
-    }
+    // The network, the host's name and control groups are those of the holder already.
+    let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(Layer::Namespaces))?;
-    rustix::system::sethostname(b"sandbox").step("name the host")?;
     let upper = open_upper(plan)?;
     let workspace = rootfs::enter(plan).map_err(|it| if it.layer.is_some() { it } else { it.of(Layer::Root) })?;
     rootfs::enter_directory(&workspace, &plan.cwd.as_path())?;

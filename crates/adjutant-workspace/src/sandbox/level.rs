@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::client::Helper;
-use super::output::Captured;
+use super::output::{Captured, Sink as _, Stream};
 use super::plan::{Layer, Start};
 use super::probe::Finding;
 use super::run::{
@@ -117,13 +117,16 @@ fn probe_in(helper: &Helper, place: &std::path::Path) -> Result<Level, Unavailab
     let mut program = Program::new([]);
     program.timeout = Duration::from_secs(30);
     let cancel = Cancel::new().map_err(|error| fail(error.to_string()))?;
-    let mut said = Captured::new(1 << 20);
+    let (mut said, mut complaints) = (Vec::new(), Captured::new(4096));
+    let mut sink = |stream, bytes: &[u8]| match stream {
+        Stream::Out => said.extend_from_slice(bytes),
+        Stream::Err => complaints.chunk(stream, bytes),
+    };
     let ended = sandbox
-        .carry_out(Start::SelfTest, &program, &cancel, &mut said)
+        .carry_out(Start::SelfTest, &program, &cancel, &mut sink)
         .map_err(|error| fail(error.to_string()))?;
-    let said = said.bytes();
     if ended.end != End::Exited(0) {
-        let said = String::from_utf8_lossy(&said).into_owned();
+        let said = String::from_utf8_lossy(&complaints.bytes()).into_owned();
         return Err(fail(format!("the self-test ended with {:?}: {said}", ended.end)));
     }
     let findings: Vec<Finding> =

@@ -19,6 +19,7 @@ mod raw;
 mod rootfs;
 mod run;
 mod seccomp;
+mod skeleton;
 mod watch;
 mod wire;
 

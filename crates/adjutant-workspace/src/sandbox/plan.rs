@@ -73,6 +73,8 @@ impl fmt::Display for Layer {
 pub(crate) struct HolderPlan {
     /// The overlay to mount; without one the holder only holds namespaces.
     pub(crate) overlay: Option<OverlayPlan>,
+    /// Whether the calls share the machine's network.
+    pub(crate) network: bool,
 }
 
 /// An overlay and where it appears in the holder's mount namespace.

@@ -273,8 +273,12 @@ impl Sandbox {
     /// Makes a sandbox without asking for proof; the self-test's own way in.
     pub(crate) fn unproved(config: Config, level: Level) -> Result<Self, Unavailable> {
         let own_holder = match &config.place {
+            Place::Overlay(mounted) if mounted.layers().network != config.network => {
+                let why = "the overlay was mounted for another network".to_owned();
+                return Err(Unavailable { why });
+            }
             Place::Overlay(_) => None,
-            Place::Directory(_) => Some(hold(&config.helper)?),
+            Place::Directory(_) => Some(hold(&config)?),
         };
         Ok(Self { config, own_holder, level })
     }
@@ -382,10 +386,10 @@ impl Sandbox {
     }
 }
 
-fn hold(helper: &Helper) -> Result<Holder, Unavailable> {
+fn hold(config: &Config) -> Result<Holder, Unavailable> {
     let say = |why: String| Unavailable { why };
-    let plan = HolderPlan { overlay: None };
-    let (holder, answer) = Holder::start(helper, &plan).map_err(|error| say(error.to_string()))?;
+    let plan = HolderPlan { overlay: None, network: config.network == Network::Granted };
+    let (holder, answer) = Holder::start(&config.helper, &plan).map_err(|error| say(error.to_string()))?;
     answer.map(|_| holder).map_err(|failure| say(failure.to_string()))
 }
 

@@ -68,16 +68,11 @@ const TERMINAL_REQUESTS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
 /// Puts the filter on this process and all it will start.
 pub(crate) fn restrict(network: bool) -> Result<(), String> {
-    let say = |error: &dyn std::fmt::Display| error.to_string();
-    let unknown = refuse_unknown();
-    let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
-    let absent = compile(absent, libc::ENOSYS).map_err(|error| say(&error))?;
-    let refused = compile(refusals(network).map_err(|error| say(&error))?, libc::EPERM);
-    let refused = refused.map_err(|error| say(&error))?;
-    for program in [unknown, absent, refused] {
-        apply_filter(&program).map_err(|error| say(&error))?;
-    }
-    Ok(())
+    let refused = refusals(network).and_then(|rules| compile(rules, libc::EPERM));
+    let refused = refused.map_err(|error| error.to_string())?;
+    // One program: the kernel walks through each one for every call's number when it is put on.
+    let program = [absent(), refused].concat();
+    apply_filter(&program).map_err(|error| error.to_string())
 }
 
 fn refusals(network: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
@@ -125,15 +120,18 @@ fn compile(
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()
 }
 
-/// Calls above the known numbers, which on x86-64 includes the whole x32 convention, do not exist.
-fn refuse_unknown() -> BpfProgram {
+/// Answers "not implemented" for what is absent, and for numbers above the known ones, which on x86-64
+/// include the whole x32 convention. Everything else goes on to the next step.
+fn absent() -> BpfProgram {
     let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
-    let allow = u32::from(SeccompAction::Allow);
+    let compare = |operator, number| step(libc::BPF_JMP | operator | libc::BPF_K, 0, 1, number);
     let refuse = u32::from(SeccompAction::Errno(libc::ENOSYS.unsigned_abs()));
-    vec![
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, 0, FIRST_UNKNOWN),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, allow),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, refuse),
-    ]
+    let refuse = || step(libc::BPF_RET | libc::BPF_K, 0, 0, refuse);
+    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+    program.extend([compare(libc::BPF_JGE, FIRST_UNKNOWN), refuse()]);
+    for call in ABSENT {
+        let number = u32::try_from(*call).unwrap_or(u32::MAX);
+        program.extend([compare(libc::BPF_JEQ, number), refuse()]);
+    }
+    program
 }

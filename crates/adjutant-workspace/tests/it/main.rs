@@ -10,6 +10,7 @@ mod put;
 mod race;
 mod root;
 mod sandbox;
+mod speed;
 
 use std::path::Path;
 

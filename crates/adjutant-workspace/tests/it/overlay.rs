@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use adjutant_workspace::overlay::{Change, ChangeKind, Changes, Layers, Mounted, Overlay, OverlayError};
-use adjutant_workspace::sandbox::Helper;
+use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::Root;
 use tempfile::TempDir;
 
@@ -40,6 +40,7 @@ impl Ground {
             upper: self.path("upper"),
             work: self.path("work"),
             at: self.path("at"),
+            network: Network::Off,
         }
     }
 
