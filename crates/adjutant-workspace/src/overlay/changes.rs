@@ -27,10 +27,10 @@ pub enum ChangeKind {
     Link,
     /// What was here below is gone.
     Deleted,
-    /// A directory is here; what it held below still shows through.
+    /// A directory is here; what lower layers hold there, if anything, still shows through.
     Directory,
     /// A directory is here and nothing of what was below: it replaces a file, or a directory that was deleted.
-    NewDirectory,
+    ReplacedDirectory,
     /// A pipe, socket or device, which no commit can hold.
     Special,
 }
@@ -67,7 +67,7 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Whether nothing was changed. Directories that were only looked into count as nothing.
+    /// Whether nothing was changed. Directories alone count as nothing: no commit holds them.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.unreadable.is_empty()
@@ -121,7 +121,7 @@ impl Changes {
             Ok(folder) => {
                 let opaque = attribute(&folder, "user.overlay.opaque") == Some(b'y');
                 let kind =
-                    if opaque { ChangeKind::NewDirectory } else { ChangeKind::Directory };
+                    if opaque { ChangeKind::ReplacedDirectory } else { ChangeKind::Directory };
                 self.all.push(Change { path: at.clone(), kind });
                 self.add(&folder, &at, depth + 1)
             }

@@ -28,7 +28,8 @@ pub(crate) fn mount_overlay(plan: &OverlayPlan) -> Result<(), Failure> {
     fsconfig_set_string(&context, "workdir", plan.work.as_path()).step("overlay work directory")?;
     fsconfig_create(&context).step("create the overlay")?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).step("overlay mount")?;
+    let mount =
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).step("overlay mount")?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(&mount, "", CWD, plan.at.as_path(), flags).step("attach the overlay")
 }

@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,6 +34,23 @@ pub struct Layers {
     pub at: PathBuf,
     /// Whether programs that run there may be given the network.
     pub network: Network,
+}
+
+impl Layers {
+    /// Removes the work directory, which the kernel leaves with a part closed even to its owner.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be removed, for instance because it is still mounted.
+    pub fn remove_work(&self) -> io::Result<()> {
+        let inner = self.work.join("work");
+        match std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(0o700)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        std::fs::remove_dir_all(&self.work)
+    }
 }
 
 /// Overlay workspaces on this machine.
@@ -135,8 +153,9 @@ impl Overlay {
             .try_for_each(|name| std::fs::create_dir_all(part(name)));
         let result = made
             .map_err(OverlayError::Holder)
-            .and_then(|()| Self::mount(helper, layers))
+            .and_then(|()| Self::mount(helper, layers.clone()))
             .map(Mounted::unmount);
+        let _ = layers.remove_work();
         // What is left over holds nothing; the next probe uses another name.
         let _ = std::fs::remove_dir_all(&trial);
         result

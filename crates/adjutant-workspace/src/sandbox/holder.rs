@@ -126,7 +126,8 @@ fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
     let upper = openat(CWD, overlay.upper.as_path(), flags, Mode::empty()).step("open upper")?;
     flock(&upper, FlockOperation::NonBlockingLockExclusive).step("lock upper")?;
     mount_overlay(overlay)?;
-    let root = openat(CWD, overlay.at.as_path(), flags, Mode::empty()).step("open the merged root")?;
+    let root =
+        openat(CWD, overlay.at.as_path(), flags, Mode::empty()).step("open the merged root")?;
     Ok(vec![root, upper])
 }
 
@@ -134,8 +135,7 @@ fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
 fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, Failure> {
     let mut files = files.into_iter();
     let mut take = || wire::next(&mut files).map(Stdio::from);
-    let (control, out, err) =
-        (take().step("files")?, take().step("files")?, take().step("files")?);
+    let (control, out, err) = (take().step("files")?, take().step("files")?, take().step("files")?);
     let mut command = Command::new("/proc/self/exe");
     command.args([SUBCOMMAND, INIT]).arg0("adjutant-sandbox").env_clear();
     command.stdin(control).stdout(out).stderr(err);

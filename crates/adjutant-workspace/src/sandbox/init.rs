@@ -58,7 +58,8 @@ fn build(plan: &RunPlan) -> Result<(Vec<Layer>, Watch), Failure> {
     let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(Layer::Namespaces))?;
     let upper = open_upper(plan)?;
-    let workspace = rootfs::enter(plan).map_err(|it| if it.layer.is_some() { it } else { it.of(Layer::Root) })?;
+    let workspace = rootfs::enter(plan)
+        .map_err(|it| if it.layer.is_some() { it } else { it.of(Layer::Root) })?;
     rootfs::enter_directory(&workspace, &plan.cwd.as_path())?;
     confine::limit(&plan.bounds).map_err(|it| it.of(Layer::Limits))?;
     confine::drop_privileges().map_err(|it| it.of(Layer::Privileges))?;
@@ -114,8 +115,7 @@ fn attend(control: &io::Stdin, program: Pid, mut watch: Watch) -> Result<Report,
     rustix::stdio::dup2_stderr(&null).step("close the output")?;
     loop {
         let tick = rustix::time::Timespec::try_from(TICK).unwrap_or_default();
-        let mut ready =
-            [PollFd::new(&ended, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
+        let mut ready = [PollFd::new(&ended, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
         match poll(&mut ready, Some(&tick)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(Failure::new("wait for the program", errno)),

@@ -95,7 +95,8 @@ fn try_out(helper: &Helper) -> Result<Level, Unavailable> {
     let fail = |why: String| Unavailable { why };
     let place = scratch_directory().join(format!(".adjutant-self-test-{}", std::process::id()));
     let made = std::fs::create_dir(&place).and_then(|()| std::fs::create_dir(place.join(".git")));
-    let tried = made.map_err(|error| fail(error.to_string())).and_then(|()| probe_in(helper, &place));
+    let tried =
+        made.map_err(|error| fail(error.to_string())).and_then(|()| probe_in(helper, &place));
     // An empty directory in /tmp at worst.
     let _ = std::fs::remove_dir_all(&place);
     tried

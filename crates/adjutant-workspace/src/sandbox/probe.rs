@@ -25,7 +25,9 @@ pub(crate) struct Finding {
 pub(crate) fn self_test() -> Result<(), Failure> {
     let trials: [(Layer, &str, fn() -> bool); 20] = [
         (Layer::Namespaces, "seeing processes outside", sees_other_processes),
-        (Layer::Namespaces, "having a parent outside", || getppid().is_some_and(|it| !it.is_init())),
+        (Layer::Namespaces, "having a parent outside", || {
+            getppid().is_some_and(|it| !it.is_init())
+        }),
         (Layer::Network, "seeing a network device", sees_network),
         (Layer::Root, "writing to /usr", || writes("/usr/adjutant-self-test")),
         (Layer::Root, "writing to /etc", || writes("/etc/adjutant-self-test")),
@@ -42,7 +44,9 @@ pub(crate) fn self_test() -> Result<(), Failure> {
         (Layer::Privileges, "having a capability", has_capability),
         (Layer::Privileges, "gaining privileges", || status("NoNewPrivs:") != Some("1".to_owned())),
         (Layer::Landlock, "writing where only Landlock forbids it", only_landlock),
-        (Layer::Seccomp, "creating a user namespace", || raw::unshare(UnshareFlags::NEWUSER).is_ok()),
+        (Layer::Seccomp, "creating a user namespace", || {
+            raw::unshare(UnshareFlags::NEWUSER).is_ok()
+        }),
         (Layer::Seccomp, "opening an internet socket", || {
             socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok()
         }),

@@ -25,10 +25,28 @@ use super::skeleton::{
 
 /// Files and directories with credentials, looked for below every grant.
 const CREDENTIALS: [&str; 22] = [
-    ".aws", ".azure", ".cargo/credentials", ".cargo/credentials.toml", ".config/gcloud",
-    ".config/gh", ".config/git/credentials", ".docker/config.json", ".git-credentials", ".gnupg",
-    ".gradle/gradle.properties", ".kube", ".m2/settings.xml", ".netrc", ".npmrc", ".pypirc",
-    ".ssh", "credentials", "credentials.toml", "gradle.properties", "settings-security.xml", "settings.xml",
+    ".aws",
+    ".azure",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git/credentials",
+    ".docker/config.json",
+    ".git-credentials",
+    ".gnupg",
+    ".gradle/gradle.properties",
+    ".kube",
+    ".m2/settings.xml",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".ssh",
+    "credentials",
+    "credentials.toml",
+    "gradle.properties",
+    "settings-security.xml",
+    "settings.xml",
 ];
 
 /// Where the helper shows itself for the self-test.
@@ -126,7 +144,9 @@ impl NewRoot {
         });
         let proc = made.step("mount proc").map_err(|failure| failure.of(Layer::Proc))?;
         let bounded = set(&proc, "sys/kernel/pid_max", &plan.bounds.processes.to_string());
-        if let Err(error) = bounded && !plan.may_miss.contains(&Layer::PidMax) {
+        if let Err(error) = bounded
+            && !plan.may_miss.contains(&Layer::PidMax)
+        {
             return Err(Failure::new("set pid_max", error).of(Layer::PidMax));
         }
         restrict_mount(&proc, MountAttributes::READ_ONLY, false).step("make proc read-only")?;

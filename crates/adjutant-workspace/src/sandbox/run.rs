@@ -4,8 +4,8 @@
 //! program waits when the sink is slow, and its time runs all the same.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _};
 use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -334,7 +334,8 @@ impl Sandbox {
     }
 
     fn plan(&self, start: Start, program: &Program) -> RunPlan {
-        let Config { place, at, grants, hidden, network, bounds, may_miss, helper: _ } = &self.config;
+        let Config { place, at, grants, hidden, network, bounds, may_miss, helper: _ } =
+            &self.config;
         let (workspace, upper) = match place {
             Place::Overlay(mounted) => {
                 (&mounted.layers().at, Some(Text::new(&mounted.layers().upper)))
@@ -389,7 +390,8 @@ impl Sandbox {
 fn hold(config: &Config) -> Result<Holder, Unavailable> {
     let say = |why: String| Unavailable { why };
     let plan = HolderPlan { overlay: None, network: config.network == Network::Granted };
-    let (holder, answer) = Holder::start(&config.helper, &plan).map_err(|error| say(error.to_string()))?;
+    let (holder, answer) =
+        Holder::start(&config.helper, &plan).map_err(|error| say(error.to_string()))?;
     answer.map(|_| holder).map_err(|failure| say(failure.to_string()))
 }
 

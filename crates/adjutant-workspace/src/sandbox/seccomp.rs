@@ -20,30 +20,72 @@ const OPEN_TREE_ATTR: i64 = 467;
 /// Calls that are refused whatever their arguments.
 const REFUSED: &[i64] = &[
     // The view of the file system.
-    libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_fsopen,
-    libc::SYS_fsconfig, libc::SYS_fsmount, libc::SYS_fspick, libc::SYS_move_mount,
-    libc::SYS_open_tree, libc::SYS_mount_setattr, OPEN_TREE_ATTR, libc::SYS_open_by_handle_at,
-    libc::SYS_name_to_handle_at, libc::SYS_quotactl, libc::SYS_quotactl_fd, libc::SYS_fanotify_init,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+    OPEN_TREE_ATTR,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_fanotify_init,
     // Namespaces.
-    libc::SYS_setns, libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_unshare,
     // Other processes.
-    libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise, libc::SYS_pidfd_getfd, libc::SYS_kcmp, libc::SYS_move_pages,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_move_pages,
     libc::SYS_migrate_pages,
     // The kernel itself.
-    libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_keyctl,
-    libc::SYS_add_key, libc::SYS_request_key, libc::SYS_kexec_load, libc::SYS_kexec_file_load,
-    libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_reboot,
-    libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_acct, libc::SYS_syslog, libc::SYS_sethostname,
-    libc::SYS_setdomainname, libc::SYS_settimeofday, libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime, libc::SYS_adjtimex, libc::SYS_vhangup, libc::SYS_nfsservctl,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_vhangup,
+    libc::SYS_nfsservctl,
     libc::SYS_lookup_dcookie,
 ];
 
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[i64] = &[
-    libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib, libc::SYS_ustat,
-    libc::SYS_sysfs, libc::SYS__sysctl,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_modify_ldt,
+    libc::SYS_uselib,
+    libc::SYS_ustat,
+    libc::SYS_sysfs,
+    libc::SYS__sysctl,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[i64] = &[];
@@ -53,14 +95,24 @@ const REFUSED_HERE: &[i64] = &[];
 /// `clone3` hides its flags in memory where no filter sees them. Memory behind `memfd_create` belongs to no
 /// process that could be measured.
 const ABSENT: &[i64] = &[
-    libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register, libc::SYS_memfd_create, libc::SYS_memfd_secret,
+    libc::SYS_clone3,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
 ];
 
 /// Kinds of namespaces, each a flag of `clone`.
 const NAMESPACE_FLAGS: [libc::c_int; 8] = [
-    libc::CLONE_NEWNS, libc::CLONE_NEWCGROUP, libc::CLONE_NEWUTS, libc::CLONE_NEWIPC,
-    libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, 0x80,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    0x80,
 ];
 
 /// Terminal requests that type into somebody else's terminal.
@@ -89,7 +141,8 @@ fn refusals(network: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
     if network {
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
-    let families: Vec<u64> = families.into_iter().map(|family| u64::from(family.unsigned_abs())).collect();
+    let families: Vec<u64> =
+        families.into_iter().map(|family| u64::from(family.unsigned_abs())).collect();
     rules.insert(libc::SYS_socket, vec![rule(0, SeccompCmpOp::Ne, &families)?]);
     let mut typing = Vec::new();
     for request in TERMINAL_REQUESTS {

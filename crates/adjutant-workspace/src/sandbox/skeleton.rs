@@ -25,18 +25,48 @@ use super::plan::{Failure, Step as _};
 use super::raw::{MountAttributes, restrict_mount};
 
 /// Directories of the system, shown where they exist. A link is copied as a link.
-const SYSTEM: [&str; 9] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
-];
+const SYSTEM: [&str; 9] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
 
 /// What programs need of `/etc`: no passwords, no keys, no machine identity.
 const ETC: [&str; 37] = [
-    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies",
-    "debian_version", "fonts", "gai.conf", "group", "host.conf", "hosts", "java-17-openjdk",
-    "java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "locale.alias",
-    "locale.conf", "magic", "mime.types", "nsswitch.conf", "os-release", "passwd", "perl",
-    "pki/ca-trust", "pki/tls/certs", "profile", "protocols", "python3", "services", "shells",
-    "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "xattr.conf",
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "group",
+    "host.conf",
+    "hosts",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "locale.alias",
+    "locale.conf",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "perl",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "python3",
+    "services",
+    "shells",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "xattr.conf",
 ];
 
 /// Devices that give nothing away.
@@ -226,9 +256,7 @@ impl NewRoot {
 
 /// Attaches a detached mount over an open file or directory.
 pub(crate) fn attach(tree: &OwnedFd, over: &OwnedFd, shown: &Path) -> Result<(), Failure> {
-    let flags =
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, "", over, "", flags)
         .map_err(|errno| Failure::new(format!("attach {}", shown.display()), errno))
 }
-

@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, fstatvfs, openat, statat, AtFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat};
 
 use super::plan::{BoundsPlan, Report};
 

@@ -75,9 +75,8 @@ pub(crate) fn send(
     if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let sent = retry(|| {
-        sendmsg(&socket, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL)
-    })?;
+    let sent =
+        retry(|| sendmsg(&socket, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL))?;
     let mut stream = Socket(socket.as_fd());
     stream.write_all(head.get(sent..).unwrap_or_default())?;
     stream.write_all(&body)

@@ -215,7 +215,9 @@ fn proc_is_of_the_sandbox_and_cannot_be_written() {
         let outside_value = fs::read("/proc/sys/kernel/domainname").unwrap();
         fs::write("/proc/sys/kernel/domainname", outside_value).unwrap();
     }
-    for path in ["/proc/sys/kernel/domainname", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"] {
+    for path in
+        ["/proc/sys/kernel/domainname", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"]
+    {
         cell.not_inside(&["write", path]);
     }
     for path in ["/proc/1/root/etc/passwd", "/proc/1/environ", "/proc/1/mem", "/proc/1/fd/0"] {
@@ -297,9 +299,9 @@ fn open_files_and_the_environment_stay_outside() {
     rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
     assert!(outside(&["files"]).contains("secret"));
     cell.not_inside(&["files"]);
-    let variable = std::env::vars().map(|(name, _)| name).find(|name| {
-        !["PATH", "HOME", "TMPDIR", "LANG", "TERM"].contains(&name.as_str())
-    });
+    let variable = std::env::vars()
+        .map(|(name, _)| name)
+        .find(|name| !["PATH", "HOME", "TMPDIR", "LANG", "TERM"].contains(&name.as_str()));
     let variable = variable.expect("the tests' own environment has a variable");
     cell.only_outside(&["environment", &variable]);
     let (_, said) = cell.inside(&["environment", "HOME"]);
@@ -318,7 +320,8 @@ fn escape_sequences_arrive_as_they_were_written() {
     let cell = Cell::new();
     let program = Program::shell(r"printf '\033]0;title\007\033[2J\000\377'");
     let mut said = Vec::new();
-    let mut sink = |_: adjutant_workspace::sandbox::Stream, bytes: &[u8]| said.extend_from_slice(bytes);
+    let mut sink =
+        |_: adjutant_workspace::sandbox::Stream, bytes: &[u8]| said.extend_from_slice(bytes);
     let cancel = adjutant_workspace::sandbox::Cancel::new().unwrap();
     cell.sandbox.run(&program, &cancel, &mut sink).unwrap();
     assert_eq!(said, b"\x1b]0;title\x07\x1b[2J\x00\xff");

@@ -37,7 +37,10 @@ fn a_sandboxed_call_costs_at_most_three_milliseconds_more() {
     let inside = least(300, || {
         sandbox.run(&program, &cancel, &mut Captured::new(1024)).unwrap();
     });
-    println!("plain {:?} (median {:?}), sandboxed {:?} (median {:?})", plain.0, plain.1, inside.0, inside.1);
+    println!(
+        "plain {:?} (median {:?}), sandboxed {:?} (median {:?})",
+        plain.0, plain.1, inside.0, inside.1
+    );
     assert!(inside.0 < plain.0 + Duration::from_millis(3), "{:?}", inside.0 - plain.0);
 }
 
@@ -63,7 +66,10 @@ fn an_overlay_is_ready_in_the_same_time_whatever_lies_below() {
             drop(mounted);
         }
         let mount = mounts.iter().min().unwrap();
-        println!("{files} files: ready and gone in {:?} (median {:?}), ready in {mount:?}", ready.0, ready.1);
+        println!(
+            "{files} files: ready and gone in {:?} (median {:?}), ready in {mount:?}",
+            ready.0, ready.1
+        );
         least_of.push(ready.0);
     }
     assert!(least_of[1] < least_of[0] * 3 / 2 + Duration::from_millis(1), "{least_of:?}");

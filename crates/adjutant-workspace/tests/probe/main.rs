@@ -63,6 +63,13 @@ fn attempt(words: &[&str]) -> io::Result<String> {
             let parent = rustix::process::getppid().map_or(0, |it| it.as_raw_nonzero().get());
             list(&format!("/proc/{parent}/root/"))
         }
+        ["overlay", state] => {
+            let helper = adjutant_workspace::sandbox::Helper::this_program();
+            let state = fs::canonicalize(state)?;
+            let tried = adjutant_workspace::overlay::Overlay::probe(&helper, &state);
+            tried.map(done).map_err(|error| io::Error::other(error.to_string()))
+        }
+        ["engine", workspace] => engine(workspace),
         ["session"] => session(),
         _ => Err(io::Error::other(format!("no such trick: {words:?}"))),
     }
@@ -298,4 +305,28 @@ fn session() -> io::Result<String> {
     io::stdin().read_to_end(&mut input)?;
     let terminal = fs::File::open("/dev/tty").is_ok();
     Ok(format!("session {}, input {}, terminal {terminal}", same.as_raw_nonzero(), input.len()))
+}
+
+/// Runs a program in a sandbox as the engine would, and says so when it runs.
+fn engine(workspace: &str) -> io::Result<String> {
+    use adjutant_workspace::sandbox as it;
+    let this = std::env::current_exe()?;
+    let config = it::Config {
+        helper: it::Helper::this_program(),
+        place: it::Place::Directory(workspace.into()),
+        at: workspace.into(),
+        grants: vec![this.clone()],
+        hidden: Vec::new(),
+        network: it::Network::Off,
+        bounds: it::Bounds::default(),
+        may_miss: Vec::new(),
+    };
+    let sandbox = it::Sandbox::new(config).map_err(io::Error::other)?;
+    let script = "setsid \"$0\" listen alive & while [ ! -e alive ]; do :; done; echo; wait";
+    let words = ["/bin/sh".into(), "-c".into(), script.into(), this.into_os_string()];
+    let mut sink = |_: it::Stream, bytes: &[u8]| {
+        let _ = io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
+    };
+    let ended = sandbox.run(&it::Program::new(words), &it::Cancel::new()?, &mut sink);
+    ended.map(|ended| format!("{ended:?}")).map_err(io::Error::other)
 }
