@@ -115,7 +115,7 @@ impl Overlay {
             count => return Err(OverlayError::TooManyLayers { count }),
         }
         let overlay = OverlayPlan {
-            lowers: layers.lowers.iter().map(|lower| Text::new(lower)).collect(),
+            lowers: layers.lowers.iter().map(Text::new).collect(),
             upper: Text::new(&layers.upper),
             work: Text::new(&layers.work),
             at: Text::new(&layers.at),

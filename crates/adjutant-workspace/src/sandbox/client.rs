@@ -13,6 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::helper::{HOLD, JOIN, SUBCOMMAND};
@@ -70,6 +71,7 @@ impl Holder {
         let mut command = helper.command(HOLD);
         command.env_clear().current_dir("/").stdin(Stdio::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());
+        set_socket_timeout(&ours, Timeout::Recv, Some(ANSWER_WITHIN))?;
         let process = spawn(command)?;
         let number = process.id();
         let holder = Self {
@@ -126,6 +128,9 @@ impl Drop for Holder {
         let _ = process.wait();
     }
 }
+
+/// How long a holder may take to answer. It never waits for anything; a stopped one must not stop us.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a holder may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -21,9 +21,12 @@ pub(crate) struct Finding {
     pub(crate) held: bool,
 }
 
+/// A layer, what is tried, and whether it worked.
+type Trial = (Layer, &'static str, fn() -> bool);
+
 /// Tries everything and prints the findings.
 pub(crate) fn self_test() -> Result<(), Failure> {
-    let trials: [(Layer, &str, fn() -> bool); 20] = [
+    let trials: [Trial; 20] = [
         (Layer::Namespaces, "seeing processes outside", sees_other_processes),
         (Layer::Namespaces, "having a parent outside", || {
             getppid().is_some_and(|it| !it.is_init())

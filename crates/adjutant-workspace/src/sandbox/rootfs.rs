@@ -201,8 +201,8 @@ impl NewRoot {
         };
         let stat = rustix::fs::fstat(&git).step("look at .git")?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            // A mount cannot sit on a link; the link itself holds nothing, and git of ours never follows it.
-            return Ok(());
+            // A mount cannot sit on a link, and a link that can be replaced guards nothing.
+            return Err(Failure::new("guard .git, which is a symbolic link", Errno::LOOP));
         }
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC

@@ -9,12 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use adjutant_workspace::sandbox::{Bounds, End, Ended, Place, Program, Sandbox};
+use adjutant_workspace::sandbox::{Bounds, End, Ended, Network, Place, Program, Sandbox};
 
-use crate::overlay::Ground;
+use crate::overlay::{Ground, PROBE};
 use crate::sandbox::{config, run};
-
-const PROBE: &str = env!("CARGO_BIN_EXE_workspace-probe");
 
 /// A workspace that is a plain directory, with a secret beside it.
 struct Cell {
@@ -36,7 +34,7 @@ impl Cell {
         fs::create_dir(ground.path("at/.git")).unwrap();
         fs::write(ground.path("secret"), "outside").unwrap();
         let mut config = config(&ground, place(&ground));
-        config.grants = vec![PROBE.into()];
+        config.grants = vec![PROBE.as_str().into()];
         config.bounds = bounds;
         let sandbox = Sandbox::new(config).unwrap();
         Self { ground, sandbox }
@@ -47,7 +45,7 @@ impl Cell {
     }
 
     fn inside(&self, words: &[&str]) -> (Ended, String) {
-        let words = std::iter::once(PROBE).chain(words.iter().copied()).map(Into::into);
+        let words = std::iter::once(PROBE.as_str()).chain(words.iter().copied()).map(Into::into);
         let mut program = Program::new(words);
         program.timeout = Duration::from_secs(30);
         run(&self.sandbox, &program).unwrap()
@@ -71,7 +69,7 @@ impl Cell {
 /// Does the trick outside, where it must work.
 #[track_caller]
 fn outside(words: &[&str]) -> String {
-    let output = Command::new(PROBE).args(words).output().unwrap();
+    let output = Command::new(PROBE.as_str()).args(words).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{words:?} outside: {said}{output:?}");
     said
@@ -90,9 +88,9 @@ fn nothing_outside_the_workspace_is_written() {
     cell.only_outside(&["chmod", &cell.path("at/.git")]);
     // The program's own file is granted read-only.
     let copy = cell.path("copy");
-    fs::copy(PROBE, &copy).unwrap();
+    fs::copy(PROBE.as_str(), &copy).unwrap();
     outside(&["write", &copy]);
-    cell.not_inside(&["write", PROBE]);
+    cell.not_inside(&["write", PROBE.as_str()]);
     cell.not_inside(&["write", "/proc/self/exe"]);
     let (ended, said) = cell.inside(&["write", &cell.path("at/file")]);
     assert_eq!((ended.end, said.as_str()), (End::Exited(0), "done\n"));
@@ -140,7 +138,7 @@ fn credentials_below_a_grant_are_covered_and_what_is_hidden_stays_so() {
     }
     fs::write(cache.join(".cargo/registry/crate"), "code").unwrap();
     let mut config = config(&ground, Place::Directory(ground.path("at")));
-    config.grants = vec![PROBE.into(), cache.clone()];
+    config.grants = vec![PROBE.as_str().into(), cache.clone()];
     config.hidden = vec![cache.join("state")];
     let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
     for secret in secrets {
@@ -337,4 +335,83 @@ fn tmp_is_private_and_empty_each_time() {
     assert_eq!(cell.inside(&["write", "/tmp/left"]).1, "done\n");
     assert!(!Path::new("/tmp/left").exists());
     cell.not_inside(&["read", "/tmp/left"]);
+}
+
+/// A sandbox is itself a machine that allows no namespaces.
+#[test]
+fn where_namespaces_are_forbidden_nothing_is_run() {
+    let cell = Cell::new();
+    let state = cell.path("at");
+    cell.only_outside(&["overlay", &state]);
+    let (_, said) = cell.inside(&["overlay", &state]);
+    assert!(said.contains("this machine allows no user namespaces"), "{said}");
+    let (ended, said) = cell.inside(&["engine", &state]);
+    assert_eq!(ended.end, End::Exited(1));
+    assert!(said.contains("no sandbox: create user namespace"), "{said}");
+    assert!(!Path::new(&cell.path("at/alive")).exists());
+}
+
+#[test]
+fn a_granted_network_opens_the_network_and_nothing_else() {
+    let ground = Ground::new();
+    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    config.grants = vec![PROBE.as_str().into()];
+    config.network = Network::Granted;
+    let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
+    fs::write(cell.path("secret"), "outside").unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap().to_string();
+    let (ended, said) = cell.inside(&["tcp", &address]);
+    assert_eq!((ended.end, said.as_str()), (End::Exited(0), "connected\n"));
+    // That loopback is open is said.
+    assert!(Network::Granted.left_open().iter().any(|it| it.contains("loopback")));
+    let name = format!("adjutant-granted-{}", std::process::id());
+    let listener = SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = UnixListener::bind_addr(&listener).unwrap();
+    cell.only_outside(&["abstract", &name]);
+    cell.only_outside(&["read", &cell.path("secret")]);
+    cell.only_outside(&["kill", &std::process::id().to_string()]);
+    cell.only_outside(&["unshare"]);
+    cell.not_inside(&["vsock"]);
+}
+
+/// Two at a time in one workspace: neither sees the other, whatever they share.
+#[test]
+fn calls_of_one_workspace_do_not_see_each_other() {
+    let cell = Cell::new();
+    let mut waiting =
+        Program::shell("echo secret > /tmp/mine; echo ready; while [ ! -e go ]; do :; done");
+    waiting.timeout = Duration::from_secs(30);
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let sandbox = &cell.sandbox;
+        scope.spawn(move || {
+            let mut sink = |_: adjutant_workspace::sandbox::Stream, _: &[u8]| {
+                let _ = tell.send(());
+            };
+            let cancel = adjutant_workspace::sandbox::Cancel::new().unwrap();
+            sandbox.run(&waiting, &cancel, &mut sink).unwrap();
+        });
+        told.recv().unwrap();
+        let (_, processes) = cell.inside(&["list", "/proc"]);
+        let (_, scratch) = cell.inside(&["list", "/tmp"]);
+        fs::write(cell.path("at/go"), "").unwrap();
+        let numbers: Vec<_> = processes.split(' ').filter(|it| it.parse::<u32>().is_ok()).collect();
+        assert_eq!(numbers, ["1", "2"]);
+        assert_eq!(scratch, "\n");
+    });
+}
+
+#[test]
+fn a_git_folder_that_is_a_link_cannot_be_guarded_and_stops_the_call() {
+    let cell = Cell::new();
+    fs::remove_dir(cell.path("at/.git")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", cell.path("at/.git")).unwrap();
+    let refused = run(&cell.sandbox, &Program::shell("true")).unwrap_err();
+    assert!(refused.to_string().contains(".git, which is a symbolic link"), "{refused}");
+    fs::remove_file(cell.path("at/.git")).unwrap();
+    fs::write(cell.path("at/.git"), "gitdir: elsewhere").unwrap();
+    cell.only_outside(&["write", &cell.path("at/.git")]);
+    let moved = Program::shell("mv .git away || rm -f .git");
+    assert_eq!(run(&cell.sandbox, &moved).unwrap().0.end, End::Exited(1));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use adjutant_workspace::Root;
 use adjutant_workspace::overlay::{ChangeKind, Changes, Layers, Mounted, Overlay, OverlayError};
@@ -13,8 +13,14 @@ use tempfile::TempDir;
 
 use crate::rel;
 
+/// The helper and probe; elsewhere when another account runs the tests that cannot read the build's directory.
+pub(crate) static PROBE: LazyLock<String> = LazyLock::new(|| {
+    let built = env!("CARGO_BIN_EXE_workspace-probe");
+    std::env::var("ADJUTANT_TEST_PROBE").unwrap_or_else(|_| built.to_owned())
+});
+
 pub(crate) fn helper() -> Helper {
-    Helper::at(env!("CARGO_BIN_EXE_workspace-probe"))
+    Helper::at(PROBE.as_str())
 }
 
 /// Layers in a fresh directory.
@@ -139,7 +145,7 @@ fn a_directory_closed_to_us_is_reported_and_not_forgotten() {
     let ground = Ground::new();
     fs::create_dir(ground.path("upper/closed")).unwrap();
     fs::write(ground.path("upper/closed/x"), "x").unwrap();
-    fs::set_permissions(ground.path("upper/closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(ground.path("upper/closed"), fs::Permissions::from_mode(0o000)).unwrap();
     let changes = Changes::read(&ground.path("upper")).unwrap();
     fs::set_permissions(ground.path("upper/closed"), fs::Permissions::from_mode(0o700)).unwrap();
     // Root looks into everything.
@@ -206,9 +212,11 @@ fn what_cannot_be_mounted_says_why() {
     assert!(refused.to_string().contains("lower layer: No such file"), "{refused}");
     // A state directory that itself lies on an overlay.
     let mounted = ground.mount();
-    let probe = env!("CARGO_BIN_EXE_workspace-probe");
-    let output =
-        mounted.command(probe, &ground.path("at")).args(["overlay", "."]).output().unwrap();
+    let output = mounted
+        .command(PROBE.as_str(), &ground.path("at"))
+        .args(["overlay", "."])
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("lies on overlayfs"), "{said}");
 }

@@ -11,7 +11,7 @@ use adjutant_workspace::sandbox::{
     Stream,
 };
 
-use crate::overlay::{Ground, helper};
+use crate::overlay::{Ground, PROBE, helper};
 
 pub(crate) fn config(ground: &Ground, place: Place) -> Config {
     Config {
@@ -232,7 +232,7 @@ fn several_programs_run_at_once_in_one_workspace() {
 #[test]
 fn nothing_outlives_the_engine() {
     let ground = Ground::new();
-    let mut engine = Command::new(env!("CARGO_BIN_EXE_workspace-probe"))
+    let mut engine = Command::new(PROBE.as_str())
         .args(["engine", ground.path("at").to_str().unwrap()])
         .stdout(Stdio::piped())
         .spawn()
@@ -248,4 +248,22 @@ fn nothing_outlives_the_engine() {
         assert!(begun.elapsed() < Duration::from_secs(1), "the program outlived the engine");
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_holder_that_is_killed_takes_its_programs_along_and_is_missed() {
+    let ground = Ground::new();
+    let mounted = ground.mount();
+    let sandbox = Sandbox::new(config(&ground, Place::Overlay(mounted.clone()))).unwrap();
+    let holder = mounted.command("/bin/true", &ground.path("at"));
+    let holder = holder.get_args().nth(2).unwrap().to_str().unwrap().parse().unwrap();
+    let holder = rustix::process::Pid::from_raw(holder).unwrap();
+    let mut sink = |_: Stream, _: &[u8]| {
+        rustix::process::kill_process(holder, rustix::process::Signal::KILL).unwrap();
+    };
+    let program = Program::shell("echo started; sleep 1000");
+    let ended = sandbox.run(&program, &Cancel::new().unwrap(), &mut sink).unwrap();
+    assert_eq!((ended.end, ended.tree_gone), (End::Signalled(9), true));
+    let refused = run(&sandbox, &program).unwrap_err();
+    assert!(matches!(refused, RunError::Helper(_)), "{refused}");
 }

@@ -280,7 +280,7 @@ fn fill(path: &str, bytes: usize) -> io::Result<()> {
         fs::write(format!("{path}/{number}"), &block)?;
     }
     use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o000))?;
     rest();
     Ok(())
 }
