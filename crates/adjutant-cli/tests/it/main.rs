@@ -32,6 +32,7 @@ mod redact;
 mod replay;
 mod rig;
 mod running;
+mod sandbox;
 mod schema;
 mod schema_outputs;
 mod server;

@@ -6,6 +6,7 @@
 //!
 //! Invariant: when a required layer cannot be put on, nothing is started.
 
+mod call;
 mod client;
 mod confine;
 mod helper;

@@ -5,29 +5,24 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::Signal;
 
+use super::call::{Call, Stopped};
 use super::client::{Helper, Holder};
 use super::level::{self, Level};
-use super::output::{Sink, Stream};
+use super::output::Sink;
 use super::plan::{BoundsPlan, Failure, HolderPlan, Layer, Report, RunPlan, Start};
 use super::wire::{self, Text};
 use crate::overlay::Mounted;
-
-/// How much is read from a stream at once: what a pipe holds.
-const CHUNK_BYTES: usize = 64 << 10;
-
-/// How long the end of a process tree may take before it is reported as still there.
-const GONE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Where programs work.
 #[derive(Clone, Debug)]
@@ -243,6 +238,11 @@ impl Cancel {
         Ok(Self { event: Arc::new(event) })
     }
 
+    /// Readable once it was used.
+    pub(super) fn event(&self) -> &OwnedFd {
+        &self.event
+    }
+
     /// Ends the call that watches this, or the next one, at once.
     pub fn cancel(&self) {
         // Fails only when the counter is full: then it is set already.
@@ -428,134 +428,6 @@ fn not_started(failure: &Failure, program: &Program) -> RunError {
         None => failure.step.clone(),
     };
     RunError::NotStarted { program: name, why }
-}
-
-/// Why waiting stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stopped {
-    Ended,
-    TimedOut,
-    Cancelled,
-}
-
-/// A call under way.
-struct Call {
-    control: OwnedFd,
-    process: File,
-    streams: [Option<File>; 2],
-    report: Option<Report>,
-    missing: Vec<Layer>,
-}
-
-impl Call {
-    /// Streams output until the first process says how it went, or time or somebody ends it.
-    fn attend(
-        &mut self,
-        deadline: Instant,
-        cancel: &Cancel,
-        sink: &mut dyn Sink,
-    ) -> Result<Stopped, RunError> {
-        let mut buffer = vec![0; CHUNK_BYTES];
-        loop {
-            let now = Instant::now();
-            if now >= deadline {
-                return Ok(Stopped::TimedOut);
-            }
-            let ready = self.wait(deadline - now, Some(cancel))?;
-            if ready.cancelled {
-                return Ok(Stopped::Cancelled);
-            }
-            self.drain(ready.streams, &mut buffer, sink);
-            if ready.control && self.hear()? {
-                return Ok(Stopped::Ended);
-            }
-            if ready.gone && !ready.control {
-                return Ok(Stopped::Ended);
-            }
-        }
-    }
-
-    /// Ends every process, then takes the output that is still in the pipes.
-    fn end(&mut self, sink: &mut dyn Sink) -> Result<bool, RunError> {
-        // Fails only when it is gone already.
-        let _ = pidfd_send_signal(&self.process, Signal::KILL);
-        let deadline = Instant::now() + GONE_WITHIN;
-        let mut buffer = vec![0; CHUNK_BYTES];
-        let mut gone = false;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let ready = self.wait(if gone { Duration::ZERO } else { left }, None)?;
-            self.drain(ready.streams, &mut buffer, sink);
-            gone |= ready.gone;
-            // Once all are gone the streams are at their end as soon as they are empty.
-            let drained = !ready.streams.contains(&true);
-            if (gone && drained) || (left.is_zero() && !gone) {
-                return Ok(gone);
-            }
-        }
-    }
-
-    fn wait(&self, most: Duration, cancel: Option<&Cancel>) -> Result<Ready, RunError> {
-        let [out, err] = &self.streams;
-        let mut watched = vec![
-            PollFd::new(&self.process, PollFlags::IN),
-            PollFd::new(&self.control, PollFlags::IN),
-        ];
-        watched.extend(cancel.map(|cancel| PollFd::new(&*cancel.event, PollFlags::IN)));
-        let streams_from = watched.len();
-        watched.extend([out, err].into_iter().flatten().map(|it| PollFd::new(it, PollFlags::IN)));
-        let most = rustix::time::Timespec::try_from(most).ok();
-        match poll(&mut watched, most.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(io::Error::from(errno).into()),
-        }
-        let is_ready = |at: usize| watched.get(at).is_some_and(|it| !it.revents().is_empty());
-        let out_ready = out.is_some() && is_ready(streams_from);
-        let err_ready = err.is_some() && is_ready(streams_from + usize::from(out.is_some()));
-        Ok(Ready {
-            gone: is_ready(0),
-            control: is_ready(1),
-            cancelled: cancel.is_some() && is_ready(2),
-            streams: [out_ready, err_ready],
-        })
-    }
-
-    fn drain(&mut self, ready: [bool; 2], buffer: &mut [u8], sink: &mut dyn Sink) {
-        let names = [Stream::Out, Stream::Err];
-        for ((slot, ready), name) in self.streams.iter_mut().zip(ready).zip(names) {
-            let Some(stream) = slot.as_mut().filter(|_| ready) else { continue };
-            match stream.read(buffer) {
-                Ok(0) => *slot = None,
-                Ok(count) => sink.chunk(name, buffer.get(..count).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => *slot = None,
-            }
-        }
-    }
-
-    /// Takes one report; true when it was the last.
-    fn hear(&mut self) -> Result<bool, RunError> {
-        match wire::receive(&self.control) {
-            Ok(Some((Report::Started { missing }, _))) => {
-                self.missing = missing;
-                Ok(false)
-            }
-            Ok(Some((report, _))) => {
-                self.report = Some(report);
-                Ok(true)
-            }
-            // It ended without a word.
-            Ok(None) | Err(_) => Ok(true),
-        }
-    }
-}
-
-/// What can be read or has happened.
-struct Ready {
-    gone: bool,
-    control: bool,
-    cancelled: bool,
-    streams: [bool; 2],
 }
 
 /// The directory where the self-test works; the system's own place for such things.
