@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
@@ -65,30 +65,26 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
         piece(Path::new("/etc/resolv.conf"), &mut pieces)?;
     }
     for grant in &plan.grants {
-        let grant = grant.as_path();
-        let real = grant.canonicalize().step("resolve a granted directory")?;
-        piece(&real, &mut pieces)?;
+        piece(&real(&grant.as_path()), &mut pieces)?;
     }
     if matches!(plan.start, Start::SelfTest) {
         let tree = helper_tree().step("show the helper")?;
         pieces.push(Piece { at: below_root(Path::new(SELF_TEST_AT)), tree, directory: false });
     }
-    pieces.sort_by_key(|piece| piece.at.components().count());
-
     let new = NewRoot::of_namespace()?;
     // Before the grants, which may lie below.
     new.scratch("tmp", plan.bounds.tmp_bytes)?;
-    for piece in pieces {
-        new.place(&piece)?;
-    }
+    let covers = new.show_and_hide(pieces, plan)?;
     new.scratch("dev/shm", plan.bounds.tmp_bytes)?;
     if matches!(plan.start, Start::SelfTest) {
         new.scratch(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
     }
     new.proc(plan)?;
-    new.hide(plan)?;
     new.place(&Piece { at: at.clone(), tree: workspace, directory: true })?;
     new.guard_git(&at)?;
+    for cover in covers {
+        restrict_mount(&cover, MountAttributes::READ_ONLY, false).step("lock what hides")?;
+    }
     new.become_root()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, plan.at.as_path(), flags, Mode::empty()).step("open the workspace inside")
@@ -101,6 +97,11 @@ pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), Fai
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let directory = openat2(workspace, cwd, flags, Mode::empty(), inside).step("cwd")?;
     fchdir(&directory).step("cwd")
+}
+
+/// Returns a path without links, or as it is when there is nothing.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Opens a copy of this program that can be attached.
@@ -153,41 +154,46 @@ impl NewRoot {
         attach(&proc, &self.directory(Path::new("proc"))?, Path::new("proc"))
     }
 
-    /// Covers what must not be seen below a grant: what the caller named, and credentials.
-    fn hide(&self, plan: &RunPlan) -> Result<(), Failure> {
-        for hidden in &plan.hidden {
-            self.cover(&below_root(&hidden.as_path()))?;
-        }
-        for grant in &plan.grants {
-            let grant = grant.as_path();
-            let grant = below_root(&grant.canonicalize().unwrap_or(grant));
-            for name in CREDENTIALS {
-                self.cover(&grant.join(name))?;
+    /// Shows what was granted and covers what must not be seen of it: what the caller named, and credentials.
+    ///
+    /// Parents first: a home directory can be hidden below one grant and show another. Returns the covers.
+    fn show_and_hide(&self, pieces: Vec<Piece>, plan: &RunPlan) -> Result<Vec<OwnedFd>, Failure> {
+        let shown: Vec<PathBuf> = pieces.iter().map(|piece| piece.at.clone()).collect();
+        let mut steps: Vec<(PathBuf, Option<Piece>)> =
+            pieces.into_iter().map(|piece| (piece.at.clone(), Some(piece))).collect();
+        let hidden = plan.hidden.iter().map(|hidden| below_root(&real(&hidden.as_path())));
+        let secrets = shown.iter().flat_map(|at| CREDENTIALS.map(|name| at.join(name)));
+        steps.extend(hidden.chain(secrets).map(|at| (at, None)));
+        steps.sort_by_key(|(at, _)| at.components().count());
+        let mut covers = Vec::new();
+        for (at, step) in steps {
+            match step {
+                Some(piece) => self.place(&piece)?,
+                None => covers.extend(self.cover(&at)?),
             }
         }
-        Ok(())
+        Ok(covers)
     }
 
     /// Puts something empty over a file or directory, when it is there.
-    fn cover(&self, path: &Path) -> Result<(), Failure> {
-        if path.as_os_str().is_empty() {
-            return Ok(());
-        }
+    fn cover(&self, path: &Path) -> Result<Option<OwnedFd>, Failure> {
         let there = match self.open(path, OFlags::empty()) {
             Ok(there) => there,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            // What cannot be opened with the rights of this process cannot be opened by any program.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(None),
             Err(errno) => return Err(Failure::new(format!("hide {}", path.display()), errno)),
         };
         let stat = rustix::fs::fstat(&there).step("hide")?;
         let memory = memory_file_system(64 << 10, "755").step("hide")?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            attach(&memory, &there, path)
-        } else {
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-            openat(&memory, "empty", flags, Mode::from_raw_mode(0o444)).step("hide a file")?;
-            let empty = detach(&memory, "empty").step("hide a file")?;
-            attach(&empty, &there, path)
+            attach(&memory, &there, path)?;
+            return Ok(Some(memory));
         }
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        openat(&memory, "empty", flags, Mode::from_raw_mode(0o444)).step("hide a file")?;
+        let empty = detach(&memory, "empty").step("hide a file")?;
+        attach(&empty, &there, path)?;
+        Ok(None)
     }
 
     /// Makes the repository's own folder, or the file that points to it, read-only.

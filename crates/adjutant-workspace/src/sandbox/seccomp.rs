@@ -93,7 +93,7 @@ const REFUSED_HERE: &[i64] = &[];
 /// Calls that do not exist here: programs have another way to do the same.
 ///
 /// `clone3` hides its flags in memory where no filter sees them. Memory behind `memfd_create` belongs to no
-/// process that could be measured.
+/// process that could be measured. `openat2` hides the mode of a new file in the same way as `clone3` its flags.
 const ABSENT: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_io_uring_setup,
@@ -101,7 +101,32 @@ const ABSENT: &[i64] = &[
     libc::SYS_io_uring_register,
     libc::SYS_memfd_create,
     libc::SYS_memfd_secret,
+    libc::SYS_openat2,
 ];
+
+/// Calls that set a file's mode, and which argument it is.
+///
+/// A program of somebody else's that this account owns and that runs with its rights would outlive the sandbox:
+/// the bit for it is refused.
+const MODES: &[(i64, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    (libc::SYS_mknodat, 2),
+];
+
+#[cfg(target_arch = "x86_64")]
+const MODES_HERE: &[(i64, u8)] =
+    &[(libc::SYS_chmod, 1), (libc::SYS_open, 2), (libc::SYS_creat, 1), (libc::SYS_mknod, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+const MODES_HERE: &[(i64, u8)] = &[];
+
+/// Calls that set the mode of a file only when they create it: which argument holds the flags; the mode is next.
+const OPENINGS: &[(i64, u8)] = &[(libc::SYS_openat, 2)];
+#[cfg(target_arch = "x86_64")]
+const OPENINGS_HERE: &[(i64, u8)] = &[(libc::SYS_open, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+const OPENINGS_HERE: &[(i64, u8)] = &[];
 
 /// Kinds of namespaces, each a flag of `clone`.
 const NAMESPACE_FLAGS: [libc::c_int; 8] = [
@@ -149,6 +174,25 @@ fn refusals(network: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
         typing.push(rule(1, SeccompCmpOp::Eq, &[request])?);
     }
     rules.insert(libc::SYS_ioctl, typing);
+    let set_user = u64::from(libc::S_ISUID);
+    for (call, argument) in MODES.iter().chain(MODES_HERE) {
+        let refused = rule(*argument, SeccompCmpOp::MaskedEq(set_user), &[set_user])?;
+        rules.insert(*call, vec![refused]);
+    }
+    for (call, flags) in OPENINGS.iter().chain(OPENINGS_HERE) {
+        let mut refused = Vec::new();
+        // The part of O_TMPFILE that is not O_DIRECTORY.
+        for creating in [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY] {
+            let creating = u64::from(creating.unsigned_abs());
+            let both = [(*flags, creating), (flags + 1, set_user)];
+            let set = |(argument, bits)| {
+                let masked = SeccompCmpOp::MaskedEq(bits);
+                SeccompCondition::new(argument, SeccompCmpArgLen::Dword, masked, bits)
+            };
+            refused.push(SeccompRule::new(both.map(set).into_iter().collect::<Result<_, _>>()?)?);
+        }
+        rules.insert(*call, refused);
+    }
     Ok(rules)
 }
 

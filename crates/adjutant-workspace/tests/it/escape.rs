@@ -415,3 +415,45 @@ fn a_git_folder_that_is_a_link_cannot_be_guarded_and_stops_the_call() {
     let moved = Program::shell("mv .git away || rm -f .git");
     assert_eq!(run(&cell.sandbox, &moved).unwrap().0.end, End::Exited(1));
 }
+
+#[test]
+fn a_hidden_home_shows_what_was_granted_in_it_and_nothing_else() {
+    let ground = Ground::new();
+    let files = ["outer/file", "outer/home/secret", "outer/home/.cargo/crate", "outer/home/.netrc"];
+    for file in files {
+        let file = ground.path(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "text").unwrap();
+    }
+    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    config.grants = vec![
+        PROBE.as_str().into(),
+        ground.path("outer/home/.cargo"),
+        ground.path("outer"),
+        ground.path("no such grant"),
+    ];
+    config.hidden = vec![ground.path("outer/home"), ground.path("nothing")];
+    let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
+    assert_eq!(cell.inside(&["read", &cell.path("outer/file")]).1, "text\n");
+    assert_eq!(cell.inside(&["read", &cell.path("outer/home/.cargo/crate")]).1, "text\n");
+    assert_eq!(cell.inside(&["list", &cell.path("outer/home")]).1, ".cargo\n");
+    cell.only_outside(&["read", &cell.path("outer/home/secret")]);
+    cell.only_outside(&["write", &cell.path("outer/home/new")]);
+}
+
+#[test]
+fn no_program_is_left_behind_that_lends_its_owner_s_rights() {
+    let cell = Cell::new();
+    let file = cell.path("at/tool");
+    fs::write(&file, "").unwrap();
+    for trick in ["chmod", "fchmodat", "create", "openat2"] {
+        cell.only_outside(&["lend", trick, &file]);
+        let mode = fs::metadata(&file).map_or(0, |it| it.permissions().mode());
+        if trick != "create" && trick != "openat2" {
+            assert_ne!(mode & 0o4000, 0, "{trick} did nothing outside");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let (ended, said) = run(&cell.sandbox, &Program::shell("chmod 755 tool && ./tool")).unwrap();
+    assert_eq!(ended.end, End::Exited(0), "{said}");
+}

@@ -145,7 +145,7 @@ fn a_gibibyte_of_output_costs_neither_memory_nor_much_time() {
     let kept = said.bytes();
     assert!(kept.starts_with(b"begin\n") && kept.ends_with(b"end\n"));
     assert!(kept.len() < 65 << 10);
-    assert!(peak_kibibytes() - before < 16 << 10, "memory grew with the output");
+    assert!(peak_kibibytes() - before < 64 << 10, "memory grew with the output");
 }
 
 fn peak_kibibytes() -> u64 {
