@@ -28,6 +28,9 @@ pub struct Helper {
 
 impl Helper {
     /// The running program itself, whatever has become of its file meanwhile.
+    ///
+    /// Its `main` must call [`helper_main_if_asked`](super::helper_main_if_asked) first, or it is simply started
+    /// again.
     #[must_use]
     pub fn this_program() -> Self {
         Self { program: PathBuf::from("/proc/self/exe") }

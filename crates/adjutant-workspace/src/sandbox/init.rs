@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,6 +22,7 @@ use rustix::thread::UnshareFlags;
 
 use super::helper::{SELF_TEST, SUBCOMMAND};
 use super::plan::{Failure, Layer, Report, RunPlan, Start, Step as _};
+use super::probe::DOOR;
 use super::watch::{Watch, resident_bytes};
 use super::{confine, raw, rootfs, seccomp, wire};
 
@@ -33,7 +36,7 @@ pub(crate) fn begin() -> Result<(), Failure> {
         return Ok(());
     };
     let report = match build(&plan) {
-        Ok((missing, watch)) => match start(&plan) {
+        Ok(Built { missing, watch, _door }) => match start(&plan) {
             Ok(program) => {
                 tell(&control, &Report::Started { missing })?;
                 attend(&control, program, watch)?
@@ -49,8 +52,17 @@ fn tell(control: impl AsFd, report: &Report) -> Result<(), Failure> {
     wire::send(control, report, &[]).step("report")
 }
 
+/// A sandbox around this process.
+struct Built {
+    /// Layers that are missing and may be.
+    missing: Vec<Layer>,
+    watch: Watch,
+    /// For the self-test: a socket from before Landlock, which no program may reach.
+    _door: Option<UnixListener>,
+}
+
 /// Puts on every layer; returns those that are missing and may be.
-fn build(plan: &RunPlan) -> Result<(Vec<Layer>, Watch), Failure> {
+fn build(plan: &RunPlan) -> Result<Built, Failure> {
     setsid().step("leave the terminal")?;
     // The kernel may end these first when memory runs out; the number can only be raised.
     std::fs::write("/proc/self/oom_score_adj", "1000").step("offer itself to the kernel")?;
@@ -66,6 +78,7 @@ fn build(plan: &RunPlan) -> Result<(Vec<Layer>, Watch), Failure> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide from programs inside")?;
     // Changing credentials may have cleared it.
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")?;
+    let door = open_door(plan)?;
     let missing = confine::landlock(plan, upper.as_ref())?;
     seccomp::restrict(plan.network).map_err(|step| Failure {
         step,
@@ -73,7 +86,17 @@ fn build(plan: &RunPlan) -> Result<(Vec<Layer>, Watch), Failure> {
         layer: Some(Layer::Seccomp),
     })?;
     let watch = Watch::new(&plan.bounds, upper, workspace);
-    Ok((missing, watch))
+    Ok(Built { missing, watch, _door: door })
+}
+
+fn open_door(plan: &RunPlan) -> Result<Option<UnixListener>, Failure> {
+    match plan.start {
+        Start::Program(_) => Ok(None),
+        Start::SelfTest => {
+            let address = SocketAddr::from_abstract_name(DOOR).step("name a socket")?;
+            UnixListener::bind_addr(&address).step("open a socket").map(Some)
+        }
+    }
 }
 
 fn open_upper(plan: &RunPlan) -> Result<Option<OwnedFd>, Failure> {

@@ -138,7 +138,7 @@ fn probe_in(helper: &Helper, place: &std::path::Path) -> Result<Level, Unavailab
 /// A layer that was put on but did not hold is worse than one that is missing: nothing can be relied on.
 fn judge(findings: &[Finding], missing: &[Layer]) -> Result<Level, Unavailable> {
     for layer in Layer::ALL {
-        if missing.contains(&layer) || layer == Layer::LandlockScopes {
+        if missing.contains(&layer) {
             continue;
         }
         let mut of_layer = findings.iter().filter(|finding| finding.layer == layer).peekable();
@@ -167,9 +167,6 @@ mod tests {
     #[test]
     fn a_required_layer_that_does_not_hold_means_no_sandbox() {
         for layer in Layer::ALL {
-            if layer == Layer::LandlockScopes {
-                continue;
-            }
             let mut findings = all_held();
             findings.push(Finding { layer, tried: "a trick".to_owned(), held: false });
             let judged = judge(&findings, &[]);

@@ -2,6 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
 
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::process::{Resource, getppid, getrlimit};
@@ -11,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::plan::{Failure, Layer, Step as _};
 use super::raw;
 use super::rootfs::ONLY_LANDLOCK;
+
+/// The abstract name of the socket that only Landlock keeps from being reached.
+pub(crate) const DOOR: &str = "adjutant-self-test";
 
 /// What came of one trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +31,7 @@ type Trial = (Layer, &'static str, fn() -> bool);
 
 /// Tries everything and prints the findings.
 pub(crate) fn self_test() -> Result<(), Failure> {
-    let trials: [Trial; 20] = [
+    let trials: [Trial; 21] = [
         (Layer::Namespaces, "seeing processes outside", sees_other_processes),
         (Layer::Namespaces, "having a parent outside", || {
             getppid().is_some_and(|it| !it.is_init())
@@ -47,6 +52,7 @@ pub(crate) fn self_test() -> Result<(), Failure> {
         (Layer::Privileges, "having a capability", has_capability),
         (Layer::Privileges, "gaining privileges", || status("NoNewPrivs:") != Some("1".to_owned())),
         (Layer::Landlock, "writing where only Landlock forbids it", only_landlock),
+        (Layer::LandlockScopes, "reaching a socket from before", reaches_door),
         (Layer::Seccomp, "creating a user namespace", || {
             raw::unshare(UnshareFlags::NEWUSER).is_ok()
         }),
@@ -107,4 +113,11 @@ fn sees_network() -> bool {
 fn only_landlock() -> bool {
     // It is there and everyone may write it, so a refusal can only come from Landlock.
     !exists(ONLY_LANDLOCK) || writes(&format!("{ONLY_LANDLOCK}/file"))
+}
+
+fn reaches_door() -> bool {
+    let reached =
+        SocketAddr::from_abstract_name(DOOR).and_then(|address| UnixStream::connect_addr(&address));
+    // Any other error says that the socket was not there, which proves nothing.
+    reached.err().is_none_or(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
 }

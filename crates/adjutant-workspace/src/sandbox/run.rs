@@ -24,6 +24,9 @@ use super::plan::{BoundsPlan, Failure, HolderPlan, Layer, Report, RunPlan, Start
 use super::wire::{self, Text};
 use crate::overlay::Mounted;
 
+/// What a timeout that no clock can count to is taken for: thirty years.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
 /// Where programs work.
 #[derive(Clone, Debug)]
 pub enum Place {
@@ -96,6 +99,9 @@ pub struct Config {
     /// The absolute path by which programs see the workspace.
     pub at: PathBuf,
     /// Toolchains and caches, shown read-only at their own paths; credentials in them are covered.
+    ///
+    /// What does not exist is left out. Being read-only does not keep a program from connecting to a socket
+    /// that lies there.
     pub grants: Vec<PathBuf>,
     /// Covered even below a grant: home, state directory, main checkout.
     pub hidden: Vec<PathBuf>,
@@ -314,7 +320,7 @@ impl Sandbox {
     ) -> Result<Ended, RunError> {
         let begun = Instant::now();
         let mut call = self.begin(&self.plan(start, program))?;
-        let deadline = begun + program.timeout;
+        let deadline = begun.checked_add(program.timeout).unwrap_or(begun + FOREVER);
         let stopped = call.attend(deadline, cancel, sink)?;
         let tree_gone = call.end(sink)?;
         let end = match (stopped, call.report) {

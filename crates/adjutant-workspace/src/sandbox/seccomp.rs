@@ -140,8 +140,8 @@ const NAMESPACE_FLAGS: [libc::c_int; 8] = [
     0x80,
 ];
 
-/// Terminal requests that type into somebody else's terminal.
-const TERMINAL_REQUESTS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+/// Terminal requests that type into somebody else's terminal: `TIOCSTI` and `TIOCLINUX`.
+const TERMINAL_REQUESTS: [u64; 2] = [0x5412, 0x541c];
 
 /// Puts the filter on this process and all it will start.
 pub(crate) fn restrict(network: bool) -> Result<(), String> {
