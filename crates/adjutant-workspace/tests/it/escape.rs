@@ -457,3 +457,33 @@ fn no_program_is_left_behind_that_lends_its_owner_s_rights() {
     let (ended, said) = run(&cell.sandbox, &Program::shell("chmod 755 tool && ./tool")).unwrap();
     assert_eq!(ended.end, End::Exited(0), "{said}");
 }
+
+/// The layers overlap, so that a mount which could be written might go unnoticed behind Landlock.
+#[test]
+fn the_mounts_alone_let_nothing_else_be_written() {
+    let ground = Ground::new();
+    fs::create_dir(ground.path("base/.git")).unwrap();
+    let mut config = config(&ground, Place::Overlay(ground.mount()));
+    config.grants = vec![PROBE.as_str().into(), "/opt".into()];
+    let at = config.at.to_str().unwrap().to_owned();
+    let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
+    let (_, mounts) = cell.inside(&["read", "/proc/self/mounts"]);
+    let mut writable = Vec::new();
+    for mount in mounts.lines().filter(|line| !line.is_empty()) {
+        let fields: Vec<_> = mount.split(' ').collect();
+        let options: Vec<_> = fields[3].split(',').collect();
+        assert!(options.contains(&"nosuid"), "{mount}");
+        if options.contains(&"rw") {
+            writable.push(fields[1]);
+        }
+        let device = fields[1].starts_with("/dev/") && fields[1] != "/dev/shm";
+        assert!(device || options.contains(&"nodev"), "{mount}");
+    }
+    writable.sort_unstable();
+    let devices =
+        ["/dev/full", "/dev/null", "/dev/random", "/dev/shm", "/dev/urandom", "/dev/zero"];
+    let mut expected = devices.to_vec();
+    expected.extend(["/tmp", &at]);
+    expected.sort_unstable();
+    assert_eq!(writable, expected);
+}
