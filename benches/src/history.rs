@@ -159,6 +159,7 @@ impl<'a> Driver<'a> {
                 | Effect::Delegate { .. }
                 | Effect::HandUp { .. }
                 | Effect::Verify { .. }
+                | Effect::Mark { .. }
                 | Effect::Stop { .. }
                 | Effect::Close => {}
             }

@@ -1,10 +1,11 @@
-//! `agents`, and `--agent`: who is described by a file, and what they may do here.
+//! `agents`, and `--agent`: who is described by a file or built in, and what they may do here.
 
 use std::path::Path;
 
-use adjutant_core::AgentName;
 use adjutant_core::numbers::grouped;
+use adjutant_core::{AgentName, Preset};
 use adjutant_engine::roster::{Definition, Problem, Product, Roster, Scope, Shadowed, muster};
+use adjutant_engine::slash::builtin_agents;
 use adjutant_engine::{Engine, Role};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
@@ -21,8 +22,8 @@ const DESCRIPTION_CHARS: usize = 160;
 
 /// What is said where nobody is described.
 const NOBODY: &str = "\
-No agent is described yet. Put one into .claude/agents/reviewer.md (or .opencode/agent, .codex/agents,
-.gemini/agents, .adjutant/agents), here or in your home:
+No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or .opencode/agent,
+.codex/agents, .gemini/agents, .adjutant/agents), here or in your home:
 
   ---
   name: reviewer
@@ -87,15 +88,20 @@ pub(crate) fn notices(problems: &[Problem], kind: &str) {
 pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failure> {
     let root = absolute(&args.root)?;
     let settings = Settings::load(&args.policy, &root)?;
+    // The built-in ones work for slash commands, so what they may do is what they may do there.
+    let there = Settings::load_as(&args.policy, &root, Some(Preset::Command))?;
     let mut roster = find(&root)?;
+    add_built_in(&mut roster);
     if let Some(name) = args.name.as_deref() {
         let found = named(&roster, name)?.clone();
         roster.shadowed.retain(|shadowed| shadowed.by == found.file);
         roster.problems.clear();
         roster.agents = vec![found];
     }
-    let policy = settings.policy.policy();
-    let role = |agent: &Definition| Role::of(agent.clone(), policy, None, &settings.models_allowed);
+    let role = |agent: &Definition| {
+        let settings = if agent.scope == Scope::BuiltIn { &there } else { &settings };
+        Role::of(agent.clone(), settings.policy.policy(), None, &settings.models_allowed)
+    };
     let roles: Vec<Role> = roster.agents.iter().map(role).collect();
     let whole = args.name.is_some();
     if as_json {
@@ -104,6 +110,23 @@ pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failu
         print(&as_text(&roster, &roles, whole))?;
     }
     Ok(Exit::Completed)
+}
+
+/// Adds the built-in agents behind all others; one whose name a file has is not used.
+fn add_built_in(roster: &mut Roster) {
+    let taken = roster.agents.clone();
+    roster.agents.extend(builtin_agents(&taken));
+    for own in builtin_agents(&[]) {
+        let name = own.name.as_str();
+        if let Some(file) = taken.iter().find(|it| it.name.as_str().eq_ignore_ascii_case(name)) {
+            roster.shadowed.push(Shadowed {
+                name: name.to_owned(),
+                file: own.file,
+                scope: own.scope,
+                by: file.file.clone(),
+            });
+        }
+    }
 }
 
 fn as_object(roster: &Roster, roles: &[Role], whole: bool) -> Value {
@@ -158,7 +181,7 @@ pub(crate) const fn format_name(product: Product) -> &'static str {
 fn as_text(roster: &Roster, roles: &[Role], whole: bool) -> String {
     let mut text: String = roles.iter().map(|role| paragraph(role, whole)).collect();
     text += &left_out(&roster.shadowed, &roster.problems);
-    if roles.is_empty() {
+    if !roles.iter().any(|role| role.definition.scope != Scope::BuiltIn) && !whole {
         text += NOBODY;
     }
     format!("{}\n", text.trim_end())
@@ -171,7 +194,11 @@ pub(crate) fn left_out(shadowed: &[Shadowed], problems: &[Problem]) -> String {
         text += "Not used, because another file has the name:\n";
         for it in shadowed {
             let (file, by) = (sanitize::line(&it.file), sanitize::line(&it.by));
-            text += &format!("  {file} (by {by})\n");
+            let which = match it.scope {
+                Scope::BuiltIn => format!(" {}", sanitize::line(&it.name)),
+                Scope::Project | Scope::User => String::new(),
+            };
+            text += &format!("  {file}{which} (by {by})\n");
         }
         text.push('\n');
     }
@@ -200,12 +227,13 @@ pub(crate) fn described(description: &str, whole: bool) -> String {
 
 fn paragraph(role: &Role, whole: bool) -> String {
     let agent = &role.definition;
-    let mut text = format!(
-        "{}  {} {}\n",
-        sanitize::line(agent.name.as_str()),
-        agent.scope.as_str(),
-        sanitize::line(&agent.file)
-    );
+    let place = match agent.scope {
+        Scope::BuiltIn => format!("{}, for slash commands", agent.scope.as_str()),
+        Scope::Project | Scope::User => {
+            format!("{} {}", agent.scope.as_str(), sanitize::line(&agent.file))
+        }
+    };
+    let mut text = format!("{}  {place}\n", sanitize::line(agent.name.as_str()));
     text += &described(&agent.description, whole);
     text += &format!("  tools: {}\n", role.rights.usable_tools());
     let limits = &agent.limits;
@@ -228,7 +256,11 @@ fn paragraph(role: &Role, whole: bool) -> String {
         text += &format!("  ignored: {}\n", sanitize::collapsed(ignored));
     }
     if whole {
-        let whose = if agent.scope == Scope::Project { "the project" } else { "you" };
+        let whose = match agent.scope {
+            Scope::Project => "the project",
+            Scope::User => "you",
+            Scope::BuiltIn => "the program",
+        };
         text += &format!("\nIt is told by {whose}:\n\n{}\n", sanitize::block(&agent.prompt));
     }
     text + "\n"

@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Show the limits in force and where each comes from.
     Policy(PolicyArgs),
-    /// List the agents that files describe: what each may do, and what of its file is ignored.
+    /// List the agents that files describe and the built-in ones: what each may do, and what is ignored.
     Agents(AgentsArgs),
     /// List the slash commands: from which file, for which agent, and what of the file is ignored.
     Commands(CommandsArgs),
@@ -201,6 +201,7 @@ const RUN_HELP: &str = r#"Examples:
   adjutant run "Why is the build slow?"
   git diff | adjutant run "Review this change" --yes --budget-usd 1
   adjutant run --continue "And what would make it faster?"
+  adjutant run '/task "Add JWT"'
   adjutant run "/plan 12 keep it small"
 
 A goal whose first character is / is a slash command; `adjutant commands` lists them. It runs under the
@@ -329,7 +330,8 @@ pub(crate) struct WorkFlags {
     #[arg(long)]
     pub(crate) allow_network: bool,
 
-    /// Let agents whose definition says so write anywhere in the tree, not only below the specs folder.
+    /// Let agents whose definition says so write anywhere in the tree, not only below the specs folder;
+    /// `run` takes it within a slash command too, before the prompt.
     #[arg(long)]
     pub(crate) in_place: bool,
 

@@ -2,23 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::Preset;
 use adjutant_core::numbers::grouped;
-use adjutant_engine::roster::{Roster, Scope};
+use adjutant_core::schema::ReturnForm;
+use adjutant_core::{Policy, Preset};
+use adjutant_engine::roster::{Roster, Scope, UserFolders};
 use adjutant_engine::slash::{
-    Because, Handbook, PrepareError, Prepared, SlashCommand, Surroundings, builtin_agents, gather,
+    Because, Handbook, InPlace, PrepareError, Prepared, Routes, SlashCommand, Surroundings,
+    builtin_agents, gather,
 };
-use adjutant_engine::specs::Specs;
+use adjutant_engine::specs::Lookout;
 use adjutant_engine::{Engine, Role};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
 use crate::agents::{self, format_name, notices};
-use crate::args::{CommandsArgs, WorkFlags};
-use crate::delegate::absolute;
+use crate::args::{CommandsArgs, Form, TaskAddArgs, WorkFlags};
+use crate::delegate::{absolute, form};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
 use crate::settings::{Settings, command_folders};
+use crate::tasks;
 
 /// How a goal that begins with a path is typed.
 const PATHS: &str =
@@ -30,6 +33,7 @@ pub(crate) struct Errand {
     book: Handbook,
     command: SlashCommand,
     typed: String,
+    in_place: InPlace,
 }
 
 /// Finds the commands of a project and of the person.
@@ -52,11 +56,23 @@ pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, 
         }
         None => Failure::usage(error.to_string()).hint(PATHS),
     })?;
-    let found = found.map(|(command, typed)| (command.clone(), typed.to_owned()));
+    let found = found.map(|(command, typed)| (command.clone(), command.without_in_place(typed)));
     if found.is_none() {
         say("adjutant: this begins with a path and no command's name, so it is taken as a goal");
     }
-    Ok(found.map(|(command, typed)| Errand { root: root.to_owned(), book, command, typed }))
+    Ok(found.map(|(command, (typed, in_place))| {
+        let root = root.to_owned();
+        Errand { root, book, command, typed, in_place }
+    }))
+}
+
+/// Takes a text as one of the built-in commands, whatever files the person has.
+pub(crate) fn built_in(root: &Path, goal: &str) -> Option<Errand> {
+    let book = gather(root, &UserFolders::default()).ok()?;
+    let (command, typed) = book.recognise(goal).ok()??;
+    let (command, typed) = (command.clone(), typed.to_owned());
+    let in_place = InPlace::Absent;
+    Some(Errand { root: root.to_owned(), book, command, typed, in_place })
 }
 
 /// Says why a command cannot be carried out, and what to do.
@@ -71,7 +87,12 @@ fn refused(error: &PrepareError) -> Failure {
         }
         PrepareError::Broken { .. } => failure
             .hint("`adjutant commands` lists the commands, and the files that cannot be used."),
-        PrepareError::UnknownTask { .. } | PrepareError::Tasks(_) => failure,
+        PrepareError::Step { number, .. } => failure
+            .hint(format!("`adjutant task set {number} STATUS` moves it, `adjutant task show {number}` shows it.")),
+        PrepareError::UnknownTask { .. } => failure
+            .hint("`adjutant task list` shows the tasks there are; `adjutant run '/task \"TEXT\"'` adds one."),
+        PrepareError::Tasks(_) => failure
+            .hint("Mend it, or move it away; `adjutant task list` says whether it can be read."),
     }
 }
 
@@ -79,30 +100,76 @@ impl Errand {
     /// The preset commands run under, unless a person says otherwise.
     pub(crate) const PRESET: Preset = Preset::Command;
 
+    /// Says whether `--in-place` was typed as an option of the command.
+    pub(crate) fn is_in_place(&self) -> bool {
+        if self.in_place == InPlace::InPrompt {
+            say(
+                "adjutant: --in-place stands in the prompt, so it is text; as an option it goes before the prompt",
+            );
+        }
+        self.in_place == InPlace::Typed
+    }
+
     /// Reads the arguments and finds the agent; adds the built-in agents to those that files describe.
     pub(crate) fn prepare(
         &self,
-        settings: &Settings,
-        flags: &WorkFlags,
+        routes: &Routes,
+        agent: Option<&str>,
         roster: &mut Roster,
     ) -> Result<Prepared, Failure> {
         roster.agents.extend(builtin_agents(&roster.agents));
-        let around = Surroundings {
-            roster,
-            routes: &settings.routes,
-            agent: flags.agent.as_deref(),
-            tasks: &|number| Specs::look(&self.root, number),
-        };
+        let lookout = Lookout::new(&self.root);
+        let around = Surroundings { roster, routes, agent, tasks: &|number| lookout.look(number) };
         let prepared = self.book.prepare(&self.command, &self.typed, &around);
         prepared.map_err(|error| refused(&error))
     }
 
+    /// Carries the command out where that takes no agent; `piped` reads what came in beside it.
+    pub(crate) fn carry_out_itself(
+        &self,
+        flags: &WorkFlags,
+        as_json: bool,
+        piped: impl FnOnce() -> Result<String, Failure>,
+    ) -> Result<Option<Exit>, Failure> {
+        if !self.command.is_ours {
+            return Ok(None);
+        }
+        let arguments = self.book.arguments(&self.command, &self.typed);
+        let arguments = arguments.map_err(|error| refused(&error))?;
+        let name = self.command.name();
+        let needless = [
+            (flags.agent.is_some(), "--agent names nobody"),
+            (flags.events, "--events has nothing to stream"),
+        ];
+        if let Some((_, why)) = needless.iter().find(|(is_given, _)| *is_given) {
+            let text = format!("/{name} is carried out by adjutant itself, so {why}");
+            return Err(Failure::usage(text));
+        }
+        let option = |name: &str| {
+            let named = arguments.options.iter().rfind(|(option, _)| option == name);
+            named.and_then(|(_, value)| value.clone())
+        };
+        let wish = TaskAddArgs {
+            title: arguments.prompt.clone(),
+            language: option("language"),
+            priority: option("priority"),
+            effort: option("effort"),
+            description: Some(piped()?).filter(|text| !text.is_empty()),
+        };
+        let as_json = form(flags.return_form, ReturnForm::Markdown, as_json) == Form::Json;
+        tasks::add(&self.root, &wish, as_json, tasks::added).map(Some)
+    }
+
     /// Tells the engine what kind of work it is, and which commands its agents may use; then says it.
-    pub(crate) fn engage(&self, engine: Engine, prepared: &Prepared, roster: &Roster) -> Engine {
+    pub(crate) fn engage(
+        &self,
+        engine: Engine,
+        prepared: &Prepared,
+        policy: &Policy,
+        roster: &Roster,
+    ) -> Engine {
         self.introduce(&engine, prepared, roster);
-        engine
-            .with_operation(prepared.operation, prepared.timeout_s)
-            .with_commands(self.book.clone())
+        engine.with_assignment(prepared.assignment(policy)).with_commands(self.book.clone())
     }
 
     /// Says who works on what, what of the file counts for nothing, and that files were left out.
@@ -205,7 +272,7 @@ impl Listing<'_> {
                 "file": it.file, "scope": it.scope.as_str(), "format": format_name(it.product),
                 "arguments": command.form.as_str(), "language": command.language,
                 "routing": ways.collect::<Vec<_>>(), "operation": command.operation(),
-                "timeout_s": it.limits.timeout_s, "tools": role.rights.usable_tools(),
+                "by_program": command.is_ours, "timeout_s": it.limits.timeout_s, "tools": role.rights.usable_tools(),
                 "model": it.model, "bounded_by": it.ceiling, "ignored": role.ignored,
             });
             if self.whole {
@@ -246,7 +313,9 @@ impl Listing<'_> {
             }
         });
         let ways = ways.collect::<Vec<_>>().join(" · ");
-        if !ways.is_empty() {
+        if command.is_ours {
+            text += "  agent: none, adjutant does it itself\n";
+        } else if !ways.is_empty() {
             let theirs = self.settings.routes.0.contains_key(command.name());
             let by = if theirs { ", by your configuration" } else { "" };
             text += &format!("  agent: {ways}{by}\n");

@@ -60,7 +60,10 @@ pub(crate) fn run_cancel(
 
 /// Leaves the transcripts that the run's own process can no longer write.
 fn keep(files: &RunFiles) {
-    let written = fold(files, Need::Texts).and_then(|(view, _)| projections::write(files, &view));
+    let written = fold(files, Need::Texts).and_then(|(view, _)| {
+        projections::keep_errors(&view);
+        projections::write(files, &view)
+    });
     if let Err(failure) = written {
         say(&format!("adjutant: {failure}"));
     }

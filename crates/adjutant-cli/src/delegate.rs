@@ -31,7 +31,7 @@ pub(crate) fn run_delegate(
 ) -> Result<Exit, Failure> {
     let root = absolute(&args.work.root)?;
     let mut settings = Settings::load(&args.work.policy, &root)?;
-    apply_flags(&mut settings, &args.work)?;
+    apply_flags(&mut settings, &args.work, args.work.in_place)?;
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
     let mut wiring = Wiring::new(&settings)?;
@@ -83,7 +83,6 @@ pub(crate) fn run_delegate(
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
         result_tokens: policy.result_tokens,
-        header: None,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     let exit = carry_out(engine, &archive, work, approver, &showing);
@@ -91,14 +90,19 @@ pub(crate) fn run_delegate(
     exit
 }
 
-pub(crate) fn apply_flags(settings: &mut Settings, flags: &WorkFlags) -> Result<(), Failure> {
+/// Takes what a person typed; `in_place` whether they typed that, wherever it may stand.
+pub(crate) fn apply_flags(
+    settings: &mut Settings,
+    flags: &WorkFlags,
+    in_place: bool,
+) -> Result<(), Failure> {
     if let Some(concurrency) = flags.concurrency {
         settings.set(Key::Concurrency, concurrency, "--concurrency")?;
     }
     if flags.allow_network {
         settings.set(Key::Network, true, "--allow-network")?;
     }
-    if flags.in_place {
+    if in_place {
         write_in_place(settings)?;
     }
     if let Some(usd) = flags.budget_usd {

@@ -1,5 +1,7 @@
 //! `demo`: the real engine, tools, limits and journal on a real tree; only the model is a script.
 
+mod command;
+
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,7 +13,7 @@ use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_engine::{Answer, Archive, Engine, Setup};
 use adjutant_view::approval::Question;
 
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, Form};
 use crate::delegate::{absolute, failed, form};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
@@ -83,7 +85,6 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
-        header: None,
     };
     let work = Work::Tasks { briefs, concurrency: None };
     let exit = carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
@@ -91,10 +92,16 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         say("adjutant: the demo did not go as scripted; `adjutant log` shows every step");
         return Ok(exit);
     }
-    say(
-        "\nOne completed, one ran out of context and gave its notes, one failed: as scripted. Look again with\n  \
-         adjutant tree | status latest | cost | log | transcript SESSION",
-    );
+    say("\nOne completed, one ran out of context and gave its notes, one failed: as scripted.");
+    // One JSON document, or one stream of events, is about one run.
+    if showing.form == Form::Markdown && !showing.events {
+        let exit = command::show(archive)?;
+        if exit != Exit::Completed {
+            return Ok(exit);
+        }
+    }
+    say("\nLook again with\n  \
+         adjutant status | tree RUN | cost RUN | log RUN | transcript SESSION");
     Ok(Exit::Completed)
 }
 

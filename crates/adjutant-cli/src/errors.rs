@@ -9,6 +9,7 @@ use adjutant_view::wire::pretty;
 use crate::args::{ErrorKind, ErrorsArgs, ErrorsCommand};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
+use crate::projections;
 use crate::records::{Need, colours, counted, failed, fold};
 
 /// The name of the projection in the state directory.
@@ -95,6 +96,8 @@ fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
         })?;
         error.fix_status = errors::FIXED;
     }
+    // Also where it was ticked off before: the file may have been away then.
+    projections::keep_errors(&fold(&files, Need::Numbers)?.0);
     if as_json {
         print_json(&ErrorsJson::new(vec![error]))?;
     } else {

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{AgentName, Policy};
-use adjutant_engine::slash::Prepared;
 use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
 
 use crate::agents;
@@ -34,12 +33,19 @@ pub(crate) fn run_goal(
     }
     let workdir = absolute(&flags.root)?;
     let errand = commands::errand(&workdir, args.goal.as_deref())?;
+    if let Some(errand) = &errand
+        && let Some(exit) = errand.carry_out_itself(flags, as_json, || goal_text(None, true))?
+    {
+        return Ok(exit);
+    }
     let usual = errand.as_ref().map(|_| Errand::PRESET);
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
-    apply_flags(&mut settings, flags)?;
+    let in_place = flags.in_place || errand.as_ref().is_some_and(Errand::is_in_place);
+    apply_flags(&mut settings, flags, in_place)?;
     let policy = settings.policy.policy().clone();
     let mut roster = agents::find(&workdir)?;
-    let prepare = |errand: &Errand| errand.prepare(&settings, flags, &mut roster);
+    let agent = flags.agent.as_deref();
+    let prepare = |errand: &Errand| errand.prepare(&settings.routes, agent, &mut roster);
     let prepared = errand.as_ref().map(prepare).transpose()?;
     let goal = goal_text(args.goal.as_deref().filter(|_| prepared.is_none()), prepared.is_some())?;
     let mut wiring = Wiring::new(&settings)?;
@@ -69,7 +75,7 @@ pub(crate) fn run_goal(
     let mut engine = engine.with_agents(known, &settings.models_allowed);
     let goal = match (&errand, &prepared) {
         (Some(errand), Some(prepared)) => {
-            engine = errand.engage(engine, prepared, &roster);
+            engine = errand.engage(engine, prepared, &policy, &roster);
             prepared.goal(&policy, base.as_deref(), &goal)
         }
         _ => {
@@ -83,7 +89,6 @@ pub(crate) fn run_goal(
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
-        header: prepared.as_ref().map(Prepared::header),
     };
     let approver = approver_of(flags, &policy);
     let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);

@@ -1,13 +1,49 @@
-//! Transcripts and scratchpads: files for people and other programs, rendered from the journal.
+//! Transcripts, scratchpads and `errors.json`: files for people and other programs, rendered from the
+//! journal.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use adjutant_core::{Conversation, Event, SessionId};
+use adjutant_core::{Conversation, Event, Preset, SessionId};
 use adjutant_engine::RunFiles;
+use adjutant_engine::specs::{Absent, Specs, SpecsError};
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Liveness, RunView};
+use adjutant_view::{Liveness, RunView, errors};
+use serde_json::json;
 
 use crate::exit::{Exit, Failure};
+use crate::output::say;
+
+/// Brings `errors.json` of the project's specs folder up to date with a run of the preset `command`.
+///
+/// Only a slash command makes the folder where there is none. What cannot be written is said; the
+/// journal has it all the same.
+pub(crate) fn keep_errors(view: &RunView) {
+    if view.policy().is_none_or(|policy| policy.preset != Preset::Command) {
+        return;
+    }
+    // Nobody is left behind by a run that is over; one that broke off is an error only until it goes on.
+    let errors = errors::of_run(view, Liveness::Alive);
+    let errors: Vec<_> = errors.iter().map(|error| json!(error)).collect();
+    if errors.is_empty() {
+        return;
+    }
+    let is_command =
+        view.root().is_some_and(|root| view.goal().starts_with(&format!("/{}", root.agent)));
+    let absent = if is_command { Absent::Create } else { Absent::Leave };
+    let kept = || -> Result<(), SpecsError> {
+        let specs = Specs::open(Path::new(view.workdir()))?;
+        specs.keep_errors(&errors, absent)?;
+        specs.take_notices().iter().for_each(|notice| say(&format!("adjutant: {notice}")));
+        Ok(())
+    };
+    if let Err(error) = kept() {
+        say(&format!(
+            "adjutant: errors.json is not up to date: {}",
+            Failure::caused(Exit::Failed, &error)
+        ));
+    }
+}
 
 /// Writes every transcript and scratchpad of a run in one pass over its journal; `view` has seen
 /// all of it.

@@ -19,7 +19,7 @@ use crate::projections;
 use crate::run::{show_results, transcripts};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
-const FOLD: u32 = 6;
+const FOLD: u32 = 7;
 
 /// Runs that a list shows.
 const LISTED: usize = 20;
@@ -135,7 +135,7 @@ pub(crate) fn run_result(
     let root = found.view.run().map(RunId::root_session);
     let one = found.session.filter(|session| Some(*session) != root);
     let results = match one.and_then(|session| found.view.delegation(session)) {
-        Some(delegation) => Results::of_one(delegation),
+        Some(delegation) => Results::of_one(&found.view, delegation),
         None => Results::of_run(&found.view),
     };
     let results = results.seen(found.liveness, found.look().content, program());

@@ -140,7 +140,7 @@ pub(crate) fn go_on(
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let showing = Showing { form, events: flags.events, result_tokens, header: None };
+    let showing = Showing { form, events: flags.events, result_tokens };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
 }

@@ -13,7 +13,7 @@ use adjutant_engine::{
     RunFiles, Staff,
 };
 use adjutant_view::progress::total;
-use adjutant_view::results::{Options, Results, root_end, root_reason};
+use adjutant_view::results::{Options, Results, command_end, command_head, root_end, root_reason};
 use adjutant_view::{Entry, Liveness, RunView, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
@@ -24,6 +24,7 @@ use crate::args::Form;
 use crate::ask::is_asking;
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
+use crate::hints::program;
 use crate::live::{self, Live};
 use crate::output::{print, print_json, say, say_view};
 use crate::projections;
@@ -36,8 +37,6 @@ pub(crate) struct Showing {
     pub(crate) events: bool,
     /// Tokens of one result; `None` for all of it.
     pub(crate) result_tokens: Option<u64>,
-    /// What heads the result of a slash command.
-    pub(crate) header: Option<String>,
 }
 
 /// Threads for tools: a thousand children must not mean a thousand stacks, and each thread more is
@@ -109,6 +108,7 @@ pub(crate) fn carry_out(
     }
     let view = &live.borrow().view;
     let files = view.run().and_then(|run| kept(archive, view, run));
+    projections::keep_errors(view);
     if pursues {
         show_synthesis(view, files.as_ref(), showing)?;
     } else if !showing.events && view.run().is_some() {
@@ -219,11 +219,19 @@ fn show_synthesis(
         if view.auto_approved() > Usd::ZERO {
             json["auto_approved_usd"] = json!(view.auto_approved());
         }
+        if let Some(assignment) = view.assignment() {
+            json["assignment"] = json!(assignment);
+            json["results"] = json!(Results::of_run(view).json(&Options::default()).results);
+        }
         return print_json(&json);
     }
     let said = Some(sanitize::block(text.trim_end()).into_owned()).filter(|text| !text.is_empty());
-    let (header, end) = (showing.header.clone(), root_end(view));
-    let parts: Vec<String> = header.into_iter().chain(said).chain(end).collect();
+    let came = command_end(view, program());
+    // What one of the tasks says of itself need not be said of the command again.
+    let is_said = came.is_some() && is_of_a_task(view);
+    let end = root_end(view).filter(|_| !is_said);
+    let parts: Vec<String> =
+        command_head(view).into_iter().chain(said).chain(end).chain(came).collect();
     print(&format!("{}\n", parts.join("\n\n").trim_end()))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
@@ -232,6 +240,12 @@ fn show_synthesis(
         say(&format!("Transcripts in {}", transcripts(files).display()));
     }
     Ok(())
+}
+
+/// Says whether the root ended for the reason that one of its tasks did.
+fn is_of_a_task(view: &RunView) -> bool {
+    let Some(root) = view.root() else { return false };
+    root.reason.is_some() && view.children(root).any(|child| child.reason == root.reason)
 }
 
 /// Prints results in the form that was asked for.

@@ -1,5 +1,7 @@
 //! `task`: adding, listing, showing and moving tasks.
 
+use std::path::Path;
+
 use adjutant_core::nearest;
 use adjutant_core::task::{
     Changed, Disagreement, NewTask, Priority, Status, Task, TaskError, TaskNumber,
@@ -20,26 +22,43 @@ const SAID: usize = 10;
 pub(crate) fn run_task(args: &TaskArgs, as_json: bool) -> Result<Exit, Failure> {
     // What was typed is judged before anything is looked at.
     match &args.command {
-        TaskCommand::Add(add) => {
-            let task = new_task(add)?;
-            let desk = Desk::open(args)?;
-            let changed = desk.specs.add(task).map_err(failed)?;
-            desk.report(&changed, as_json, |task| {
-                format!("Task {} added to {}.", task.number, desk.folder)
-            })
-        }
-        TaskCommand::List => Desk::open(args)?.list(as_json),
+        TaskCommand::Add(add) => self::add(&args.root, add, as_json, |task, folder| {
+            format!("Task {} added to {folder}.", task.number)
+        }),
+        TaskCommand::List => Desk::open(&args.root)?.list(as_json),
         TaskCommand::Show { number } => {
             let number = numbered(number.as_deref())?;
-            Desk::open(args)?.show(number, as_json)
+            Desk::open(&args.root)?.show(number, as_json)
         }
         TaskCommand::Set(set) => {
             let (number, to) = (numbered(set.number.as_deref())?, status(set)?);
-            let desk = Desk::open(args)?;
+            let desk = Desk::open(&args.root)?;
             let changed = desk.specs.set_status(number, to, set.reason.clone()).map_err(failed)?;
             desk.report(&changed, as_json, |task| moved(task, &changed))
         }
     }
+}
+
+/// Adds a task, and says so in the words given.
+pub(crate) fn add(
+    root: &Path,
+    wish: &TaskAddArgs,
+    as_json: bool,
+    words: impl Fn(&Task, &str) -> String,
+) -> Result<Exit, Failure> {
+    let task = new_task(wish)?;
+    let desk = Desk::open(root)?;
+    let changed = desk.specs.add(task).map_err(failed)?;
+    desk.report(&changed, as_json, |task| words(task, desk.folder))
+}
+
+/// Says what `/task` came to: what every command is headed by, the entry, and what to type next.
+pub(crate) fn added(task: &Task, folder: &str) -> String {
+    let (number, title) = (task.number, sanitize::collapsed(&task.title));
+    format!(
+        "Task: {number}\n\n{title}\n{} in {folder}/TODO.md\n\nNext: adjutant run \"/research {number}\"",
+        marker(task)
+    )
 }
 
 /// The tasks of a project, and where they lie.
@@ -49,8 +68,8 @@ struct Desk {
 }
 
 impl Desk {
-    fn open(args: &TaskArgs) -> Result<Self, Failure> {
-        let specs = Specs::open(&absolute(&args.root)?).map_err(failed)?;
+    fn open(root: &Path) -> Result<Self, Failure> {
+        let specs = Specs::open(&absolute(root)?).map_err(failed)?;
         let folder = specs.folder().map_err(failed)?;
         Ok(Self { specs, folder })
     }
@@ -170,6 +189,7 @@ fn new_task(args: &TaskAddArgs) -> Result<NewTask, Failure> {
         title: args.title.clone(),
         language: args.language.clone(),
         priority,
+        effort: args.effort.clone(),
         description: args.description.clone(),
     })
 }
@@ -203,6 +223,7 @@ fn failed(error: SpecsError) -> Failure {
         | SpecsError::NotFolder { .. }
         | SpecsError::NotText { .. }
         | SpecsError::TooLarge { .. }
+        | SpecsError::NotErrors { .. }
         | SpecsError::BadRecord { .. } => (Exit::Usage, None),
         SpecsError::File { .. } | SpecsError::Busy { .. } | SpecsError::Overtaken { .. } => {
             (Exit::Failed, None)

@@ -40,6 +40,9 @@ pub struct Brief {
     /// The turns its agent's definition allows; absent where only budgets bound it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
+    /// Whether it must name a file that holds the work when it claims to have completed it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub artifacts_required: bool,
     /// The rights it asks for; absent means what its parent may give.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rights_wish: Option<Rights>,
@@ -67,6 +70,7 @@ impl Brief {
             estimate_tokens: None,
             max_output_tokens: None,
             max_turns: None,
+            artifacts_required: false,
             rights_wish: None,
             model: None,
             model_problem: None,

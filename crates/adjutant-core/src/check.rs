@@ -305,6 +305,8 @@ impl Builder {
             rights,
             timeout_s: None,
             clamped: false,
+            preface: None,
+            task: None,
             opening_bytes: 0,
             awaiting_approval: false,
         };

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::assignment::{Assignment, Mark};
 use crate::brief::Task;
 use crate::contract::ArtifactFact;
 use crate::domain::HostSet;
 use crate::event::{Origin, ToolOutput};
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
-use crate::policy::{Operation, Policy};
+use crate::policy::Policy;
 use crate::rights::Rights;
 use crate::write::{Change, Looked, Writes};
 
@@ -39,8 +40,9 @@ pub enum Command {
         rights: Rights,
         max_turns: Option<u32>,
     },
-    /// Give the agent at the root the most time that an operation may take.
-    TimeRoot { operation: Operation },
+    /// Make the run one of a slash command: what it is about, and the time such work may take at
+    /// the most for the agent at the root.
+    Assign(Box<Assignment>),
     /// Hand tasks down.
     Delegate {
         parent: SessionId,
@@ -74,8 +76,16 @@ pub enum Command {
     TakeOutput { session: SessionId, turn: u32, call: u32, output: ToolOutput },
     /// Note what a tool is about to change.
     PrepareWrite { session: SessionId, turn: u32, call: u32, change: Change },
-    /// Take the last answer as the result, given what is known of its artifacts.
-    Conclude { session: SessionId, text: String, artifacts: Vec<(String, ArtifactFact)> },
+    /// Take what was handed back as the result, by the call of that number or else by the last
+    /// answer, given what is known of its artifacts.
+    Conclude {
+        session: SessionId,
+        call: Option<u32>,
+        text: String,
+        artifacts: Vec<(String, ArtifactFact)>,
+    },
+    /// Note that a task of the project's list was marked, or why not.
+    Mark { session: SessionId, mark: Mark, problem: Option<String> },
     /// Deal with an answer that was cut off at the output limit.
     CutOff { session: SessionId },
     /// Deal with a model that declined.
@@ -164,8 +174,11 @@ pub enum Effect {
     Delegate { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Give an agent the results of the tasks it handed down.
     HandUp { session: SessionId, call: u32, origin: Origin },
-    /// Look at the artifacts a final answer names, then conclude.
-    Verify { session: SessionId },
+    /// Look at the artifacts that a return names, then conclude: the arguments of a call, or else the
+    /// last answer.
+    Verify { session: SessionId, returned: Option<(u32, ToolCall)> },
+    /// Change a task of the project's list. Doing it again changes nothing.
+    Mark { session: SessionId, mark: Mark },
     /// Stop whatever runs for a delegation.
     Stop { session: SessionId },
     /// Nothing is left to do.

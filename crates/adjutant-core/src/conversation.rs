@@ -33,7 +33,7 @@ impl Conversation {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Granted(grant) => {
-                self.messages.push(Message::User { content: grant.brief.opening().to_owned() });
+                self.messages.push(Message::User { content: grant.opening().into_owned() });
             }
             Event::Told { nudge, text, .. } => {
                 self.last_call |= matches!(nudge, Nudge::LastCall(_));
@@ -85,6 +85,9 @@ impl Conversation {
             | Event::Messaged { .. }
             | Event::ToolCalled { .. }
             | Event::WritePrepared { .. }
+            | Event::Assigned(_)
+            | Event::Judged { .. }
+            | Event::Marked { .. }
             | Event::Undone { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }

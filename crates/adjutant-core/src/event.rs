@@ -3,13 +3,16 @@
 //! Events are past tense and never judged again. Each says whether it must be on disk before its
 //! effects may happen, and what remains of it once its content has expired.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::assignment::{Assignment, Mark};
 use crate::brief::Brief;
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
+use crate::contract::{Complaint, Return};
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
 use crate::money::Usd;
@@ -63,6 +66,8 @@ pub enum Event {
         agent: AgentName,
         reason: Reason,
     },
+    /// A slash command said what the run is about.
+    Assigned(Box<Assignment>),
     /// A person has to say yes to a call before its tasks start.
     ApprovalAsked { parent: SessionId, call: u32, hash: String, expires: Timestamp },
     /// A call starts without asking: its worst case fits the amount a person set beforehand.
@@ -133,6 +138,28 @@ pub enum Event {
         #[serde(flatten)]
         change: Change,
     },
+    /// What a delegation handed back was judged against the contract: taken, or not for what is
+    /// wrong with it.
+    Judged {
+        session: SessionId,
+        /// The call it came by; absent where it was the last answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        returned: Option<Box<Return>>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        errors: Vec<Complaint>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<Complaint>,
+    },
+    /// A task of the project's list was changed as work on it went, unless there was a problem.
+    Marked {
+        session: SessionId,
+        #[serde(flatten)]
+        mark: Mark,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
     /// A person had a file put back to what it was; nothing else follows from it.
     Undone {
         #[serde(flatten)]
@@ -202,11 +229,28 @@ pub struct Grant {
     /// Whether it asked for more time than allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clamped: bool,
+    /// What stands before its task: who it works for, how deep and how long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preface: Option<String>,
+    /// The task of the project's list that it works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<u64>,
     /// Bytes of its first request: system prompt, tools and opening.
     pub opening_bytes: u64,
     /// Whether a person has yet to say yes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaiting_approval: bool,
+}
+
+impl Grant {
+    /// Returns the first message of the conversation.
+    #[must_use]
+    pub fn opening(&self) -> Cow<'_, str> {
+        let opening = self.brief.opening();
+        self.preface
+            .as_ref()
+            .map_or(Cow::Borrowed(opening), |preface| Cow::Owned(format!("{preface}\n\n{opening}")))
+    }
 }
 
 /// How a delegation that had ended goes on.
@@ -304,11 +348,14 @@ impl Event {
             | Self::ToolRefused { session, .. }
             | Self::ToolReturned { session, .. }
             | Self::WritePrepared { session, .. }
+            | Self::Judged { session, .. }
+            | Self::Marked { session, .. }
             | Self::Crashed { session, .. }
             | Self::Late { session, .. }
             | Self::Ended { session, .. } => Some(*session),
             Self::RunStarted { .. }
             | Self::AgentDefined { .. }
+            | Self::Assigned(_)
             | Self::ApprovalAsked { .. }
             | Self::AutoApproved { .. }
             | Self::DomainAllowed { .. }
@@ -365,6 +412,7 @@ impl Event {
             Self::Granted(grant) => {
                 grant.brief.prompt.clear();
                 grant.brief.opening = None;
+                grant.preface = None;
                 grant.brief.context.clear();
             }
             Self::Reopened(reopening) => {
@@ -383,6 +431,20 @@ impl Event {
                 *opaque = None;
                 for call in tool_calls {
                     call.arguments = serde_json::Value::Null;
+                }
+            }
+            Self::Judged { returned, errors, warnings, .. } => {
+                if let Some(returned) = returned {
+                    expire_return(returned);
+                }
+                let complaints = errors.iter_mut().chain(warnings);
+                complaints.for_each(|complaint| EXPIRED.clone_into(&mut complaint.message));
+            }
+            Self::Marked { mark, problem, .. } => {
+                mark.reason = None;
+                mark.links.clear();
+                if let Some(problem) = problem {
+                    EXPIRED.clone_into(problem);
                 }
             }
             Self::ToolReturned { output, .. } => {
@@ -409,6 +471,7 @@ impl Event {
                 backtrace.clear();
             }
             Self::Delegated { .. }
+            | Self::Assigned(_)
             | Self::ApprovalAsked { .. }
             | Self::AutoApproved { .. }
             | Self::Approved { .. }
@@ -426,6 +489,17 @@ impl Event {
             | Self::ErrorFixed { .. } => {}
         }
         event
+    }
+}
+
+/// Drops the words of a return; its status, who worked and how long stay.
+fn expire_return(returned: &mut Return) {
+    EXPIRED.clone_into(&mut returned.summary);
+    returned.artifacts.clear();
+    returned.next_steps = None;
+    for error in &mut returned.errors {
+        EXPIRED.clone_into(&mut error.message);
+        EXPIRED.clone_into(&mut error.recommendation);
     }
 }
 

@@ -4,6 +4,7 @@
 //! It knows no file, no clock, no thread and no chance: time enters as [`Timestamp`], ids are
 //! made elsewhere, effects leave as data. Start at [`Tree::decide`], the only place that can say no.
 
+pub mod assignment;
 pub mod brief;
 pub mod budget;
 pub mod check;
@@ -36,6 +37,7 @@ pub mod undo;
 pub mod usage;
 pub mod write;
 
+pub use assignment::{Assignment, Mark};
 pub use brief::{Brief, ContextFile, Found, Task};
 pub use code::Code;
 pub use command::{Command, Effect, Reaction, Resumption};

@@ -43,13 +43,20 @@ impl ToolSet {
     /// Returns what an agent of `command` holds: reading, and writing below the specs folder.
     #[must_use]
     pub fn command() -> Self {
-        Self::new(READ_ONLY.into_iter().chain(DELEGATING).chain([EDIT, WRITE, "Return"]))
+        Self::new(READ_ONLY.into_iter().chain(DELEGATING).chain(CHANGING))
     }
 
     /// Returns every tool there is.
     #[must_use]
     pub fn all() -> Self {
-        Self::new(READ_ONLY.into_iter().chain(WRITING).chain(DELEGATING).chain(["Return"]))
+        Self::new(READ_ONLY.into_iter().chain(WRITING).chain(DELEGATING))
+    }
+
+    /// Returns the set with one more tool in it.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str) -> Self {
+        self.0.insert(Arc::from(name));
+        self
     }
 
     /// Says whether `name` is in the set.

@@ -1,12 +1,13 @@
 //! From tasks to briefs: reading context files, and choosing who runs on what.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::TaskSpec;
-use adjutant_core::{AgentName, Brief, ContextFile, Found, ModelSpec};
+use adjutant_core::{AgentName, Assignment, Brief, ContextFile, Found, ModelSpec};
 use adjutant_model::Model;
 use adjutant_tools::{
     CONTEXT_CAP_BYTES, ContextError, ContextState, Masker, Toolbox, load_context, render_context,
@@ -95,11 +96,19 @@ pub(crate) struct Desk {
     pub(crate) commands: Arc<Handbook>,
     /// What kind of work a task is whose agent does not say.
     pub(crate) operation: Operation,
+    /// The tree that agents work in.
+    pub(crate) workdir: Arc<Path>,
     /// The seconds a task asks for whose agent does not say.
     pub(crate) timeout_s: Option<u64>,
 }
 
 impl Desk {
+    /// Takes over what a slash command says of the work it hands down.
+    pub(crate) const fn take_assignment(&mut self, assignment: &Assignment) {
+        self.operation = assignment.operation;
+        self.timeout_s = assignment.timeout_s;
+    }
+
     /// Makes the brief of a task that names nobody.
     pub(crate) fn brief(&self, task: &TaskSpec, caller: &ModelSpec, asker: Asker) -> Brief {
         self.brief_for(&self.agent, task, caller, asker)
@@ -121,12 +130,13 @@ impl Desk {
             role.bound(&mut brief);
         }
         if role.is_none_or(|role| role.definition.limits.operation.is_none()) {
-            brief.operation = self.operation;
+            brief.operation = task.operation.unwrap_or(self.operation);
         }
         // The time of a long command is not that of a small errand on its way.
         if brief.operation == self.operation {
             brief.timeout_wish = brief.timeout_wish.or(self.timeout_s);
         }
+        brief.timeout_wish = brief.timeout_wish.into_iter().chain(task.timeout_s).min();
         let chosen = match (task.model.as_deref(), asker) {
             (None, asker) if role.is_some_and(|role| role.model.is_some()) => {
                 let name = role.and_then(|role| role.model.as_deref()).unwrap_or_default();

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use adjutant_core::policy::Operation;
+use adjutant_core::policy::{ContractKind, Operation};
 use adjutant_core::schema::{
-    AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, task_spec,
+    AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, return_spec, task_spec,
 };
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{
-    AgentName, Brief, Command, Event, IllegalEvent, ModelSpec, Outcome, Policy, Refusal, Rights,
-    RunId, SessionId, Timestamp, ToolSet, ToolSpec, Tree, Writes,
+    AgentName, Assignment, Brief, Command, Event, IllegalEvent, ModelSpec, Outcome, Policy,
+    Refusal, Rights, RunId, SessionId, Timestamp, ToolSet, ToolSpec, Tree, Writes,
 };
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError, RunLock};
@@ -222,8 +222,8 @@ pub struct Engine {
     pub(crate) desk: Desk,
     workdir: PathBuf,
     system: Option<String>,
-    /// What the agent at the root does, where that bounds its time.
-    timed: Option<Operation>,
+    /// What a slash command asks of the run.
+    assignment: Option<Assignment>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -257,6 +257,7 @@ impl Engine {
             roles: Arc::default(),
             commands: Arc::default(),
             operation: Operation::default(),
+            workdir: setup.workdir.as_path().into(),
             timeout_s: None,
         };
         Ok(Self {
@@ -264,7 +265,7 @@ impl Engine {
             desk,
             workdir: setup.workdir,
             system: setup.system,
-            timed: None,
+            assignment: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
         })
@@ -300,13 +301,13 @@ impl Engine {
         self
     }
 
-    /// Says what kind of work the run is about, and the seconds each task of it asks for: both count
-    /// for tasks whose agent's definition does not say otherwise. The agent at the root has the most
-    /// time that such work may take.
+    /// Says what a slash command asks of the run. Its kind of work and the seconds it gives count for
+    /// tasks whose agent's definition does not say otherwise; the agent at the root has the most time
+    /// that such work may take.
     #[must_use]
-    pub fn with_operation(mut self, operation: Operation, timeout_s: Option<u64>) -> Self {
-        (self.desk.operation, self.desk.timeout_s) = (operation, timeout_s);
-        self.timed = Some(operation);
+    pub fn with_assignment(mut self, assignment: Assignment) -> Self {
+        self.desk.take_assignment(&assignment);
+        self.assignment = Some(assignment);
         self
     }
 
@@ -423,7 +424,7 @@ impl Engine {
         let mut commands = vec![begin, define, self.define_child(Some(&agent))];
         let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
         commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
-        commands.extend(self.timed.map(|operation| Command::TimeRoot { operation }));
+        commands.extend(self.assignment.clone().map(|it| Command::Assign(Box::new(it))));
         commands.push(Command::TakeTurn { session: run.root_session() });
         commands
     }
@@ -491,6 +492,7 @@ impl Engine {
         let cards: Vec<AgentCard> =
             callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
         let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
+        let returns = depth > 0 && self.policy.contract == ContractKind::Standard;
         let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
         known
             .filter(|spec| usable.contains(&spec.name))
@@ -501,6 +503,7 @@ impl Engine {
                 }
                 spec
             })
+            .chain(returns.then(return_spec))
             .collect()
     }
 }

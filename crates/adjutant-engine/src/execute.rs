@@ -9,7 +9,7 @@ use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
 use adjutant_core::{
-    AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label,
+    AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
     ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_model::{Model, Progress, TurnRequest};
@@ -86,6 +86,7 @@ pub(crate) enum Done {
     },
     Verified {
         session: SessionId,
+        call: Option<u32>,
         text: String,
         facts: Result<Facts, Crash>,
     },
@@ -94,6 +95,11 @@ pub(crate) enum Done {
         turn: u32,
         index: u32,
         result: Result<Result<Briefs, String>, Crash>,
+    },
+    Marked {
+        session: SessionId,
+        mark: Mark,
+        result: Result<Result<Mark, String>, Crash>,
     },
     Answered {
         asked: Asked,
@@ -151,6 +157,8 @@ fn named_task(call: TaskCall) -> TaskSpec {
         context: call.context,
         model: call.model,
         max_output_tokens: None,
+        operation: call.operation,
+        timeout_s: call.timeout_s,
     }
 }
 
@@ -278,9 +286,14 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
 /// Looks at the artifacts a return names; blocks.
 ///
 /// The contract itself says which paths it wants to know about, so nothing is parsed twice.
-pub(crate) fn verify(toolbox: &Toolbox, session: SessionId, text: String) -> Done {
+pub(crate) fn verify(
+    toolbox: &Toolbox,
+    session: SessionId,
+    call: Option<u32>,
+    text: String,
+) -> Done {
     let facts = guard(|| look_at(toolbox, &text));
-    Done::Verified { session, text, facts }
+    Done::Verified { session, call, text, facts }
 }
 
 fn look_at(toolbox: &Toolbox, text: &str) -> Facts {

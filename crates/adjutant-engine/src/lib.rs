@@ -16,6 +16,7 @@ mod engine;
 mod execute;
 mod follow;
 mod ids;
+mod marking;
 mod opening;
 mod prompt;
 mod questions;

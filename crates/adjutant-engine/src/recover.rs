@@ -2,12 +2,14 @@
 //! written, and nothing is carried out.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 
-use adjutant_core::{Command, Event, Outcome, SessionId, Timestamp, Tree};
+use adjutant_core::{Command, Effect, Event, Outcome, SessionId, Timestamp, Tree};
 use adjutant_store::{Durability, Journal, Record, RunDir};
 
 use crate::clock::wall_now;
 use crate::engine::EngineError;
+use crate::marking;
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +42,12 @@ pub(crate) fn cancel(run: &RunDir, session: Option<SessionId>) -> Result<Recover
     let lock = run.lock()?;
     let mut tree = Tree::default();
     let (mut at, mut ended, mut fits) = (Timestamp::ZERO, None, Ok(()));
+    let mut workdir = PathBuf::new();
     let visit = |record: Record<Event>| {
         at = record.at;
+        if let Event::RunStarted { workdir: path, .. } = &record.event {
+            workdir = path.into();
+        }
         note_end(&mut ended, &record.event, session);
         if fits.is_ok() {
             fits = tree.evolve(record.at, &record.event);
@@ -60,8 +66,19 @@ pub(crate) fn cancel(run: &RunDir, session: Option<SessionId>) -> Result<Recover
     } else {
         Command::EndRun
     };
-    record(&mut tree, journal, at, first)?;
+    record(&mut tree, journal, at, first, &workdir)?;
     Ok(Recovered::Recorded)
+}
+
+/// Makes the next marks on the project's list: whoever would have is gone.
+fn marks(tree: &Tree, workdir: &Path) -> Vec<Command> {
+    let due = tree.due_marks().filter_map(|effect| {
+        let Effect::Mark { session, mark } = effect else { return None };
+        let made = marking::make(workdir, wall_now, &mark);
+        let problem = made.as_ref().err().cloned();
+        Some(Command::Mark { session, mark: made.unwrap_or(mark), problem })
+    });
+    due.collect()
 }
 
 fn record(
@@ -69,6 +86,7 @@ fn record(
     mut journal: Journal<Event>,
     at: Timestamp,
     first: Command,
+    workdir: &Path,
 ) -> Result<(), EngineError> {
     let wall_ms = wall_now();
     let mut commands = VecDeque::from([first]);
@@ -87,6 +105,9 @@ fn record(
             // Others who waited for the place are started by whoever resumes the run.
             let ends = |command: &Command| matches!(command, Command::EndRun);
             commands.extend(tree.react(event).commands.into_iter().filter(ends));
+        }
+        if commands.is_empty() {
+            commands.extend(marks(tree, workdir));
         }
     }
     journal.close()?;

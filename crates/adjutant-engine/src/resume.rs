@@ -109,6 +109,11 @@ impl Engine {
         if let Some(usual) = usual_agent(&records, &desk.agent) {
             desk.agent = usual;
         }
+        for record in &records {
+            if let Event::Assigned(assignment) = &record.event {
+                desk.take_assignment(assignment);
+            }
+        }
         let (version, models) = (self.version, desk.models.clone());
         let toolbox = Arc::clone(&desk.toolbox);
         let shop = Shop { desk, approver, narrator, ids: self.ids, folder: folder.clone() };
@@ -177,7 +182,7 @@ fn note(event: &Event, findings: &mut BTreeMap<SessionId, Findings>) {
     if let Event::RunStarted { goal, .. } = event {
         findings.entry(session).or_default().opening.clone_from(goal);
     } else if let Event::Granted(grant) = event {
-        grant.brief.opening().clone_into(&mut findings.entry(session).or_default().opening);
+        findings.entry(session).or_default().opening = grant.opening().into_owned();
     } else if let Event::ToolReturned { output, .. } = event {
         findings.entry(session).or_default().notes.extend(output.note.clone());
     }

@@ -92,6 +92,7 @@ impl Role {
     pub(crate) fn bound(&self, brief: &mut Brief) {
         let limits = &self.definition.limits;
         brief.max_turns = limits.max_turns;
+        brief.artifacts_required = limits.artifacts_required;
         brief.operation = limits.operation.unwrap_or_default();
         brief.timeout_wish = self.timeout_s;
         brief.max_output_tokens =

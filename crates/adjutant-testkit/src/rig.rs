@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{
-    AgentName, Event, Label, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
+    AgentName, Assignment, Event, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
 };
 use adjutant_engine::roster::{UserFolders, muster};
 use adjutant_engine::{
@@ -50,7 +50,7 @@ pub struct Rig {
     web: Option<Web>,
     wall: Wall,
     tools: Vec<Arc<dyn Tool>>,
-    operation: Option<Operation>,
+    assignment: Option<Assignment>,
 }
 
 /// What happened.
@@ -97,7 +97,7 @@ impl Rig {
             web: None,
             wall: || WALL_MS,
             tools: Vec::new(),
-            operation: None,
+            assignment: None,
         }
     }
 
@@ -164,21 +164,21 @@ impl Rig {
 
     /// Says what kind of work the run is about.
     #[must_use]
-    pub const fn operation(mut self, operation: Operation) -> Self {
-        self.operation = Some(operation);
+    pub fn operation(self, operation: Operation) -> Self {
+        self.assignment(Assignment::new("test", operation))
+    }
+
+    /// Makes the run one of a slash command.
+    #[must_use]
+    pub fn assignment(mut self, assignment: Assignment) -> Self {
+        self.assignment = Some(assignment);
         self
     }
 
     /// Adds a task.
     #[must_use]
     pub fn task(mut self, label: &str, prompt: &str) -> Self {
-        self.tasks.push(TaskSpec {
-            label: Label::new(label).expect("a label"),
-            prompt: prompt.to_owned(),
-            context: Vec::new(),
-            model: None,
-            max_output_tokens: None,
-        });
+        self.tasks.push(TaskSpec::new(label, prompt).expect("a label"));
         self
     }
 
@@ -326,8 +326,8 @@ impl Rig {
         if let Some(agent) = self.default_agent {
             engine = engine.with_default_agent(agent);
         }
-        if let Some(operation) = self.operation {
-            engine = engine.with_operation(operation, None);
+        if let Some(assignment) = self.assignment {
+            engine = engine.with_assignment(assignment);
         }
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;

@@ -4,7 +4,7 @@
 //! said from outside (`should_stop`). Start at [`Toolbox::call`].
 
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::message::ToolSpec;
 use adjutant_core::{Change, HostSet, Writes, content_hash};
@@ -25,6 +25,8 @@ pub struct Toolbox {
     masker: Masker,
     web: Option<Web>,
     own: Own,
+    // A std mutex: held while one file is read and replaced, on threads that may block.
+    writing: Mutex<()>,
 }
 
 /// One call as the tools see it.
@@ -60,7 +62,8 @@ impl Toolbox {
     /// Makes the tools of `root`, masking secrets by shape.
     #[must_use]
     pub fn new(root: Root, caps: Caps) -> Self {
-        Self { root, caps, masker: Masker::default(), web: None, own: Own::default() }
+        let (masker, own, writing) = (Masker::default(), Own::default(), Mutex::default());
+        Self { root, caps, masker, web: None, own, writing }
     }
 
     /// Masks with `masker`, which may know literals such as the engine's own keys.
@@ -133,7 +136,7 @@ impl Toolbox {
         approved: Option<Approved<'_>>,
         should_stop: &dyn Fn() -> bool,
     ) -> ToolOutput {
-        let Self { root, caps, masker, web, own: _ } = self;
+        let Self { root, caps, masker, web, .. } = self;
         let call = Call { root, caps, masker, arguments, should_stop, approved };
         let output = match (name, web) {
             (ToolName::Read, _) => read::read(&call),
@@ -209,6 +212,8 @@ impl Toolbox {
             return self.call_by_name(name, arguments, should_stop);
         };
         let call = self.as_call(arguments, should_stop);
+        // Two who found the same file would both replace it, and the first would lose its change.
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.masked(write::commit(&call, tool, writes, change, OsStr::new(temp)))
     }
 

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use adjutant_core::contract::{ErrorType, Word};
-use adjutant_core::{Code, Outcome, Reason, RunId, SessionId, State};
+use adjutant_core::{Code, Outcome, Preset, Reason, RunId, SessionId, State};
 use serde::Serialize;
 
 use crate::layout::{bracketed, fit};
@@ -71,7 +71,7 @@ pub struct ContextJson {
     pub run: RunId,
     /// What the run was begun by.
     pub command: String,
-    /// The task: its story, else its label.
+    /// The task: its story, or its number in the list of tasks, else its label.
     pub task: String,
 }
 
@@ -148,7 +148,7 @@ fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
             session_id: fault.session,
             run,
             command: root.agent.to_string(),
-            task: node.story.clone().unwrap_or_else(|| node.label.to_string()),
+            task: task_of(view, node),
         },
         trajectory: TrajectoryJson {
             delegation_path: view.path(node),
@@ -160,6 +160,29 @@ fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
         },
         fix_status: if fixed { FIXED } else { UNFIXED },
     })
+}
+
+/// Names the task: under the preset `command` a brief begins with `Task: N`, and what somebody below
+/// is asked belongs to the same task.
+fn task_of(view: &RunView, node: &Delegation) -> String {
+    let label = || node.story.clone().unwrap_or_else(|| node.label.to_string());
+    if node.story.is_some() || view.policy().is_none_or(|it| it.preset != Preset::Command) {
+        return label();
+    }
+    let above = |node: &&Delegation| node.parent.and_then(|parent| view.delegation(parent));
+    let mut path = std::iter::successors(Some(node), above);
+    path.find_map(|node| numbers_in(&node.task)).map_or_else(label, str::to_owned)
+}
+
+/// Reads the numbers behind `Task:` or the name of a command; a list or range is one word.
+fn numbers_in(text: &str) -> Option<&str> {
+    let mut words = text.lines().next()?.split_whitespace();
+    let first = words.next().filter(|word| *word == "Task:" || word.starts_with('/'))?;
+    let is_number = |word: &&str| {
+        let plain = word.bytes().all(|byte| byte.is_ascii_digit() || b",-".contains(&byte));
+        plain && word.starts_with(|digit: char| digit.is_ascii_digit())
+    };
+    words.next().filter(|word| first.len() > 1 && is_number(word))
 }
 
 /// Draws errors, a few lines each.
@@ -272,5 +295,32 @@ const fn type_of(code: Code) -> ErrorType {
         | Code::ProviderError
         | Code::DiskFull
         | Code::Internal => ErrorType::Execution,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbers_in;
+
+    #[test]
+    fn a_task_is_named_behind_task_or_a_command_and_nowhere_else() {
+        for (text, expected) in [
+            ("Task: 12", Some("12")),
+            ("Task: 12\n\nTask: 13", Some("12")),
+            ("/research 12 --divide", Some("12")),
+            ("/implement 3-5,9 soon", Some("3-5,9")),
+            ("/review src/12", None),
+            ("/review 2nd part", None),
+            ("/ 12", None),
+            ("Task: twelve", None),
+            ("Task:12", None),
+            ("Count 12", None),
+            ("12", None),
+            ("", None),
+            ("\nTask: 12", None),
+            ("Task: -3", None),
+        ] {
+            assert_eq!(numbers_in(text), expected, "{text}");
+        }
     }
 }

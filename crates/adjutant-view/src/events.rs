@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::entry::Entry;
 use crate::names::code_key;
 use crate::run::{Delegation, Outcomes, RunView};
+use crate::stages::{StageOver, stages};
 use crate::wire::{SpendJson, VERSION};
 
 /// One event on the wire.
@@ -73,6 +74,12 @@ pub enum What {
         label: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+    },
+    /// A delegation under the standard contract came to the end of one of its five stages.
+    Stage {
+        label: String,
+        #[serde(flatten)]
+        over: StageOver,
     },
     /// A delegation ended.
     Completed {
@@ -163,7 +170,15 @@ pub fn translate(view: &RunView, entry: &Entry<'_>) -> Vec<WireEvent> {
     let session = entry.event.session();
     let delegation = session.and_then(|session| view.delegation(session));
     let whats = match delegation {
-        Some(delegation) => of_delegation(view, delegation, entry),
+        Some(delegation) => {
+            let over = stages(view, delegation, entry).into_iter();
+            let label = || delegation.label.to_string();
+            let over: Vec<What> = over.map(|over| What::Stage { label: label(), over }).collect();
+            // An end is the last that is said of anyone.
+            let (mut whats, said) = (over, of_delegation(view, delegation, entry));
+            whats.extend(said);
+            whats
+        }
         None => of_run(view, entry.event).into_iter().collect(),
     };
     let about = session.or_else(|| parent_asked(view, entry.event));
@@ -233,6 +248,9 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
             spent: view.total().into(),
         }),
         Event::AgentDefined { .. }
+        | Event::Assigned(_)
+        | Event::Judged { .. }
+        | Event::Marked { .. }
         | Event::Reopened(_)
         | Event::Delegated { .. }
         | Event::WritePrepared { .. }
@@ -310,6 +328,9 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         Event::RunStarted { .. }
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }
+        | Event::Assigned(_)
+        | Event::Judged { .. }
+        | Event::Marked { .. }
         | Event::Delegated { .. }
         | Event::WritePrepared { .. }
         | Event::Undone { .. }

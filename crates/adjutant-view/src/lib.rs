@@ -21,6 +21,7 @@ pub mod progress;
 pub mod results;
 pub mod run;
 pub mod sanitize;
+pub mod stages;
 pub mod status;
 pub mod transcript;
 pub mod tree;

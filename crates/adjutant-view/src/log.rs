@@ -7,6 +7,7 @@ use adjutant_core::{Change, Event, Nudge, SessionId};
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words, counted};
+use crate::progress::marked;
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
 use crate::when::{elapsed, rfc3339_ms};
@@ -58,6 +59,22 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             format!("agent {} defined, {}", fit(agent.as_str(), 32), counted(tools.len(), "tool"))
         }
         Event::Delegated { call, .. } => format!("delegates, call {call}"),
+        Event::Assigned(assignment) => {
+            let tasks: Vec<String> = assignment.tasks.iter().map(u64::to_string).collect();
+            let about =
+                if tasks.is_empty() { String::new() } else { format!(" {}", tasks.join(", ")) };
+            format!("is /{}{about}", safe(&assignment.command))
+        }
+        Event::Judged { returned: Some(returned), warnings, .. } => {
+            let warned = counted(warnings.len(), "warning");
+            format!("return taken, {}, {warned}: {}", returned.status, safe(&returned.summary))
+        }
+        Event::Judged { returned: None, errors, .. } => {
+            let said: Vec<String> =
+                errors.iter().map(|it| format!("{}: {}", it.field, it.message)).collect();
+            format!("return not taken: {}", safe(&said.join("; ")))
+        }
+        Event::Marked { mark, problem, .. } => marked(mark, problem.as_deref()),
         Event::ApprovalAsked { parent, call, hash, .. } => {
             format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
         }
@@ -202,6 +219,9 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }
+        | Event::Assigned(_)
+        | Event::Judged { .. }
+        | Event::Marked { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }
         | Event::Ended { .. }

@@ -55,6 +55,10 @@ impl Dir {
         &self.handle
     }
 
+    pub(crate) fn into_handle(self) -> OwnedFd {
+        self.handle
+    }
+
     /// Lists at most `max` entries, sorted.
     ///
     /// # Errors

@@ -56,13 +56,13 @@ pub(crate) fn open(
     }
 }
 
-/// Creates a file for writing that is not there yet, readable as the umask has it.
-pub(crate) fn create(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+/// Creates a file for writing that is not there yet; the umask has its say about the mode.
+pub(crate) fn create(at: impl AsFd, path: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut attempt = 0;
     loop {
         attempt += 1;
-        match openat2(&at, path, flags, Mode::from_raw_mode(0o666), Links::Never.flags()) {
+        match openat2(&at, path, flags, mode, Links::Never.flags()) {
             Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
             done => return done,
         }

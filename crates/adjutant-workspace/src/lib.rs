@@ -8,17 +8,17 @@
 
 mod dir;
 mod error;
+mod folder;
 mod kernel;
 pub mod overlay;
 mod path;
 mod place;
-mod put;
 mod root;
 pub mod sandbox;
 
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
+pub use folder::{DirLock, Lock};
 pub use path::RelPath;
-pub use place::{Folders, Image, Place};
-pub use put::{DirLock, Lock};
+pub use place::{FileMode, Folders, Image, Over, Place};
 pub use root::{OpenedFile, Root};

@@ -1,24 +1,24 @@
 //! A place for a file: the folder it lies in, as a handle, and its name there.
 //!
 //! Writing follows no symbolic link, anywhere on the way, and replaces none. A file is replaced
-//! whole: what is new is written beside it, synced, and renamed over it.
+//! whole: what is new is written beside it, synced, and renamed over it. Whoever replaces several
+//! files together prepares all of them before the first takes its place.
 //!
-//! Start at [`Root::place`]. Invariant: nothing outside the folder a place was opened beneath is
+//! Start at [`Root::place`] or [`Dir::place`], then [`Place::replace`]. Invariant: nothing outside the folder a place was opened beneath is
 //! created, changed or removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, fchmod, fstat, fsync, linkat, mkdirat, renameat,
-    renameat_with, unlinkat,
+    AtFlags, Mode, RenameFlags, fchmod, fstat, fsync, linkat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
+use crate::dir::{Dir, single};
 use crate::kernel::{self, Links};
 use crate::{FileKind, PathError, RelPath, Root};
 
@@ -27,6 +27,9 @@ const KEPT_MODE: u32 = 0o777;
 
 /// Who may write a file.
 const WRITABLE: u32 = 0o222;
+
+/// Bytes compared at a time.
+const COMPARED_BYTES: usize = 64 * 1024;
 
 /// The longest a file's name may be.
 const NAME_BYTES: usize = 255;
@@ -45,7 +48,30 @@ pub struct Image {
     /// All of its content.
     pub bytes: Vec<u8>,
     /// Its permissions.
-    mode: u32,
+    pub mode: FileMode,
+}
+
+/// The permissions of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(u32);
+
+impl FileMode {
+    fn is_read_only(self) -> bool {
+        self.0 & WRITABLE == 0
+    }
+
+    fn kept(self) -> Mode {
+        Mode::from_raw_mode(self.0 & KEPT_MODE)
+    }
+}
+
+/// What a file that takes its place may take it from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The file that is there.
+    File,
+    /// Nothing: what came to be there meanwhile stays.
+    Nothing,
 }
 
 /// Whether folders that are missing on the way are made.
@@ -87,7 +113,7 @@ impl Root {
         }
         let parent = path.as_path().parent().unwrap_or(Path::new(""));
         let folder = self.folder(parent, folders)?;
-        Ok(Place { folder, name: name.to_owned() })
+        Ok(Place::new(folder, name))
     }
 
     /// Opens a folder without following a link; nothing where it is missing.
@@ -102,28 +128,19 @@ impl Root {
 
     /// Goes down from handle to handle, so that nothing is made anywhere but in what was opened.
     fn make_folders(&self, path: &Path) -> Result<OwnedFd, PathError> {
-        let mut at = open_folder(self.handle(), Path::new("."))?;
+        let mut at = Dir::new(open_folder(self.handle(), Path::new("."))?);
         for name in path {
-            let name = Path::new(name);
-            match open_folder(&at, name) {
-                Err(PathError::NotFound) => {
-                    let mode = Mode::from_raw_mode(KEPT_MODE);
-                    match mkdirat(&at, name, mode) {
-                        // Someone else was faster; whether it is a folder is seen below.
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(PathError::from_errno(errno)),
-                    }
-                    fsync(&at).map_err(PathError::from_errno)?;
-                    at = open_folder(&at, name)?;
-                }
-                opened => at = opened?,
-            }
+            at = at.ensure_dir(name).map_err(as_link)?;
         }
-        Ok(at)
+        Ok(at.into_handle())
     }
 }
 
 impl Place {
+    pub(crate) fn new(folder: Option<OwnedFd>, name: &OsStr) -> Self {
+        Self { folder, name: name.to_owned() }
+    }
+
     /// Reads the file, if there is one; at most `max_bytes`.
     ///
     /// # Errors
@@ -131,21 +148,58 @@ impl Place {
     /// [`PathError::TooLarge`] beyond `max_bytes`, [`PathError::Link`] for a symbolic link; otherwise
     /// why what is there is no file that can be read.
     pub fn read(&self, max_bytes: u64) -> Result<Option<Image>, PathError> {
-        let Some(folder) = &self.folder else { return Ok(None) };
-        let opened = match kernel::open_regular(folder, Path::new(&self.name), Links::Never) {
-            Ok(opened) => opened,
-            Err(PathError::NotFound) => return Ok(None),
-            Err(PathError::Loop) => return Err(PathError::Link),
-            Err(error) => return Err(error),
-        };
-        let stat = fstat(&opened.file).map_err(PathError::from_errno)?;
-        let mut bytes = Vec::new();
-        let mut file = opened.file.take(max_bytes.saturating_add(1));
+        let Some((file, mode, len)) = self.open()? else { return Ok(None) };
+        let mut bytes = Vec::with_capacity(usize::try_from(len.min(max_bytes)).unwrap_or(0));
+        let mut file = file.take(max_bytes.saturating_add(1));
         file.read_to_end(&mut bytes).map_err(PathError::Io)?;
         if bytes.len() as u64 > max_bytes {
             return Err(PathError::TooLarge { max_bytes });
         }
-        Ok(Some(Image { bytes, mode: stat.st_mode }))
+        Ok(Some(Image { bytes, mode }))
+    }
+
+    /// Says whether the file holds exactly `bytes`; for none, whether there is none.
+    ///
+    /// # Errors
+    ///
+    /// Why what is there is no file that can be read.
+    pub fn holds(&self, bytes: Option<&[u8]>) -> Result<bool, PathError> {
+        let (mut file, mut rest) = match (self.open()?, bytes) {
+            (Some((file, _, len)), Some(bytes)) if len == bytes.len() as u64 => (file, bytes),
+            (found, wanted) => return Ok(found.is_none() && wanted.is_none()),
+        };
+        let mut chunk = vec![0; COMPARED_BYTES];
+        loop {
+            match file.read(&mut chunk) {
+                Ok(0) => return Ok(rest.is_empty()),
+                Ok(count) => match rest.strip_prefix(&chunk[..count]) {
+                    Some(behind) => rest = behind,
+                    None => return Ok(false),
+                },
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(PathError::Io(error)),
+            }
+        }
+    }
+
+    /// Returns the permissions of the file, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Why what is there is no file that can be read.
+    pub fn mode(&self) -> Result<Option<FileMode>, PathError> {
+        Ok(self.open()?.map(|(_, mode, _)| mode))
+    }
+
+    fn open(&self) -> Result<Option<(File, FileMode, u64)>, PathError> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let opened = match kernel::open_regular(folder, Path::new(&self.name), Links::Never) {
+            Ok(opened) => opened,
+            Err(PathError::NotFound) => return Ok(None),
+            Err(error) => return Err(as_link(error)),
+        };
+        let stat = fstat(&opened.file).map_err(PathError::from_errno)?;
+        Ok(Some((opened.file, FileMode(stat.st_mode), opened.len)))
     }
 
     /// Makes `bytes` the content of the file, which was `before` when it was last looked at.
@@ -163,65 +217,99 @@ impl Place {
         before: Option<&Image>,
         temp: &OsStr,
     ) -> Result<(), PathError> {
-        let folder = self.folder.as_ref().ok_or(PathError::NotFound)?;
-        if before.is_some_and(|image| image.mode & WRITABLE == 0) {
+        self.prepare(bytes, before.map(|image| image.mode), temp)?;
+        let over = if before.is_some() { Over::File } else { Over::Nothing };
+        if let Err(error) = self.settle(temp, over) {
+            // Best effort: the error that matters is the one above.
+            let _ = self.clean(temp);
+            return Err(error);
+        }
+        self.sync()
+    }
+
+    /// Writes `bytes` beside the file, as `temp`, whole and synced, with the permissions `mode` where
+    /// the file is to keep some; a leftover of that name is removed.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError::ReadOnly`] when nobody may write the file; otherwise why it could not be written.
+    /// What was begun is removed again.
+    pub fn prepare(
+        &self,
+        bytes: &[u8],
+        mode: Option<FileMode>,
+        temp: &OsStr,
+    ) -> Result<(), PathError> {
+        let folder = self.folder()?;
+        if mode.is_some_and(FileMode::is_read_only) {
             return Err(PathError::ReadOnly);
         }
         remove_leftover(folder, temp)?;
-        let done = self.write_beside(folder, bytes, before, temp);
+        let done = write_beside(folder, bytes, mode, temp);
         if done.is_err() {
             // Best effort: the error that matters is the one above.
-            let _ = unlinkat(folder, temp, AtFlags::empty());
+            let _ = remove_leftover(folder, temp);
         }
         done
     }
 
-    fn write_beside(
-        &self,
-        folder: &OwnedFd,
-        bytes: &[u8],
-        before: Option<&Image>,
-        temp: &OsStr,
-    ) -> Result<(), PathError> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        // The umask has its say where the file is new; where it is not, nobody reads it too early.
-        let mode = Mode::from_raw_mode(if before.is_some() { 0o600 } else { 0o666 });
-        let handle = rustix::fs::openat(folder, single(temp)?, flags | OFlags::CLOEXEC, mode)
-            .map_err(PathError::from_errno)?;
-        let mut file = File::from(handle);
-        file.write_all(bytes).map_err(full_or_broken)?;
-        if let Some(image) = before {
-            let mode = Mode::from_raw_mode(image.mode & KEPT_MODE);
-            fchmod(&file, mode).map_err(PathError::from_errno)?;
-        }
-        fsync(&file).map_err(PathError::from_errno)?;
-        if before.is_some() {
-            renameat(folder, temp, folder, &self.name)
-        } else {
-            match renameat_with(folder, temp, folder, &self.name, RenameFlags::NOREPLACE) {
-                // Some file systems cannot promise it; a second name is as good, and then the first goes.
-                Err(Errno::INVAL) => linkat(folder, temp, folder, &self.name, AtFlags::empty())
-                    .and_then(|()| unlinkat(folder, temp, AtFlags::empty())),
-                done => done,
+    /// Lets the file that was prepared as `temp` take its place; [`Place::sync`] makes that durable.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError::Exists`] when something is there that was not to be; otherwise why it could not.
+    /// Both files are then as they were.
+    pub fn settle(&self, temp: &OsStr, over: Over) -> Result<(), PathError> {
+        let (folder, temp, name) = (self.folder()?, single(temp)?, Path::new(&self.name));
+        match over {
+            Over::File => renameat(folder, temp, folder, name),
+            Over::Nothing => {
+                match renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
+                    // Some file systems cannot promise it; a second name is as good, and then the
+                    // first goes.
+                    Err(Errno::INVAL) => linkat(folder, temp, folder, name, AtFlags::empty())
+                        .and_then(|()| unlinkat(folder, temp, AtFlags::empty())),
+                    done => done,
+                }
             }
         }
         .map_err(|errno| match errno {
             Errno::EXIST => PathError::Exists,
             Errno::ISDIR => PathError::NotRegular(FileKind::Directory),
             errno => PathError::from_errno(errno),
-        })?;
-        fsync(folder).map_err(PathError::from_errno)
+        })
     }
 
-    /// Removes the file.
+    /// Removes the file, durably.
     ///
     /// # Errors
     ///
     /// Why it could not be removed.
     pub fn remove(&self) -> Result<(), PathError> {
-        let folder = self.folder.as_ref().ok_or(PathError::NotFound)?;
-        unlinkat(folder, &self.name, AtFlags::empty()).map_err(PathError::from_errno)?;
-        fsync(folder).map_err(PathError::from_errno)
+        self.unlink()?;
+        self.sync()
+    }
+
+    /// Removes the file, and does not wait until that is durable.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be removed.
+    pub fn unlink(&self) -> Result<(), PathError> {
+        unlinkat(self.folder()?, &self.name, AtFlags::empty()).map_err(PathError::from_errno)
+    }
+
+    /// Makes what was last done at the place durable.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not confirm it.
+    pub fn sync(&self) -> Result<(), PathError> {
+        fsync(self.folder()?).map_err(PathError::from_errno)
+    }
+
+    fn folder(&self) -> Result<&OwnedFd, PathError> {
+        self.folder.as_ref().ok_or(PathError::NotFound)
     }
 
     /// Removes what an interrupted [`Place::replace`] left beside the file, if anything.
@@ -232,6 +320,23 @@ impl Place {
     pub fn clean(&self, temp: &OsStr) -> Result<(), PathError> {
         self.folder.as_ref().map_or(Ok(()), |folder| remove_leftover(folder, temp))
     }
+}
+
+fn write_beside(
+    folder: &OwnedFd,
+    bytes: &[u8],
+    mode: Option<FileMode>,
+    temp: &OsStr,
+) -> Result<(), PathError> {
+    // The umask has its say where the file is new; where it is not, nobody reads it too early.
+    let first = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
+    let created = kernel::create(folder, single(temp)?, first);
+    let mut file = File::from(created.map_err(PathError::from_errno)?);
+    file.write_all(bytes).map_err(full_or_broken)?;
+    if let Some(mode) = mode {
+        fchmod(&file, mode.kept()).map_err(PathError::from_errno)?;
+    }
+    fsync(&file).map_err(PathError::from_errno)
 }
 
 fn remove_leftover(folder: &OwnedFd, temp: &OsStr) -> Result<(), PathError> {
@@ -248,14 +353,11 @@ fn full_or_broken(error: std::io::Error) -> PathError {
     }
 }
 
-fn single(name: &OsStr) -> Result<&Path, PathError> {
-    if name.is_empty() || name.as_bytes().contains(&b'/') {
-        return Err(PathError::Outside);
-    }
-    Ok(Path::new(name))
+fn open_folder(at: impl AsFd, path: &Path) -> Result<OwnedFd, PathError> {
+    kernel::open_directory(&at, path, Links::Never).map_err(as_link)
 }
 
-fn open_folder(at: impl AsFd, path: &Path) -> Result<OwnedFd, PathError> {
-    kernel::open_directory(&at, path, Links::Never)
-        .map_err(|error| if matches!(error, PathError::Loop) { PathError::Link } else { error })
+/// Where no link is followed, one on the way is the whole reason.
+fn as_link(error: PathError) -> PathError {
+    if matches!(error, PathError::Loop) { PathError::Link } else { error }
 }

@@ -60,6 +60,10 @@ pub(crate) struct TaskAddArgs {
     #[arg(long, value_name = "PRIORITY")]
     pub(crate) priority: Option<String>,
 
+    /// How much work it may be, in your words [default: TBD].
+    #[arg(long, value_name = "EFFORT")]
+    pub(crate) effort: Option<String>,
+
     /// More about it.
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,

@@ -46,8 +46,36 @@ fn at_home(rig: &Rig, path: &str, text: &str) {
 #[test]
 fn where_nobody_is_described_the_way_to_begin_is() {
     insta::assert_snapshot!(Rig::new().run(["agents"]), @r#"
-    No agent is described yet. Put one into .claude/agents/reviewer.md (or .opencode/agent, .codex/agents,
-    .gemini/agents, .adjutant/agents), here or in your home:
+    researcher  built-in, for slash commands
+      Finds out what a task needs to be known; reads, compares, reports with sources.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    planner  built-in, for slash commands
+      Lays out the steps of a task, each with its files, checks and risks.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    implementer  built-in, for slash commands
+      Does the work of a task by its plan, and checks it.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    reviewer  built-in, for slash commands
+      Judges code; names defects and risks with file and line.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    error-diagnostics-agent  built-in, for slash commands
+      Finds the causes behind recorded errors.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    specialist  built-in, for slash commands
+      Answers one narrow question in depth.
+      tools: Delegate, Glob, Grep, Note, Read, Task
+
+    helper  built-in, for slash commands
+      Does one small look-up or count and reports it.
+      tools: Glob, Grep, Note, Read
+
+    No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or .opencode/agent,
+    .codex/agents, .gemini/agents, .adjutant/agents), here or in your home:
 
       ---
       name: reviewer
@@ -91,9 +119,34 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
       tools: Delegate, Glob, Grep, Note, Read, Task
       leads only, takes no tasks
 
+    researcher  built-in, for slash commands
+      Finds out what a task needs to be known; reads, compares, reports with sources.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    planner  built-in, for slash commands
+      Lays out the steps of a task, each with its files, checks and risks.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    implementer  built-in, for slash commands
+      Does the work of a task by its plan, and checks it.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    error-diagnostics-agent  built-in, for slash commands
+      Finds the causes behind recorded errors.
+      tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
+
+    specialist  built-in, for slash commands
+      Answers one narrow question in depth.
+      tools: Delegate, Glob, Grep, Note, Read, Task
+
+    helper  built-in, for slash commands
+      Does one small look-up or count and reports it.
+      tools: Glob, Grep, Note, Read
+
     Not used, because another file has the name:
       .gemini/agents/reviewer.md (by .claude/agents/reviewer.md)
       $PLACE/home/.claude/agents/reviewer.md (by .claude/agents/reviewer.md)
+      built-in reviewer (by .claude/agents/reviewer.md)
 
     Cannot be used:
       .claude/agents/broken.md: it says nothing to its agent: the prompt is empty
@@ -113,7 +166,9 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
         (one["agents"][0]["prompt"].as_str(), one["agents"].as_array().unwrap().len()),
         (Some("Lead."), 1)
     );
-    assert_fits("agents", &Rig::new().run(["agents", "--json"]).json());
+    let bare = Rig::new().run(["agents", "--json"]).json();
+    assert_fits("agents", &bare);
+    assert_eq!(bare["agents"].as_array().unwrap().len(), 7);
 }
 
 #[test]
@@ -131,9 +186,20 @@ fn one_agent_is_shown_with_its_prompt_and_a_slip_is_understood() {
     It is told by the project:
 
     You judge code.
+
+    Not used, because another file has the name:
+      built-in reviewer (by .claude/agents/reviewer.md)
     "#);
+    let shown = rig.run(["agents", "helper"]).data();
+    let head =
+        "helper  built-in, for slash commands\n  Does one small look-up or count and reports it.\n";
+    assert!(shown.starts_with(head), "{shown}");
+    assert!(shown.contains("\nIt is told by the program:\n\nYou "), "{shown}");
+    let json = rig.run(["agents", "helper", "--json"]).json();
+    assert_fits("agents", &json);
+    assert_eq!(json["agents"][0]["scope"], "built-in");
     insta::assert_snapshot!(rig.run(["agents", "reviewr"]).talk(), @"
-    adjutant: there is no agent `reviewr`, did you mean `reviewer`?; known are reviewer
+    adjutant: there is no agent `reviewr`, did you mean `reviewer`?; known are reviewer, researcher, planner, implementer, error-diagnostics-agent, specialist, helper
       `adjutant agents` lists the agents, and the files that cannot be used.
     [exit 2]
     ");

@@ -25,7 +25,12 @@ tool = "Task"
 args = { agent = "specialist", prompt = "Which one?" }
 [[turn]]
 agent = "researcher"
-text = '{"status":"completed","summary":"Found it. It is here.","artifacts":[],"errors":[]}'
+[[turn.call]]
+tool = "Write"
+args = { path = ".adjutant/specs/1/report.md", content = "It is here." }
+[[turn.call]]
+tool = "Return"
+args = { status = "completed", summary = "Found it. It is here.", artifacts = [{ type = "research", path = ".adjutant/specs/1/report.md" }] }
 
 [[turn]]
 agent = "specialist"
@@ -72,7 +77,7 @@ fn requirements_3_and_7_a_command_goes_three_levels_down_and_no_further() {
     );
     let out = run(&rig, &["/research 1 find it"]);
     assert_eq!(out.code, 0, "{out}");
-    assert_eq!(out.stdout, "Task: 1\n\nIt was found.\n");
+    assert_eq!(out.stdout, "Task: 1\n\nIt was found.\n\nResearch: .adjutant/specs/1/report.md\n");
     assert!(out.stderr.contains("adjutant: /research (built-in), done by researcher\n"), "{out}");
     let events = rig.events(&rig.only_run());
     let of = |kind: &str| events.iter().filter(move |it| it["type"] == kind).collect::<Vec<_>>();
@@ -124,11 +129,12 @@ agent = "research"
 text = "Done."
 [[turn]]
 agent = "planner"
-text = '{"status":"completed","summary":"It is planned. It is short.","artifacts":[],"errors":[]}'
+text = '{"status":"completed","summary":"It is planned. It is short.","artifacts":[{"type":"plan","path":"plan.md"}],"errors":[]}'
 times = "forever"
 "#;
     let rig = Rig::with_script(script);
     rig.write(".opencode/command/plan.md", "Plan for $2.");
+    rig.write("plan.md", "One step.");
     let out = run(&rig, &["/research 1"]);
     assert_eq!(out.code, 0, "{out}");
     let events = rig.events(&rig.only_run());
@@ -190,7 +196,7 @@ fn section_10_the_messages_for_a_command_that_cannot_be_carried_out() {
     [exit 2]
     /implement 5-3
     adjutant: Task range must ascend, got: 5-3
-      adjutant run '/implement N|A-B|A,B [PROMPT]'
+      adjutant run '/implement N|A-B|A,B [--in-place] [PROMPT]'
     [exit 2]
     /research 1 --dvide
     adjutant: Unknown option for /research command: --dvide, did you mean --divide?
@@ -202,7 +208,7 @@ fn section_10_the_messages_for_a_command_that_cannot_be_carried_out() {
     [exit 2]
     /task
     adjutant: Text required for /task command
-      adjutant run '/task "TEXT"'
+      adjutant run '/task "TEXT" [--language L] [--priority P] [--effort E]'
     [exit 2]
     /tmp is full
     adjutant: there is no command `/tmp`
@@ -252,7 +258,7 @@ fn a_file_takes_the_place_of_a_built_in_and_is_quoted_with_its_arguments() {
     let system = root["system"].as_str().unwrap();
     assert!(system.contains("Judge a b, then $1. All: 'a b' $1. !`rm -rf /`"), "{system}");
     assert!(system.contains("described below by a file of the project"), "{system}");
-    assert_eq!(root["rights"]["tools"], json!(["Note", "Read", "Return"]));
+    assert_eq!(root["rights"]["tools"], json!(["Note", "Read"]));
     let goal = events[0]["goal"].as_str().unwrap();
     assert!(goal.starts_with("/review 'a b' $1\n") && goal.contains("the diff"), "{goal}");
 }
@@ -305,7 +311,7 @@ fn commands_are_listed_with_file_agent_and_what_is_ignored() {
     insta::assert_snapshot!(tail.into_iter().rev().collect::<Vec<_>>().join("\n"), @"
 
     Not used, because another file has the name:
-      built-in (by .opencode/command/plan.md)
+      built-in plan (by .opencode/command/plan.md)
 
     Cannot be used:
       .claude/commands/broken.md: its front matter has no end: a second line of --- is missing
@@ -322,7 +328,7 @@ fn commands_are_listed_with_file_agent_and_what_is_ignored() {
     Plan $1.
 
     Not used, because another file has the name:
-      built-in (by .opencode/command/plan.md)
+      built-in plan (by .opencode/command/plan.md)
     --- stderr ---
     [exit 0]
     ");
@@ -372,7 +378,8 @@ fn what_a_command_file_says_cannot_steer_the_terminal() {
 #[test]
 fn a_command_has_the_most_time_its_operation_may_take() {
     let rig = Rig::with_script(ONE_WORD);
-    assert_eq!(run(&rig, &["/implement 1"]).code, 0);
+    // Nothing was handed down, so nothing was done.
+    assert_eq!(run(&rig, &["/implement 1"]).code, 1);
     let events = rig.events(&rig.only_run());
     let started = events.iter().find(|it| it["type"] == "started").unwrap();
     let deadline = started["deadline"].as_u64().unwrap();

@@ -1,6 +1,7 @@
 //! `demo`: the first thing anybody runs.
 
 use std::fs;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -58,8 +59,7 @@ fn the_demo_exits_0_and_shows_one_of_each() {
 #[test]
 fn the_demo_says_where_its_transcripts_are_and_they_hold_the_final_answers() {
     let (rig, out) = &*SAMPLE;
-    let last = out.stdout.lines().last().unwrap();
-    let folder = last.split("transcripts in ").nth(1).unwrap();
+    let folder = out.stdout.split("transcripts in ").nth(1).unwrap().lines().next().unwrap();
     let mut outcomes = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
@@ -78,6 +78,36 @@ fn the_demo_says_where_its_transcripts_are_and_they_hold_the_final_answers() {
 }
 
 #[test]
+fn the_demo_ends_with_a_slash_command() {
+    let (rig, out) = &*SAMPLE;
+    // Results of the three, then what both commands print, then the entry as it is by then.
+    let commands = &out.stdout[out.stdout.find("Task: 1\n").unwrap()..];
+    let (added, rest) = commands.split_at(commands[1..].find("Task: 1\n").unwrap() + 1);
+    insta::assert_snapshot!(added, @r#"
+    Task: 1
+
+    Sign sessions with JWT
+    [NOT STARTED] in .adjutant/specs/TODO.md
+
+    Next: adjutant run "/research 1"
+    "#);
+    let (concluded, entry) = rest.split_once("### 1. Sign sessions with JWT\n").unwrap();
+    assert!(concluded.contains("Task 1 is researched."), "{concluded}");
+    assert!(
+        entry.contains("- **Status**: [") && entry.contains("- **Language**: general"),
+        "{entry}"
+    );
+    let is_scouts = |run: &String| out.stdout.contains(&format!("\nRun {run}"));
+    let events = rig.events(&rig.runs().into_iter().find(|run| !is_scouts(run)).unwrap());
+    let workdir = events[0]["workdir"].as_str().unwrap();
+    assert!(!Path::new(workdir).exists(), "the folder was temporary: {workdir}");
+    let write = events.iter().find(|it| it["type"] == "write_prepared").unwrap();
+    assert!(write.to_string().contains("reports/research-001.md"), "{write}");
+    let last = events.iter().rfind(|it| it["type"] == "run_ended").unwrap();
+    assert_eq!(last["outcome"], "completed", "{last}");
+}
+
+#[test]
 fn in_an_empty_folder_the_demo_looks_at_a_sample() {
     let (rig, out) = &*SAMPLE;
     let sample = rig.state().join("demo-tree");
@@ -90,10 +120,16 @@ fn in_an_empty_folder_the_demo_looks_at_a_sample() {
 fn everything_the_demo_offers_to_look_at_again_can_be_looked_at() {
     let (rig, out) = &*SAMPLE;
     rig.assert_unharmed();
-    for view in [&["tree"][..], &["status", "latest"], &["cost"], &["log"]] {
-        assert_eq!(rig.run(view).code, 0, "{view:?}");
+    let runs = rig.runs();
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    assert_eq!(rig.run(["status"]).code, 0);
+    for run in &runs {
+        for view in ["tree", "cost", "log"] {
+            assert_eq!(rig.run([view, run]).code, 0, "{view} {run}");
+        }
     }
-    let again = rig.run(["result"]);
+    let scouts = runs.iter().find(|run| out.stdout.contains(&format!("\nRun {run}"))).unwrap();
+    let again = rig.run(["result", scouts]);
     // The demo hands over what a parent model would get; `result` shows all of it.
     assert_eq!(again.stdout.lines().next(), out.stdout.lines().next());
     assert_eq!(again.code, 3);

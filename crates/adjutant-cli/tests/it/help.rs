@@ -57,8 +57,8 @@ fn help_names_every_command_and_every_exit_code() {
           parse        Read [delegate:description:hours] markers from standard input
           validate     Judge a return, given on standard input, against the standard format
           policy       Show the limits in force and where each comes from
-          agents       List the agents that files describe: what each may do, and what of its file is
-                       ignored
+          agents       List the agents that files describe and the built-in ones: what each may do, and what
+                       is ignored
           commands     List the slash commands: from which file, for which agent, and what of the file is
                        ignored
           task         Add, list, show and move the tasks of a project
@@ -183,7 +183,7 @@ fn the_help_of_delegate_teaches_by_example() {
 
               --in-place
                   Let agents whose definition says so write anywhere in the tree, not only below the specs
-                  folder
+                  folder; `run` takes it within a slash command too, before the prompt
 
               --allow-domain <HOST>
                   A host that WebFetch may ask without a question; may be repeated

@@ -17,31 +17,30 @@ fn check_grants_with_exit_0() {
         r#"{"tree":[{"id":"r","agent":"research"}],"request":{"parent":"r","agent":"researcher"}}"#;
     let rig = Rig::new();
     insta::assert_snapshot!(check(&rig, &["--preset", "command"], input), @r#"
-        {
-          "granted": true,
-          "depth": 1,
-          "path": [
-            "orchestrator",
-            "research",
-            "researcher"
-          ],
-          "timeout": 3600,
-          "clamped": false,
-          "estimate_tokens": 5000,
-          "tools": [
-            "Delegate",
-            "Edit",
-            "Glob",
-            "Grep",
-            "Note",
-            "Read",
-            "Return",
-            "Task",
-            "Write"
-          ]
-        }
-        --- stderr ---
-        [exit 0]
+    {
+      "granted": true,
+      "depth": 1,
+      "path": [
+        "orchestrator",
+        "research",
+        "researcher"
+      ],
+      "timeout": 3600,
+      "clamped": false,
+      "estimate_tokens": 5000,
+      "tools": [
+        "Delegate",
+        "Edit",
+        "Glob",
+        "Grep",
+        "Note",
+        "Read",
+        "Task",
+        "Write"
+      ]
+    }
+    --- stderr ---
+    [exit 0]
     "#);
     assert!(!rig.state().exists(), "judging needs no state");
 }
@@ -250,15 +249,15 @@ fn policy_shows_each_limit_with_its_origin() {
 fn policy_explain_says_what_each_key_bounds() {
     let rig = Rig::new();
     let out = rig.run(["policy", "explain", "--preset", "opencode"]);
-    insta::assert_snapshot!(out.stdout.lines().take(8).collect::<Vec<_>>().join("\n"), @"
-        command (opencode): slash commands and named agents; timed by operation, validated returns
+    insta::assert_snapshot!(out.stdout.lines().take(8).collect::<Vec<_>>().join("\n"), @r"
+    command (opencode): slash commands and named agents; timed by operation, validated returns
 
-        enabled              true                                                                    preset command
-            whether anything may be delegated; in a project file it may only be switched off
-        max_depth            3                                                                       preset command
-            deepest level of a delegation; the root is 0; never above 3; in a project file it may only be lowered
-        tasks_per_call       1                                                                       preset command
-            most tasks in one call; in a project file it may only be lowered
+    enabled              true                                                             preset command
+        whether anything may be delegated; in a project file it may only be switched off
+    max_depth            3                                                                preset command
+        deepest level of a delegation; the root is 0; never above 3; in a project file it may only be lowered
+    tasks_per_call       1                                                                preset command
+        most tasks in one call; in a project file it may only be lowered
     ");
     let json = rig.run(["policy", "explain", "--preset", "opencode", "--json"]).json();
     assert_eq!((&json["v"], &json["preset"]), (&json!(1), &json!("command")));

@@ -1,13 +1,13 @@
 //! The answer of validation: every complaint, and the return or what came instead of it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::returned::Return;
 use crate::code::Code;
 
 /// Something that is wrong, or could be better, in one place of a return.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Complaint {
     /// What kind of wrong, for programs.
     pub code: Code,

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::reader::{Reader, SchemaError};
 use super::spec::{CallLimits, ReturnForm};
 use crate::ids::{InvalidLabel, Label};
+use crate::policy::Operation;
 
 const CALL_KEYS: [&str; 3] = ["tasks", "concurrency", "return"];
 const TASK_KEYS: [&str; 5] = ["label", "prompt", "context", "model", "max_output_tokens"];
@@ -33,6 +34,10 @@ pub struct TaskSpec {
     pub model: Option<String>,
     /// The output tokens wished for; `None` leaves it to the policy.
     pub max_output_tokens: Option<u64>,
+    /// What kind of work it is; only a named agent's task says so.
+    pub operation: Option<Operation>,
+    /// The seconds wished for.
+    pub timeout_s: Option<u64>,
 }
 
 impl TaskSpec {
@@ -44,6 +49,8 @@ impl TaskSpec {
             context: Vec::new(),
             model: None,
             max_output_tokens: None,
+            operation: None,
+            timeout_s: None,
         })
     }
 }
@@ -110,6 +117,8 @@ fn task(nth: usize, value: &Value, limits: &CallLimits, reader: &mut Reader) -> 
         context: context?,
         model,
         max_output_tokens,
+        operation: None,
+        timeout_s: None,
     })
 }
 
@@ -199,6 +208,8 @@ mod tests {
                 context: vec!["src/auth.rs".to_owned()],
                 model: Some("anthropic/claude".to_owned()),
                 max_output_tokens: Some(100),
+                operation: None,
+                timeout_s: None,
             }
         );
         assert_eq!(
@@ -209,6 +220,8 @@ mod tests {
                 context: Vec::new(),
                 model: None,
                 max_output_tokens: None,
+                operation: None,
+                timeout_s: None,
             }
         );
         let small = json!({"tasks": [{"label": "a", "prompt": "p"}]});

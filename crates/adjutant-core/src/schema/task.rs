@@ -7,6 +7,7 @@ use super::reader::{Reader, SchemaError};
 use super::spec::CallLimits;
 use crate::excerpt::excerpt;
 use crate::message::ToolSpec;
+use crate::policy::Operation;
 
 /// The name a call of the tool uses.
 pub const TASK: &str = "Task";
@@ -18,7 +19,10 @@ const DESCRIPTION_CHARS: usize = 240;
 /// Bytes of all descriptions together: every turn of every agent that may delegate pays for them.
 const DESCRIPTIONS_BYTES: usize = 12 << 10;
 
-const KEYS: [&str; 4] = ["agent", "prompt", "context", "model"];
+const KEYS: [&str; 6] = ["agent", "prompt", "context", "model", "operation", "timeout"];
+
+/// The kinds of work a call may name.
+const OPERATIONS: [&str; 6] = ["research", "plan", "implement", "revise", "review", "simple"];
 
 /// An agent as a model is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,10 @@ pub struct TaskCall {
     pub context: Vec<String>,
     /// The model wished for.
     pub model: Option<String>,
+    /// What kind of work it is.
+    pub operation: Option<Operation>,
+    /// The seconds wished for.
+    pub timeout_s: Option<u64>,
 }
 
 /// Returns the tool as a model is shown it, with the agents it can name.
@@ -75,6 +83,17 @@ pub fn task_spec(agents: &[AgentCard], limits: &CallLimits) -> ToolSpec {
                     "type": "string",
                     "description": "Wish for another model, as provider/model; used only where the \
                         policy allows it.",
+                },
+                "operation": {
+                    "type": "string",
+                    "enum": OPERATIONS,
+                    "description": "What kind of work it is, where the agent is not of one kind; it \
+                        decides how long the task may take.",
+                },
+                "timeout": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": "Seconds it may take; more than allowed is cut.",
                 },
             },
             "required": ["agent", "prompt"],
@@ -126,7 +145,29 @@ fn call(arguments: &Value, limits: &CallLimits, reader: &mut Reader) -> Option<T
         .get("context")
         .map_or(Some(Vec::new()), |value| context("context", value, limits, reader));
     let model = map.get("model").and_then(|value| text("model", value, reader));
-    Some(TaskCall { agent: agent?, prompt: prompt?.to_owned(), context: context?, model })
+    let operation = map.get("operation").and_then(|value| operation(value, reader));
+    let timeout_s = map.get("timeout").and_then(|value| seconds(value, reader));
+    Some(TaskCall {
+        agent: agent?,
+        prompt: prompt?.to_owned(),
+        context: context?,
+        model,
+        operation,
+        timeout_s,
+    })
+}
+
+fn operation(value: &Value, reader: &mut Reader) -> Option<Operation> {
+    let text = text("operation", value, reader)?;
+    if OPERATIONS.contains(&text.as_str()) {
+        return Some(Operation::parse(&text));
+    }
+    reader.complain("operation", format!("must be one of {}", OPERATIONS.join(", ")))
+}
+
+fn seconds(value: &Value, reader: &mut Reader) -> Option<u64> {
+    let whole = value.as_u64().filter(|seconds| *seconds > 0);
+    whole.or_else(|| reader.complain("timeout", "must be a whole number of seconds above zero"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::disagree::Disagreement;
+use super::disagree::{Disagreement, Side};
 use super::entry::Entry;
 use super::number::TaskNumber;
 use super::plan::{Priority, one_line, slug};
@@ -21,8 +21,8 @@ pub struct Book {
     pub(super) state: State,
     pub(super) has_todo: bool,
     pub(super) has_state: bool,
-    /// The places of entries and projects, by number.
-    places: BTreeMap<TaskNumber, (Vec<usize>, Vec<usize>)>,
+    /// Where entries and projects stand, by number, each in the order of its file.
+    places: Vec<(TaskNumber, Side, usize)>,
 }
 
 /// Says why the files cannot be used.
@@ -70,20 +70,36 @@ impl Book {
     ///
     /// When `state.json` is damaged. Every text is a `TODO.md`.
     pub fn read(todo: Option<&str>, state: Option<&str>) -> Result<Self, BookError> {
+        Self::take(todo.map(str::to_owned), state.map(str::to_owned))
+    }
+
+    /// Reads both texts and keeps them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Book::read`].
+    pub fn take(todo: Option<String>, state: Option<String>) -> Result<Self, BookError> {
         let (has_todo, has_state) = (todo.is_some(), state.is_some());
-        let todo = Todo::read(todo.unwrap_or(todo::BEGINNING));
+        let todo = Todo::read(todo.unwrap_or_else(|| todo::BEGINNING.to_owned()));
         let state = match state {
             Some(state) => State::read(state)?,
-            None => State::read(&rebuilt(&todo))?,
+            None => State::read(rebuilt(&todo))?,
         };
-        let mut places: BTreeMap<TaskNumber, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
-        for (place, entry) in todo.entries.iter().enumerate() {
-            places.entry(entry.number).or_default().0.push(place);
-        }
-        for (place, project) in state.projects.iter().enumerate() {
-            places.entry(project.number).or_default().1.push(place);
-        }
+        let entries = todo.entries.iter().enumerate();
+        let projects = state.projects.iter().enumerate();
+        let mut places: Vec<(TaskNumber, Side, usize)> = entries
+            .map(|(place, spot)| (spot.number, Side::Todo, place))
+            .chain(projects.map(|(place, spot)| (spot.number, Side::State, place)))
+            .collect();
+        places.sort_unstable();
         Ok(Self { todo, state, has_todo, has_state, places })
+    }
+
+    /// Returns both texts; a file that did not exist is none.
+    #[must_use]
+    pub fn texts(&self) -> [Option<&str>; 2] {
+        let todo = self.has_todo.then_some(self.todo.text.as_str());
+        [todo, self.has_state.then_some(self.state.text.as_str())]
     }
 
     /// Returns every task, by number; those that only the archive in `state.json` knows are left out.
@@ -98,13 +114,13 @@ impl Book {
     /// Returns a task, one of the archive too.
     #[must_use]
     pub fn task(&self, number: TaskNumber) -> Option<Task> {
-        self.places.contains_key(&number).then(|| self.merged(number))
+        (!self.at(number).is_empty()).then(|| self.merged(number))
     }
 
     /// Returns where a task's entry stands in `TODO.md`.
     #[must_use]
     pub fn entry_range(&self, number: TaskNumber) -> Option<Range<usize>> {
-        self.entries(number).next().map(|entry| entry.range.clone())
+        self.entry(number).map(|entry| entry.range)
     }
 
     /// Returns a task's entry in `TODO.md`.
@@ -116,9 +132,10 @@ impl Book {
     /// Returns the disagreements about one task.
     #[must_use]
     pub fn disagreements_about(&self, number: TaskNumber) -> Vec<Disagreement> {
-        let mut all = self.disagreements();
-        all.retain(|it| it.number == Some(number));
-        all
+        let mut found = Vec::new();
+        self.twice(number, &mut found);
+        self.about(number, &mut found);
+        found
     }
 
     /// Returns the number of the next task: beyond every number that either file names.
@@ -126,7 +143,7 @@ impl Book {
     /// None when the numbers are used up, which only a damaged file can bring about.
     #[must_use]
     pub fn next_number(&self) -> Option<TaskNumber> {
-        let unused = match self.numbers().next_back() {
+        let unused = match self.highest() {
             Some(highest) => highest.next()?,
             None => TaskNumber::FIRST,
         };
@@ -134,28 +151,54 @@ impl Book {
     }
 
     /// Returns every number that is used, the smallest first.
-    pub(super) fn numbers(&self) -> impl DoubleEndedIterator<Item = TaskNumber> {
-        self.places.keys().copied()
+    pub(super) fn numbers(&self) -> impl Iterator<Item = TaskNumber> {
+        self.places.chunk_by(|one, next| one.0 == next.0).map(|same| same[0].0)
     }
 
-    pub(super) fn entries(&self, number: TaskNumber) -> impl Iterator<Item = &Entry> {
-        let places = self.places.get(&number).map(|(entries, _)| entries.as_slice());
-        places.unwrap_or_default().iter().map(|place| &self.todo.entries[*place])
+    pub(super) fn highest(&self) -> Option<TaskNumber> {
+        self.places.last().map(|(number, _, _)| *number)
     }
 
-    pub(super) fn projects(&self, number: TaskNumber) -> impl Iterator<Item = &Project> {
-        let places = self.places.get(&number).map(|(_, projects)| projects.as_slice());
-        places.unwrap_or_default().iter().map(|place| &self.state.projects[*place])
+    /// Returns where a number stands.
+    fn at(&self, number: TaskNumber) -> &[(TaskNumber, Side, usize)] {
+        let start = self.places.partition_point(|(known, _, _)| *known < number);
+        let count = self.places[start..].partition_point(|(known, _, _)| *known == number);
+        &self.places[start..start + count]
+    }
+
+    /// Returns the places of a number in one of the files.
+    pub(super) fn on(&self, side: Side, number: TaskNumber) -> impl Iterator<Item = usize> {
+        let on_side = move |it: &&(TaskNumber, Side, usize)| it.1 == side;
+        self.at(number).iter().filter(on_side).map(|(_, _, place)| *place)
+    }
+
+    /// Reads the entries of a number.
+    pub(super) fn entries(&self, number: TaskNumber) -> impl Iterator<Item = Entry> {
+        let spots = self.on(Side::Todo, number).map(|place| &self.todo.entries[place]);
+        spots.filter_map(|spot| self.todo.entry(spot))
+    }
+
+    /// Reads the entry of a number; the first of several.
+    pub(super) fn entry(&self, number: TaskNumber) -> Option<Entry> {
+        self.entries(number).next()
+    }
+
+    /// Reads what `state.json` says of a number; the first of several.
+    pub(super) fn project(&self, number: TaskNumber) -> Option<Project> {
+        let mut spots = self.on(Side::State, number).map(|place| &self.state.projects[place]);
+        spots.find_map(|spot| self.state.project(spot))
     }
 
     fn is_gone(&self, number: TaskNumber) -> bool {
-        self.entries(number).next().is_none()
-            && self.projects(number).all(|project| project.is_archived)
+        let mut projects = self.on(Side::State, number);
+        self.on(Side::Todo, number).next().is_none()
+            && projects.all(|place| self.state.projects[place].is_archived)
     }
 
-    fn merged(&self, number: TaskNumber) -> Task {
+    pub(super) fn merged(&self, number: TaskNumber) -> Task {
         let text = &self.todo.text;
-        let (entry, project) = (self.entries(number).next(), self.projects(number).next());
+        let (entry, project) = (self.entry(number), self.project(number));
+        let (entry, project) = (entry.as_ref(), project.as_ref());
         let field = |name: &str| entry.and_then(|entry| entry.value(text, name)).map(str::to_owned);
         let (status, unknown_status) = standing(text, entry, project);
         let title = entry.map(|entry| entry.title.clone());
@@ -201,8 +244,8 @@ fn rebuilt(todo: &Todo) -> String {
         return state::BEGINNING.to_owned();
     }
     let mut projects: BTreeMap<TaskNumber, Value> = BTreeMap::new();
-    for entry in &todo.entries {
-        let (status, unknown) = standing(&todo.text, Some(entry), None);
+    for entry in todo.entries.iter().filter_map(|spot| todo.entry(spot)) {
+        let (status, unknown) = standing(&todo.text, Some(&entry), None);
         let status = status.map_or(unknown.unwrap_or_default(), |status| status.to_string());
         let mut project = json!({
             "project_number": entry.number, "project_name": slug(&entry.title), "type": "task",

@@ -2,10 +2,11 @@
 
 use std::path::{Component, Path};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::book::{Book, Task};
-use super::disagree::Disagreement;
+use super::disagree::{Disagreement, Side};
 use super::number::TaskNumber;
 use super::patch::{Splice, apply};
 use super::plan::{Plan, Priority, one_line, paragraphs};
@@ -28,6 +29,8 @@ pub struct NewTask {
     pub language: Option<String>,
     /// How much it matters.
     pub priority: Priority,
+    /// How much work it may be; `TBD` where nobody said.
+    pub effort: Option<String>,
     /// More about it.
     pub description: Option<String>,
 }
@@ -36,12 +39,24 @@ pub struct NewTask {
 pub type Reason = String;
 
 /// Something that was made for a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// What it is.
+    #[serde(rename = "type")]
     pub kind: ArtifactKind,
     /// Its path from the root of the project.
     pub path: String,
+}
+
+/// What came of work on a task: where it stands now and what was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// Where it goes; none where it stays. What only IN PROGRESS leads to is reached through it.
+    pub status: Option<Status>,
+    /// Why; BLOCKED and ABANDONED need it, nothing else takes it.
+    pub reason: Option<Reason>,
+    /// What was made; a link that is there already is left as it is.
+    pub links: Vec<Artifact>,
 }
 
 /// What is to change.
@@ -64,6 +79,13 @@ pub enum Change {
         number: TaskNumber,
         /// What was made.
         artifact: Artifact,
+    },
+    /// A status and links at once; what holds already changes nothing.
+    Update {
+        /// The task.
+        number: TaskNumber,
+        /// What came of the work.
+        update: Update,
     },
 }
 
@@ -172,6 +194,14 @@ struct Splices {
     state: Vec<Splice>,
 }
 
+/// One step of a change.
+struct Step {
+    number: TaskNumber,
+    from: Option<Status>,
+    /// The book behind it; none where it brought nothing new.
+    book: Option<Book>,
+}
+
 impl Book {
     /// Works a change out; `wall_ms` is the Unix time in milliseconds, `folder` the path of the
     /// files from the root of the project.
@@ -185,6 +215,15 @@ impl Book {
         wall_ms: u64,
         folder: &str,
     ) -> Result<Changed, TaskError> {
+        if let Change::Update { number, update } = change {
+            return self.update(*number, update, wall_ms, folder);
+        }
+        let step = self.step(change, wall_ms, folder)?;
+        Ok(self.outcome(step.number, step.from, step.book))
+    }
+
+    /// Takes one step.
+    fn step(&self, change: &Change, wall_ms: u64, folder: &str) -> Result<Step, TaskError> {
         let mut splices = Splices::default();
         let (number, from) = match change {
             Change::Add(task) => (self.add(task, wall_ms, &mut splices)?, None),
@@ -197,29 +236,59 @@ impl Book {
                 let from = self.link(*number, artifact, wall_ms, folder, &mut splices)?;
                 (*number, from)
             }
+            Change::Update { number, .. } => (*number, self.only(*number)?.status),
         };
-        let is_different = !(splices.todo.is_empty() && splices.state.is_empty());
+        if splices.todo.is_empty() && splices.state.is_empty() {
+            return Ok(Step { number, from, book: None });
+        }
         let todo = apply(&self.todo.text, splices.todo);
         let state = apply(&self.state.text, splices.state);
         // What was written is read back once, so that no odd layout can swallow a change.
-        let again = Self::read(Some(&todo), Some(&state)).ok();
-        let task = again.as_ref().and_then(|book| book.task(number));
-        let task = task.filter(|task| self.is_meant(change, task, again.as_ref()));
-        let task = task.ok_or(TaskError::Unwritable { number })?;
-        let disagreements = again.map(|book| book.disagreements_about(number)).unwrap_or_default();
-        Ok(Changed { todo, state, task, from, is_different, disagreements })
+        let again = Self::take(Some(todo), Some(state)).ok();
+        let again = again.filter(|book| self.is_meant(change, number, book));
+        let book = again.ok_or(TaskError::Unwritable { number })?;
+        Ok(Step { number, from, book: Some(book) })
     }
 
-    fn is_meant(&self, change: &Change, task: &Task, again: Option<&Self>) -> bool {
+    /// Takes the steps of an update one after the other; the first that is refused refuses all.
+    fn update(
+        &self,
+        number: TaskNumber,
+        update: &Update,
+        wall_ms: u64,
+        folder: &str,
+    ) -> Result<Changed, TaskError> {
+        let task = self.only(number)?;
+        let mut book: Option<Self> = None;
+        for change in steps(&task, update)? {
+            let step = book.as_ref().unwrap_or(self).step(&change, wall_ms, folder)?;
+            book = step.book.or(book);
+        }
+        Ok(self.outcome(number, task.status, book))
+    }
+
+    /// Returns what came of a change: the book behind it, or this one where it brought nothing new.
+    fn outcome(&self, number: TaskNumber, from: Option<Status>, book: Option<Self>) -> Changed {
+        let new = book.as_ref().unwrap_or(self);
+        let (task, disagreements) = (new.merged(number), new.disagreements_about(number));
+        let is_different = book.is_some();
+        let (todo, state) = match book {
+            Some(book) => (book.todo.text, book.state.text),
+            None => (self.todo.text.clone(), self.state.text.clone()),
+        };
+        Changed { todo, state, task, from, is_different, disagreements }
+    }
+
+    fn is_meant(&self, change: &Change, number: TaskNumber, again: &Self) -> bool {
+        let Some(task) = again.task(number) else { return false };
         let status = match change {
             Change::Add(_) => Some(Status::NotStarted),
             Change::SetStatus { to, .. } => Some(*to),
-            Change::Link { .. } => task.status,
+            Change::Link { .. } | Change::Update { .. } => task.status,
         };
-        let others = |book: &Self| book.todo.entries.len();
-        let expected =
-            self.todo.entries.len() + usize::from(self.entries(task.number).next().is_none());
-        task.status == status && again.is_some_and(|book| others(book) == expected)
+        let is_new = self.entry(number).is_none();
+        let expected = self.todo.entries.len() + usize::from(is_new);
+        task.status == status && again.todo.entries.len() == expected
     }
 
     fn add(&self, new: &NewTask, wall_ms: u64, out: &mut Splices) -> Result<TaskNumber, TaskError> {
@@ -238,6 +307,7 @@ impl Book {
             status: Status::NotStarted,
             language: &language,
             priority: new.priority,
+            effort: new.effort.as_deref().map(one_line).filter(|effort| !effort.is_empty()),
             description: new.description.as_deref().and_then(paragraphs),
         };
         out.todo.extend(self.todo.set_next(next));
@@ -271,7 +341,8 @@ impl Book {
             Some(_) if !needs_reason => return Err(TaskError::NeedlessReason { to }),
             Some(_) | None => {}
         }
-        if from == to && reason.is_none() && self.disagreements_about(number).is_empty() {
+        let is_known = reason.is_none() || reason == task.reason;
+        if from == to && is_known && !self.is_status_disputed(number) {
             return Ok(from);
         }
         self.write_status(&task, to, reason, wall_ms, out);
@@ -310,7 +381,7 @@ impl Book {
         for (_, key, value) in &dated {
             fields.insert((*key).into(), json!(value));
         }
-        match self.entries(task.number).next() {
+        match self.entry(task.number) {
             Some(entry) => {
                 let text = &self.todo.text;
                 if entry.status(text) != Some(to) {
@@ -339,7 +410,7 @@ impl Book {
         now: &str,
         out: &mut Splices,
     ) {
-        match self.projects(task.number).next() {
+        match self.project(task.number) {
             Some(project) => out.state.extend(project.set(&self.state.text, fields)),
             None => {
                 let mut project = self.restored(task, status).project(now);
@@ -365,7 +436,7 @@ impl Book {
         let text = &self.todo.text;
         // A task without a known status keeps what stands there; only a restored entry needs one.
         let status = task.status.unwrap_or(Status::NotStarted);
-        match self.entries(number).next() {
+        match self.entry(number) {
             Some(entry) => {
                 let known = entry.value(text, name).unwrap_or_default();
                 // Brackets within a path are escaped, so no link is part of another.
@@ -380,7 +451,7 @@ impl Book {
         }
         let value = json!({ "type": artifact.kind, "path": path });
         let now = rfc3339(wall_ms);
-        match self.projects(number).next() {
+        match self.project(number) {
             Some(project) if project.artifacts.iter().any(|(_, known)| *known == path) => {}
             Some(project) => {
                 let fields = Map::from_iter([("last_updated".to_owned(), json!(now))]);
@@ -398,14 +469,15 @@ impl Book {
     /// Returns a task that exactly one entry or object stands for.
     fn only(&self, number: TaskNumber) -> Result<Task, TaskError> {
         let task = self.task(number).ok_or(TaskError::Unknown { number })?;
-        if self.entries(number).count() > 1 || self.projects(number).count() > 1 {
+        let is_twice = |side| self.on(side, number).count() > 1;
+        if is_twice(Side::Todo) || is_twice(Side::State) {
             return Err(TaskError::Twice { number });
         }
         Ok(task)
     }
 
     fn has_field(&self, number: TaskNumber, name: &str) -> bool {
-        self.entries(number).any(|entry| entry.value(&self.todo.text, name).is_some())
+        self.entry(number).is_some_and(|entry| entry.value(&self.todo.text, name).is_some())
     }
 
     /// Returns a task that one of the files lacks as it is written there.
@@ -416,9 +488,29 @@ impl Book {
             status,
             language: &task.language,
             priority: task.priority.unwrap_or_default(),
+            effort: None,
             description: None,
         }
     }
+}
+
+/// Returns the steps of an update for a task as it stands.
+fn steps(task: &Task, update: &Update) -> Result<Vec<Change>, TaskError> {
+    let number = task.number;
+    let mut steps = Vec::new();
+    let set = |to, reason| Change::SetStatus { number, to, reason };
+    // A reason alone is one for where the task stands.
+    let stays = task.status.filter(|_| update.reason.is_some());
+    if let Some(to) = update.status.or(stays) {
+        // A task whose status is not known is refused by the step itself.
+        let through = task.status.map_or(Ok(None), |from| from.through(to));
+        let through = through.map_err(|step| TaskError::Step { number, step })?;
+        steps.extend(through.map(|between| set(between, None)));
+        steps.push(set(to, update.reason.clone()));
+    }
+    let link = |artifact: &Artifact| Change::Link { number, artifact: artifact.clone() };
+    steps.extend(update.links.iter().map(link));
+    Ok(steps)
 }
 
 fn language(text: &str) -> Result<String, TaskError> {

@@ -15,7 +15,7 @@ use super::state::Project;
 use super::status::Status;
 
 /// One of the two files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// `TODO.md`.
@@ -104,35 +104,37 @@ impl Book {
     #[must_use]
     pub fn disagreements(&self) -> Vec<Disagreement> {
         let mut found = Vec::new();
-        self.twice(&mut found);
         for number in self.numbers() {
+            self.twice(number, &mut found);
             self.about(number, &mut found);
         }
-        found.sort_by_key(|it| it.number);
         found.extend(self.next_numbers());
         found
     }
 
-    fn twice(&self, found: &mut Vec<Disagreement>) {
-        for number in self.numbers() {
-            let lines = self.entries(number).map(|entry| format!("line {}", entry.line));
-            let lines: Vec<String> = lines.collect();
-            let projects = self.projects(number).count();
-            let todo = (lines.len() > 1).then(|| lines.join(" and "));
-            let state = (projects > 1).then(|| format!("{projects} times in state.json"));
-            if todo.is_some() || state.is_some() {
-                found.push(Disagreement {
-                    number: Some(number),
-                    field: Field::Number,
-                    todo: todo.map(|lines| format!("TODO.md {lines}")),
-                    state,
-                    wins: None,
-                });
-            }
-        }
+    /// Says whether writing the status of a task would mend something.
+    pub(super) fn is_status_disputed(&self, number: TaskNumber) -> bool {
+        let about = self.disagreements_about(number);
+        about.iter().any(|it| matches!(it.field, Field::Status | Field::Presence))
     }
 
-    fn about(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
+    pub(super) fn twice(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
+        let [entries, projects] = [Side::Todo, Side::State].map(|it| self.on(it, number).count());
+        if entries < 2 && projects < 2 {
+            return;
+        }
+        let lines = self.entries(number).map(|entry| format!("line {}", entry.line));
+        let lines = lines.collect::<Vec<_>>().join(" and ");
+        found.push(Disagreement {
+            number: Some(number),
+            field: Field::Number,
+            todo: (entries > 1).then(|| format!("TODO.md {lines}")),
+            state: (projects > 1).then(|| format!("{projects} times in state.json")),
+            wins: None,
+        });
+    }
+
+    pub(super) fn about(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
         // A file that is not there yet disagrees with nobody.
         if !self.has_todo || !self.has_state {
             return;
@@ -141,7 +143,7 @@ impl Book {
         let mut say = |field, todo: Option<String>, state: Option<String>, wins| {
             found.push(Disagreement { number: number_of, field, todo, state, wins });
         };
-        match (self.entries(number).next(), self.projects(number).next()) {
+        match (self.entry(number), self.project(number)) {
             (Some(entry), Some(project)) => {
                 let text = &self.todo.text;
                 let marker = entry.marker(text).map(str::to_owned);
@@ -152,7 +154,7 @@ impl Book {
                         (None, Some(_)) => Some(Side::State),
                         (None, None) => None,
                     };
-                    say(Field::Status, marker, shown_status(project), wins);
+                    say(Field::Status, marker, shown_status(&project), wins);
                 }
                 let differ = |a: &Option<String>, b: &Option<String>| match (a, b) {
                     (Some(a), Some(b)) => !a.trim().eq_ignore_ascii_case(b.trim()),
@@ -181,7 +183,7 @@ impl Book {
 
     fn next_numbers(&self) -> Option<Disagreement> {
         let (todo, state) = (self.todo.next(), self.state.next().filter(|_| self.has_state));
-        let highest = self.numbers().next_back();
+        let highest = self.highest();
         let is_used = |next: Option<TaskNumber>| next.is_some_and(|next| Some(next) <= highest);
         let differ = todo.is_some() && state.is_some() && todo != state;
         (differ || is_used(todo) || is_used(state)).then(|| {

@@ -52,7 +52,7 @@ pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
 }
 
 /// Reads `N. Title` from the text of a heading; `N)`, `N:` and `Task N:` are understood too.
-fn numbered(text: &str) -> Option<(TaskNumber, &str)> {
+pub(super) fn numbered(text: &str) -> Option<(TaskNumber, &str)> {
     let text = text.strip_prefix("Task ").unwrap_or(text).trim_start();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number = TaskNumber::digits(&text[..digits]).filter(|_| digits > 0)?;

@@ -1,8 +1,10 @@
 //! Where the parts of a JSON text stand, so that one of them can change and the rest stay.
 //!
 //! Rewriting through a parsed value would lose how a person laid the file out and every number that
-//! no machine type holds. Invariant: [`spans`] is called on texts that `serde_json` accepted.
+//! no machine type holds. Invariant: [`spans`] is called on texts that `serde_json` accepted. Names
+//! and texts are compared where they stand: a file has thousands of them, and one of them changes.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -26,8 +28,8 @@ enum Kind {
 
 #[derive(Clone, Debug)]
 struct Member {
-    key: String,
-    start: usize,
+    /// Where its name stands, with the quotes.
+    key: Range<usize>,
     value: Node,
 }
 
@@ -38,10 +40,16 @@ pub(super) fn spans(text: &str) -> Option<Node> {
 }
 
 impl Node {
+    /// Says whether it is an object.
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self.kind, Kind::Object(_))
+    }
+
     /// Returns the member of that name; of several, the last one counts, as everywhere.
-    pub(super) fn member(&self, key: &str) -> Option<&Self> {
+    pub(super) fn member(&self, text: &str, key: &str) -> Option<&Self> {
         let Kind::Object(members) = &self.kind else { return None };
-        members.iter().rev().find(|member| member.key == key).map(|member| &member.value)
+        let is_meant = |member: &&Member| string(&text[member.key.clone()]).as_deref() == Some(key);
+        members.iter().rev().find(is_meant).map(|member| &member.value)
     }
 
     /// Returns the items of a list.
@@ -57,14 +65,19 @@ impl Node {
         serde_json::from_str(&text[self.range.clone()]).unwrap_or_default()
     }
 
+    /// Reads the value where it is a string.
+    pub(super) fn as_string(&self, text: &str) -> Option<String> {
+        string(&text[self.range.clone()]).map(Cow::into_owned)
+    }
+
     /// Reads a member that is a string.
     pub(super) fn string(&self, text: &str, key: &str) -> Option<String> {
-        self.member(key)?.read(text).as_str().map(str::to_owned)
+        self.member(text, key)?.as_string(text)
     }
 
     /// Sets a member, or adds it behind the others.
     pub(super) fn set(&self, text: &str, key: &str, value: &Value) -> Splice {
-        if let Some(known) = self.member(key) {
+        if let Some(known) = self.member(text, key) {
             let base = line_indent(text, known.range.start);
             return Splice::replace(known.range.clone(), laid_out(text, value, base));
         }
@@ -76,7 +89,7 @@ impl Node {
             return self
                 .fill(text, '{', '}', |base| format!("{key}: {}", laid_out(text, value, base)));
         };
-        let gap = &text[self.range.start + 1..first.start];
+        let gap = &text[self.range.start + 1..first.key.start];
         let shown = laid_out(text, value, indent_of(gap));
         Splice::insert(last.value.range.end, format!(",{}{key}: {shown}", spaced(gap)))
     }
@@ -103,6 +116,15 @@ impl Node {
         let eol = eol(text);
         Splice::replace(self.range.clone(), format!("{open}{eol}{inner}{shown}{eol}{base}{close}"))
     }
+}
+
+/// Reads a string with its quotes; none where it is something else.
+fn string(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(raw).ok().map(Cow::Owned);
+    }
+    Some(Cow::Borrowed(inner))
 }
 
 /// Keeps items on one line apart.
@@ -198,12 +220,13 @@ impl Reader<'_> {
         loop {
             self.blanks();
             let start = self.at;
-            let key = self.string()?;
+            self.string()?;
+            let key = start..self.at;
             if !self.took(b':') {
                 return None;
             }
             let value = self.value()?;
-            members.push(Member { key, start, value });
+            members.push(Member { key, value });
             if self.took(b'}') {
                 return Some(Kind::Object(members));
             }
@@ -230,8 +253,8 @@ impl Reader<'_> {
         }
     }
 
-    fn string(&mut self) -> Option<String> {
-        let start = self.at;
+    /// Steps over a string.
+    fn string(&mut self) -> Option<()> {
         self.at += 1;
         loop {
             match self.peek()? {
@@ -241,7 +264,7 @@ impl Reader<'_> {
             }
         }
         self.at += 1;
-        serde_json::from_str(&self.text[start..self.at]).ok()
+        Some(())
     }
 }
 
@@ -281,7 +304,7 @@ mod tests {
             ),
         ] {
             let node = spans(text).unwrap();
-            let list = node.member("l").unwrap();
+            let list = node.member(text, "l").unwrap();
             assert_eq!(with(text, list.push(text, &json!({ "n": 1 }))), expected, "{text}");
         }
     }
@@ -291,7 +314,7 @@ mod tests {
         let text = r#"{"a\"{":"}],\\","b":{"a":[true,null]},"b":2}"#;
         let node = spans(text).unwrap();
         assert_eq!(node.string(text, "a\"{").as_deref(), Some("}],\\"));
-        assert_eq!(node.member("b").unwrap().read(text), json!(2));
+        assert_eq!(node.member(text, "b").unwrap().read(text), json!(2));
         assert_eq!(node.range, 0..text.len());
     }
 }

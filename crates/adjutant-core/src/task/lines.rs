@@ -32,7 +32,8 @@ impl Line {
 
 /// Cuts a text into lines and marks the hidden ones.
 pub(super) fn lines(text: &str) -> Vec<Line> {
-    let mut lines = Vec::new();
+    let count = text.bytes().filter(|byte| *byte == b'\n').count();
+    let mut lines = Vec::with_capacity(count + 1);
     let mut start = 0;
     for piece in text.split_inclusive('\n') {
         let bare = piece.strip_suffix('\n').unwrap_or(piece);
@@ -56,27 +57,49 @@ pub(super) fn front_matter(text: &str, lines: &[Line]) -> usize {
 }
 
 fn hide(text: &str, lines: &mut [Line]) {
-    let fences: Vec<Option<Fence>> = lines.iter().map(|line| fence(&text[line.range()])).collect();
-    let longest = longest_closers(&fences);
-    let last_close = lines.iter().rposition(|line| text[line.range()].contains("-->"));
-    let mut at = front_matter(text, lines);
-    lines[..at].iter_mut().for_each(|line| line.hidden = true);
-    while at < lines.len() {
-        let end = if let Some(open) = fences[at] {
-            let closes = longest[at + 1][open.kind()] >= open.length;
-            closes.then(|| closer(&fences, at, open)).flatten()
-        } else if text[lines[at].range()].trim_start().starts_with("<!--") {
-            let closes = last_close.is_some_and(|last| last >= at);
-            closes.then(|| comment_end(text, lines, at)).flatten()
-        } else {
-            None
-        };
-        let Some(end) = end else {
-            at += 1;
+    let marks: Vec<(usize, Mark)> = lines
+        .iter()
+        .enumerate()
+        .filter_map(|(place, line)| Some((place, mark(&text[line.range()])?)))
+        .collect();
+    let longest = longest_closers(&marks);
+    let has_comment = marks.iter().any(|(_, mark)| matches!(mark, Mark::Comment));
+    let last_close = has_comment.then(|| text.rfind("-->")).flatten();
+    let mut shown = front_matter(text, lines);
+    lines[..shown].iter_mut().for_each(|line| line.hidden = true);
+    for (nth, (place, mark)) in marks.iter().enumerate() {
+        if *place < shown {
             continue;
+        }
+        let end = match mark {
+            Mark::Fence(open) if longest[nth + 1][open.kind()] >= open.length => {
+                closer(&marks[nth + 1..], *open)
+            }
+            Mark::Comment if last_close.is_some_and(|last| last >= lines[*place].start) => {
+                comment_end(text, lines, *place)
+            }
+            Mark::Fence(_) | Mark::Comment => None,
         };
-        lines[at..=end].iter_mut().for_each(|line| line.hidden = true);
-        at = end + 1;
+        if let Some(end) = end {
+            lines[*place..=end].iter_mut().for_each(|line| line.hidden = true);
+            shown = end + 1;
+        }
+    }
+}
+
+/// What a line may begin; few lines do.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Fence(Fence),
+    Comment,
+}
+
+fn mark(line: &str) -> Option<Mark> {
+    let body = line.trim_start();
+    match body.as_bytes().first()? {
+        b'<' => body.starts_with("<!--").then_some(Mark::Comment),
+        b'`' | b'~' => fence(line).map(Mark::Fence),
+        _ => None,
     }
 }
 
@@ -107,27 +130,32 @@ fn fence(line: &str) -> Option<Fence> {
     is_code.then(|| Fence { mark, length, is_bare: rest.trim().is_empty() })
 }
 
-/// Returns the longest closing fence from each line on, by kind.
+/// Returns the longest closing fence from each mark on, by kind.
 ///
 /// With it an opening fence knows at once that nothing closes it, so that a file full of such
 /// fences costs no more than another.
-fn longest_closers(fences: &[Option<Fence>]) -> Vec<[usize; 2]> {
-    let mut longest = vec![[0; 2]; fences.len() + 1];
-    for (at, fence) in fences.iter().enumerate().rev() {
-        longest[at] = longest[at + 1];
-        if let Some(fence) = fence.filter(|fence| fence.is_bare) {
-            let known = &mut longest[at][fence.kind()];
+fn longest_closers(marks: &[(usize, Mark)]) -> Vec<[usize; 2]> {
+    let mut longest = vec![[0; 2]; marks.len() + 1];
+    for (nth, (_, mark)) in marks.iter().enumerate().rev() {
+        longest[nth] = longest[nth + 1];
+        if let Mark::Fence(fence) = mark
+            && fence.is_bare
+        {
+            let known = &mut longest[nth][fence.kind()];
             *known = fence.length.max(*known);
         }
     }
     longest
 }
 
-fn closer(fences: &[Option<Fence>], at: usize, open: Fence) -> Option<usize> {
-    let closes =
-        |fence: &Fence| fence.is_bare && fence.mark == open.mark && fence.length >= open.length;
-    let below = fences.iter().enumerate().skip(at + 1);
-    below.filter_map(|(place, fence)| fence.filter(closes).map(|_| place)).next()
+fn closer(below: &[(usize, Mark)], open: Fence) -> Option<usize> {
+    let closes = |mark: &Mark| match mark {
+        Mark::Fence(fence) => {
+            fence.is_bare && fence.mark == open.mark && fence.length >= open.length
+        }
+        Mark::Comment => false,
+    };
+    below.iter().find(|(_, mark)| closes(mark)).map(|(place, _)| *place)
 }
 
 fn comment_end(text: &str, lines: &[Line], at: usize) -> Option<usize> {

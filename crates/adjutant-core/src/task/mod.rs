@@ -9,6 +9,7 @@ mod book;
 mod change;
 mod disagree;
 mod entry;
+mod errors;
 mod json;
 mod lines;
 mod number;
@@ -19,8 +20,9 @@ mod status;
 mod todo;
 
 pub use book::{Book, BookError, Task};
-pub use change::{Artifact, Change, Changed, NewTask, Reason, TaskError};
+pub use change::{Artifact, Change, Changed, NewTask, Reason, TaskError, Update};
 pub use disagree::{Disagreement, Field, Side};
+pub use errors::merge_errors;
 pub use number::{NumberError, TaskNumber};
 pub use plan::Priority;
 pub use state::StateError;

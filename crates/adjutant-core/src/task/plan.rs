@@ -72,6 +72,7 @@ pub(super) struct Plan<'a> {
     pub(super) status: Status,
     pub(super) language: &'a str,
     pub(super) priority: Priority,
+    pub(super) effort: Option<String>,
     pub(super) description: Option<String>,
 }
 
@@ -79,10 +80,11 @@ impl Plan<'_> {
     /// Returns the entry of `TODO.md`.
     pub(super) fn entry(&self) -> String {
         let mut entry = format!(
-            "### {}. {}\n- **Effort**: TBD\n- **Status**: {}\n- **Priority**: {}\n- **Language**: {}\n\
+            "### {}. {}\n- **Effort**: {}\n- **Status**: {}\n- **Priority**: {}\n- **Language**: {}\n\
              - **Blocking**: None\n- **Dependencies**: None\n",
             self.number,
             self.title,
+            self.effort.as_deref().unwrap_or("TBD"),
             self.status.marker(),
             self.priority.title(),
             self.language

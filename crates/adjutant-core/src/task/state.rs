@@ -2,6 +2,7 @@
 //!
 //! Fields that are not named here belong to others and stay as they are.
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::json::{Node, spans};
@@ -53,13 +54,22 @@ pub(super) struct State {
     pub(super) text: String,
     root: Node,
     next: Option<TaskNumber>,
-    pub(super) projects: Vec<Project>,
+    /// Those that stand among the active ones first; what one says is read when it is asked for.
+    pub(super) projects: Vec<Spot>,
+}
+
+/// Where a task stands.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) number: TaskNumber,
+    pub(super) is_archived: bool,
+    /// Its place in its list.
+    place: usize,
 }
 
 /// What it says about one task.
 #[derive(Clone, Debug)]
 pub(super) struct Project {
-    pub(super) number: TaskNumber,
     pub(super) name: Option<String>,
     /// The status as it is written.
     pub(super) status: Option<String>,
@@ -76,30 +86,35 @@ pub(super) struct Project {
 
 impl State {
     /// Reads a text.
-    pub(super) fn read(text: &str) -> Result<Self, StateError> {
-        let value: Value = serde_json::from_str(text).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            let said = error.to_string();
-            let place = format!(" at line {line} column {column}");
-            let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
-            StateError::NotJson { line, column, reason }
-        })?;
-        let root = spans(text).filter(|_| value.is_object()).ok_or(StateError::NotObject)?;
+    pub(super) fn read(text: String) -> Result<Self, StateError> {
+        let whole = text;
+        let text = whole.as_str();
+        let root = object(text)?;
         let next =
-            match value.get(NEXT) {
+            match root.member(text, NEXT).map(|next| next.read(text)) {
                 None | Some(Value::Null) => None,
-                Some(number) => Some(number_of(number).ok_or(StateError::WrongType {
+                Some(number) => Some(number_of(&number).ok_or(StateError::WrongType {
                     field: NEXT,
                     wanted: "a positive whole number",
                 })?),
             };
         let mut projects = Vec::new();
         for (field, is_archived) in [(ACTIVE, false), (COMPLETED, true)] {
-            let Some(list) = root.member(field) else { continue };
+            let Some(list) = root.member(text, field) else { continue };
             let items = list.items().ok_or(StateError::WrongType { field, wanted: "a list" })?;
-            projects.extend(items.iter().filter_map(|node| Project::read(text, node, is_archived)));
+            projects.extend(items.iter().enumerate().filter_map(|(place, node)| {
+                let number = number_in(text, node)?;
+                Some(Spot { number, is_archived, place })
+            }));
         }
-        Ok(Self { text: text.to_owned(), root, next, projects })
+        Ok(Self { text: whole, root, next, projects })
+    }
+
+    /// Reads what is said about a task.
+    pub(super) fn project(&self, spot: &Spot) -> Option<Project> {
+        let field = if spot.is_archived { COMPLETED } else { ACTIVE };
+        let node = self.root.member(&self.text, field)?.items()?.get(spot.place)?;
+        Some(Project::read(&self.text, node, spot.is_archived))
     }
 
     /// Returns the number the file names as the next.
@@ -114,7 +129,7 @@ impl State {
     /// Adds a task that the file does not know.
     pub(super) fn add(&self, project: &Map<String, Value>) -> Splice {
         let project = Value::Object(project.clone());
-        match self.root.member(ACTIVE) {
+        match self.root.member(&self.text, ACTIVE) {
             Some(list) => list.push(&self.text, &project),
             None => self.root.set(&self.text, ACTIVE, &json!([project])),
         }
@@ -122,20 +137,13 @@ impl State {
 }
 
 impl Project {
-    fn read(text: &str, node: &Node, is_archived: bool) -> Option<Self> {
-        let number = number_of(&node.member("project_number")?.read(text))?;
-        let artifact = |node: &Node| match node.read(text) {
-            Value::String(path) => Some((None, path)),
-            Value::Object(fields) => {
-                let field =
-                    |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
-                field("path").map(|path| (field("type"), path))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
+    fn read(text: &str, node: &Node, is_archived: bool) -> Self {
+        let artifact = |node: &Node| match node.as_string(text) {
+            Some(path) => Some((None, path)),
+            None => node.string(text, "path").map(|path| (node.string(text, "type"), path)),
         };
-        let artifacts = node.member("artifacts").and_then(Node::items).unwrap_or_default();
-        Some(Self {
-            number,
+        let artifacts = node.member(text, "artifacts").and_then(Node::items).unwrap_or_default();
+        Self {
             name: node.string(text, "project_name"),
             status: node.string(text, "status"),
             language: node.string(text, "language"),
@@ -145,7 +153,7 @@ impl Project {
             artifacts: artifacts.iter().filter_map(artifact).collect(),
             is_archived,
             node: node.clone(),
-        })
+        }
     }
 
     /// Returns the status, where there is one that is known; an archived task is completed.
@@ -162,11 +170,28 @@ impl Project {
 
     /// Adds an artifact.
     pub(super) fn link(&self, text: &str, artifact: &Value) -> Splice {
-        match self.node.member("artifacts").filter(|list| list.items().is_some()) {
+        match self.node.member(text, "artifacts").filter(|list| list.items().is_some()) {
             Some(list) => list.push(text, artifact),
             None => self.node.set(text, "artifacts", &json!([artifact])),
         }
     }
+}
+
+/// Finds where the parts of a JSON object stand.
+pub(super) fn object(text: &str) -> Result<Node, StateError> {
+    // Only judged here: every number is left as it is written, whatever its size.
+    let _: IgnoredAny = serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let said = error.to_string();
+        let place = format!(" at line {line} column {column}");
+        let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
+        StateError::NotJson { line, column, reason }
+    })?;
+    spans(text).filter(Node::is_object).ok_or(StateError::NotObject)
+}
+
+fn number_in(text: &str, node: &Node) -> Option<TaskNumber> {
+    number_of(&node.member(text, "project_number")?.read(text))
 }
 
 /// Reads a number; some writers put it into a string.

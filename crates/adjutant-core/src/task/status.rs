@@ -165,6 +165,21 @@ impl Status {
         }
     }
 
+    /// Returns what lies between here and `to`: nothing where `to` may follow, else IN PROGRESS.
+    ///
+    /// # Errors
+    ///
+    /// When `to` may not follow, not even then.
+    pub fn through(self, to: Self) -> Result<Option<Self>, Transition> {
+        match self.step(to) {
+            Ok(()) => Ok(None),
+            Err(_) if self.step(InProgress).is_ok() && InProgress.step(to).is_ok() => {
+                Ok(Some(InProgress))
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
     /// Says whether someone works on it.
     #[must_use]
     pub const fn is_under_way(self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::entry::{Entry, heading};
+use super::entry::{Entry, heading, numbered};
 use super::lines::{Line, front_matter, lines};
 use super::number::TaskNumber;
 use super::patch::Splice;
@@ -17,35 +17,44 @@ const LEVEL: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Todo {
     pub(super) text: String,
-    /// In the order of the file.
-    pub(super) entries: Vec<Entry>,
+    lines: Vec<Line>,
+    /// In the order of the file; what an entry says is read when it is asked for.
+    pub(super) entries: Vec<Spot>,
     /// The digits behind `next_project_number:` in the front matter.
     next: Option<Range<usize>>,
 }
 
+/// Where an entry stands.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) number: TaskNumber,
+    lines: Range<usize>,
+}
+
 impl Todo {
     /// Reads a text; every text is a `TODO.md`, perhaps one without entries.
-    pub(super) fn read(text: &str) -> Self {
-        let all = lines(text);
-        let is_bound = |line: &Line| {
-            !line.hidden && heading(&text[line.range()]).is_some_and(|(level, _)| level <= LEVEL)
-        };
-        let bounds: Vec<usize> = all
-            .iter()
-            .enumerate()
-            .filter(|(_, line)| is_bound(line))
-            .map(|(place, _)| place)
-            .collect();
-        let mut entries = Vec::new();
-        for (nth, place) in bounds.iter().copied().enumerate() {
-            let end = bounds.get(nth + 1).copied().unwrap_or(all.len());
-            let level = heading(&text[all[place].range()]).map(|(level, _)| level);
-            if level == Some(LEVEL) {
-                entries.extend(Entry::read(text, &all[place..end], place + 1));
+    pub(super) fn read(text: String) -> Self {
+        let lines = lines(&text);
+        let mut entries: Vec<Spot> = Vec::new();
+        let mut is_open = false;
+        for (place, line) in lines.iter().enumerate().filter(|(_, line)| !line.hidden) {
+            let bound = heading(&text[line.range()]).filter(|(level, _)| *level <= LEVEL);
+            let Some((level, title)) = bound else { continue };
+            if let Some(last) = entries.last_mut().filter(|_| is_open) {
+                last.lines.end = place;
             }
+            let number = numbered(title).filter(|_| level == LEVEL).map(|(number, _)| number);
+            is_open = number.is_some();
+            entries.extend(number.map(|number| Spot { number, lines: place..lines.len() }));
         }
-        let next = all[..front_matter(text, &all)].iter().find_map(|line| next_number(text, line));
-        Self { text: text.to_owned(), entries, next }
+        let front = &lines[..front_matter(&text, &lines)];
+        let next = front.iter().find_map(|line| next_number(&text, line));
+        Self { text, lines, entries, next }
+    }
+
+    /// Reads an entry.
+    pub(super) fn entry(&self, spot: &Spot) -> Option<Entry> {
+        Entry::read(&self.text, &self.lines[spot.lines.clone()], spot.lines.start + 1)
     }
 
     /// Returns the number the front matter names as the next.
@@ -60,7 +69,11 @@ impl Todo {
 
     /// Adds an entry behind the last one, or at the end.
     pub(super) fn append(&self, entry: &str) -> Splice {
-        let at = self.entries.iter().map(|entry| entry.range.end).max().unwrap_or(self.text.len());
+        let at = self
+            .entries
+            .last()
+            .and_then(|last| self.lines.get(last.lines.end))
+            .map_or(self.text.len(), |below| below.start);
         let (before, after) = (&self.text[..at], &self.text[at..]);
         let eol = if before.contains("\r\n") { "\r\n" } else { "\n" };
         let entry = entry.replace('\n', eol);

@@ -376,8 +376,14 @@ impl Tree {
             .as_ref()
             .and_then(|agents| agents.get(&task.brief.agent))
             .map_or(0, |agent| agent.preamble_bytes);
+        let assignment = self.assignment.as_ref();
+        let number = assignment.and_then(|it| it.task_of(&task.brief.prompt));
+        let preface = self.preface(task.session, &admission, number);
+        let preface_bytes = preface.as_ref().map_or(0, String::len) as u64;
         Event::Granted(Box::new(Grant {
             session: task.session,
+            preface,
+            task: number,
             parent: place.parent,
             call: place.call,
             index: place.index,
@@ -387,7 +393,7 @@ impl Tree {
             rights: admission.rights,
             timeout_s: admission.timeout_s,
             clamped: admission.clamped,
-            opening_bytes: preamble + task.brief.opening().len() as u64,
+            opening_bytes: preamble + preface_bytes + task.brief.opening().len() as u64,
             awaiting_approval: asks,
             brief: task.brief,
         }))

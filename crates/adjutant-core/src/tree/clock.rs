@@ -40,13 +40,13 @@ impl Tree {
 
     /// Gives the root a deadline, once and before it begins. It has the most its operation may take
     /// and not what is usual, so that it can still report on someone who used up the usual.
-    pub(super) fn time_root(&self, now: Timestamp, operation: Operation) -> Vec<Event> {
+    pub(super) fn time_root(&self, now: Timestamp, operation: Operation) -> Option<Event> {
         let fresh =
             |root: &&Node| root.state.is_live() && root.deadline.is_none() && root.turn == 0;
-        let Some(root) = self.nodes.first().filter(fresh) else { return Vec::new() };
-        let Some(seconds) = self.policy.longest(operation) else { return Vec::new() };
+        let root = self.nodes.first().filter(fresh)?;
+        let seconds = self.policy.longest(operation)?;
         let (session, deadline) = (root.session, Some(now.plus_seconds(seconds)));
-        vec![Event::Started { session, deadline, bound: TimeBound::Own }]
+        Some(Event::Started { session, deadline, bound: TimeBound::Own })
     }
 
     pub(super) fn expire(&self, now: Timestamp) -> Vec<Event> {
@@ -130,6 +130,9 @@ fn timed_out(node: &Node) -> End {
     End::partial(
         Code::Timeout,
         format!("Timed out after {} s, {}.", grouped(seconds), node.bound.noun()),
-        "Delegate what is left with a longer timeout; what was found so far is in the result.",
+        &format!(
+            "`adjutant resume {}` gives it as much time again; what was found so far is in the result.",
+            node.session
+        ),
     )
 }

@@ -8,6 +8,7 @@ use super::domains::Domain;
 use super::node::{Node, OpenDelegation};
 use super::turn::{LOOP_WINDOW, is_final, uses_tools};
 use super::{Agent, Deadline, PendingApproval, Tree};
+use crate::assignment::Work;
 use crate::budget::{Cap, Ledger, Reservation, Settlement};
 use crate::event::{Event, Grant, IllegalEvent, Nudge};
 use crate::fingerprint::Fingerprint;
@@ -36,8 +37,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             Ok(())
         }
         Event::Granted(grant) => tree.granted(at, grant),
-        Event::Refused { parent, call, .. } => {
+        Event::Refused { parent, call, reason, .. } => {
             let parent = tree.known("refused", *parent)?;
+            tree.nodes[parent].refusal = Some(reason.clone());
             tree.nodes[parent].calls_made = *call;
             tree.nodes[parent].ends.push(Outcome::Refused);
             Ok(())
@@ -116,8 +118,21 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             let index = tree.running("tool_returned", *session)?;
             let node = &mut tree.nodes[index];
             node.has_findings |= output.note.is_some();
+            if let Some(change) = node.prepared.get(call).filter(|_| !output.is_error) {
+                node.changed.insert(change.path.clone());
+            }
             node.open_delegations.retain(|_, open| open.origin.index != *call || open.live > 0);
             tree.answer_call(index, *call, output.content.len())
+        }
+        Event::Assigned(assignment) => {
+            tree.assignment = Some((**assignment).clone());
+            Ok(())
+        }
+        Event::Judged { session, call, returned, .. } => {
+            tree.judged(*session, *call, returned.as_deref())
+        }
+        Event::Marked { session, mark, problem } => {
+            tree.mark_made(*session, mark, problem.as_deref())
         }
         Event::Resumed { rights, agents, model, timeout_s, deadlines, questions_until, .. } => {
             tree.resumed(rights, agents, model.as_ref());
@@ -267,6 +282,8 @@ impl Tree {
         node.fingerprint = fingerprint(brief);
         node.story.clone_from(&brief.story);
         node.timeout_s = grant.timeout_s;
+        node.task = grant.task;
+        node.artifacts_required = brief.artifacts_required;
         node.max_output_wish = brief.max_output_tokens;
         (node.max_turns, node.turns_each) = (brief.max_turns, brief.max_turns);
         node.appended_bytes = grant.opening_bytes;
@@ -389,6 +406,7 @@ impl Tree {
         if let Some(deadline) = deadline {
             self.timers.insert((deadline, index, Deadline::Timeout));
         }
+        self.open_mark(index, Work::Begun);
         Ok(())
     }
 
@@ -450,7 +468,7 @@ impl Tree {
         let node = &mut self.nodes[index];
         // Calls without a result and words not heard stay: whoever takes it up again must be told.
         node.recent_calls = VecDeque::new();
-        node.end_reason = reason.map(|reason| (reason.code, reason.recoverable));
+        node.end_reason = reason.cloned();
         if let Some(deadline) = node.deadline {
             self.timers.remove(&(deadline, index, Deadline::Timeout));
         }
@@ -460,6 +478,7 @@ impl Tree {
         if was_asked_about {
             self.forget_idle_questions();
         }
+        self.open_mark(index, Work::Ended);
         let call = self.nodes[index].call;
         if let Some(parent) = self.nodes[index].parent {
             self.live -= 1;

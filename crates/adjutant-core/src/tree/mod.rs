@@ -13,14 +13,17 @@ mod clock;
 mod domains;
 mod evolve;
 mod mail;
+mod marks;
 mod node;
 mod react;
 mod resume;
+mod returns;
 mod turn;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::assignment::Assignment;
 use crate::command::Command;
 use crate::event::{Event, IllegalEvent};
 use crate::graph::StoryGraph;
@@ -39,10 +42,9 @@ pub use clock::Deadline;
 pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
 pub(crate) use resume::INTERRUPTED;
+pub use returns::MAX_REPAIRS;
 pub(crate) use turn::uses_tools;
-pub use turn::{
-    CALLS_PER_TURN, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS, MAX_REPAIRS, MIN_OUTPUT,
-};
+pub use turn::{CALLS_PER_TURN, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS, MIN_OUTPUT};
 
 /// The state of one run, folded from its events.
 #[derive(Clone, Debug)]
@@ -52,6 +54,8 @@ pub struct Tree {
     nodes: Vec<Node>,
     by_session: BTreeMap<SessionId, usize>,
     agents: Option<BTreeMap<AgentName, Agent>>,
+    /// What a slash command said the run is about.
+    assignment: Option<Assignment>,
     stories: StoryGraph,
     timers: BTreeSet<(Timestamp, usize, Deadline)>,
     approvals: BTreeMap<String, PendingApproval>,
@@ -63,6 +67,10 @@ pub struct Tree {
     live: u64,
     /// Delegations waiting for a place or for a person.
     waiting: u64,
+    /// Marks on the project's list that are not made yet.
+    open_marks: u64,
+    /// Whether the run goes on without its root, which had ended before.
+    without_root: bool,
     /// Worst cases of the calls that started without asking.
     auto_approved: Usd,
     ended: Option<Outcome>,
@@ -92,6 +100,7 @@ impl Default for Tree {
             nodes: Vec::new(),
             by_session: BTreeMap::new(),
             agents: None,
+            assignment: None,
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
             approvals: BTreeMap::new(),
@@ -99,6 +108,8 @@ impl Default for Tree {
             granted: 0,
             live: 0,
             waiting: 0,
+            open_marks: 0,
+            without_root: false,
             auto_approved: Usd::ZERO,
             ended: None,
         }
@@ -117,7 +128,7 @@ impl Tree {
             Command::Define { agent, system, tools, rights, max_turns } => {
                 Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])
             }
-            Command::TimeRoot { operation } => Ok(self.time_root(now, operation)),
+            Command::Assign(assignment) => Ok(self.assign(now, assignment)),
             Command::Delegate { parent, tasks, concurrency, origin } => {
                 self.admit(now, parent, tasks, concurrency, origin)
             }
@@ -150,9 +161,10 @@ impl Tree {
             Command::TakeOutput { session, turn, call, output } => {
                 Ok(self.take_output(session, turn, call, output))
             }
-            Command::Conclude { session, text, artifacts } => {
-                Ok(self.conclude(now, session, &text, &artifacts))
+            Command::Conclude { session, call, text, artifacts } => {
+                Ok(self.conclude(now, session, call, &text, &artifacts))
             }
+            Command::Mark { session, mark, problem } => Ok(self.marked(session, mark, problem)),
             Command::CutOff { session } => Ok(self.cut_off(session)),
             Command::Decline { session } => Ok(self.declined(session)),
             Command::Crash { session, message, backtrace } => {
@@ -281,7 +293,8 @@ impl Tree {
     }
 
     fn end_run(&self) -> Vec<Event> {
-        if self.ended.is_some() || self.has_live_delegations() {
+        let waits = self.has_live_delegations() || self.open_marks > 0;
+        if self.ended.is_some() || waits {
             return Vec::new();
         }
         let Some(root) = self.nodes.first() else { return Vec::new() };
@@ -290,6 +303,10 @@ impl Tree {
             return Vec::new();
         }
         let outcome = match &root.state {
+            // What a command fell short of may be done by now, though nobody asked its agent again.
+            State::Ended(_) if self.without_root && self.assignment.is_some() => {
+                self.command_end().outcome
+            }
             State::Ended(outcome) => *outcome,
             State::AwaitingApproval | State::Queued | State::Running => {
                 Outcome::of_all(root.ends.iter().copied())

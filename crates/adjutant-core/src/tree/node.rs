@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::marks::Marks;
 use crate::budget::{Cap, Ledger, Reservation};
 use crate::code::Code;
+use crate::contract::Artifact;
 use crate::event::Origin;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
@@ -108,7 +110,18 @@ pub struct Node {
     /// How its last answer stopped, while nobody has spoken since and no tool was asked for.
     pub(super) said: Option<StopReason>,
     /// Why it ended, if it did for a reason.
-    pub(super) end_reason: Option<(Code, bool)>,
+    pub(super) end_reason: Option<Reason>,
+    /// Why the latest task it handed down was refused.
+    pub(super) refusal: Option<Reason>,
+    /// The task of the project's list that it works on.
+    pub(super) task: Option<u64>,
+    /// Whether it must name a file that holds the work when it claims to have completed it.
+    pub(super) artifacts_required: bool,
+    /// The files its return named, once one was taken.
+    pub(super) artifacts: Vec<Artifact>,
+    /// The files its tools changed.
+    pub(super) changed: BTreeSet<String>,
+    pub(super) marks: Marks,
     pub(super) stall_at: Option<Timestamp>,
     pub(super) retry_at: Option<Timestamp>,
 }
@@ -176,6 +189,12 @@ impl Node {
             final_text: false,
             said: None,
             end_reason: None,
+            refusal: None,
+            task: None,
+            artifacts_required: false,
+            artifacts: Vec::new(),
+            changed: BTreeSet::new(),
+            marks: Marks::default(),
             stall_at: None,
             retry_at: None,
         }

@@ -8,7 +8,7 @@ use crate::event::{Event, Nudge};
 use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
-use crate::schema::{DELEGATE, TASK};
+use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::write::is_write;
 
 impl Tree {
@@ -25,7 +25,12 @@ impl Tree {
                 effect(Effect::AskApproval { parent: *parent, call: *call, hash: hash.clone() })
             }
             Event::Approved { parent, .. } => command(Command::StartQueued { parent: *parent }),
-            Event::Started { session, .. } => self.after_start(*session),
+            Event::Started { session, .. } => {
+                let mut reaction = self.after_start(*session);
+                reaction.effects.extend(self.node(*session).and_then(|node| self.due_mark(node)));
+                reaction
+            }
+            Event::Marked { session, mark, .. } => self.after_mark(*session, mark),
             Event::Reserved { session, .. } => self.call_model(*session),
             Event::Replied { session, text, tool_calls, stop, .. } => {
                 self.after_reply(*session, text, tool_calls, *stop)
@@ -42,6 +47,8 @@ impl Tree {
                 let done = self.node(*session).is_some_and(|node| node.open_calls == 0);
                 if done {
                     command(Command::TakeTurn { session: *session })
+                } else if let Some(verify) = self.return_alone(*session) {
+                    effect(verify)
                 } else {
                     self.after_write(*session, *call)
                 }
@@ -52,6 +59,8 @@ impl Tree {
             Event::RunEnded { .. } => effect(Effect::Close),
             Event::RunStarted { .. }
             | Event::AgentDefined { .. }
+            | Event::Assigned(_)
+            | Event::Judged { .. }
             | Event::Granted(_)
             | Event::AutoApproved { .. }
             | Event::DomainAllowed { .. }
@@ -110,9 +119,12 @@ impl Tree {
         if is_final(stop, calls, last_call) {
             let is_root = self.nodes.first().is_some_and(|root| root.session == session);
             return match self.policy.contract {
-                ContractKind::Standard if !is_root => effect(Effect::Verify { session }),
+                ContractKind::Standard if !is_root => {
+                    effect(Effect::Verify { session, returned: None })
+                }
                 ContractKind::Standard | ContractKind::Report => command(Command::Conclude {
                     session,
+                    call: None,
                     text: text.to_owned(),
                     artifacts: Vec::new(),
                 }),
@@ -132,6 +144,9 @@ impl Tree {
         if call.name == WEB_FETCH {
             return self.fetch(session, turn, index, call).map_or_else(Reaction::default, effect);
         }
+        if call.name == RETURN {
+            return self.return_alone(session).map_or_else(Reaction::default, effect);
+        }
         if is_write(&call.name) {
             return node.write(index, call).map_or_else(Reaction::default, effect);
         }
@@ -145,9 +160,10 @@ impl Tree {
     /// Hands results up once every task of a tool call has ended.
     pub(super) fn hand_up(&self, session: SessionId, call: u32) -> Reaction {
         let open = self.node(session).and_then(|node| node.open_delegations.get(&call));
-        open.filter(|open| open.live == 0).map_or_else(Reaction::default, |open| {
-            effect(Effect::HandUp { session, call, origin: open.origin })
-        })
+        open.filter(|open| open.live == 0 && !self.is_marking(session, call))
+            .map_or_else(Reaction::default, |open| {
+                effect(Effect::HandUp { session, call, origin: open.origin })
+            })
     }
 
     fn after_end(&self, session: SessionId) -> Reaction {
@@ -161,6 +177,7 @@ impl Tree {
         let mut effects = vec![Effect::Stop { session }];
         if let (Some(parent), Some(node)) = (above, self.node(session)) {
             effects.extend(self.hand_up(parent, node.call).effects);
+            effects.extend(self.due_mark(node).filter(|_| !node.marks.begin));
         }
         Reaction { commands, effects }
     }

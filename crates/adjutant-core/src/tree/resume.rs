@@ -20,7 +20,7 @@ use crate::message::{ModelSpec, StopReason, ToolCall};
 use crate::outcome::{Outcome, State};
 use crate::refusal::{Refusal, TimeBound, Untold};
 use crate::rights::{Rights, is_repeatable};
-use crate::schema::{DELEGATE, TASK};
+use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::time::Timestamp;
 use crate::write::is_write;
 
@@ -95,7 +95,7 @@ impl Tree {
             let known = known.or_else(|| (is_begun && !may_begin_again(made)).then(unknown));
             if let Some(output) = known {
                 events.push(Event::ToolReturned { session, call, output });
-            } else if !usable.contains(&made.name) {
+            } else if made.name != RETURN && !usable.contains(&made.name) {
                 let text = format!("Not run: `{}` is no longer available to you.", made.name);
                 events.push(Event::ToolRefused { session, call, text });
             }
@@ -168,6 +168,7 @@ impl Tree {
         model: Option<&ModelSpec>,
     ) {
         self.ended = None;
+        self.without_root = self.nodes.first().is_some_and(|root| !root.state.is_live());
         for (index, node) in self.nodes.iter_mut().enumerate() {
             node.rights = bounded(&node.rights, &node.agent, rights, agents);
             node.excused = node.attempts;
@@ -252,6 +253,8 @@ impl Tree {
             .as_ref()
             .and_then(|agents| agents.get(&self.nodes[index].agent))
             .map_or(0, |agent| agent.preamble_bytes);
+        self.forget_end_mark(index);
+        self.without_root &= index != ROOT;
         self.set_state(index, if index == ROOT { State::Running } else { State::Queued });
         self.nodes[index].begin_again(reopening, preamble);
         let call = self.nodes[index].call;
@@ -311,6 +314,7 @@ impl Tree {
             });
         }
         reaction.effects.extend(self.open_domain_questions());
+        reaction.effects.extend(self.due_marks());
         reaction.commands.push(Command::EndRun);
         reaction
     }
@@ -340,7 +344,7 @@ impl Tree {
             Some(StopReason::MaxOutput) => reaction.commands.push(Command::CutOff { session }),
             Some(StopReason::Refused) => reaction.commands.push(Command::Decline { session }),
             Some(StopReason::EndTurn | StopReason::ToolUse) => {
-                reaction.effects.push(Effect::Verify { session });
+                reaction.effects.push(Effect::Verify { session, returned: None });
             }
             // Whoever waits for a provider is left to the clock.
             None => reaction.commands.push(Command::TakeTurn { session }),
@@ -403,7 +407,9 @@ fn close_open_call(node: &Node, events: &mut Vec<Event>) {
 /// what it handed down is known; or it writes, and had not come to the point of doing so, for that
 /// would be on record.
 fn may_begin_again(call: &ToolCall) -> bool {
-    is_repeatable(&call.name) || is_write(&call.name) || call.name == DELEGATE || call.name == TASK
+    is_repeatable(&call.name)
+        || is_write(&call.name)
+        || [DELEGATE, TASK, RETURN].contains(&call.name.as_str())
 }
 
 fn reopening(
@@ -448,7 +454,7 @@ impl Node {
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
-        self.end_reason.is_some_and(|(code, _)| code == Code::ContextExhausted)
+        self.end_reason.as_ref().is_some_and(|reason| reason.code == Code::ContextExhausted)
     }
 
     /// Says whether an ended node can be taken up again: what is done is done, unless a person has
@@ -459,7 +465,7 @@ impl Node {
         if !self.approved {
             return false;
         }
-        let recoverable = self.end_reason.is_none_or(|(_, recoverable)| recoverable);
+        let recoverable = self.end_reason.as_ref().is_none_or(|reason| reason.recoverable);
         match outcome {
             Outcome::Refused => false,
             Outcome::Completed | Outcome::Blocked => with_words,
@@ -496,6 +502,7 @@ impl Node {
         self.repairs = 0;
         self.final_text = false;
         self.end_reason = None;
+        self.artifacts.clear();
         if reopening.text.is_some() {
             self.said = None;
         }

@@ -5,20 +5,17 @@
 
 use std::collections::BTreeMap;
 
+use super::Tree;
 use super::node::{End, Node};
-use super::{ROOT, Tree};
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
-use crate::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Status, repair_message, validate,
-};
 use crate::event::{Event, Nudge, ToolOutput};
 use crate::fingerprint::Fingerprint;
-use crate::ids::{AgentName, SessionId};
+use crate::ids::SessionId;
 use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
 use crate::numbers::grouped;
-use crate::outcome::{Outcome, Reason};
-use crate::policy::ContractKind;
+use crate::outcome::Outcome;
+use crate::schema::RETURN;
 use crate::time::Timestamp;
 use crate::write::RUN;
 
@@ -34,14 +31,11 @@ pub(super) const LOOP_WINDOW: usize = 32;
 pub const CALLS_PER_TURN: usize = 64;
 /// Attempts at one turn, the first included.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// Times an invalid return goes back to the model.
-pub const MAX_REPAIRS: u32 = 2;
 /// What an agent near its end is told.
 pub const LAST_CALL: &str = "You are close to your limit and this is your last turn. Tools are no longer \
 available. Write your report now: what you found, and what is left to do.";
 const SHORTEN: &str =
     "Your answer was cut off at the output limit. Say it again, shorter, in one message.";
-const EMPTY: &str = "Your answer was empty. Write your report as text.";
 const FIRST_RETRY_MS: u64 = 500;
 /// The longest pause of a provider that is waited out; a child must not be parked for days.
 const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
@@ -223,7 +217,7 @@ impl Tree {
     /// Runs, answers or refuses each tool call of the last answer.
     pub(super) fn use_tools(&self, now: Timestamp, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
-        let usable = node.rights.usable_tools();
+        let usable = self.usable(index);
         let mut recent = node.recent_calls.clone();
         let mut events = Vec::new();
         for (number, call) in (0_u32..).zip(&node.pending) {
@@ -243,7 +237,9 @@ impl Tree {
                 events.extend(self.end_subtree(index, &looped(&call.name, equal)));
                 return events;
             }
-            let complaint = objection(call, number, &node.pending)
+            let complaint = self
+                .return_objection(index, number)
+                .or_else(|| objection(call, number, &node.pending))
                 .or_else(|| {
                     (!usable.contains(&call.name)).then(|| not_allowed(&call.name, &usable))
                 })
@@ -270,64 +266,6 @@ impl Tree {
             Some(_) | None => {
                 vec![Event::Late { session, what: "tool result".into(), text: output.content }]
             }
-        }
-    }
-
-    /// Judges the last answer against the contract: ends, or asks for a repair.
-    pub(super) fn conclude(
-        &self,
-        now: Timestamp,
-        session: SessionId,
-        text: &str,
-        artifacts: &[(String, ArtifactFact)],
-    ) -> Vec<Event> {
-        let Some((index, node)) = self.live(session) else { return Vec::new() };
-        if !node.final_text {
-            return Vec::new();
-        }
-        if let Some(code) = node.last_call {
-            return self.end_subtree(index, &self.exhausted(code, node));
-        }
-        // The root answers a person, in free text; the contract is for what is handed up.
-        let contract = if index == ROOT { ContractKind::Report } else { self.policy.contract };
-        let (end, complaint) = match contract {
-            ContractKind::Report if text.trim().is_empty() => (None, EMPTY.to_owned()),
-            ContractKind::Report => (Some(End::completed()), String::new()),
-            ContractKind::Standard => judge_return(text, self.metadata(now, index), artifacts),
-        };
-        let is_over = end.is_some() || node.repairs >= MAX_REPAIRS;
-        if is_over && !self.mail(index, node, &Held::default()).is_empty() {
-            // A person spoke after its last call: it hears that before anything is final.
-            return self.take_turn_beside(session, &Held::default());
-        }
-        match end {
-            Some(end) => self.end_subtree(index, &end),
-            None if node.repairs < MAX_REPAIRS => {
-                vec![Event::Told { session, nudge: Nudge::Repair, text: complaint }]
-            }
-            None => self.end_subtree(
-                index,
-                &End::new(
-                    Outcome::Failed,
-                    Code::ValidationFailed,
-                    format!(
-                        "The return was still invalid after {MAX_REPAIRS} repairs. {complaint}"
-                    ),
-                    "Read the original answer in the transcript, or delegate the task again.",
-                ),
-            ),
-        }
-    }
-
-    /// Returns what the engine knows about a delegation, which no model has to claim.
-    fn metadata(&self, now: Timestamp, index: usize) -> Metadata {
-        let node = &self.nodes[index];
-        Metadata {
-            session_id: node.session,
-            duration_seconds: now.since(node.started.unwrap_or_default()).as_secs(),
-            agent_type: node.agent.clone(),
-            delegation_depth: u32::try_from(node.depth).unwrap_or(u32::MAX),
-            delegation_path: self.path(index).iter().map(|name| AgentName::new(name)).collect(),
         }
     }
 
@@ -365,7 +303,7 @@ impl Tree {
         self.end_subtree(index, &self.provider_failed(&error, node))
     }
 
-    fn exhausted(&self, code: Code, node: &Node) -> End {
+    pub(super) fn exhausted(&self, code: Code, node: &Node) -> End {
         if let Some(max) = node.max_turns.filter(|max| node.turn >= *max)
             && code == Code::BudgetExceeded
         {
@@ -494,7 +432,8 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
     if call.name.is_empty() {
         return Some("Not run: the call names no tool.".into());
     }
-    if call.malformed {
+    // A return that is no JSON is judged like any other that is wrong.
+    if call.malformed && call.name != RETURN {
         return Some("Not run: the arguments are not valid JSON. Send one JSON object.".into());
     }
     let same_id =
@@ -527,41 +466,6 @@ fn looped(name: &str, times: usize) -> End {
         format!("The agent made the same {name} call {times} times."),
         "Take it up again with `adjutant resume SESSION --say TEXT`, saying what to do differently.",
     )
-}
-
-/// Judges a standard return; `None` with the complaint when it must be repaired.
-fn judge_return(
-    text: &str,
-    metadata: Metadata,
-    artifacts: &[(String, ArtifactFact)],
-) -> (Option<End>, String) {
-    let contract = Contract {
-        expected_session: Some(metadata.session_id),
-        artifacts_required: false,
-        metadata: MetadataSource::Engine(metadata),
-    };
-    let known: BTreeMap<&str, ArtifactFact> =
-        artifacts.iter().map(|(path, fact)| (path.as_str(), *fact)).collect();
-    let fact = |path: &str| known.get(path).copied().unwrap_or(ArtifactFact::Unchecked);
-    let verdict = validate(text, &contract, &fact);
-    let complaint = repair_message(&verdict);
-    let end = verdict.accepted().map(|returned| {
-        let outcome = match returned.status {
-            Status::Completed => Outcome::Completed,
-            Status::Failed => Outcome::Failed,
-            Status::Partial => Outcome::Partial,
-            Status::Blocked => Outcome::Blocked,
-        };
-        let first = returned.errors.first().filter(|_| outcome != Outcome::Completed);
-        let reason = first.map(|error| Reason {
-            code: Code::parse(error.code.as_str()).unwrap_or(Code::UnknownError),
-            message: error.message.clone(),
-            recommendation: error.recommendation.clone(),
-            recoverable: error.recoverable,
-        });
-        End { outcome, reason }
-    });
-    (end, complaint)
 }
 
 impl Node {

@@ -225,6 +225,66 @@ fn d24_the_error_sample_of_the_guide_lacks_exactly_three_fields() {
     ");
 }
 
+/// Seed 002, "Required JSON structure": it shows an agent what to send, in no language.
+const SKETCH: &str = r#"{
+  "status": "completed|partial|failed|blocked",
+  "summary": "Brief 2-5 sentence summary (<100 tokens)",
+  "artifacts": [{type, path, summary}, ...],
+  "metadata": {session_id, duration_seconds, agent_type, delegation_depth, delegation_path},
+  "errors": [{type, message, recoverable, recommendation}, ...],
+  "next_steps": "What user should do next"
+}"#;
+
+/// Seed 004, a line of its log: it has a status and is no return.
+const LOGGED: &str = r#"{
+  "timestamp": "2026-01-20T10:35:22Z",
+  "parent_story": "US-007",
+  "child_story": "US-007-DEL-001",
+  "depth": 1,
+  "status": "completed",
+  "success": true
+}"#;
+
+#[test]
+fn what_looks_like_a_return_in_the_other_guides_is_none() {
+    insta::assert_snapshot!(check(SKETCH, &Contract::default()), @r"
+    invalid
+    error VALIDATION_FAILED return: Return is not valid JSON
+    ");
+    insta::assert_snapshot!(check(LOGGED, &Contract::default()), @r"
+    invalid
+    error VALIDATION_FAILED summary: Missing required field: summary
+    error VALIDATION_FAILED artifacts: Missing required field: artifacts
+    error VALIDATION_FAILED metadata: Missing required field: metadata
+    warn VALIDATION_FAILED timestamp: Unknown field is ignored: timestamp
+    warn VALIDATION_FAILED parent_story: Unknown field is ignored: parent_story
+    warn VALIDATION_FAILED child_story: Unknown field is ignored: child_story
+    warn VALIDATION_FAILED depth: Unknown field is ignored: depth
+    warn VALIDATION_FAILED success: Unknown field is ignored: success
+    ");
+    // Seed 000, "Test 4: Return Validation".
+    insta::assert_snapshot!(check(r#"{"status": "invalid_status"}"#, &Contract::default()), @r"
+    invalid
+    error VALIDATION_FAILED summary: Missing required field: summary
+    error VALIDATION_FAILED artifacts: Missing required field: artifacts
+    error VALIDATION_FAILED metadata: Missing required field: metadata
+    error VALIDATION_FAILED status: Invalid status: invalid_status
+    ");
+}
+
+#[test]
+fn d24_an_error_without_a_code_as_seed_002_lists_it_is_accepted_with_a_warning() {
+    let mut sent: Value = serde_json::from_str(FAILED).unwrap();
+    sent["errors"][0].as_object_mut().unwrap().remove("code");
+    let verdict = validate(&sent, &Contract::default(), &unchecked);
+    insta::assert_snapshot!(shown(&verdict), @r"
+    valid
+    warn VALIDATION_FAILED errors[0].code: Missing code is taken as UNKNOWN_ERROR
+    ");
+    let returned = verdict.accepted().unwrap();
+    assert_eq!(returned.errors[0].code, Open::Known(Code::UnknownError));
+}
+
 #[test]
 fn the_timeout_sample_of_the_guide_lacks_its_metadata() {
     insta::assert_snapshot!(check(TIMEOUT, &Contract::default()), @r"

@@ -79,6 +79,11 @@ pub(crate) enum Step {
         who: Index,
         good: bool,
     },
+    /// The next mark on the project's list is made, or fails.
+    Mark {
+        which: Index,
+        made: bool,
+    },
     Progress {
         who: Index,
     },
@@ -164,6 +169,7 @@ fn replies() -> impl Strategy<Value = Reply> {
                     tool("w", "WebFetch", json!({"url": format!("https://{host}/")}))
                 }
                 1 => tool("b", "Grep", json!({"pattern": "x"})),
+                _ if text.len() % 3 == 0 => tool("r", "Return", json!({})),
                 _ => tool("same", "Dance", json!({})),
             })
             .collect(),
@@ -208,6 +214,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         6 => (who(), 0..2_u32, outputs())
             .prop_map(|(who, call, output)| Step::Output { who, call, output }),
         3 => (who(), any::<bool>()).prop_map(|(who, good)| Step::Conclude { who, good }),
+        2 => (who(), prop::bool::weighted(0.8)).prop_map(|(which, made)| Step::Mark { which, made }),
         1 => who().prop_map(|who| Step::Progress { who }),
         4 => (who(), prop::bool::weighted(0.9)).prop_map(|(which, yes)| Step::Decide { which, yes }),
         2 => (0..2_usize, any::<bool>()).prop_map(|(which, yes)| Step::Host { which, yes }),

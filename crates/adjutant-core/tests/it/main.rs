@@ -11,6 +11,7 @@ mod admission;
 mod contract;
 mod histories;
 mod lifecycle;
+mod malformed;
 mod policy;
 mod properties;
 mod sim;

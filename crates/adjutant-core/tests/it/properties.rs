@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adjutant_core::budget::Amount;
-use adjutant_core::policy::CycleKey;
+use adjutant_core::policy::{ContractKind, CycleKey, Operation};
 use adjutant_core::{
-    Command, Effect, Event, Nudge, Outcome, Policy, Resumption, Rights, SessionId, State,
-    Timestamp, ToolOutput, Tree,
+    Assignment, Command, Effect, Event, Nudge, Outcome, Policy, Resumption, Rights, SessionId,
+    State, Timestamp, ToolOutput, Tree,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -75,6 +75,12 @@ fn perform(sim: &mut Sim, step: Step) {
         Step::Conclude { who, good } => {
             if let Some(session) = pick(sessions(sim, all), who) {
                 conclude(sim, session, good);
+            }
+        }
+        Step::Mark { which, made } => {
+            let due: Vec<Effect> = sim.tree.due_marks().collect();
+            if !due.is_empty() {
+                mark(sim, which.get(&due).clone(), made);
             }
         }
         Step::Progress { who } => {
@@ -150,7 +156,27 @@ fn perform(sim: &mut Sim, step: Step) {
 
 fn conclude(sim: &mut Sim, session: SessionId, good: bool) {
     let text = if good { GOOD } else { "It is done." };
-    sim.submit(Command::Conclude { session, text: text.into(), artifacts: Vec::new() }).unwrap();
+    let asked = sim.effects.iter().rev().find_map(|effect| match effect {
+        Effect::Verify { session: of, returned } if *of == session => Some(returned.as_ref()),
+        _ => None,
+    });
+    let call = asked.flatten().map(|(number, _)| *number);
+    let (text, artifacts) = (text.to_owned(), Vec::new());
+    sim.submit(Command::Conclude { session, call, text, artifacts }).unwrap();
+}
+
+/// Makes every mark that is due; says whether there were any.
+fn make_marks(sim: &mut Sim) -> bool {
+    let due: Vec<Effect> = sim.tree.due_marks().collect();
+    let any = !due.is_empty();
+    due.into_iter().for_each(|due| mark(sim, due, true));
+    any
+}
+
+fn mark(sim: &mut Sim, effect: Effect, made: bool) {
+    let Effect::Mark { session, mark } = effect else { panic!("{effect:?}") };
+    let problem = (!made).then(|| "the list is locked".to_owned());
+    sim.submit(Command::Mark { session, mark, problem }).unwrap();
 }
 
 /// (h) After a tick nothing is due any more: a runtime that sleeps until the next deadline sleeps.
@@ -172,6 +198,9 @@ fn complete(sim: &mut Sim) {
             .find(|hash| sim.tree.decide(sim.now, Command::Approve { hash: hash.clone() }).is_ok())
         {
             sim.submit(Command::Approve { hash }).unwrap();
+            continue;
+        }
+        if make_marks(sim) {
             continue;
         }
         let running = sessions(sim, |node| node.state == State::Running && node.depth > 0);
@@ -210,7 +239,12 @@ fn complete(sim: &mut Sim) {
 }
 
 fn play(policy: Policy, history: Vec<Step>) -> Sim {
+    let is_standard = policy.contract == ContractKind::Standard;
     let mut sim = Sim::new(policy);
+    if is_standard {
+        let work = Assignment::new("research", Operation::Research);
+        sim.submit(Command::Assign(Box::new(Assignment { tasks: vec![1], ..work }))).unwrap();
+    }
     for step in history {
         // A run is over when nobody is left in it; what follows would be refused.
         if sim.tree.outcome().is_some() {
@@ -306,9 +340,11 @@ proptest! {
         history in histories(),
     ) {
         let mut sim = play(policy, history);
-        if sim.tree.outcome().is_none() {
+        // It may have ended, and only marks be left to make.
+        if sim.node(sim.root()).state.is_live() {
             sim.cancel(sim.root());
         }
+        while make_marks(&mut sim) {}
         sim.check_over();
     }
 
@@ -347,6 +383,7 @@ proptest! {
         } else if sim.tree.outcome().is_none() {
             sim.submit(Command::EndRun).unwrap();
         }
+        while make_marks(&mut sim) {}
         sim.check_over();
     }
 
@@ -392,9 +429,10 @@ proptest! {
         named in any::<bool>(),
     ) {
         let mut sim = play(policy, history);
-        if sim.tree.outcome().is_none() {
+        if sim.node(sim.root()).state.is_live() {
             sim.cancel(sim.root());
         }
+        while make_marks(&mut sim) {}
         let done = sessions(&sim, |node| node.state == State::Ended(Outcome::Completed));
         let session = pick(sessions(&sim, |node| node.depth > 0), who).filter(|_| named);
         let events = sim.restart(Resumption {
@@ -485,5 +523,5 @@ fn random_histories_meet_every_kind_of_event() {
     }
     // Agents are defined by front ends; a loop needs more patience than chance has.
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted late messaged overran paused progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved assigned attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late marked messaged overran paused progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
 }

@@ -39,6 +39,15 @@ impl Sim {
     }
 
     pub(crate) fn of(policy: Policy, agent: &str, goal: &str) -> Self {
+        Self::begin(policy, agent, goal, None)
+    }
+
+    /// Begins a run whose root is an agent with a model.
+    pub(crate) fn led(policy: Policy, agent: &str, goal: &str) -> Self {
+        Self::begin(policy, agent, goal, Some(model()))
+    }
+
+    fn begin(policy: Policy, agent: &str, goal: &str, model: Option<ModelSpec>) -> Self {
         let mut sim = Self {
             tree: Tree::default(),
             now: Timestamp::ZERO,
@@ -55,7 +64,7 @@ impl Sim {
             workdir: "/work".into(),
             policy: Box::new(policy),
             version: "test".into(),
-            model: None,
+            model,
         })
         .unwrap();
         sim

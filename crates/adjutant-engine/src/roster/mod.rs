@@ -118,6 +118,8 @@ pub struct Limits {
     pub max_output_tokens: Option<u64>,
     /// What kind of work it does.
     pub operation: Option<Operation>,
+    /// Whether it must name a file that holds the work when it claims to have completed it.
+    pub artifacts_required: bool,
     /// Whether it is kept from the network.
     pub offline: bool,
 }
@@ -128,6 +130,7 @@ impl Limits {
         self.timeout_s = tighter(self.timeout_s, other.timeout_s);
         self.max_output_tokens = tighter(self.max_output_tokens, other.max_output_tokens);
         self.operation = other.operation.or(self.operation);
+        self.artifacts_required |= other.artifacts_required;
         self.offline |= other.offline;
     }
 }

@@ -85,8 +85,15 @@ const READ: [&str; 22] = [
 ];
 
 /// Keys under `adjutant:`.
-const BOUNDS: [&str; 6] =
-    ["tools", "max_turns", "timeout_s", "max_output_tokens", "operation", "network"];
+const BOUNDS: [&str; 7] = [
+    "tools",
+    "max_turns",
+    "timeout_s",
+    "max_output_tokens",
+    "operation",
+    "artifacts_required",
+    "network",
+];
 
 /// Tools an agent without the right to write does without.
 const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
@@ -305,6 +312,11 @@ impl Sheet {
                 }
                 operation => own.operation = operation,
             }
+        }
+        match keys.remove("artifacts_required") {
+            Some(Value::Bool(required)) => own.artifacts_required = required,
+            Some(_) => self.ignore("`adjutant.artifacts_required` is not true or false".to_owned()),
+            None => {}
         }
         match keys.remove("network") {
             Some(Value::Bool(false)) => own.offline = true,

@@ -47,7 +47,7 @@ const NAMES: [(&str, &str); 37] = [
 ];
 
 /// What every agent keeps: its scratchpad and the way to hand in its result reach nothing outside.
-const KEPT: [&str; 2] = ["Note", "Return"];
+const KEPT: [&str; 1] = ["Note"];
 
 /// The tools that start other agents; who is denied one is denied both.
 const STARTING: [&str; 2] = ["Task", "Delegate"];

@@ -290,7 +290,7 @@ impl Runner {
     fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
         let Ok(done) = done else { return Ok(()) };
-        if self.full.is_some() {
+        if self.full.is_some() && !matches!(done, Done::Marked { .. }) {
             // It came too late for everyone, and there is no room to say so.
             return Ok(());
         }
@@ -298,7 +298,9 @@ impl Runner {
             Done::Model { session, turn, attempt, result: Ok(Ok(reply)) } => {
                 Command::Reply { session, turn, attempt, reply }
             }
-            Done::Model { session, turn, attempt, result: Ok(Err(error)) } => {
+            Done::Model { session, turn, attempt, result: Ok(Err(mut error)) } => {
+                // Shown, kept and written into the project; a provider may repeat what it was sent.
+                error.message = self.shop.desk.masker.mask(&error.message).into_owned();
                 Command::FailAttempt { session, turn, attempt, error }
             }
             Done::Tool { session, turn, call, result: Ok(output) } => {
@@ -313,8 +315,16 @@ impl Runner {
             | Done::Briefed { session, result: Err(crash), .. } => {
                 Command::Crash { session, message: crash.message, backtrace: crash.backtrace }
             }
-            Done::Verified { session, text, facts: Ok(artifacts) } => {
-                Command::Conclude { session, text, artifacts }
+            Done::Verified { session, call, text, facts: Ok(artifacts) } => {
+                Command::Conclude { session, call, text, artifacts }
+            }
+            Done::Marked { session, mark, result } => {
+                let made = result.unwrap_or_else(|crash| Err(crash.message));
+                let (mark, problem) = match made {
+                    Ok(made) => (made, None),
+                    Err(problem) => (mark, Some(problem)),
+                };
+                Command::Mark { session, mark, problem }
             }
             Done::Briefed { session, turn, index, result: Ok(read) } => {
                 if let Some(waiting) = self.unread.get_mut(&session) {

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use adjutant_core::schema::{CallLimits, DELEGATE, TASK};
-use adjutant_core::{Command, Effect, Origin, SessionId, ToolOutput, ToolSet, ToolSpec};
+use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
+use adjutant_core::{Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec};
 use adjutant_tools::Approved;
 
 use super::{Preamble, Runner};
 use crate::crash::guard;
 use crate::engine::EngineError;
 use crate::execute::{Asked, Done, Question, Thought, put, read_call, think, use_tool, verify};
+use crate::marking;
 use crate::writing::{commit, prepare};
 
 impl Runner {
@@ -60,11 +61,17 @@ impl Runner {
                 }
             }
             Effect::HandUp { session, call, origin } => self.hand_up(session, call, origin)?,
-            Effect::Verify { session } => {
-                let text = self.conversations.get(&session).and_then(|talk| talk.last_text());
-                let text = text.unwrap_or_default().to_owned();
+            Effect::Verify { session, returned } => {
+                let (number, text) = self.handed_back(session, returned);
                 let toolbox = Arc::clone(&self.shop.desk.toolbox);
-                self.tasks.spawn_blocking(move || verify(&toolbox, session, text));
+                self.tasks.spawn_blocking(move || verify(&toolbox, session, number, text));
+            }
+            Effect::Mark { session, mark } => {
+                let (workdir, wall) = (Arc::clone(&self.shop.desk.workdir), self.shop.ids.wall);
+                self.tasks.spawn_blocking(move || {
+                    let result = guard(|| marking::make(&workdir, wall, &mark));
+                    Done::Marked { session, mark, result }
+                });
             }
             Effect::AskApproval { parent, call, hash } => {
                 let events = self.asked.remove(&(parent, call)).unwrap_or_default();
@@ -93,6 +100,21 @@ impl Runner {
             Effect::Close => self.closed = true,
         }
         Ok(())
+    }
+
+    /// Returns what a delegation handed back: by which call, and in which words.
+    fn handed_back(
+        &self,
+        session: SessionId,
+        returned: Option<(u32, ToolCall)>,
+    ) -> (Option<u32>, String) {
+        let Some((number, call)) = returned else {
+            let text = self.conversations.get(&session).and_then(|talk| talk.last_text());
+            return (None, text.unwrap_or_default().to_owned());
+        };
+        // Arguments that were no JSON are kept as the text they were.
+        let text = call.arguments.as_str().map(str::to_owned);
+        (Some(number), text.unwrap_or_else(|| call.arguments.to_string()))
     }
 
     /// Puts the next question to the person, unless one is out.
@@ -191,9 +213,11 @@ impl Preamble {
         }
         let delegates = usable.contains(DELEGATE) || usable.contains(TASK);
         let tools = if delegates { &self.tools } else { &self.tools_to_work };
-        if tools.iter().all(|tool| usable.contains(&tool.name)) {
+        // Handing back a result is no right: whoever is shown the tool may use it.
+        let is_offered = |tool: &ToolSpec| tool.name == RETURN || usable.contains(&tool.name);
+        if tools.iter().all(is_offered) {
             return Arc::clone(tools);
         }
-        tools.iter().filter(|tool| usable.contains(&tool.name)).cloned().collect()
+        tools.iter().filter(|tool| is_offered(tool)).cloned().collect()
     }
 }

@@ -12,8 +12,8 @@ pub(super) const MAX_TASKS: u64 = 50;
 pub enum Form {
     /// Anything, unchanged.
     Free,
-    /// Some text, which must be there.
-    Text,
+    /// Some text, which must be there; options may stand before and behind it.
+    Text(&'static [&'static str]),
     /// The number of a task, then options, then anything.
     Task(&'static [&'static str]),
     /// Numbers of tasks, as `7`, `3,5` or `3-5`, then anything.
@@ -28,7 +28,7 @@ impl Form {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
-            Self::Text => "text",
+            Self::Text(_) => "text",
             Self::Task(_) => "task",
             Self::Tasks => "tasks",
             Self::Options(_) => "options",
@@ -47,6 +47,20 @@ pub struct Arguments {
     pub options: Vec<(String, Option<String>)>,
     /// What is left.
     pub prompt: String,
+}
+
+/// The option that widens where agents write.
+const IN_PLACE: &str = "--in-place";
+
+/// Whether `--in-place` was typed within a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InPlace {
+    /// It stands where options stand.
+    Typed,
+    /// It stands in the prompt, so it is text.
+    InPrompt,
+    /// It does not stand there.
+    Absent,
 }
 
 /// Says what is wrong with the arguments of a command.
@@ -92,6 +106,14 @@ pub enum ArgumentError {
         /// The option that was probably meant, as the end of the sentence.
         meant: String,
     },
+    /// A command of the program itself, in the task of an agent.
+    #[error(
+        "/{command} is carried out by adjutant itself when a person types it, so no agent can be given it"
+    )]
+    Ours {
+        /// The command.
+        command: String,
+    },
     /// An option without its value.
     #[error("Option --{option} of /{command} command needs a value")]
     ValueMissing {
@@ -110,15 +132,18 @@ pub(super) fn read(command: &str, form: Form, typed: &str) -> Result<Arguments, 
     let command = || command.to_owned();
     match form {
         Form::Free => {}
-        Form::Text => {
+        Form::Text(options) => {
+            let (mut taken, text, behind) = around(command, options, typed)?;
             // Quotes around the whole are those of a shell.
-            arguments.prompt = match &words(typed)[..] {
+            arguments.prompt = match &words(text)[..] {
                 [only] => only.trim().to_owned(),
-                _ => typed.to_owned(),
+                _ => text.to_owned(),
             };
             if arguments.prompt.is_empty() {
                 return Err(ArgumentError::TextMissing { command: command() });
             }
+            taken.extend(behind);
+            arguments.options = taken;
         }
         Form::Task(options) => {
             let (first, rest) = first_word(typed);
@@ -144,9 +169,66 @@ pub(super) fn read(command: &str, form: Form, typed: &str) -> Result<Arguments, 
     Ok(arguments)
 }
 
+/// Takes the option `--in-place` out of what a person typed behind a command.
+///
+/// It is one of the program, not of the command, and counts only where options stand: before the
+/// prompt, which may well speak of it. `--` ends the options.
+pub(super) fn without_in_place(form: Form, typed: &str) -> (String, InPlace) {
+    let (mut kept, mut found): (Vec<&str>, bool) = (Vec::new(), false);
+    let known = match form {
+        Form::Task(known) | Form::Options(known) => known,
+        Form::Free | Form::Text(_) | Form::Tasks => &[],
+    };
+    let mut needs_number = matches!(form, Form::Task(_) | Form::Tasks);
+    let mut text = typed.trim();
+    while !text.is_empty() {
+        let (word, rest) = first_word(text);
+        if word == IN_PLACE {
+            (found, text) = (true, rest);
+            continue;
+        }
+        if !word.starts_with("--") && needs_number {
+            needs_number = false;
+        } else if !word.starts_with("--") || word == "--" {
+            break;
+        } else if known.iter().any(|known| known.strip_suffix('=') == Some(&word[2..])) {
+            // The next word is its value, and whether it can be one is judged later.
+            kept.push(word);
+            let (value, behind) = first_word(rest);
+            (kept, text) = ([kept, vec![value]].concat(), behind);
+            continue;
+        }
+        kept.push(word);
+        text = rest;
+    }
+    let in_place = match (found, words(text).iter().any(|word| word == IN_PLACE)) {
+        (true, _) => InPlace::Typed,
+        (false, true) => InPlace::InPrompt,
+        (false, false) => InPlace::Absent,
+    };
+    // Where nothing was taken, not a space changes.
+    if !found {
+        return (typed.to_owned(), in_place);
+    }
+    let kept = kept.into_iter().chain([text]).filter(|part| !part.is_empty());
+    (kept.collect::<Vec<_>>().join(" "), in_place)
+}
+
 fn first_word(text: &str) -> (&str, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (first, rest.trim_start())
+}
+
+/// Takes the value of an option: one word, or several in quotes.
+fn value_of(text: &str) -> (String, &str) {
+    for quote in ['"', '\''] {
+        let quoted = text.strip_prefix(quote).and_then(|text| text.split_once(quote));
+        if let Some((value, rest)) = quoted.filter(|(value, _)| !value.trim().is_empty()) {
+            return (value.to_owned(), rest.trim_start());
+        }
+    }
+    let (word, rest) = first_word(text);
+    (word.to_owned(), rest)
 }
 
 /// Reads one number: `^[1-9][0-9]*$`.
@@ -181,7 +263,8 @@ fn numbers(command: impl Fn() -> String, word: &str) -> Result<Vec<u64>, Argumen
         if from > to {
             return Err(ArgumentError::Descends { got: shown(part) });
         }
-        let count = (to - from).saturating_add(tasks.len() as u64 + 1);
+        // Judged before it is written out: a range may be as long as all numbers there are.
+        let count = (to - from).saturating_add(1);
         if count > MAX_TASKS {
             return Err(ArgumentError::TooMany { count });
         }
@@ -224,17 +307,66 @@ fn leading_options<'t>(
             });
         }
         if with_value && value.is_none() {
-            let (next, after) = first_word(rest);
+            let (next, after) = value_of(rest);
             if next.is_empty() || next.starts_with("--") {
                 let option = name.to_owned();
                 return Err(ArgumentError::ValueMissing { command: command(), option });
             }
-            (value, rest) = (Some(next.to_owned()), after);
+            (value, rest) = (Some(next), after);
         }
         taken.push((name.to_owned(), value));
         text = rest;
     }
     Ok((taken, text))
+}
+
+/// Takes the options off both ends of a text. Where a command has none, all of it is text; within
+/// quotes two dashes are always text.
+#[expect(clippy::type_complexity, reason = "options before, the text, options behind")]
+fn around<'t>(
+    command: impl Fn() -> String + Copy,
+    known: &[&str],
+    typed: &'t str,
+) -> Result<(Vec<(String, Option<String>)>, &'t str, Vec<(String, Option<String>)>), ArgumentError>
+{
+    if known.is_empty() {
+        return Ok((Vec::new(), typed, Vec::new()));
+    }
+    let (before, rest) = leading_options(command, known, typed)?;
+    // Two dashes alone say that text follows, whatever it begins with.
+    let plain = rest.starts_with("--");
+    let end = first_option(rest).filter(|_| !plain).unwrap_or(rest.len());
+    let quoted = "; put the text in quotes where that is part of it";
+    let mut read = leading_options(command, known, &rest[end..]);
+    if let Err(ArgumentError::UnknownOption { meant, .. }) = &mut read
+        && meant.is_empty()
+    {
+        quoted.clone_into(meant);
+    }
+    let (behind, left) = read?;
+    if let Some(got) = words(left).first() {
+        let meant = quoted.to_owned();
+        return Err(ArgumentError::UnknownOption { command: command(), got: shown(got), meant });
+    }
+    Ok((before, rest[..end].trim_end(), behind))
+}
+
+/// Returns where the first word outside quotes begins that looks like an option.
+fn first_option(text: &str) -> Option<usize> {
+    let (mut at, mut is_begun) = (0, false);
+    while let Some(letter) = text[at..].chars().next() {
+        let after = at + letter.len_utf8();
+        if !is_begun && text[at..].starts_with("--") {
+            return Some(at);
+        }
+        let opens = matches!(letter, '"' | '\'') && !is_begun;
+        at = match text[after..].find(letter).filter(|_| opens) {
+            Some(end) => after + end + letter.len_utf8(),
+            None => after,
+        };
+        is_begun = !letter.is_whitespace();
+    }
+    None
 }
 
 /// Returns foreign text as it may stand in a message.
@@ -304,6 +436,8 @@ mod tests {
             ("5-3", "Task range must ascend, got: 5-3"),
             ("1-50", &format!("{:?} [] ", (1..=50).collect::<Vec<u64>>())),
             ("1-51", "Too many tasks (51). Maximum: 50"),
+            ("1-30,31-60", "Too many tasks (60). Maximum: 50"),
+            ("1-50,2-50,7", &format!("{:?} [] ", (1..=50).collect::<Vec<u64>>())),
             ("1-18446744073709551615", "Too many tasks (18446744073709551615). Maximum: 50"),
             ("7 --fast", "Unknown option for /name command: --fast"),
         ] {
@@ -315,9 +449,36 @@ mod tests {
     fn section_10_direct_commands_take_what_they_are_given() {
         assert_eq!(check(Form::Free, ""), "[] [] ");
         assert_eq!(check(Form::Free, " src/ --all "), "[] [] src/ --all");
-        assert_eq!(check(Form::Text, "\"Fix the parser\""), "[] [] Fix the parser");
-        assert_eq!(check(Form::Text, "Fix \"it\" now"), "[] [] Fix \"it\" now");
-        assert_eq!(check(Form::Text, "\"\""), "Text required for /name command");
+        assert_eq!(check(Form::Text(&[]), "\"Fix the parser\""), "[] [] Fix the parser");
+        assert_eq!(check(Form::Text(&[]), "Fix \"it\" now"), "[] [] Fix \"it\" now");
+        assert_eq!(check(Form::Text(&[]), "\"\""), "Text required for /name command");
+        let form = Form::Text(&["language=", "effort="]);
+        for (typed, expected) in [
+            ("Add JWT", "[] [] Add JWT"),
+            ("\"Add JWT\" --language rust", r#"[] [("language", Some("rust"))] Add JWT"#),
+            ("Add JWT --language=rust", r#"[] [("language", Some("rust"))] Add JWT"#),
+            (
+                "--effort '2 hours' Add JWT --language rust",
+                r#"[] [("effort", Some("2 hours")), ("language", Some("rust"))] Add JWT"#,
+            ),
+            ("\"Fix the --release build\"", "[] [] Fix the --release build"),
+            ("-- --release fails", "[] [] --release fails"),
+            ("don't stop", "[] [] don't stop"),
+            (
+                "\"Add JWT\" --langage rust",
+                "Unknown option for /name command: --langage, did you mean --language?",
+            ),
+            (
+                "Add --language rust JWT",
+                "Unknown option for /name command: JWT; put the text in quotes where that is part \
+                 of it",
+            ),
+            ("\"Add\" --language", "Option --language of /name command needs a value"),
+            ("--language rust", "Text required for /name command"),
+            ("\" \" --language rust", "Text required for /name command"),
+        ] {
+            assert_eq!(check(form, typed), expected, "{typed}");
+        }
         let form = Form::Options(&["all", "type="]);
         for (typed, expected) in [
             ("", "[] [] "),
@@ -335,10 +496,53 @@ mod tests {
         }
     }
 
+    #[test]
+    fn in_place_is_taken_from_the_options_and_from_nowhere_else() {
+        use InPlace::{Absent, InPrompt, Typed};
+        let task = Form::Task(&["divide", "by="]);
+        for (form, typed, expected, in_place) in [
+            (Form::Tasks, "1 --in-place", "1", Typed),
+            (Form::Tasks, "--in-place 3-5,9 keep  it", "3-5,9 keep  it", Typed),
+            (Form::Tasks, "1  keep it --in-place", "1  keep it --in-place", InPrompt),
+            (Form::Tasks, "1 -- --in-place", "1 -- --in-place", InPrompt),
+            (Form::Tasks, "1 --in-placed", "1 --in-placed", Absent),
+            (Form::Tasks, "1 --in-place=no", "1 --in-place=no", Absent),
+            (task, "1 --divide --in-place by topic", "1 --divide by topic", Typed),
+            (task, "1 --by --in-place x", "1 --by --in-place x", Absent),
+            (task, "1 --by=a --in-place --in-place x", "1 --by=a x", Typed),
+            (Form::Free, "--in-place src", "src", Typed),
+            (Form::Free, "src --in-place", "src --in-place", InPrompt),
+            (Form::Text(&[]), "\"what --in-place means\"", "\"what --in-place means\"", Absent),
+            (Form::Options(&["all"]), "--all --in-place", "--all", Typed),
+            (Form::Free, "", "", Absent),
+        ] {
+            let (rest, found) = without_in_place(form, typed);
+            assert_eq!((rest.as_str(), found), (expected, in_place), "{typed}");
+        }
+    }
+
     proptest! {
         #[test]
+        fn what_is_not_in_place_is_neither_lost_nor_moved(
+            parts in proptest::collection::vec("(--in-place|--by|--divide|--|[0-9]{1,2}|[a-c]{1,3})", 0..8),
+        ) {
+            for form in [Form::Task(&["divide", "by="]), Form::Tasks, Form::Free] {
+                let (rest, found) = without_in_place(form, &parts.join(" "));
+                let others = |words: Vec<&str>| -> Vec<String> {
+                    words.into_iter().filter(|word| *word != IN_PLACE).map(str::to_owned).collect()
+                };
+                prop_assert_eq!(
+                    others(rest.split_whitespace().collect()),
+                    others(parts.iter().map(String::as_str).collect())
+                );
+                let again = without_in_place(form, &rest);
+                prop_assert!(found != InPlace::Typed || again.1 != InPlace::Typed);
+            }
+        }
+
+        #[test]
         fn no_arguments_break_the_reader(typed in "([0-9]{1,3}|[,\\- ]|--[a-z]{0,3}|[\"'=ä]){0,12}") {
-            for form in [Form::Task(&["a", "b="]), Form::Tasks, Form::Options(&["b="]), Form::Text] {
+            for form in [Form::Task(&["a", "b="]), Form::Tasks, Form::Options(&["b="]), Form::Text(&["b="])] {
                 let _read = read("name", form, &typed);
             }
         }

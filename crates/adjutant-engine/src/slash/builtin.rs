@@ -41,7 +41,7 @@ const MANNERS: [Manner; 9] = [
         name: "implement",
         text: include_str!("builtin/implement.md"),
         form: Form::Tasks,
-        hint: "N|A-B|A,B [PROMPT]",
+        hint: "N|A-B|A,B [--in-place] [PROMPT]",
         agent: Some("implementer"),
         languages: &[("lean", "lean-implementation-agent")],
     },
@@ -64,8 +64,8 @@ const MANNERS: [Manner; 9] = [
     Manner {
         name: "task",
         text: include_str!("builtin/task.md"),
-        form: Form::Text,
-        hint: "\"TEXT\"",
+        form: Form::Text(&["language=", "priority=", "effort="]),
+        hint: "\"TEXT\" [--language L] [--priority P] [--effort E]",
         agent: None,
         languages: &[],
     },
@@ -108,6 +108,20 @@ const AGENTS: [(&str, &str); 7] = [
 /// What stands in place of a file.
 const FILE: &str = "built-in";
 
+/// The command that the program carries out itself.
+const OURS: &str = "task";
+
+impl Manner {
+    /// Returns how a file that takes its place has its arguments read: an agent understands options
+    /// that nobody wrote down here.
+    pub(super) const fn form_for_files(&self) -> Form {
+        match self.form {
+            Form::Text(_) => Form::Text(&[]),
+            form @ (Form::Free | Form::Task(_) | Form::Tasks | Form::Options(_)) => form,
+        }
+    }
+}
+
 /// Returns how the built-in command of that name is called.
 pub(super) fn manner(name: &str) -> Option<&'static Manner> {
     MANNERS.iter().find(|manner| manner.name.eq_ignore_ascii_case(name))
@@ -123,11 +137,13 @@ pub(super) fn commands() -> Vec<SlashCommand> {
         within: PathBuf::from(format!("{}.md", manner.name)),
         text: Ok(manner.text.to_owned()),
     };
-    MANNERS
-        .iter()
-        .map(leaf)
-        .filter_map(|leaf| leaf.read(|text| read::command(&leaf, text)).ok())
-        .collect()
+    let read = |manner: &Manner| {
+        let leaf = leaf(manner);
+        let command = leaf.read(|text| read::command(&leaf, text)).ok()?;
+        let is_ours = manner.name == OURS;
+        Some(SlashCommand { form: manner.form, is_ours, ..command })
+    };
+    MANNERS.iter().filter_map(read).collect()
 }
 
 /// Returns the built-in agents whose names nobody else has.

@@ -27,7 +27,7 @@ use crate::roster::{
     Definition, Find, Leaf, Problem, Product, Scope, Shadowed, UserFolders, sweep,
 };
 
-pub use arguments::{ArgumentError, Arguments, Form};
+pub use arguments::{ArgumentError, Arguments, Form, InPlace};
 pub use builtin::agents as builtin_agents;
 pub use fill::{fill, words};
 pub use prepare::{Looked, PrepareError, Prepared, Surroundings, TaskEntry};
@@ -46,6 +46,8 @@ pub struct SlashCommand {
     pub language: Option<String>,
     /// Whom it is handed to.
     pub routing: Routing,
+    /// Whether the program carries it out itself, without an agent.
+    pub is_ours: bool,
 }
 
 impl SlashCommand {
@@ -59,6 +61,12 @@ impl SlashCommand {
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.definition.limits.operation.unwrap_or_default()
+    }
+
+    /// Takes `--in-place` out of what a person typed behind it; nobody else's text is asked for it.
+    #[must_use]
+    pub fn without_in_place(&self, typed: &str) -> (String, InPlace) {
+        arguments::without_in_place(self.form, typed)
     }
 
     /// Returns how it is typed.
@@ -144,6 +152,9 @@ impl Handbook {
         masker: &Masker,
     ) -> Result<Option<String>, ArgumentError> {
         let Ok(Some((command, rest))) = self.recognise(prompt) else { return Ok(None) };
+        if command.is_ours {
+            return Err(ArgumentError::Ours { command: command.name().to_owned() });
+        }
         let arguments = arguments::read(command.name(), command.form, rest)?;
         let numbers = arguments.tasks.iter().map(|task| format!("Task: {task}\n"));
         let numbers: String = numbers.collect();

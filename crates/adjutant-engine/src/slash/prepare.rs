@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use adjutant_core::assignment::status_of_work;
 use adjutant_core::policy::Operation;
-use adjutant_core::{AgentName, Policy};
+use adjutant_core::task::{Status, Transition};
+use adjutant_core::{AgentName, Assignment, Policy};
 use adjutant_tools::{ContextFile, ContextState, render_context};
 
 use super::arguments::{ArgumentError, Arguments};
@@ -21,8 +23,12 @@ pub struct TaskEntry {
     pub text: String,
     /// The language it is in.
     pub language: Option<String>,
+    /// Where it stands, where that is known.
+    pub status: Option<Status>,
     /// The file the entry stands in.
     pub file: String,
+    /// What a person should know of the list: where its files disagree, what had to be mended.
+    pub remarks: Vec<String>,
 }
 
 /// What came of looking for a task.
@@ -62,6 +68,14 @@ pub enum PrepareError {
         number: u64,
         /// The list.
         file: String,
+    },
+    /// The task it names stands where such work cannot begin.
+    #[error("task {number}: {step}")]
+    Step {
+        /// The number.
+        number: u64,
+        /// The step that is not allowed.
+        step: Transition,
     },
     /// The list of tasks cannot be read.
     #[error("{0}")]
@@ -111,13 +125,12 @@ pub struct Prepared {
 }
 
 impl Handbook {
-    /// Reads the arguments of a command, looks for its tasks and finds its agent.
-    pub fn prepare(
+    /// Reads the arguments of a command, and nothing else.
+    pub fn arguments(
         &self,
         command: &SlashCommand,
         typed: &str,
-        around: &Surroundings<'_>,
-    ) -> Result<Prepared, PrepareError> {
+    ) -> Result<Arguments, PrepareError> {
         let name = command.name();
         // A file that was meant to take the place of a built-in command must not be passed over.
         if command.definition.scope == Scope::BuiltIn
@@ -126,10 +139,22 @@ impl Handbook {
             let (name, problem) = (name.to_owned(), problem.clone());
             return Err(PrepareError::Broken { name, problem });
         }
-        let arguments = arguments::read(name, command.form, typed)
-            .map_err(|error| PrepareError::Arguments { error, usage: command.usage() })?;
+        arguments::read(name, command.form, typed)
+            .map_err(|error| PrepareError::Arguments { error, usage: command.usage() })
+    }
+
+    /// Reads the arguments of a command, looks for its tasks and finds its agent.
+    pub fn prepare(
+        &self,
+        command: &SlashCommand,
+        typed: &str,
+        around: &Surroundings<'_>,
+    ) -> Result<Prepared, PrepareError> {
+        let name = command.name();
+        let arguments = self.arguments(command, typed)?;
         let mut remarks = Vec::new();
         let tasks = look_up(&arguments.tasks, around.tasks, &mut remarks)?;
+        check_steps(&tasks, command.operation())?;
         let language = tasks.iter().find_map(|task| task.language.clone());
         let language = language.or_else(|| command.language.clone());
         let language = language.map_or_else(|| GENERAL.to_owned(), |text| text.to_lowercase());
@@ -161,6 +186,16 @@ impl Handbook {
     }
 }
 
+/// Says that work cannot begin on a task where it stands: what is done is done.
+fn check_steps(tasks: &[TaskEntry], operation: Operation) -> Result<(), PrepareError> {
+    let Some(begun) = status_of_work(operation) else { return Ok(()) };
+    for task in tasks {
+        let step = task.status.map_or(Ok(None), |status| status.through(begun));
+        step.map_err(|step| PrepareError::Step { number: task.number, step })?;
+    }
+    Ok(())
+}
+
 fn look_up(
     numbers: &[u64],
     look: &dyn Fn(u64) -> Looked,
@@ -169,12 +204,15 @@ fn look_up(
     let mut found = Vec::new();
     for &number in numbers {
         match look(number) {
-            Looked::Found(task) => found.push(task),
+            Looked::Found(mut task) => {
+                remarks.append(&mut task.remarks);
+                found.push(task);
+            }
             Looked::Unknown { file } => return Err(PrepareError::UnknownTask { number, file }),
             Looked::Broken(why) => return Err(PrepareError::Tasks(why)),
             Looked::NoList => {
                 remarks.push(format!(
-                    "the project has no list of tasks, so nothing is known of task {number}"
+                    "the project has no list of tasks, so nothing is known of task {number}; /task adds one"
                 ));
             }
         }
@@ -183,13 +221,19 @@ fn look_up(
 }
 
 impl Prepared {
-    /// Returns the line that heads what a person is shown: `Task: N` or `Command: /name`.
+    /// Returns what the command asks of a run under `policy`.
     #[must_use]
-    pub fn header(&self) -> String {
-        if self.arguments.tasks.is_empty() {
-            return format!("Command: /{}", self.definition.name);
+    pub fn assignment(&self, policy: &Policy) -> Assignment {
+        let route = self.route.as_ref().filter(|_| policy.max_depth > 0);
+        Assignment {
+            command: self.definition.name.to_string(),
+            tasks: self.arguments.tasks.clone(),
+            operation: self.operation,
+            language: self.language.clone(),
+            agent: route.map(|route| route.agent.clone()),
+            timeout_s: self.timeout_s,
+            artifacts_required: self.definition.limits.artifacts_required,
         }
-        format!("Task: {}", list(&self.arguments.tasks))
     }
 
     /// Returns the goal of the run. `base` replaces what a command is told in general, `piped` is what

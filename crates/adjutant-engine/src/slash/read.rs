@@ -117,7 +117,7 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
         ignored: sheet.ignored,
     };
     let language = language.map(|word| word.to_lowercase());
-    Ok(SlashCommand { definition, form, hint, language, routing })
+    Ok(SlashCommand { definition, form, hint, language, routing, is_ours: false })
 }
 
 /// Splits a file; one that does not begin with `---` is all body.
@@ -151,7 +151,7 @@ fn own_form(sheet: &mut Sheet) -> Option<Form> {
     let value = own.and_then(|own| own.remove("arguments"))?;
     let form = match value.as_str() {
         Some("free") => Some(Form::Free),
-        Some("text") => Some(Form::Text),
+        Some("text") => Some(Form::Text(&[])),
         Some("task") => Some(Form::Task(&[])),
         Some("tasks") => Some(Form::Tasks),
         Some(_) | None => None,
@@ -172,7 +172,7 @@ impl Sheet {
             routing.inherit(built_in);
             hint = hint.or_else(|| own_form.is_none().then(|| built_in.hint.to_owned()));
         }
-        let form = own_form.or_else(|| built_in.map(|built_in| built_in.form));
+        let form = own_form.or_else(|| built_in.map(builtin::Manner::form_for_files));
         (form.unwrap_or(Form::Free), hint.filter(|hint| !hint.is_empty()), routing)
     }
 

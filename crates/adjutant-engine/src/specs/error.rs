@@ -1,6 +1,6 @@
 //! Why tasks could not be read or written.
 
-use adjutant_core::task::{BookError, TaskError};
+use adjutant_core::task::{BookError, StateError, TaskError};
 use adjutant_workspace::PathError;
 
 /// Says why.
@@ -54,6 +54,14 @@ pub enum SpecsError {
         folder: &'static str,
         /// What is wrong.
         damage: BookError,
+    },
+    /// `errors.json` is damaged.
+    #[error("`{path}` is {damage}; it was left as it is")]
+    NotErrors {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        damage: StateError,
     },
     /// The record of an interrupted change is none of ours.
     #[error("`{path}` is not the record of a change; move it away to go on")]

@@ -1,14 +1,14 @@
 //! Finding, making, locking and reading the folder.
 
 use std::ffi::OsStr;
-use std::io::Read;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adjutant_workspace::{Dir, DirLock, Lock, PathError, RelPath, Root};
+use adjutant_core::task::Book;
+use adjutant_workspace::{Dir, DirLock, Lock, PathError, Place, RelPath, Root};
 
 use super::error::SpecsError;
-use super::pair::{Pair, STATE, TODO};
+use super::pair::{STATE, TODO};
 
 /// The folder that is made where there is none.
 pub(super) const OURS: &str = ".adjutant/specs";
@@ -92,27 +92,30 @@ impl Folder {
     }
 
     /// Reads both files as they are.
-    pub(super) fn read(&self) -> Result<Pair, SpecsError> {
-        Ok(Pair { todo: self.read_text(TODO)?, state: self.read_text(STATE)? })
+    pub(super) fn read(&self) -> Result<Book, SpecsError> {
+        Book::take(self.read_text(TODO)?, self.read_text(STATE)?)
+            .map_err(|damage| SpecsError::Damaged { folder: self.path, damage })
     }
 
     /// Reads a file; none where there is none.
     pub(super) fn read_text(&self, name: &str) -> Result<Option<String>, SpecsError> {
-        let opened = match self.dir.open_file(OsStr::new(name)) {
-            Ok(opened) => opened,
-            Err(PathError::NotFound) => return Ok(None),
+        let image = match self.place(name)?.read(MAX_BYTES) {
+            Ok(Some(image)) => image,
+            Ok(None) => return Ok(None),
+            Err(PathError::TooLarge { max_bytes }) => {
+                return Err(SpecsError::TooLarge { path: self.named(name), max_bytes });
+            }
             Err(error) => return Err(self.failed("read", name, error)),
         };
-        let mut bytes = Vec::with_capacity(usize::try_from(opened.len.min(MAX_BYTES)).unwrap_or(0));
-        let read = opened.file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-        read.map_err(|error| self.failed("read", name, PathError::Io(error)))?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(SpecsError::TooLarge { path: self.named(name), max_bytes: MAX_BYTES });
-        }
-        String::from_utf8(bytes).map(Some).map_err(|error| SpecsError::NotText {
+        String::from_utf8(image.bytes).map(Some).map_err(|error| SpecsError::NotText {
             path: self.named(name),
             at: error.utf8_error().valid_up_to(),
         })
+    }
+
+    /// Returns the place of a file.
+    pub(super) fn place(&self, name: &str) -> Result<Place, SpecsError> {
+        self.dir.place(OsStr::new(name)).map_err(|error| self.failed("open", name, error))
     }
 
     /// Says whether there is something of that name.

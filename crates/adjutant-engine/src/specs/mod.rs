@@ -8,7 +8,9 @@
 //! folder finds both files as they were or both as they were to be.
 
 mod error;
+mod errors;
 mod folder;
+mod lookout;
 mod pair;
 mod repair;
 
@@ -16,15 +18,18 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber};
+use adjutant_core::task::{
+    Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber, Update,
+};
 use adjutant_workspace::{Lock, Root};
 
 pub use error::SpecsError;
+pub use errors::Absent;
+pub use lookout::Lookout;
 
 use crate::clock::{Wall, wall_now};
-use crate::slash::{Looked, TaskEntry};
 use folder::Folder;
-use pair::{Pair, Written};
+use pair::Written;
 
 /// How often a change is worked out anew because someone edited the files meanwhile.
 const ATTEMPTS: usize = 5;
@@ -80,7 +85,7 @@ impl Specs {
     /// When they cannot be read, or `state.json` is damaged.
     pub fn read(&self) -> Result<Book, SpecsError> {
         let Some(folder) = Folder::find(&self.root)? else {
-            return Pair::default().book(folder::OURS);
+            return empty();
         };
         let shared = folder.lock(Lock::Shared)?;
         if folder.has(repair::PENDING)? {
@@ -88,9 +93,9 @@ impl Specs {
             drop(shared);
             let _alone = folder.lock(Lock::Exclusive)?;
             self.mend(&folder)?;
-            return folder.read()?.book(folder.path);
+            return folder.read();
         }
-        folder.read()?.book(folder.path)
+        folder.read()
     }
 
     /// Returns a task.
@@ -101,23 +106,6 @@ impl Specs {
     pub fn task(&self, number: TaskNumber) -> Result<Task, SpecsError> {
         let unknown = adjutant_core::task::TaskError::Unknown { number };
         self.read()?.task(number).ok_or(SpecsError::Task(unknown))
-    }
-
-    /// Returns what a slash command needs to know of a task.
-    #[must_use]
-    pub fn look(root: &Path, number: u64) -> Looked {
-        let found = || -> Result<Looked, SpecsError> {
-            let specs = Self::open(root)?;
-            let (book, file) = (specs.read()?, format!("{}/TODO.md", specs.folder()?));
-            if book.tasks().is_empty() {
-                return Ok(Looked::NoList);
-            }
-            let known = TaskNumber::new(number).and_then(|number| book.task(number));
-            let Some(task) = known else { return Ok(Looked::Unknown { file }) };
-            let text = book.entry_text(task.number).unwrap_or(&task.title).trim_end().to_owned();
-            Ok(Looked::Found(TaskEntry { number, text, language: Some(task.language), file }))
-        };
-        found().unwrap_or_else(|error| Looked::Broken(error.to_string()))
     }
 
     /// Adds a task; the first one creates the folder.
@@ -157,6 +145,18 @@ impl Specs {
         self.change(&Change::Link { number, artifact: Artifact { kind, path: path.into() } })
     }
 
+    /// Moves a task on and links what was made for it, in one change.
+    ///
+    /// What holds already changes nothing, so it may be said again after an interruption. A status
+    /// that only IN PROGRESS leads to is reached through it.
+    ///
+    /// # Errors
+    ///
+    /// Why the status or one of the links cannot be; then nothing has changed.
+    pub fn update(&self, number: TaskNumber, update: Update) -> Result<Changed, SpecsError> {
+        self.change(&Change::Update { number, update })
+    }
+
     /// Returns what was mended since this was last asked, for people.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
@@ -165,19 +165,18 @@ impl Specs {
     fn change(&self, change: &Change) -> Result<Changed, SpecsError> {
         let Some(folder) = self.folder_for(change)? else {
             // There are no tasks, so this says why the change cannot be.
-            let book = Pair::default().book(folder::OURS)?;
-            return Ok(book.change(change, (self.wall)(), folder::OURS)?);
+            return Ok(empty()?.change(change, (self.wall)(), folder::OURS)?);
         };
         let _alone = folder.lock(Lock::Exclusive)?;
         self.mend(&folder)?;
         for _ in 0..ATTEMPTS {
             let old = folder.read()?;
-            let changed = old.book(folder.path)?.change(change, (self.wall)(), folder.path)?;
+            let changed = old.change(change, (self.wall)(), folder.path)?;
             if !changed.is_different {
                 return Ok(changed);
             }
-            let new = Pair::new(&changed.todo, &changed.state);
-            match pair::write(&folder, &old, &new)? {
+            let new = [Some(changed.todo.as_str()), Some(changed.state.as_str())];
+            match pair::write(&folder, old.texts(), new)? {
                 Written::Done => return Ok(changed),
                 Written::Overtaken => {}
             }
@@ -192,10 +191,10 @@ impl Specs {
         }
         match change {
             Change::Add(_) => {
-                Pair::default().book(folder::OURS)?.change(change, 0, folder::OURS)?;
+                empty()?.change(change, 0, folder::OURS)?;
                 Folder::create(&self.root).map(Some)
             }
-            Change::SetStatus { .. } | Change::Link { .. } => Ok(None),
+            Change::SetStatus { .. } | Change::Link { .. } | Change::Update { .. } => Ok(None),
         }
     }
 
@@ -205,4 +204,10 @@ impl Specs {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).extend(said);
         Ok(())
     }
+}
+
+/// Returns the tasks of a project that has none.
+fn empty() -> Result<Book, SpecsError> {
+    let damaged = |damage| SpecsError::Damaged { folder: folder::OURS, damage };
+    Book::take(None, None).map_err(damaged)
 }

@@ -5,10 +5,11 @@
 //! the next one that opens the folder (see `repair`); before, it has not happened. The steps are
 //! data, so that a test can stop after any of them.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 
 use adjutant_core::fingerprint::Fingerprint;
-use adjutant_core::task::Book;
+use adjutant_workspace::Over;
 use serde::{Deserialize, Serialize};
 
 use super::error::SpecsError;
@@ -22,12 +23,8 @@ pub(super) const STATE: &str = "state.json";
 pub(super) const FILES: [(&str, &str); 2] =
     [(TODO, ".TODO.md.adjutant-new"), (STATE, ".state.json.adjutant-new")];
 
-/// The contents of both files; a file that is not there is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pair {
-    pub(super) todo: Option<String>,
-    pub(super) state: Option<String>,
-}
+/// The contents of both files, in the order of [`FILES`]; a file that is not there is none.
+pub(super) type Texts<'a> = [Option<&'a str>; 2];
 
 /// The record of a change under way: what each file was and is to be.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,103 +55,110 @@ pub(super) enum Written {
 
 /// One step of writing.
 #[derive(Debug)]
-enum Step {
-    Create {
+enum Step<'a> {
+    /// Writes a file beside its place.
+    Prepare {
         name: &'static str,
-        bytes: Vec<u8>,
-        like: Option<&'static str>,
+        temp: &'static str,
+        bytes: Cow<'a, [u8]>,
     },
-    Rename {
-        from: &'static str,
-        to: &'static str,
+    /// Lets a file take its place.
+    Settle {
+        name: &'static str,
+        temp: &'static str,
+        over: Over,
     },
     /// Goes on only while the files are what they were.
     Compare,
     Sync,
-    Remove {
-        name: &'static str,
-    },
-}
-
-impl Pair {
-    pub(super) fn new(todo: &str, state: &str) -> Self {
-        Self { todo: Some(todo.to_owned()), state: Some(state.to_owned()) }
-    }
-
-    pub(super) fn book(&self, folder: &'static str) -> Result<Book, SpecsError> {
-        Book::read(self.todo.as_deref(), self.state.as_deref())
-            .map_err(|damage| SpecsError::Damaged { folder, damage })
-    }
-
-    fn contents(&self) -> [Option<&str>; 2] {
-        [self.todo.as_deref(), self.state.as_deref()]
-    }
+    /// Forgets the record.
+    Forget,
 }
 
 /// Replaces both files; the folder must be locked and mended.
-pub(super) fn write(folder: &Folder, old: &Pair, new: &Pair) -> Result<Written, SpecsError> {
+pub(super) fn write(
+    folder: &Folder,
+    old: Texts<'_>,
+    new: Texts<'_>,
+) -> Result<Written, SpecsError> {
     perform(folder, old, steps(folder, old, new)?)
 }
 
-fn steps(folder: &Folder, old: &Pair, new: &Pair) -> Result<Vec<Step>, SpecsError> {
+fn steps<'a>(folder: &Folder, old: Texts<'_>, new: Texts<'a>) -> Result<Vec<Step<'a>>, SpecsError> {
     let mut steps = Vec::new();
     let mut files = Vec::new();
-    let mut renames = Vec::new();
-    for ((name, temp), (before, after)) in
-        FILES.into_iter().zip(old.contents().into_iter().zip(new.contents()))
-    {
+    let mut settled = Vec::new();
+    for ((name, temp), (before, after)) in FILES.into_iter().zip(old.into_iter().zip(new)) {
         let Some(after) = after.filter(|_| before != after) else { continue };
-        steps.push(Step::Create { name: temp, bytes: after.into(), like: Some(name) });
+        let bytes = Cow::Borrowed(after.as_bytes());
+        steps.push(Step::Prepare { name, temp, bytes });
         files.push(Replacement {
             name: name.to_owned(),
             before: before.map(|text| Fingerprint::of_content(text.as_bytes())),
             after: Fingerprint::of_content(after.as_bytes()),
         });
-        renames.push(Step::Rename { from: temp, to: name });
+        let over = if before.is_some() { Over::File } else { Over::Nothing };
+        settled.push(Step::Settle { name, temp, over });
     }
     let record = serde_json::to_vec(&Record { v: 1, files })
         .map_err(|_| SpecsError::BadRecord { path: folder.named(PENDING) })?;
-    steps.push(Step::Create { name: PENDING_NEW, bytes: record, like: None });
+    let bytes = Cow::Owned(record);
+    steps.push(Step::Prepare { name: PENDING, temp: PENDING_NEW, bytes });
     steps.push(Step::Compare);
-    steps.push(Step::Rename { from: PENDING_NEW, to: PENDING });
+    steps.push(Step::Settle { name: PENDING, temp: PENDING_NEW, over: Over::Nothing });
     steps.push(Step::Sync);
-    steps.extend(renames);
+    steps.extend(settled);
     steps.push(Step::Sync);
     // Not synced: a record that comes back finds both files in place and is removed again.
-    steps.push(Step::Remove { name: PENDING });
+    steps.push(Step::Forget);
     Ok(steps)
 }
 
-fn perform(folder: &Folder, old: &Pair, steps: Vec<Step>) -> Result<Written, SpecsError> {
-    let (dir, name) = (&folder.dir, OsStr::new);
+fn perform(folder: &Folder, old: Texts<'_>, steps: Vec<Step<'_>>) -> Result<Written, SpecsError> {
     let mut is_certain = false;
     for step in steps {
-        let done = match step {
-            Step::Create { name: new, bytes, like } => dir
-                .create_file(name(new), &bytes, like.map(name))
-                .map_err(|error| folder.failed("write", new, error)),
-            Step::Rename { from, to } => {
-                is_certain |= to == PENDING;
-                dir.rename(name(from), name(to))
-                    .map_err(|error| folder.failed("replace", to, error))
-            }
-            Step::Compare if folder.read()? != *old => {
+        is_certain |= matches!(step, Step::Settle { .. });
+        match take(folder, old, step) {
+            Ok(Written::Done) => {}
+            Ok(Written::Overtaken) => {
                 discard(folder);
                 return Ok(Written::Overtaken);
             }
-            Step::Compare => Ok(()),
-            Step::Sync => dir.sync().map_err(|error| folder.failed("sync", "", error)),
-            Step::Remove { name: gone } => dir
-                .remove_file(name(gone))
-                .map(drop)
-                .map_err(|error| folder.failed("remove", gone, error)),
-        };
-        if let Err(error) = done {
-            // Once the record has its name the change may be durable, and is finished next time.
-            if !is_certain {
-                discard(folder);
+            Err(error) => {
+                // Once the record has its name the change may be durable, and is finished next time.
+                if !is_certain {
+                    discard(folder);
+                }
+                return Err(error);
             }
-            return Err(error);
+        }
+    }
+    Ok(Written::Done)
+}
+
+fn take(folder: &Folder, old: Texts<'_>, step: Step<'_>) -> Result<Written, SpecsError> {
+    match step {
+        Step::Prepare { name, temp, bytes } => {
+            let place = folder.place(name)?;
+            let prepare = || place.prepare(&bytes, place.mode()?, OsStr::new(temp));
+            prepare().map_err(|error| folder.failed("write", name, error))?;
+        }
+        Step::Settle { name, temp, over } => {
+            let settled = folder.place(name)?.settle(OsStr::new(temp), over);
+            settled.map_err(|error| folder.failed("replace", name, error))?;
+        }
+        Step::Compare => {
+            for ((name, _), text) in FILES.into_iter().zip(old) {
+                let same = folder.place(name)?.holds(text.map(str::as_bytes));
+                if !same.map_err(|error| folder.failed("read", name, error))? {
+                    return Ok(Written::Overtaken);
+                }
+            }
+        }
+        Step::Sync => folder.dir.sync().map_err(|error| folder.failed("sync", "", error))?,
+        Step::Forget => {
+            let gone = folder.place(PENDING)?.unlink();
+            gone.map_err(|error| folder.failed("remove", PENDING, error))?;
         }
     }
     Ok(Written::Done)
@@ -162,9 +166,9 @@ fn perform(folder: &Folder, old: &Pair, steps: Vec<Step>) -> Result<Written, Spe
 
 /// Removes what was prepared for a change that does not happen.
 pub(super) fn discard(folder: &Folder) {
-    for name in FILES.map(|(_, temp)| temp).into_iter().chain([PENDING_NEW]) {
+    for (name, temp) in FILES.into_iter().chain([(PENDING, PENDING_NEW)]) {
         // Best effort: what stays is removed by the next writer.
-        let _ = folder.dir.remove_file(OsStr::new(name));
+        let _ = folder.place(name).map(|place| place.clean(OsStr::new(temp)));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 
 use adjutant_core::fingerprint::Fingerprint;
+use adjutant_workspace::Over;
 
 use super::error::SpecsError;
 use super::folder::Folder;
@@ -22,7 +23,7 @@ enum Left {
     /// Nothing: the new file has its place.
     Nothing,
     /// The new file takes its place.
-    Rename,
+    Settle(Over),
     /// Someone changed the file since; both are kept.
     Conflict,
 }
@@ -53,7 +54,7 @@ pub(super) fn repair(folder: &Folder) -> Result<Vec<String>, SpecsError> {
         finish(folder, &plan)?
     };
     folder.dir.sync().map_err(|error| folder.failed("sync", "", error))?;
-    let gone = folder.dir.remove_file(OsStr::new(PENDING));
+    let gone = folder.place(PENDING)?.unlink();
     gone.map_err(|error| folder.failed("remove", PENDING, error))?;
     discard(folder);
     Ok(said)
@@ -66,7 +67,7 @@ fn left(folder: &Folder, name: &str, temp: &str, file: &Replacement) -> Result<L
     Ok(if current == Some(file.after) {
         Left::Nothing
     } else if current == file.before && new == file.after {
-        Left::Rename
+        Left::Settle(if current.is_some() { Over::File } else { Over::Nothing })
     } else {
         Left::Conflict
     })
@@ -75,8 +76,8 @@ fn left(folder: &Folder, name: &str, temp: &str, file: &Replacement) -> Result<L
 fn finish(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, SpecsError> {
     let mut said = Vec::new();
     for (name, temp, left) in plan {
-        if matches!(left, Left::Rename) {
-            let done = folder.dir.rename(OsStr::new(temp), OsStr::new(name));
+        if let Left::Settle(over) = left {
+            let done = folder.place(name)?.settle(OsStr::new(temp), *over);
             done.map_err(|error| folder.failed("replace", name, error))?;
             said.push((*name).to_owned());
         }
@@ -99,7 +100,7 @@ fn keep(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, Spe
             continue;
         }
         let copy = free_name(folder, name)?;
-        let done = folder.dir.rename(OsStr::new(temp), OsStr::new(&copy));
+        let done = folder.place(&copy)?.settle(OsStr::new(temp), Over::Nothing);
         done.map_err(|error| folder.failed("keep", &copy, error))?;
         said.push(format!(
             "a change was interrupted and the files were edited since: {} stays as it is, the change is kept in {}",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::schema::TaskSpec;
-use adjutant_core::{Event, Label, Message, Outcome, Preset, SessionId, Tree};
+use adjutant_core::{Event, Message, Outcome, Preset, SessionId, Tree};
 use adjutant_engine::{
     Archive, Cancelled, Control, ControlError, Engine, Life, RunFiles, RunState, Setup, Staff,
 };
@@ -137,13 +137,7 @@ impl Place {
             meanwhile(files, sessions)
         });
         let engine = self.engine("[[turn]]\ndelay_ms = 300000\ntext = \"late\"\n");
-        let task = |label: &&str| TaskSpec {
-            label: Label::new(label).unwrap(),
-            prompt: (*label).to_owned(),
-            context: Vec::new(),
-            model: None,
-            max_output_tokens: None,
-        };
+        let task = |label: &&str| TaskSpec::new(label, label).unwrap();
         let briefs = engine.briefs(&labels.iter().map(task).collect::<Vec<_>>());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let finished = runtime.block_on(engine.delegate(briefs, None, staff)).unwrap();

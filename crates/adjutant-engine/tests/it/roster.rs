@@ -101,17 +101,17 @@ hooks:
 You review code.
 Be exact.
 "), @r#"
-    code-reviewer (.claude/agents/review/code-reviewer.md) Use this agent after code was written. Examples: <example>user: "Done"</example>
-      tools Glob, Grep, Note, Read, Return, Task
-      model sonnet, 12 turns
-      - `Bash(git diff:*)`: a tool cannot be given in part, so it is left out
-      - `TodoWrite`: there is no such tool here
-      - `mcp__github__get_issue`: there is no such tool here
-      - `permissionMode: bypassPermissions`: a file cannot grant this
-      - `color`: not used
-      - `hooks`: a file cannot grant this
-      > You review code.⏎Be exact.
-    "#);
+code-reviewer (.claude/agents/review/code-reviewer.md) Use this agent after code was written. Examples: <example>user: "Done"</example>
+  tools Glob, Grep, Note, Read, Task
+  model sonnet, 12 turns
+  - `Bash(git diff:*)`: a tool cannot be given in part, so it is left out
+  - `TodoWrite`: there is no such tool here
+  - `mcp__github__get_issue`: there is no such tool here
+  - `permissionMode: bypassPermissions`: a file cannot grant this
+  - `color`: not used
+  - `hooks`: a file cannot grant this
+  > You review code.⏎Be exact.
+"#);
     insta::assert_snapshot!(check("work/.claude/agents/planner.md", "---
 description: Plans.
 disallowedTools: [Edit, \"Bash(rm:*)\", Task]
@@ -119,13 +119,13 @@ permissionMode: plan
 model: inherit
 maxturns: 3
 ---
-Plan."), @"
-    planner (.claude/agents/planner.md) Plans.
-      tools Glob, Grep, Note, Read, Return, WebFetch, WebSearch
-      - `Bash(rm:*)`: a tool cannot be denied in part, so all of it is
-      - `maxturns`: unknown, did you mean `maxTurns`?
-      > Plan.
-    ");
+Plan."), @r"
+planner (.claude/agents/planner.md) Plans.
+  tools Glob, Grep, Note, Read, WebFetch, WebSearch
+  - `Bash(rm:*)`: a tool cannot be denied in part, so all of it is
+  - `maxturns`: unknown, did you mean `maxTurns`?
+  > Plan.
+");
 }
 
 #[test]
@@ -149,17 +149,17 @@ permission:
   task: ask
 hidden: true
 ---
-Audit."), @"
-    audit (.opencode/agent/audit.md) Audits.
-      tools Glob, Grep, Note, Read, Return
-      model gemini/gemini-3-pro, 20 turns
-      - `tools.mymcp_search`: there is no such tool here
-      - `permission.bash`: a tool cannot be denied in part, so all of it is
-      - `permission.task`: nobody is asked while an agent works, so it is denied
-      - `hidden`: not used
-      - `temperature`: not used
-      > Audit.
-    ");
+Audit."), @r"
+audit (.opencode/agent/audit.md) Audits.
+  tools Glob, Grep, Note, Read
+  model gemini/gemini-3-pro, 20 turns
+  - `tools.mymcp_search`: there is no such tool here
+  - `permission.bash`: a tool cannot be denied in part, so all of it is
+  - `permission.task`: nobody is asked while an agent works, so it is denied
+  - `hidden`: not used
+  - `temperature`: not used
+  > Audit.
+");
     insta::assert_snapshot!(check("work/.opencode/agents/deep/only.md", "---
 description: Only what is named.
 mode: primary
@@ -168,12 +168,12 @@ permission:
   read: allow
   grep: allow
 ---
-Look."), @"
-    only (.opencode/agents/deep/only.md) Only what is named.
-      tools Grep, Note, Read, Return
-      leads only
-      > Look.
-    ");
+Look."), @r"
+only (.opencode/agents/deep/only.md) Only what is named.
+  tools Grep, Note, Read
+  leads only
+  > Look.
+");
     assert_eq!(
         check("work/.opencode/agent/off.md", "---\ndescription: x\ndisable: true\n---\nx"),
         "problem .opencode/agent/off.md: it is switched off by its own `disable`"
@@ -198,15 +198,15 @@ Change nothing.
 url = \"https://example.org\"
 [adjutant]
 max_turns = 8
-"), @"
-    code_explorer (.codex/agents/explorer.toml) Follows calls.
-      tools Delegate, Glob, Grep, Note, Read, Return, Task, WebFetch
-      model openai/gpt-5.6, 8 turns
-      - `mcp_servers`: a file cannot grant this
-      - `model_reasoning_effort`: not used
-      - `nickname_candidates`: not used
-      > Follow the calls.⏎Change nothing.
-    ");
+"), @r"
+code_explorer (.codex/agents/explorer.toml) Follows calls.
+  tools Delegate, Glob, Grep, Note, Read, Task, WebFetch
+  model openai/gpt-5.6, 8 turns
+  - `mcp_servers`: a file cannot grant this
+  - `model_reasoning_effort`: not used
+  - `nickname_candidates`: not used
+  > Follow the calls.⏎Change nothing.
+");
     let broken = check("work/.codex/agents/broken.toml", "name = \"x\ndescription = 1");
     assert!(
         broken.starts_with("problem .codex/agents/broken.toml: its TOML is broken"),
@@ -236,15 +236,15 @@ temperature: 0.2
 max_turns: 10
 timeout_mins: 2.5
 ---
-Audit."), @"
-    security-auditor (.gemini/agents/security.md) Finds holes.
-      tools Glob, Grep, Note, Read, Return, Run, WebFetch, WebSearch
-      model gemini/gemini-3-flash, 10 turns, 150 s
-      - `save_memory`: there is no such tool here
-      - `mcp_*`: there is no such tool here
-      - `temperature`: not used
-      > Audit.
-    ");
+Audit."), @r"
+security-auditor (.gemini/agents/security.md) Finds holes.
+  tools Glob, Grep, Note, Read, Run, WebFetch, WebSearch
+  model gemini/gemini-3-flash, 10 turns, 150 s
+  - `save_memory`: there is no such tool here
+  - `mcp_*`: there is no such tool here
+  - `temperature`: not used
+  > Audit.
+");
     assert_eq!(
         check("work/.gemini/agents/far.md", "---\nkind: remote\nname: far\n---\nx"),
         "problem .gemini/agents/far.md: it describes an agent on another machine"
@@ -267,13 +267,13 @@ adjutant:
   network: false
   base_url: https://evil.example
 ---
-Be narrow."), @"
-    narrow (.adjutant/agents/narrow.md) Narrow.
-      tools Note, Read, Return
-      5 turns, 90 s, 2000 tokens out, Review, offline
-      - `adjutant.base_url`: unknown
-      > Be narrow.
-    ");
+Be narrow."), @r"
+narrow (.adjutant/agents/narrow.md) Narrow.
+  tools Note, Read
+  5 turns, 90 s, 2000 tokens out, Review, offline
+  - `adjutant.base_url`: unknown
+  > Be narrow.
+");
     insta::assert_snapshot!(check("work/.adjutant/agents/wide.md", "---
 description: Wants more.
 adjutant: { network: true, max_turns: 0, timeout_s: soon, operation: rule, tool: [Run] }
@@ -281,19 +281,19 @@ network: true
 base_url: https://evil.example
 api_key: none
 ---
-Be wide."), @"
-    wide (.adjutant/agents/wide.md) Wants more.
-      tools Delegate, Edit, Glob, Grep, Note, Read, Return, Run, Task, WebFetch, WebSearch, Write
-      - `adjutant.max_turns` is not a number above zero
-      - `adjutant.timeout_s` is not a number above zero
-      - `adjutant.operation`: \"rule\" is not known
-      - `adjutant.network`: a file can only take the network away
-      - `adjutant.tool`: unknown, did you mean `tools`?
-      - `api_key`: a file cannot grant this
-      - `base_url`: a file cannot grant this
-      - `network`: a file cannot grant this
-      > Be wide.
-    ");
+Be wide."), @r#"
+wide (.adjutant/agents/wide.md) Wants more.
+  tools Delegate, Edit, Glob, Grep, Note, Read, Run, Task, WebFetch, WebSearch, Write
+  - `adjutant.max_turns` is not a number above zero
+  - `adjutant.timeout_s` is not a number above zero
+  - `adjutant.operation`: "rule" is not known
+  - `adjutant.network`: a file can only take the network away
+  - `adjutant.tool`: unknown, did you mean `tools`?
+  - `api_key`: a file cannot grant this
+  - `base_url`: a file cannot grant this
+  - `network`: a file cannot grant this
+  > Be wide.
+"#);
 }
 
 const GOOD: &str = "---\nname: good\ndescription: Fine.\n---\nWork.";
@@ -317,7 +317,7 @@ fn what_cannot_be_read_is_named_and_the_others_work() {
     fs::write(place.path("work/.claude/agents/bytes.md"), b"---\nname: \xff\n---\n").unwrap();
     insta::assert_snapshot!(place.shown(), @r"
     good (.claude/agents/z-good.md) Fine.
-      tools Delegate, Edit, Glob, Grep, Note, Read, Return, Run, Task, WebFetch, WebSearch, Write
+      tools Delegate, Edit, Glob, Grep, Note, Read, Run, Task, WebFetch, WebSearch, Write
       > Work.
     problem .claude/agents/README.md: it has no front matter: its first line is not ---
     problem .claude/agents/alias.md: its YAML uses an alias in line 3; write the value out
@@ -348,12 +348,12 @@ fn a_link_is_followed_within_the_project_and_never_out_of_it() {
     symlink(place.path("outside"), place.path("work/.opencode")).unwrap();
     let shown = place.shown();
     assert!(!shown.contains("The secret."), "{shown}");
-    insta::assert_snapshot!(shown, @"
+    insta::assert_snapshot!(shown, @r"
     good (.claude/agents/in.md) Fine.
-      tools Delegate, Edit, Glob, Grep, Note, Read, Return, Run, Task, WebFetch, WebSearch, Write
+      tools Delegate, Edit, Glob, Grep, Note, Read, Run, Task, WebFetch, WebSearch, Write
       > Work.
     z (.claude/agents/z.md) Z.
-      tools Delegate, Edit, Glob, Grep, Note, Read, Return, Run, Task, WebFetch, WebSearch, Write
+      tools Delegate, Edit, Glob, Grep, Note, Read, Run, Task, WebFetch, WebSearch, Write
       > z
     problem .claude/agents/out.md: it is a link that leads out of the project
     problem .claude/agents/zero.md: it is a link that leads out of the project
@@ -425,9 +425,9 @@ adjutant: { timeout_s: 60 }
 ---
 Theirs.",
         );
-    insta::assert_snapshot!(place.shown(), @"
+    insta::assert_snapshot!(place.shown(), @r"
     Reviewer (.claude/agents/reviewer.md) Theirs.
-      tools Note, Read, Return
+      tools Note, Read
       model opus, 10 turns, 60 s, bounded by $PLACE/home/.claude/agents/reviewer.md
       > Theirs.
     shadowed $PLACE/home/.claude/agents/reviewer.md by .claude/agents/reviewer.md

@@ -67,7 +67,13 @@ impl Place {
                 let route = prepared.route.as_ref();
                 let to =
                     route.map_or("itself".into(), |it| format!("{} by {}", it.agent, it.because));
-                [vec![format!("{}: {to}", prepared.header())], prepared.remarks].concat().join("\n")
+                let tasks: Vec<String> =
+                    prepared.arguments.tasks.iter().map(u64::to_string).collect();
+                let about = match tasks.as_slice() {
+                    [] => format!("Command: /{}", prepared.definition.name),
+                    tasks => format!("Task: {}", tasks.join(", ")),
+                };
+                [vec![format!("{about}: {to}")], prepared.remarks].concat().join("\n")
             }
             Err(error) => error,
         }
@@ -119,10 +125,12 @@ fn summary(command: &SlashCommand) -> String {
 fn in_language(language: &'static str) -> impl Fn(u64) -> Looked {
     move |number| {
         Looked::Found(TaskEntry {
+            status: None,
             number,
             text: format!("### {number}. Prove it"),
             language: Some(language.to_owned()),
             file: "TODO.md".to_owned(),
+            remarks: Vec::new(),
         })
     }
 }
@@ -182,8 +190,8 @@ fn what_a_file_cannot_say_or_grant_is_named() {
              timeout: 7200\nadjutant: {arguments: task}\n---\nDo $ARGUMENTS.",
         )
         .file("home/.claude/commands/slow.md", "---\ntimeout: 7000\nroutng: x\n---\nSlowly.");
-    insta::assert_snapshot!(place.shown(), @"
-    /a [free] .claude/commands/a.md Unknown tools=Note, Read, Return 3600 s
+    insta::assert_snapshot!(place.shown(), @r"
+    /a [free] .claude/commands/a.md Unknown tools=Note, Read 3600 s
       `adjutant.arguments` is none of free, text, task and tasks
       `Bash(git:*)`: a tool cannot be given in part, so it is left out
       `adjutant.operation`: a project's file cannot give itself time
@@ -218,9 +226,9 @@ fn a_file_that_cannot_be_used_harms_no_other() {
         .file("home/.claude/commands/gone.md", "---\n")
         .file("home/secret.md", "Secret.");
     symlink("/etc/hostname", place.0.path().join("work/.claude/commands/link.md")).unwrap();
-    insta::assert_snapshot!(place.shown(), @"
+    insta::assert_snapshot!(place.shown(), @r"
     /good [free] .claude/commands/good.md Unknown
-    /mine [free] .claude/commands/mine.md Unknown tools=Note, Read, Return 60 s under $PLACE/home/.claude/commands/mine.md
+    /mine [free] .claude/commands/mine.md Unknown tools=Note, Read 60 s under $PLACE/home/.claude/commands/mine.md
     shadowed $PLACE/home/.claude/commands/mine.md by .claude/commands/mine.md
     problem .claude/commands/alias.md: its YAML uses an alias in line 3; write the value out
     problem .claude/commands/big.md: it is larger than 256 KiB
@@ -271,7 +279,7 @@ fn section_10_commands_go_to_agents_by_the_language_of_their_task() {
             none,
             &no_list,
             "Task: 12: planner by the command\n\
-             the project has no list of tasks, so nothing is known of task 12",
+             the project has no list of tasks, so nothing is known of task 12; /task adds one",
         ),
         ("/plan 12", &theirs, &proof, "Task: 12: reviewer by your configuration"),
         ("/plan 12", &theirs, &rust, "Task: 12: researcher by your configuration"),

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{NewTask, Status, TaskNumber};
+use adjutant_core::task::{Artifact, NewTask, Status, TaskNumber, Update};
 use adjutant_engine::specs::Specs;
 use tempfile::TempDir;
 
@@ -87,6 +87,33 @@ fn a_folder_of_opencode_is_used_where_there_is_one() {
     );
     assert_eq!(specs.task(task.number).unwrap().status, Some(Status::Researching));
     assert!(!project.path(".adjutant").exists());
+}
+
+#[test]
+fn a_status_and_links_are_written_at_once_or_not_at_all() {
+    let project = Project::new();
+    let specs = project.specs().with_clock(|| 1_738_326_896_000);
+    let task = specs.add(named("First")).unwrap().task.number;
+    let link = |path: &str| Artifact { kind: ArtifactKind::Implementation, path: path.into() };
+    let update = |paths: &[&str]| Update {
+        status: Some(Status::Completed),
+        reason: None,
+        links: paths.iter().map(|path| link(path)).collect(),
+    };
+    let both =
+        || ["TODO.md", "state.json"].map(|name| project.read(&format!(".adjutant/specs/{name}")));
+    let before = both();
+    specs.update(task, update(&["src/a.rs", "/etc/passwd"])).unwrap_err();
+    assert_eq!(both(), before);
+    let changed = specs.update(task, update(&["src/a.rs", "src/b.rs"])).unwrap();
+    assert_eq!(changed.from, Some(Status::NotStarted));
+    let [todo, state] = both();
+    assert_eq!((&changed.todo, &changed.state), (&todo, &state));
+    assert!(todo.contains("- **Completed**: 2025-01-31\n"), "{todo}");
+    assert!(todo.contains("[src/a.rs](../../src/a.rs), [src/b.rs](../../src/b.rs)\n"), "{todo}");
+    let specs = specs.with_clock(|| 1_738_926_896_000);
+    assert!(!specs.update(task, update(&["src/b.rs"])).unwrap().is_different);
+    assert_eq!(both(), [todo, state]);
 }
 
 #[test]

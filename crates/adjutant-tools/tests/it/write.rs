@@ -183,3 +183,29 @@ fn commands_are_not_run_here_and_the_reason_is_said() {
     let output = Rig::new().toolbox.call_by_name("Run", &json!({"command": "ls"}), &|| false);
     insta::assert_snapshot!(output.text, @"`Run` is not available: commands run only in a sandbox, which this version does not have; available: Read, Grep, Glob, Note");
 }
+
+#[test]
+fn of_writers_at_the_same_time_nobody_loses_what_another_was_told_is_done() {
+    const WRITERS: usize = 4;
+    const EDITS: usize = 25;
+    let rig = Rig::with(&[("f", "END")]);
+    let rig = &rig;
+    let told: usize = std::thread::scope(|scope| {
+        let work = |who: usize| {
+            let edit = |nth: usize| {
+                let line = format!("{who}-{nth}\nEND");
+                let call = json!({"file_path": "f", "old_string": "END", "new_string": line});
+                let prepared = rig.toolbox.prepare_write("Edit", &call, &Writes::Anywhere);
+                let Prepared::Change { change, .. } = prepared else { panic!("{prepared:?}") };
+                let (writes, temp) = (&Writes::Anywhere, format!(".{who}.tmp"));
+                rig.toolbox.commit_write("Edit", &call, writes, &change, &temp, &|| false)
+            };
+            (0..EDITS).filter(|nth| !edit(*nth).is_error).count()
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|who| scope.spawn(move || work(who))).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    let text = String::from_utf8(rig.bytes("f")).unwrap();
+    assert_eq!(text.lines().count() - 1, told, "{text}");
+    assert!(told >= EDITS, "someone always comes first");
+}

@@ -3,7 +3,7 @@
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
-use super::words::{TEXT_COLUMNS, ended, paused, tool, total, usage_of};
+use super::words::{TEXT_COLUMNS, ended, marked, paused, tool, total, usage_of};
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words, counted, mark};
@@ -13,6 +13,8 @@ use crate::when::elapsed;
 
 /// Columns a label may take in a line.
 const LABEL_COLUMNS: usize = 34;
+
+const REPAIR: &str = "told to repair its return";
 
 /// The number of the first call of a turn that is one too many.
 const SURPLUS: u32 = CALLS_PER_TURN as u32;
@@ -67,6 +69,8 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }
+        | Event::Judged { .. }
+        | Event::Marked { .. }
         | Event::Crashed { .. }
         | Event::Reopened(_)
         | Event::Late { .. } => {
@@ -74,6 +78,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
             told(view, session, &within(view.delegation(session)?, view, entry)?)
         }
         Event::AgentDefined { .. }
+        | Event::Assigned(_)
         | Event::Delegated { .. }
         | Event::Approved { .. }
         | Event::Reserved { .. }
@@ -110,7 +115,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
             Some(format!("told to report now: {}", code_words(*code)))
         }
         Event::Told { nudge: Nudge::Shorten, .. } => Some("told to answer shorter".into()),
-        Event::Told { nudge: Nudge::Repair, .. } => Some("told to repair its return".into()),
+        Event::Told { nudge: Nudge::Repair, .. } => Some(REPAIR.into()),
         Event::Told { nudge: Nudge::Person, .. } => Some("was told what you said".into()),
         Event::Messaged { text, .. } => {
             Some(format!("you say, before its next turn: {}", safe(text)))
@@ -132,6 +137,15 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
             Some(format!("note: {}", safe(note)))
         }
+        // A return that came as an answer is sent back by a word of its own.
+        Event::Judged { call: Some(_), returned: None, .. } => Some(REPAIR.into()),
+        // A task that is on no list was spoken of before the run began.
+        Event::Marked { mark, problem: None, .. }
+            if mark.status.is_none() && mark.links.is_empty() =>
+        {
+            None
+        }
+        Event::Marked { mark, problem, .. } => Some(marked(mark, problem.as_deref())),
         Event::Crashed { message, .. } => Some(format!("broke: {}", safe(message))),
         Event::Reopened(reopening) if reopening.afresh => {
             Some("taken up again from its notes".into())
@@ -139,6 +153,8 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::Reopened(_) => Some("taken up again".into()),
         Event::Late { what, .. } => Some(format!("late {}, kept and not counted", safe(what))),
         Event::RunStarted { .. }
+        | Event::Assigned(_)
+        | Event::Judged { .. }
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }
         | Event::Delegated { .. }

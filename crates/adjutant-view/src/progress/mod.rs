@@ -9,4 +9,4 @@ mod words;
 pub use frame::Frame;
 pub use line::line;
 pub use words::total;
-pub(crate) use words::{doing, ended};
+pub(crate) use words::{doing, ended, marked};

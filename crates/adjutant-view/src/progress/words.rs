@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adjutant_core::{Outcome, Timestamp};
+use adjutant_core::{Mark, Outcome, Timestamp};
 
 use crate::layout::fit;
 use crate::names::{code_words, counted, ended_word};
@@ -43,6 +43,23 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
         Activity::Delegating => "waiting for its subagents".into(),
         Activity::Ended(outcome) => ended(outcome, delegation),
     }
+}
+
+/// Says how the project's list was marked: `task 12 is [RESEARCHED], report.md linked`.
+pub(crate) fn marked(mark: &Mark, problem: Option<&str>) -> String {
+    let task = mark.task;
+    if let Some(problem) = problem {
+        return format!("task {task} could not be marked: {}", fit(problem, TEXT_COLUMNS));
+    }
+    let status = mark.status.map(|status| format!("is {}", status.marker()));
+    let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
+    let linked =
+        (!links.is_empty()).then(|| format!("{} linked", fit(&links.join(", "), TEXT_COLUMNS)));
+    let said: Vec<String> = status.into_iter().chain(linked).collect();
+    if said.is_empty() {
+        return format!("task {task} is on no list");
+    }
+    format!("task {task} {}", said.join(", "))
 }
 
 /// Says why a model call is held back: `waiting 12s: anthropic asked for a pause`.

@@ -1,10 +1,11 @@
 //! Results as JSON.
 
+use adjutant_core::contract::Return;
 use adjutant_core::{Outcome, SessionId, State, Usd};
 use serde::Serialize;
 
 use super::cap::Room;
-use super::{Options, Results, fell_short};
+use super::{Options, Results, fell_short, standard};
 use crate::names::state_key;
 use crate::run::{Delegation, Liveness, RunView, Warning};
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
@@ -78,6 +79,9 @@ pub struct ResultJson {
     /// Why it ended as it did, and how to go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
+    /// The standard return; only where the run asks for one, and once it has ended.
+    #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
+    pub returned: Option<Return>,
     /// What it went on in spite of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -115,12 +119,12 @@ impl Results<'_> {
             total: counts.total,
             auto_approved_usd: None,
             reason: self.reason.map(Into::into),
-            results: self.items.iter().map(|item| entry(item, options)).collect(),
+            results: self.items.iter().map(|item| entry(self.view, item, options)).collect(),
         }
     }
 }
 
-fn entry(item: &Delegation, options: &Options<'_>) -> ResultJson {
+fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson {
     let outcome = match item.state {
         State::Ended(outcome) => Some(outcome),
         State::AwaitingApproval | State::Queued | State::Running => None,
@@ -144,6 +148,7 @@ fn entry(item: &Delegation, options: &Options<'_>) -> ResultJson {
         files: item.files.iter().map(ToString::to_string).collect(),
         error: item.reason.as_ref().filter(|_| is_error).map(|reason| reason.message.clone()),
         reason: item.reason.as_ref().map(Into::into),
+        returned: standard(view, item),
         warnings: item.warnings.iter().map(Warning::to_string).collect(),
         late: item.late.iter().map(|late| late.what.clone()).collect(),
         cut: room.cut().map(|(shown_bytes, total_bytes)| CutJson { shown_bytes, total_bytes }),

@@ -7,6 +7,7 @@
 mod cap;
 mod json;
 mod markdown;
+mod standard;
 
 use std::borrow::Cow;
 
@@ -18,6 +19,7 @@ use crate::status::Content;
 
 pub use json::{ResultJson, ResultsJson, root_reason};
 pub use markdown::root_end;
+pub use standard::{command_end, command_head, in_words, standard};
 
 /// How results are handed over.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +40,7 @@ impl Options<'_> {
 /// The delegations of one call, or of all calls of a parent, in input order.
 #[derive(Clone, Debug)]
 pub struct Results<'a> {
+    view: &'a RunView,
     items: Vec<Cow<'a, Delegation>>,
     /// Why the parent agent of a whole run ended short of its goal.
     reason: Option<&'a Reason>,
@@ -49,21 +52,21 @@ impl<'a> Results<'a> {
     pub fn of_run(view: &'a RunView) -> Self {
         let reason = view.root().and_then(fell_short);
         let all = view.root().map(|root| Self::gather(view, root, None));
-        Self { items: all.map_or_else(Vec::new, |all| all.items), reason }
+        Self { view, items: all.map_or_else(Vec::new, |all| all.items), reason }
     }
 
     /// Gathers what `parent` handed down, in one call or in all.
     #[must_use]
     pub fn of(view: &'a RunView, parent: SessionId, call: Option<u32>) -> Self {
-        view.delegation(parent).map_or(Self { items: Vec::new(), reason: None }, |parent| {
+        view.delegation(parent).map_or(Self { view, items: Vec::new(), reason: None }, |parent| {
             Self::gather(view, parent, call)
         })
     }
 
     /// Takes one delegation alone.
     #[must_use]
-    pub fn of_one(delegation: &'a Delegation) -> Self {
-        Self { items: vec![Cow::Borrowed(delegation)], reason: None }
+    pub fn of_one(view: &'a RunView, delegation: &'a Delegation) -> Self {
+        Self { view, items: vec![Cow::Borrowed(delegation)], reason: None }
     }
 
     /// Takes into account that nobody works on these any more, if that is so: what has not ended
@@ -84,7 +87,7 @@ impl<'a> Results<'a> {
         let wanted = |child: &&Delegation| call.is_none_or(|call| child.call == call);
         let mut items: Vec<&Delegation> = view.children(parent).filter(wanted).collect();
         items.sort_by_key(|child| (child.call, child.index));
-        Self { items: items.into_iter().map(Cow::Borrowed).collect(), reason: None }
+        Self { view, items: items.into_iter().map(Cow::Borrowed).collect(), reason: None }
     }
 
     /// Returns the delegations in input order.

@@ -10,8 +10,10 @@ const ARGUMENTS_KEPT: usize = 160;
 /// The most characters of a tool's name that are kept; a model may invent any.
 const NAME_KEPT: usize = 64;
 /// What is looked for before another thing, then where it is looked for.
-const WHAT: [&str; 6] = ["pattern", "query", "url", "command", "content", "text"];
+const WHAT: [&str; 4] = ["pattern", "query", "url", "command"];
 const WHERE: [&str; 3] = ["path", "file_path", "file"];
+/// What a file is filled with tells less than which file it is.
+const CONTENT: [&str; 2] = ["content", "text"];
 
 /// A tool call as a progress line shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -41,7 +43,7 @@ pub fn brief_arguments(arguments: &Value) -> String {
             match (first(&WHAT), first(&WHERE)) {
                 (Some(what), Some(place)) => format!("{what} in {place}"),
                 (Some(only), None) | (None, Some(only)) => only,
-                (None, None) => other_field(fields),
+                (None, None) => first(&CONTENT).unwrap_or_else(|| other_field(fields)),
             }
         }
         Value::Bool(_) | Value::Number(_) | Value::Array(_) => compact(arguments),

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::budget::Reservation;
+use adjutant_core::contract::Return;
 use adjutant_core::schema::{DELEGATE, TASK};
-use adjutant_core::{AgentName, ErrorKind, Label, Outcome, Reason, SessionId, State, Timestamp};
+use adjutant_core::{
+    AgentName, ErrorKind, Label, Mark, Outcome, Reason, SessionId, State, Timestamp,
+};
 
 use super::{Call, Liveness, Spend};
 use crate::entry::Moment;
@@ -73,6 +76,21 @@ pub struct Delegation {
     pub files: Vec<Arc<str>>,
     /// Why it ended as it did.
     pub reason: Option<Reason>,
+    /// Names from the root to its agent; empty for one that was refused.
+    #[serde(default)]
+    pub path: Vec<String>,
+    /// The task of the project's list that it works on.
+    #[serde(default)]
+    pub number: Option<u64>,
+    /// What it handed back, once that was accepted; never there in a view without texts.
+    #[serde(default)]
+    pub returned: Option<Box<Return>>,
+    /// How the project's list was last marked for it, and what was in the way.
+    #[serde(default)]
+    pub marked: Option<(Mark, Option<String>)>,
+    /// The files its tools changed.
+    #[serde(default)]
+    pub changed: BTreeSet<Arc<str>>,
     /// What it went on in spite of.
     pub warnings: Vec<Warning>,
     /// What arrived after its end.
@@ -102,6 +120,9 @@ pub struct Delegation {
     pub(super) children: Vec<usize>,
     pub(super) call_sizes: BTreeMap<u32, usize>,
     pub(super) files_seen: BTreeSet<Arc<str>>,
+    /// What calls under way are about to change.
+    #[serde(default)]
+    pub(super) preparing: BTreeMap<u32, Arc<str>>,
     /// The calls of the latest answer, by number.
     pub(super) asked: Vec<Call>,
     /// The numbers of those that are under way.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
+use adjutant_core::contract::Return;
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{
     AgentName, Code, ErrorKind, Event, Found, Grant, Label, ModelSpec, Outcome, Policy, Reason,
@@ -16,6 +17,7 @@ use super::{
 };
 use crate::entry::{Entry, Moment};
 use crate::layout::excerpt;
+use crate::results::in_words;
 
 /// The most characters of a task, and of a late arrival, that the view keeps.
 const TEXT_KEPT: usize = 200;
@@ -69,10 +71,10 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             }
             view.within(reopening.session, entry);
         }
+        Event::Assigned(assignment) => view.assignment = Some(assignment.clone()),
         Event::AgentDefined { .. }
         | Event::Delegated { .. }
         | Event::DomainAllowed { .. }
-        | Event::WritePrepared { .. }
         | Event::Undone { .. }
         | Event::DomainDenied { .. } => {}
         Event::Started { session, .. }
@@ -88,6 +90,9 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         | Event::ToolCalled { session, .. }
         | Event::ToolRefused { session, .. }
         | Event::ToolReturned { session, .. }
+        | Event::WritePrepared { session, .. }
+        | Event::Judged { session, .. }
+        | Event::Marked { session, .. }
         | Event::Crashed { session, .. }
         | Event::Late { session, .. }
         | Event::Ended { session, .. } => view.within(*session, entry),
@@ -116,6 +121,7 @@ impl RunView {
         root.started = Some(moment);
         root.leg = Some(moment);
         root.task = excerpt(&self.goal, TEXT_KEPT);
+        root.path = vec![agent.to_string()];
         root.model = model.map(|model| model.name.clone());
         root.is_priced = model.is_some_and(|model| model.price.is_some());
         self.by_session.insert(root.session, self.delegations.len());
@@ -128,6 +134,8 @@ impl RunView {
         node.call = grant.call;
         node.index = grant.index;
         node.task = excerpt(&brief.prompt, TEXT_KEPT);
+        node.number = grant.task;
+        node.path.clone_from(&grant.path);
         node.model = brief.model.as_ref().map(|model: &ModelSpec| model.name.clone());
         node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
         node.story.clone_from(&brief.story);
@@ -358,7 +366,14 @@ impl Delegation {
                 self.tool_calls += 1;
                 self.under_way.push(*call);
             }
-            Event::ToolReturned { call, output, .. } => self.returned(entry, *call, output, texts),
+            Event::ToolReturned { call, output, .. } => self.answered(entry, *call, output, texts),
+            Event::WritePrepared { call, change, .. } => {
+                self.preparing.insert(*call, Arc::from(change.path.as_str()));
+            }
+            Event::Judged { returned: Some(returned), .. } => self.handed_back(returned, texts),
+            Event::Marked { mark, problem, .. } => {
+                self.marked = Some((mark.clone(), problem.clone()));
+            }
             Event::Crashed { message, .. } => {
                 self.crash = Some(texts.start_of(message, REASON_KEPT))
             }
@@ -382,12 +397,15 @@ impl Delegation {
                 self.leg = self.parent.is_none().then(|| entry.moment());
                 self.ended = None;
                 self.reason = None;
+                self.returned = None;
                 self.reopened = true;
                 self.waits_since(entry);
             }
             Event::RunStarted { .. }
             | Event::Resumed { .. }
             | Event::AgentDefined { .. }
+            | Event::Assigned(_)
+            | Event::Judged { returned: None, .. }
             | Event::Delegated { .. }
             | Event::Granted(_)
             | Event::Refused { .. }
@@ -402,9 +420,16 @@ impl Delegation {
             | Event::DomainAllowed { .. }
             | Event::DomainDenied { .. }
             | Event::RunEnded { .. }
-            | Event::WritePrepared { .. }
             | Event::Undone { .. }
             | Event::ErrorFixed { .. } => {}
+        }
+    }
+
+    /// Takes a return that was accepted; people read it in words, not as the JSON it came as.
+    fn handed_back(&mut self, returned: &Return, texts: Texts) {
+        if texts == Texts::Kept {
+            self.last_text = in_words(returned);
+            self.returned = Some(Box::new(returned.clone()));
         }
     }
 
@@ -425,7 +450,7 @@ impl Delegation {
         self.waits_since(entry);
     }
 
-    fn returned(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput, texts: Texts) {
+    fn answered(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput, texts: Texts) {
         self.under_way.retain(|&other| other != call);
         if let Some(note) = &output.note {
             self.note_count += 1;
@@ -441,6 +466,8 @@ impl Delegation {
                 self.files.push(path);
             }
         }
+        let changed = self.preparing.remove(&call).filter(|_| !output.is_error);
+        self.changed.extend(changed);
         self.waits_since(entry);
     }
 }
@@ -484,6 +511,11 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         last_text: String::new(),
         files: Vec::new(),
         reason: None,
+        path: Vec::new(),
+        number: None,
+        returned: None,
+        marked: None,
+        changed: std::collections::BTreeSet::new(),
         warnings: Vec::new(),
         late: Vec::new(),
         earlier_models: Vec::new(),
@@ -498,6 +530,7 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         children: Vec::new(),
         call_sizes: std::collections::BTreeMap::new(),
         files_seen: std::collections::BTreeSet::new(),
+        preparing: std::collections::BTreeMap::new(),
         asked: Vec::new(),
         under_way: Vec::new(),
         since: moment.at,

@@ -15,7 +15,9 @@ mod spend;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use adjutant_core::{ModelSpec, Outcome, Policy, RunId, SessionId, State, Timestamp, Usd};
+use adjutant_core::{
+    Assignment, ModelSpec, Outcome, Policy, RunId, SessionId, State, Timestamp, Usd,
+};
 
 use crate::entry::{Entry, Moment};
 
@@ -72,6 +74,8 @@ pub struct RunView {
     workdir: String,
     version: String,
     policy: Option<Box<Policy>>,
+    #[serde(default)]
+    assignment: Option<Box<Assignment>>,
     delegations: Vec<Delegation>,
     by_session: BTreeMap<SessionId, usize>,
     approvals: Vec<OpenApproval>,
@@ -95,6 +99,12 @@ impl RunView {
             view.apply(entry);
         }
         view
+    }
+
+    /// Returns what a slash command asked of the run, if one did.
+    #[must_use]
+    pub fn assignment(&self) -> Option<&Assignment> {
+        self.assignment.as_deref()
     }
 
     /// Returns a view that will hold no texts: for a list, a tree or a bill of a run of any size.

@@ -140,6 +140,8 @@ impl History {
             rights: Rights { tools: ToolSet::read_only(), network: false, ..Rights::default() },
             timeout_s: None,
             clamped: false,
+            preface: None,
+            task: None,
             opening_bytes: 400,
             awaiting_approval: false,
         }

@@ -144,6 +144,7 @@ impl Driver {
             Effect::Delegate { .. }
             | Effect::HandUp { .. }
             | Effect::Verify { .. }
+            | Effect::Mark { .. }
             | Effect::Stop { .. }
             | Effect::Close => {}
         }

@@ -99,6 +99,8 @@ fn arguments_are_told_in_a_few_words_whatever_they_are() {
         (json!({}), ""),
         (json!({ "path": "a.rs", "limit": 5 }), "a.rs"),
         (json!({ "path": "src", "pattern": "TODO" }), "TODO in src"),
+        (json!({ "content": "fn main() {}", "path": "a.rs" }), "a.rs"),
+        (json!({ "content": "half is done" }), "half is done"),
         (json!({ "tasks": [1, 2, 3] }), "3 tasks"),
         (json!({ "depth": 2 }), "depth=2"),
         (json!("{broken"), "{broken"),

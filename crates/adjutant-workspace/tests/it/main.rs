@@ -4,9 +4,9 @@
 
 mod dir;
 mod escape;
+mod folder;
 mod overlay;
 mod place;
-mod put;
 mod race;
 mod root;
 mod sandbox;

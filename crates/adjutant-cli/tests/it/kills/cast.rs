@@ -1,5 +1,5 @@
-//! Who is killed: the real binary with subagents, the same with a parent agent, and the engine in
-//! another program whose tool leaves traces.
+//! Who is killed: the real binary with subagents, the same with a parent agent, the same with agents
+//! that change files, and the engine in another program whose tool leaves traces.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -9,13 +9,15 @@ use adjutant_testkit::fake::{Api, Fake, Running, Script, Turn, Usage};
 use serde_json::json;
 use tokio::runtime::Handle;
 
+use super::files;
 use crate::rig::{BINARY, Rig};
 use crate::server::configure;
 
 /// What a parent agent is asked for; also what its conversation is known by.
 pub(crate) const GOAL: &str = "Find the way home";
 
-const LOOKS: [&str; 3] = ["Look north", "Look east", "Look south"];
+/// What agents are asked for; also what their conversations are known by.
+pub(crate) const LOOKS: [&str; 3] = ["Look north", "Look east", "Look south"];
 
 /// A program and what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,10 +25,11 @@ pub(crate) enum Part {
     Subagents,
     Lead,
     Engine,
+    Writers,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 3] = [Self::Subagents, Self::Lead, Self::Engine];
+    pub(crate) const ALL: [Self; 4] = [Self::Subagents, Self::Lead, Self::Engine, Self::Writers];
 
     /// What the model says. Slowly, so that a kill can fall anywhere into it.
     fn script(self) -> Script {
@@ -41,6 +44,11 @@ impl Part {
                 [read(), Turn::calls("Delegate", &tasks), Turn::says("Home is north-east.")];
             script = script.on(GOAL, turns.map(slowly));
         }
+        if self == Self::Writers {
+            return LOOKS.iter().fold(script, |script, who| {
+                script.on(who, files::turns(who).into_iter().map(|turn| in_pieces(turn, 15)))
+            });
+        }
         for who in LOOKS {
             let append = |turn: u32, call: u32| {
                 ("Append", json!({ "line": format!("{who}, turn {turn}, call {call}") }))
@@ -50,7 +58,7 @@ impl Part {
                     let (name, line) = append(0, 1);
                     read().and_calls(name, &line)
                 }
-                Self::Subagents | Self::Lead => {
+                Self::Subagents | Self::Lead | Self::Writers => {
                     read().and_calls("Grep", &json!({ "pattern": "x" }))
                 }
             };
@@ -60,7 +68,7 @@ impl Part {
                     let (_, other) = append(1, 1);
                     Turn::calls(name, &line).and_calls(name, &other)
                 }
-                Self::Subagents | Self::Lead => note(who),
+                Self::Subagents | Self::Lead | Self::Writers => note(who),
             };
             let last = Turn::says(&format!("{who}: nothing but trees.")).thinking("Trees.");
             script = script.on(who, [first, second, last].map(slowly));
@@ -71,7 +79,11 @@ impl Part {
 
 /// Sends an answer a few characters at a time.
 fn slowly(turn: Turn) -> Turn {
-    turn.fragmented(&[5]).delivered(|way| way.event_delay_ms = 2)
+    in_pieces(turn, 5)
+}
+
+fn in_pieces(turn: Turn, characters: usize) -> Turn {
+    turn.fragmented(&[characters]).delivered(|way| way.event_delay_ms = 2)
 }
 
 /// A place, a server, and a program between them.
@@ -86,6 +98,9 @@ impl Stage {
     pub(crate) fn new(part: Part, api: Api, runtime: &Handle) -> Self {
         let rig = Rig::new();
         rig.write("map.txt", "x marks the spot\n");
+        if part == Part::Writers {
+            files::lay_out(&rig);
+        }
         let key = adjutant_testkit::fake::KEY;
         let server = runtime.block_on(Fake::new(api, part.script()).key(key).start());
         configure(&rig, &server.url, api.word());
@@ -96,10 +111,9 @@ impl Stage {
     pub(crate) fn start(&self, inject: Option<Inject>) -> Process {
         let model = ["--yes", "--model", "fake/priced"];
         match self.part {
-            Part::Subagents => {
-                let tasks = ["-t", "north=Look north", "-t", "east=Look east"];
-                let more = ["-t", "south=Look south", "--concurrency", "3"];
-                self.adjutant(inject, &[&["delegate"], &model[..], &tasks, &more].concat())
+            Part::Subagents => self.adjutant(inject, &[&["delegate"], &model[..], &TASKS].concat()),
+            Part::Writers => {
+                self.adjutant(inject, &[&["delegate"], &model[..], &TASKS, &files::FLAGS].concat())
             }
             Part::Lead => self.adjutant(inject, &[&["run", GOAL], &model[..]].concat()),
             Part::Engine => {
@@ -114,6 +128,7 @@ impl Stage {
     pub(crate) fn resume(&self, run: &str, inject: Option<Inject>) -> Process {
         match self.part {
             Part::Subagents | Part::Lead => self.adjutant(inject, &["resume", run, "--yes"]),
+            Part::Writers => self.adjutant(inject, &["resume", run, "--yes", "--in-place"]),
             Part::Engine => self.engine(inject, &["resume", "--run", run]),
         }
     }
@@ -180,6 +195,17 @@ fn under(inject: Option<Inject>, program: &Path) -> Command {
     command.arg(program);
     command
 }
+
+const TASKS: [&str; 8] = [
+    "-t",
+    "north=Look north",
+    "-t",
+    "east=Look east",
+    "-t",
+    "south=Look south",
+    "--concurrency",
+    "3",
+];
 
 const WORDS: &str = "ADJUTANT_CRASH_RIG";
 

@@ -7,9 +7,9 @@ use adjutant_testkit::fake::{Delivered, Recorded};
 use serde_json::{Value, json};
 
 use super::book::{Book, Turn, tokens};
-use super::cast::Stage;
-use super::kernel;
+use super::cast::{Part, Stage};
 use super::play::Played;
+use super::{files, kernel};
 
 /// Who ended how, with what report.
 pub(crate) fn ends(stage: &Stage, run: &str) -> Vec<Value> {
@@ -33,6 +33,9 @@ pub(crate) fn check(stage: &Stage, played: &Played, undisturbed: &[Value]) {
     assert_eq!(log.stdout.lines().count(), book.events.len(), "the journal reads otherwise");
     let left = kernel::working_below(stage.rig.path());
     assert!(left.is_empty(), "processes were left: {left:?}");
+    if stage.part == Part::Writers {
+        files::check(&stage.rig, &played.run, &book);
+    }
 }
 
 fn turn(request: &Recorded) -> Turn {
@@ -122,6 +125,9 @@ fn effects_happen_once(stage: &Stage, book: &Book) {
     }
     for (name, arguments, answer) in book.calls() {
         let answer = answer.unwrap_or_else(|| panic!("{name} {arguments} was never answered"));
+        if name == "Write" || name == "Edit" {
+            continue;
+        }
         if name != "Append" {
             assert!(!answer.starts_with("Interrupted"), "{name} only reads and can be repeated");
             continue;

@@ -61,8 +61,8 @@ fn requirement_6_an_agent_at_the_deepest_level_is_given_no_tool_to_delegate_with
         }
     };
     // No network by default, so WebFetch and WebSearch are not there either.
-    assert_eq!(tools(&["a", "b"]), "Delegate Edit Glob Grep Note Read Return Task Write");
-    assert_eq!(tools(&["a", "b", "c"]), "Edit Glob Grep Note Read Return Write");
+    assert_eq!(tools(&["a", "b"]), "Delegate Edit Glob Grep Note Read Task Write");
+    assert_eq!(tools(&["a", "b", "c"]), "Edit Glob Grep Note Read Write");
 }
 
 #[test]

@@ -112,6 +112,8 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
             rights: read_only.clone(),
             timeout_s: None,
             clamped: false,
+            preface: None,
+            task: None,
             opening_bytes: 0,
             awaiting_approval: false,
         }

@@ -98,7 +98,7 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
     let (mut sim, child) = standard();
     let bad = returned("done", json!([]));
     for _ in 0..MAX_REPAIRS {
-        assert_eq!(returns(&mut sim, child, &bad, &[]), "told reserved");
+        assert_eq!(returns(&mut sim, child, &bad, &[]), "judged told reserved");
     }
     assert_eq!(
         sim.log
@@ -109,7 +109,8 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
     );
     assert!(sim.told(child)[0].contains("status: Invalid status: done"));
     // An answer is judged once, whoever looks at its artifacts twice.
-    let again = Command::Conclude { session: child, text: bad.to_string(), artifacts: vec![] };
+    let again =
+        Command::Conclude { session: child, call: None, text: bad.to_string(), artifacts: vec![] };
     assert_eq!(sim.submit(again), Ok(vec![]));
     returns(&mut sim, child, &returned("completed", json!([])), &[]);
     assert_eq!(sim.ended(child), "completed");
@@ -118,10 +119,7 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
         returns(&mut sim, child, &bad, &[]);
     }
     insta::assert_snapshot!(sim.ended(child), @r"
-    failed VALIDATION_FAILED: The return was still invalid after 2 repairs. Your return was not accepted. What is wrong with it:
-    - status: Invalid status: done
-    The status is one of completed|failed|partial|blocked.
-    Do not repeat the work. Call the `Return` tool again with the whole return, corrected; without that tool, answer with the JSON object alone.
+    failed VALIDATION_FAILED: The return was still invalid after 2 repairs. status: Invalid status: done
     => Read the original answer in the transcript, or delegate the task again.
     ");
 }
@@ -132,7 +130,7 @@ fn requirement_28_what_the_disk_says_of_an_artifact_counts() {
     value["artifacts"] = json!([{"type": "research", "path": "report.md"}]);
     let (mut sim, child) = standard();
     let missing = returns(&mut sim, child, &value, &[("report.md", ArtifactFact::Missing)]);
-    assert_eq!(missing, "told reserved");
+    assert_eq!(missing, "judged told reserved");
     returns(&mut sim, child, &value, &[("report.md", ArtifactFact::Present)]);
     assert_eq!(sim.ended(child), "completed");
 }
@@ -142,6 +140,6 @@ fn requirement_29_the_engine_knows_who_worked_and_compares_what_is_claimed() {
     let (mut sim, child) = standard();
     let mut value = returned("completed", json!([]));
     value["metadata"] = json!({"session_id": "sess_1735460684_a1b2c3"});
-    assert_eq!(returns(&mut sim, child, &value, &[]), "told reserved");
+    assert_eq!(returns(&mut sim, child, &value, &[]), "judged told reserved");
     assert!(sim.told(child)[0].contains("Session ID mismatch"), "{:?}", sim.told(child));
 }

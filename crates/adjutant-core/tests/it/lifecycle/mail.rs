@@ -62,7 +62,7 @@ fn a_return_under_the_contract_waits_for_the_word_too() {
     tell(&mut sim, child, "One more thing.").unwrap();
     let good = returned("completed", json!([]));
     assert_eq!(returns(&mut sim, child, &good, &[]), "told reserved");
-    assert_eq!(returns(&mut sim, child, &good, &[]), "ended ended run_ended");
+    assert_eq!(returns(&mut sim, child, &good, &[]), "judged ended ended run_ended");
 }
 
 #[test]

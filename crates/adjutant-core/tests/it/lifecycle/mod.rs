@@ -3,6 +3,7 @@
 mod answers;
 mod approval;
 mod budgets;
+mod commands;
 mod domains;
 mod ends;
 mod errors;
@@ -87,9 +88,9 @@ fn returns(
 ) -> String {
     let text = value.to_string();
     assert_eq!(kinds(&sim.say(child, &text)), "replied");
-    assert_eq!(sim.effects.last(), Some(&Effect::Verify { session: child }));
+    assert_eq!(sim.effects.last(), Some(&Effect::Verify { session: child, returned: None }));
     let artifacts = facts.iter().map(|(path, fact)| ((*path).to_owned(), *fact)).collect();
-    kinds(&sim.submit(Command::Conclude { session: child, text, artifacts }).unwrap())
+    kinds(&sim.submit(Command::Conclude { session: child, call: None, text, artifacts }).unwrap())
 }
 
 fn returned(status: &str, errors: Value) -> Value {

@@ -97,7 +97,7 @@ fn an_answer_that_was_recorded_is_acted_upon_and_not_bought_again() {
         after.restart(wish);
         assert!(after.model_calls(child).is_empty());
         if expected.is_empty() {
-            assert!(after.effects.contains(&Effect::Verify { session: child }));
+            assert!(after.effects.contains(&Effect::Verify { session: child, returned: None }));
         } else {
             assert_eq!(after.tools_run(child), [expected]);
         }

@@ -191,7 +191,12 @@ fn d22_what_comes_late_is_kept_and_changes_nothing() {
     let crash = Command::Crash { session: child, message: "boom".into(), backtrace: "at".into() };
     is_late(&mut sim, crash);
     for command in [
-        Command::Conclude { session: child, text: "late".into(), artifacts: Vec::new() },
+        Command::Conclude {
+            session: child,
+            call: None,
+            text: "late".into(),
+            artifacts: Vec::new(),
+        },
         Command::TakeTurn { session: child },
         Command::UseTools { session: child },
         Command::CutOff { session: child },
@@ -209,7 +214,8 @@ fn d22_what_comes_late_is_kept_and_changes_nothing() {
 #[test]
 fn a_conclusion_counts_only_after_a_final_answer() {
     let (mut sim, child) = one(&[]);
-    let conclude = || Command::Conclude { session: child, text: "hm".into(), artifacts: vec![] };
+    let conclude =
+        || Command::Conclude { session: child, call: None, text: "hm".into(), artifacts: vec![] };
     assert_eq!(sim.submit(conclude()), Ok(vec![]));
     sim.call(child, vec![read("1", "a")]);
     assert_eq!(sim.submit(conclude()), Ok(vec![]));

@@ -4,7 +4,7 @@ use adjutant_core::contract::ArtifactKind;
 use adjutant_core::task::{Book, Change, Status};
 use proptest::prelude::*;
 
-use super::{FOLDER, NOW, link, new, set};
+use super::{FOLDER, NOW, link, new, set, update};
 
 /// A piece of a file, as a person may have written it; `#` of tasks are filled in later.
 fn piece() -> impl Strategy<Value = String> {
@@ -123,16 +123,22 @@ proptest! {
             let number = in_todo[pick.index(in_todo.len())].number;
             let range = book.entry_range(number).unwrap();
             let (at, entry) = (range.start, &todo[range]);
-            let changes: [Change; 2] =
-                [set(number.get(), to), link(number.get(), ArtifactKind::Research, "docs/r.md")];
+            let report = (ArtifactKind::Research, "docs/r.md");
+            let changes: [Change; 3] = [
+                set(number.get(), to),
+                link(number.get(), report.0, report.1),
+                update(number.get(), Some(to), &[report]),
+            ];
             for change in &changes {
                 let Ok(changed) = book.change(change, NOW, FOLDER) else { continue };
                 prop_assert!(changed.todo.starts_with(&todo[..at]), "before the entry");
                 prop_assert!(changed.todo.ends_with(&todo[at + entry.len()..]), "behind the entry");
                 let inside = &changed.todo[at..changed.todo.len() - (todo.len() - at - entry.len())];
+                let is_link = |old: &str, new: &str| old.contains("Research**") && new.starts_with(old);
                 let fits = only_lines(entry, inside, |old, new| match change {
-                    Change::Link { .. } => old.contains("Research**") && new.starts_with(old),
+                    Change::Link { .. } => is_link(old, new),
                     Change::SetStatus { .. } | Change::Add(_) => is_status_line(old, new),
+                    Change::Update { .. } => is_link(old, new) || is_status_line(old, new),
                 });
                 prop_assert!(fits, "{entry:?} became {inside:?}");
                 let again = Book::read(Some(&changed.todo), Some(&changed.state)).unwrap();

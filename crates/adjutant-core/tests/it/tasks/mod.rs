@@ -3,11 +3,12 @@
 mod bytes;
 mod disagreements;
 mod reading;
+mod updates;
 mod writing;
 
 use adjutant_core::contract::ArtifactKind;
 use adjutant_core::task::{
-    Artifact, Book, Change, Changed, NewTask, Priority, Status, TaskError, TaskNumber,
+    Artifact, Book, Change, Changed, NewTask, Priority, Status, TaskError, TaskNumber, Update,
 };
 
 /// 31 January 2025, 12:34:56 UTC.
@@ -33,6 +34,15 @@ fn because(task: u64, to: Status, reason: &str) -> Change {
 
 fn link(task: u64, kind: ArtifactKind, path: &str) -> Change {
     Change::Link { number: number(task), artifact: Artifact { kind, path: path.into() } }
+}
+
+fn made(links: &[(ArtifactKind, &str)]) -> Vec<Artifact> {
+    links.iter().map(|(kind, path)| Artifact { kind: *kind, path: (*path).into() }).collect()
+}
+
+fn update(task: u64, status: Option<Status>, links: &[(ArtifactKind, &str)]) -> Change {
+    let update = Update { status, reason: None, links: made(links) };
+    Change::Update { number: number(task), update }
 }
 
 /// Both files, changed step by step.

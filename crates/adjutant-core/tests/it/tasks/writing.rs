@@ -13,6 +13,7 @@ fn a_task_is_written_into_both_files_and_lives_its_life_there() {
             title: "Fix the\nparser".into(),
             language: Some("Rust".into()),
             priority: Priority::High,
+            effort: Some("2 hours\n### 8. Not a task".into()),
             description: Some("It drops the last line.\n\n### 9. Not a task".into()),
         }))
         .unwrap();
@@ -29,7 +30,7 @@ fn a_task_is_written_into_both_files_and_lives_its_life_there() {
     ## Tasks
 
     ### 1. Fix the parser
-    - **Effort**: TBD
+    - **Effort**: 2 hours ### 8. Not a task
     - **Status**: [BLOCKED]
     - **Blocked**: 2025-01-31
     - **Blocking Reason**: waits for task 2

@@ -1,0 +1,116 @@
+//! The part of the demo about slash commands: a task, and its research, in an empty folder.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adjutant_core::Preset;
+use adjutant_core::task::TaskNumber;
+use adjutant_engine::roster::Roster;
+use adjutant_engine::slash::Routes;
+use adjutant_engine::specs::Specs;
+use adjutant_engine::{Answer, Archive, Engine, Setup};
+use adjutant_view::sanitize;
+
+use super::model;
+use crate::args::{Form, TaskAddArgs};
+use crate::commands;
+use crate::delegate::{absolute, failed};
+use crate::exit::{Exit, Failure};
+use crate::output::{print, say};
+use crate::run::{Showing, Work, carry_out};
+use crate::tasks;
+
+const TITLE: &str = "Sign sessions with JWT";
+const RESEARCH: &str = "/research 1";
+
+/// Names that are tried for the folder; an earlier process of our id may have left some.
+const NAMES: u32 = 100;
+
+/// Shows it; the folder is gone afterwards, the run stays.
+pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
+    let folder = Folder::create()?;
+    say("\nNow a slash command, in an empty folder. Adjutant adds the task, agents research it.\n");
+    say(&format!("$ adjutant run '/task \"{TITLE}\"'"));
+    let wish = TaskAddArgs {
+        title: TITLE.to_owned(),
+        language: None,
+        priority: None,
+        effort: None,
+        description: None,
+    };
+    tasks::add(&folder.0, &wish, false, tasks::added)?;
+    say(&format!("\n$ adjutant run '{RESEARCH}'"));
+    let exit = research(&folder.0, archive)?;
+    if exit == Exit::Completed {
+        entry(&folder.0)?;
+    } else {
+        say("adjutant: the demo did not go as scripted; `adjutant log` shows every step");
+    }
+    Ok(exit)
+}
+
+fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
+    let policy = Preset::Command.policy();
+    let unknown = || Failure::new(Exit::Failed, "there is no command `/research`");
+    let errand = commands::built_in(root, RESEARCH).ok_or_else(unknown)?;
+    let mut roster = Roster::default();
+    let prepared = errand.prepare(&Routes::default(), None, &mut roster)?;
+    let setup = Setup {
+        policy: policy.clone(),
+        model: model()?,
+        workdir: root.to_owned(),
+        system: None,
+        opener: None,
+        web: None,
+        tools: Vec::new(),
+        secrets: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let known = roster.agents.iter().cloned().chain([prepared.definition.clone()]);
+    let engine = errand.engage(engine.with_agents(known, &[]), &prepared, &policy, &roster);
+    let showing =
+        Showing { form: Form::Markdown, events: false, result_tokens: policy.result_tokens };
+    let work = Work::Goal(prepared.goal(&policy, None, ""));
+    carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)
+}
+
+/// Prints what the list of tasks says by now.
+fn entry(root: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::caused(Exit::Failed, &error);
+    let specs = Specs::open(root).map_err(failed)?;
+    let (book, folder) = (specs.read().map_err(failed)?, specs.folder().map_err(failed)?);
+    let text = TaskNumber::new(1).and_then(|first| book.entry_text(first)).unwrap_or_default();
+    say(&format!("\nIts entry in {folder}/TODO.md:\n"));
+    print(&format!("{}\n", sanitize::block(text.trim_end())))
+}
+
+/// A folder of our own that is removed again.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn create() -> Result<Self, Failure> {
+        let place = std::env::temp_dir();
+        let wrong = |error| {
+            let text = format!("cannot make a folder in {}: {error}", place.display());
+            Failure::new(Exit::Failed, text)
+        };
+        // The name is ours as soon as it could be made: nobody else's folder is ever used.
+        let made = |nth: u32| {
+            let path = place.join(format!("adjutant-demo-{}-{nth}", std::process::id()));
+            fs::DirBuilder::new().mode(0o700).create(&path).map(|()| path)
+        };
+        let free = (1..NAMES).find_map(|nth| made(nth).ok());
+        let path = free.map_or_else(|| made(NAMES), Ok).map_err(wrong)?;
+        Ok(Self(absolute(&path)?))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Best effort: what stays is a small folder among temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,71 @@
+//! The `Return` tool: how an agent under the standard contract hands back its result.
+
+use serde_json::json;
+
+use crate::contract::{ArtifactKind, ErrorType, SUMMARY_MAX_CHARS, Status, Word};
+use crate::message::ToolSpec;
+
+/// The name a call of the tool uses.
+pub const RETURN: &str = "Return";
+
+/// Returns the tool as a model is shown it.
+///
+/// The schema only guides: what is sent is judged by the contract, which says more about what is
+/// wrong than a schema can.
+#[must_use]
+pub fn return_spec() -> ToolSpec {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    ToolSpec {
+        name: RETURN.to_owned(),
+        description:
+            "Hands back your result and ends your work. Call it once, as your last call. If \
+            something is wrong with it, you are told what, and call it again."
+                .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "status": { "type": "string", "enum": words(Status::ALL) },
+                "summary": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": SUMMARY_MAX_CHARS,
+                    "description": "2 to 5 plain sentences about the outcome.",
+                },
+                "artifacts": {
+                    "type": "array",
+                    "description": "The files that hold the work; empty if there are none.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "type": { "type": "string", "enum": words(ArtifactKind::ALL) },
+                            "path": text("Relative to the root."),
+                            "summary": text("What the file says, in one sentence."),
+                        },
+                        "required": ["type", "path"],
+                    },
+                },
+                "errors": {
+                    "type": "array",
+                    "description": "At least one unless the status is completed; then empty.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "type": text(&format!("One of {}.", words(ErrorType::ALL).join(", "))),
+                            "message": text("What happened; for blocked, the question."),
+                            "code": text("Such as BUILD_ERROR."),
+                            "recoverable": { "type": "boolean" },
+                            "recommendation": text("What to do about it."),
+                        },
+                        "required": ["type", "message", "code", "recoverable", "recommendation"],
+                    },
+                },
+                "next_steps": text("At most 2 sentences."),
+            },
+            "required": ["status", "summary", "artifacts"],
+        }),
+    }
+}
+
+fn words<T: Word>(all: &[T]) -> Vec<&'static str> {
+    all.iter().map(|word| word.word()).collect()
+}

@@ -1,0 +1,232 @@
+//! How work on a task shows on the project's list: marked when it begins and when it ends.
+//!
+//! A mark is an effect that may be made again after a crash, for making it twice changes nothing.
+//! Only those who work directly for a slash command mark: what they hand further down is part of
+//! their own work. Invariant: a delegation is handed up, and the run ends, only once its marks are
+//! made or have failed.
+
+use super::{Node, ROOT, Tree};
+use crate::assignment::{Assignment, Mark, Work, kind_written, status_after, status_of_work};
+use crate::code::Code;
+use crate::command::{Command, Effect, Reaction};
+use crate::event::{Event, IllegalEvent};
+use crate::ids::SessionId;
+use crate::outcome::{Outcome, Reason, State};
+use crate::task::{Artifact, Status};
+use crate::time::Timestamp;
+use crate::tree::node::End;
+
+/// The marks of one delegation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    /// Its beginning is to be marked.
+    pub(super) begin: bool,
+    /// Its end is to be marked.
+    end: bool,
+    /// Why its end could not be marked.
+    problem: Option<String>,
+}
+
+impl Tree {
+    /// Records what a slash command is about and how long the agent at the root may work on it.
+    pub(super) fn assign(&self, now: Timestamp, assignment: Box<Assignment>) -> Vec<Event> {
+        if self.assignment.is_some() {
+            return Vec::new();
+        }
+        let timed = self.time_root(now, assignment.operation);
+        [Event::Assigned(assignment)].into_iter().chain(timed).collect()
+    }
+
+    pub(super) fn marked(
+        &self,
+        session: SessionId,
+        mark: Mark,
+        problem: Option<String>,
+    ) -> Vec<Event> {
+        let waits = self.node(session).is_some_and(|node| node.marks.is_open(mark.work));
+        waits.then_some(Event::Marked { session, mark, problem }).into_iter().collect()
+    }
+
+    /// Folds in that a mark is to be made, where there is anything to mark.
+    pub(super) fn open_mark(&mut self, index: usize, work: Work) {
+        let node = &self.nodes[index];
+        // Whoever never began has nothing to show, and changed nothing.
+        if node.started.is_none() || self.mark(node, work).is_none() {
+            return;
+        }
+        let marks = &mut self.nodes[index].marks;
+        let open = marks.slot(work);
+        if !std::mem::replace(open, true) {
+            self.open_marks += 1;
+        }
+    }
+
+    /// Work that goes on has no end to mark.
+    pub(super) fn forget_end_mark(&mut self, index: usize) {
+        let marks = &mut self.nodes[index].marks;
+        marks.problem = None;
+        if std::mem::take(&mut marks.end) {
+            self.open_marks -= 1;
+        }
+    }
+
+    pub(super) fn mark_made(
+        &mut self,
+        session: SessionId,
+        mark: &Mark,
+        problem: Option<&str>,
+    ) -> Result<(), IllegalEvent> {
+        let index = self.known("marked", session)?;
+        let marks = &mut self.nodes[index].marks;
+        if !std::mem::take(marks.slot(mark.work)) {
+            return Err(super::evolve::unfit("marked", "nothing was to be marked"));
+        }
+        if mark.work == Work::Ended {
+            marks.problem = problem.map(str::to_owned);
+        }
+        self.open_marks -= 1;
+        Ok(())
+    }
+
+    /// Says whether a task of that call of a parent is yet to be marked.
+    pub(super) fn is_marking(&self, parent: SessionId, call: u32) -> bool {
+        let is_open = |child: &&usize| {
+            let child = &self.nodes[**child];
+            child.call == call && (child.marks.begin || child.marks.end)
+        };
+        let parent = self.node(parent).filter(|_| self.open_marks > 0);
+        parent.is_some_and(|parent| parent.children.iter().any(|child| is_open(&child)))
+    }
+
+    /// Returns every mark that is to be made next.
+    pub fn due_marks(&self) -> impl Iterator<Item = Effect> {
+        self.nodes.iter().filter_map(|node| self.due_mark(node))
+    }
+
+    /// Returns what is to be marked next for a delegation.
+    pub(super) fn due_mark(&self, node: &Node) -> Option<Effect> {
+        let work = match (node.marks.begin, node.marks.end) {
+            (true, _) => Work::Begun,
+            (false, true) => Work::Ended,
+            (false, false) => return None,
+        };
+        self.mark(node, work).map(|mark| Effect::Mark { session: node.session, mark })
+    }
+
+    /// The end is marked after the beginning; then whoever waited for it goes on.
+    pub(super) fn after_mark(&self, session: SessionId, mark: &Mark) -> Reaction {
+        let Some(node) = self.node(session) else { return Reaction::default() };
+        let mut reaction = Reaction::default();
+        reaction.effects.extend(self.due_mark(node));
+        if mark.work == Work::Ended {
+            let above = node.parent.map(|parent| self.nodes[parent].session);
+            if let Some(parent) = above {
+                reaction.effects.extend(self.hand_up(parent, node.call).effects);
+            }
+            reaction.commands.push(Command::EndRun);
+        }
+        reaction
+    }
+
+    fn mark(&self, node: &Node, work: Work) -> Option<Mark> {
+        let task = node.task.filter(|_| node.parent == Some(ROOT))?;
+        let operation = self.assignment.as_ref()?.operation;
+        let (status, links) = match (work, &node.state) {
+            (Work::Begun, _) => (status_of_work(operation), Vec::new()),
+            (Work::Ended, State::Ended(outcome)) => {
+                (status_after(operation, *outcome), self.links(node))
+            }
+            (Work::Ended, _) => return None,
+        };
+        if status.is_none() && links.is_empty() {
+            return None;
+        }
+        let reason = node.end_reason.as_ref().filter(|_| status == Some(Status::Blocked));
+        let reason = reason.map(|reason| reason.message.clone());
+        Some(Mark { task, work, status, reason, links })
+    }
+
+    /// Returns the files a delegation named, or else those it and all below it changed.
+    fn links(&self, node: &Node) -> Vec<Artifact> {
+        if !node.artifacts.is_empty() {
+            let named = node.artifacts.iter();
+            return named.map(|it| Artifact { kind: it.kind, path: it.path.clone() }).collect();
+        }
+        let operation = self.assignment.as_ref().map(|it| it.operation).unwrap_or_default();
+        let kind = kind_written(operation);
+        let mut changed = std::collections::BTreeSet::new();
+        let mut waiting = vec![node];
+        while let Some(node) = waiting.pop() {
+            changed.extend(node.changed.iter().cloned());
+            waiting.extend(node.children.iter().map(|child| &self.nodes[*child]));
+        }
+        changed.into_iter().map(|path| Artifact { kind, path }).collect()
+    }
+
+    /// Returns how a slash command ends once its agent has said so: as the work it handed down did.
+    ///
+    /// The latest delegation of each task counts, for what failed may have been tried again.
+    pub(super) fn command_end(&self) -> End {
+        let Some(assignment) = &self.assignment else { return End::completed() };
+        let root = &self.nodes[ROOT];
+        let latest: std::collections::BTreeMap<Option<u64>, &Node> =
+            root.children.iter().map(|child| &self.nodes[*child]).map(|it| (it.task, it)).collect();
+        if let (true, Some(agent)) = (latest.is_empty(), &assignment.agent) {
+            return nothing_done(agent, root.refusal.clone());
+        }
+        let ends = || latest.values().filter_map(|node| ended(node).map(|end| (*node, end)));
+        let short = ends().find(|(_, outcome)| *outcome != Outcome::Completed);
+        if let Some((node, _)) = short {
+            let outcome = Outcome::of_all(ends().map(|(_, outcome)| outcome));
+            return End { outcome, reason: node.end_reason.clone() };
+        }
+        let unmarked =
+            latest.values().find_map(|node| Some((node.task?, node.marks.problem.as_ref()?)));
+        unmarked.map_or_else(End::completed, |(task, problem)| {
+            let operation = assignment.operation;
+            let status =
+                status_after(operation, Outcome::Completed).map_or("STATUS", Status::as_str);
+            End::partial(
+                Code::StatusSyncFailed,
+                format!("The work is done, but task {task} could not be marked: {problem}"),
+                &format!("Put the list right, then `adjutant task set {task} {status}`."),
+            )
+        })
+    }
+}
+
+const fn ended(node: &Node) -> Option<Outcome> {
+    match node.state {
+        State::Ended(outcome) => Some(outcome),
+        State::AwaitingApproval | State::Queued | State::Running => None,
+    }
+}
+
+/// A command that was to hand its work to an agent and did not has nothing to show for itself.
+fn nothing_done(agent: &str, refusal: Option<Reason>) -> End {
+    if refusal.is_some() {
+        return End { outcome: Outcome::Failed, reason: refusal };
+    }
+    End::new(
+        Outcome::Failed,
+        Code::ValidationFailed,
+        format!("Nothing was handed to `{agent}`, so nothing was done."),
+        "Run the command again, or with another model.",
+    )
+}
+
+impl Marks {
+    const fn is_open(&self, work: Work) -> bool {
+        match work {
+            Work::Begun => self.begin,
+            Work::Ended => self.end,
+        }
+    }
+
+    const fn slot(&mut self, work: Work) -> &mut bool {
+        match work {
+            Work::Begun => &mut self.begin,
+            Work::Ended => &mut self.end,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What an agent hands back, judged against the contract: taken, or sent back for repair.
+//!
+//! A return comes by a call of the `Return` tool, or as JSON in the last answer. Whichever way, it is
+//! judged here and nowhere else, and every judgement is on record.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::admit::Admission;
+use super::node::{End, Node};
+use super::turn::Held;
+use super::{ROOT, Tree};
+use crate::code::Code;
+use crate::command::Effect;
+use crate::contract::{
+    ArtifactFact, Contract, Metadata, MetadataSource, Return, Status, Verdict, repair_message,
+    validate,
+};
+use crate::event::{Event, IllegalEvent, Nudge, ToolOutput};
+use crate::ids::{AgentName, SessionId};
+use crate::message::ToolCall;
+use crate::outcome::{Outcome, Reason};
+use crate::policy::ContractKind;
+use crate::rights::ToolSet;
+use crate::schema::RETURN;
+use crate::time::Timestamp;
+use crate::write::Writes;
+
+/// Times an invalid return goes back to the model.
+pub const MAX_REPAIRS: u32 = 2;
+/// Complaints that a person is told of a return.
+const SHOWN: usize = 4;
+const EMPTY: &str = "Your answer was empty. Write your report as text.";
+const TAKEN: &str = "Taken.";
+const NOT_YET: &str = "Not taken yet: a person has something to say to you first.";
+const ONE_RETURN: &str =
+    "Not run: one answer can hand back one return, and there is one before this.";
+
+impl Tree {
+    /// Judges what was handed back: ends, or asks for a repair.
+    pub(super) fn conclude(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        call: Option<u32>,
+        text: &str,
+        artifacts: &[(String, ArtifactFact)],
+    ) -> Vec<Event> {
+        let Some((index, node)) = self.live(session) else { return Vec::new() };
+        let waits = call.map_or(node.final_text, |call| node.returns(call).is_some());
+        if !waits {
+            return Vec::new();
+        }
+        if let Some(code) = node.last_call {
+            return self.end_subtree(index, &self.exhausted(code, node));
+        }
+        match self.contract(index) {
+            ContractKind::Report => self.take_report(index, text),
+            ContractKind::Standard => {
+                let verdict = self.verdict(now, index, text, artifacts);
+                self.take_verdict(index, call, verdict)
+            }
+        }
+    }
+
+    /// The root answers a person, in free text; the contract is for what is handed up.
+    fn contract(&self, index: usize) -> ContractKind {
+        if index == ROOT { ContractKind::Report } else { self.policy.contract }
+    }
+
+    fn take_report(&self, index: usize, text: &str) -> Vec<Event> {
+        let node = &self.nodes[index];
+        let is_empty = text.trim().is_empty();
+        if let Some(turn) = self.hear_first(node, index, !is_empty) {
+            return turn;
+        }
+        let end = match (is_empty, index) {
+            (true, _) if node.repairs < MAX_REPAIRS => return vec![repair(node, EMPTY.to_owned())],
+            (true, _) => still_invalid(EMPTY),
+            (false, ROOT) => self.command_end(),
+            (false, _) => End::completed(),
+        };
+        self.end_subtree(index, &end)
+    }
+
+    fn take_verdict(&self, index: usize, call: Option<u32>, verdict: Verdict) -> Vec<Event> {
+        let node = &self.nodes[index];
+        let (session, complaint) = (node.session, repair_message(&verdict));
+        let answer = |output| call.map(|call| Event::ToolReturned { session, call, output });
+        if let Some(turn) = self.hear_first(node, index, verdict.valid) {
+            // The turn of an answered call is taken as that of any other.
+            let answered = answer(ToolOutput::error(NOT_YET));
+            return answered.map_or(turn, |answered| vec![answered]);
+        }
+        let returned = verdict.accepted().cloned();
+        let end = returned.as_ref().map(end_of);
+        let wrong = wrong_with(&verdict);
+        let (errors, warnings) = (verdict.errors, verdict.warnings);
+        let returned = returned.map(Box::new);
+        let mut events = vec![Event::Judged { session, call, returned, errors, warnings }];
+        match end {
+            Some(end) => {
+                let taken = ToolOutput { content: TAKEN.to_owned(), ..ToolOutput::default() };
+                events.extend(answer(taken));
+                events.extend(self.end_subtree(index, &end));
+            }
+            None if node.repairs < MAX_REPAIRS => {
+                let asked = answer(ToolOutput::error(complaint.clone()));
+                events.push(asked.unwrap_or_else(|| repair(node, complaint)));
+            }
+            None => events.extend(self.end_subtree(index, &still_invalid(&wrong))),
+        }
+        events
+    }
+
+    /// A person who spoke after an agent's last call is heard before anything is final.
+    fn hear_first(&self, node: &Node, index: usize, is_valid: bool) -> Option<Vec<Event>> {
+        let is_over = is_valid || node.repairs >= MAX_REPAIRS;
+        let speaks = is_over && !self.mail(index, node, &Held::default()).is_empty();
+        speaks.then(|| self.take_turn_beside(node.session, &Held::default()))
+    }
+
+    fn verdict(
+        &self,
+        now: Timestamp,
+        index: usize,
+        text: &str,
+        artifacts: &[(String, ArtifactFact)],
+    ) -> Verdict {
+        let node = &self.nodes[index];
+        let by_command = self.assignment.as_ref().is_some_and(|it| it.artifacts_required);
+        let required = node.artifacts_required || (by_command && node.parent == Some(ROOT));
+        let contract = Contract {
+            expected_session: Some(node.session),
+            // Who cannot write has no file to show.
+            artifacts_required: required && node.rights.writes != Writes::Nowhere,
+            metadata: MetadataSource::Engine(self.metadata(now, index)),
+        };
+        let known: BTreeMap<&str, ArtifactFact> =
+            artifacts.iter().map(|(path, fact)| (path.as_str(), *fact)).collect();
+        let fact = |path: &str| known.get(path).copied().unwrap_or(ArtifactFact::Unchecked);
+        validate(text, &contract, &fact)
+    }
+
+    /// Returns what the engine knows about a delegation, which no model has to claim.
+    fn metadata(&self, now: Timestamp, index: usize) -> Metadata {
+        let node = &self.nodes[index];
+        Metadata {
+            session_id: node.session,
+            duration_seconds: now.since(node.started.unwrap_or_default()).as_secs(),
+            agent_type: node.agent.clone(),
+            delegation_depth: u32::try_from(node.depth).unwrap_or(u32::MAX),
+            delegation_path: self.path(index).iter().map(|name| AgentName::new(name)).collect(),
+        }
+    }
+
+    /// Folds in a judgement.
+    pub(super) fn judged(
+        &mut self,
+        session: SessionId,
+        call: Option<u32>,
+        returned: Option<&Return>,
+    ) -> Result<(), IllegalEvent> {
+        let index = self.known("judged", session)?;
+        let node = &mut self.nodes[index];
+        match returned {
+            Some(returned) => node.artifacts.clone_from(&returned.artifacts),
+            // What came as an answer is counted when the agent is told.
+            None => node.repairs += u32::from(call.is_some()),
+        }
+        Ok(())
+    }
+
+    /// Returns the tools an agent may call: what it has a right to, and handing back its result.
+    pub(super) fn usable(&self, index: usize) -> ToolSet {
+        let usable = self.nodes[index].rights.usable_tools();
+        match self.contract(index) {
+            ContractKind::Standard => usable.with(RETURN),
+            ContractKind::Report => usable,
+        }
+    }
+
+    /// Says why a return in an answer is not looked at: there is another one before it.
+    pub(super) fn return_objection(&self, index: usize, number: u32) -> Option<String> {
+        let is_return =
+            |call: &Option<ToolCall>| call.as_ref().is_some_and(|call| call.name == RETURN);
+        let pending = &self.nodes[index].pending;
+        let mut before = pending.iter().take(number as usize);
+        (is_return(pending.get(number as usize)?) && before.any(is_return))
+            .then(|| ONE_RETURN.to_owned())
+    }
+
+    /// Returns what follows once a return is the only call of an answer that lacks its result: what
+    /// it names may be what the others were still writing.
+    pub(super) fn return_alone(&self, session: SessionId) -> Option<Effect> {
+        let (_, node) = self.live(session).filter(|(_, node)| node.open_calls == 1)?;
+        let open = (0_u32..).zip(&node.pending).find(|(_, call)| call.is_some());
+        let (number, call) = open.and_then(|(number, call)| Some((number, call.clone()?)))?;
+        let is_begun = call.name == RETURN && node.called.contains(&number);
+        is_begun.then_some(Effect::Verify { session, returned: Some((number, call)) })
+    }
+
+    /// Returns what stands before a task under the standard contract: what the engine knows of it.
+    pub(super) fn preface(
+        &self,
+        session: SessionId,
+        admission: &Admission,
+        task: Option<u64>,
+    ) -> Option<String> {
+        if self.policy.contract != ContractKind::Standard {
+            return None;
+        }
+        let Admission { depth, path, timeout_s, .. } = admission;
+        let caller = path.len().checked_sub(2).map(|above| path[above].as_str());
+        let mut context = json!({
+            "session_id": session,
+            "delegation_depth": depth,
+            "delegation_path": path,
+            "timeout": timeout_s,
+            "caller": caller,
+        });
+        if let Some(assignment) = &self.assignment {
+            let mut about =
+                json!({ "command": assignment.command, "language": assignment.language });
+            if let Some(number) = task {
+                about["task_number"] = json!(number);
+            }
+            context["task_context"] = about;
+        }
+        Some(format!("Delegation context, which you need not repeat:\n{context:#}"))
+    }
+}
+
+fn repair(node: &Node, text: String) -> Event {
+    Event::Told { session: node.session, nudge: Nudge::Repair, text }
+}
+
+/// Says in one line what was wrong with a return, for people.
+fn wrong_with(verdict: &Verdict) -> String {
+    let said = verdict.errors.iter().take(SHOWN).map(|it| format!("{}: {}", it.field, it.message));
+    let more = verdict.errors.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    said.chain(more).collect::<Vec<_>>().join("; ")
+}
+
+fn still_invalid(complaint: &str) -> End {
+    End::new(
+        Outcome::Failed,
+        Code::ValidationFailed,
+        format!("The return was still invalid after {MAX_REPAIRS} repairs. {complaint}"),
+        "Read the original answer in the transcript, or delegate the task again.",
+    )
+}
+
+/// Returns the end that an accepted return asks for.
+fn end_of(returned: &Return) -> End {
+    let outcome = match returned.status {
+        Status::Completed => Outcome::Completed,
+        Status::Failed => Outcome::Failed,
+        Status::Partial => Outcome::Partial,
+        Status::Blocked => Outcome::Blocked,
+    };
+    // The first error that trying again does not mend is the one that counts.
+    let errors = &returned.errors;
+    let fatal = errors.iter().find(|error| !error.recoverable).or_else(|| errors.first());
+    let reason = fatal.filter(|_| outcome != Outcome::Completed).map(|error| Reason {
+        code: Code::parse(error.code.as_str()).unwrap_or(Code::UnknownError),
+        message: error.message.clone(),
+        recommendation: error.recommendation.clone(),
+        recoverable: error.recoverable,
+    });
+    End { outcome, reason }
+}
+
+impl Node {
+    /// Returns the call of that number when it hands back a return and has no answer yet.
+    fn returns(&self, call: u32) -> Option<&ToolCall> {
+        self.pending.get(call as usize)?.as_ref().filter(|call| call.name == RETURN)
+    }
+}

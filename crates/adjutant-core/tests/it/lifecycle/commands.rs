@@ -1,0 +1,253 @@
+//! Runs of a slash command: returns by tool, marks on the list of tasks, how the command ends.
+
+use adjutant_core::assignment::Work;
+use adjutant_core::contract::ArtifactKind;
+use adjutant_core::policy::Operation;
+use adjutant_core::task::{Artifact, Status};
+use adjutant_core::{Assignment, Change, Mark, Resumption, Writes};
+
+use super::*;
+
+fn hands_back(value: &Value) -> ToolCall {
+    tool("r", "Return", value.clone())
+}
+
+/// A command about these tasks, and its agent at work on each.
+fn command(tasks: &[u64]) -> (Sim, Vec<SessionId>) {
+    let mut sim = Sim::new(policy(Preset::Command, &["in_place=true", "concurrency=4"]));
+    let work = Assignment::new("research", Operation::Research);
+    let assignment = Assignment {
+        tasks: tasks.to_vec(),
+        agent: Some("researcher".into()),
+        artifacts_required: true,
+        ..work
+    };
+    sim.submit(Command::Assign(Box::new(assignment))).unwrap();
+    let asked = |task: &u64| brief(&task.to_string(), "researcher", &format!("Task: {task}"));
+    let children = tasks.iter().map(|task| sim.child(asked(task))).collect();
+    (sim, children)
+}
+
+fn due(sim: &Sim) -> Vec<(SessionId, Mark)> {
+    let due = sim.tree.due_marks().map(|effect| match effect {
+        Effect::Mark { session, mark } => (session, mark),
+        other => panic!("{other:?}"),
+    });
+    due.collect()
+}
+
+/// Makes every mark that is due, one after the other, and says what was marked.
+fn make_marks(sim: &mut Sim, problem: Option<&str>) -> Vec<String> {
+    let mut made = Vec::new();
+    while let Some((session, mark)) = due(sim).into_iter().next() {
+        let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
+        let status = mark.status.map_or("-", Status::as_str);
+        made.push(format!("{} {status} [{}]", mark.task, links.join(" ")));
+        let problem = problem.filter(|_| mark.work == Work::Ended).map(str::to_owned);
+        sim.submit(Command::Mark { session, mark, problem }).unwrap();
+    }
+    made
+}
+
+fn conclude(sim: &mut Sim, child: SessionId, call: u32, value: &Value) -> String {
+    let (call, text) = (Some(call), value.to_string());
+    let artifacts = vec![("report.md".to_owned(), ArtifactFact::Present)];
+    kinds(&sim.submit(Command::Conclude { session: child, call, text, artifacts }).unwrap())
+}
+
+fn completed() -> Value {
+    let mut value = returned("completed", json!([]));
+    value["artifacts"] = json!([{"type": "research", "path": "report.md"}]);
+    value
+}
+
+#[test]
+fn a_return_by_tool_is_looked_at_once_every_other_call_of_the_answer_has_its_result() {
+    let (mut sim, child) = standard();
+    let good = returned("completed", json!([]));
+    let call = hands_back(&good);
+    sim.call(child, vec![call.clone(), read("a", "x"), call.clone()]);
+    let verify =
+        |sim: &Sim| sim.effects.iter().filter(|it| matches!(it, Effect::Verify { .. })).count();
+    assert_eq!(verify(&sim), 0);
+    assert!(sim.told(child)[0].contains("one answer can hand back one return"));
+    sim.output(child, 1, "text");
+    let asked = Effect::Verify { session: child, returned: Some((0, call)) };
+    assert_eq!((verify(&sim), sim.effects.last()), (1, Some(&asked)));
+    let done = conclude(&mut sim, child, 0, &good);
+    assert_eq!(done, "judged tool_returned ended ended run_ended");
+    assert_eq!(sim.ended(child), "completed");
+}
+
+#[test]
+fn a_return_by_tool_is_repaired_twice_at_most_and_each_judgement_is_on_record() {
+    let bad = json!({"status": "done"});
+    for repaired in 0..=2 {
+        let (mut sim, child) = standard();
+        for _ in 0..repaired {
+            sim.call(child, vec![hands_back(&bad)]);
+            assert_eq!(conclude(&mut sim, child, 0, &bad), "judged tool_returned reserved");
+        }
+        let good = returned("completed", json!([]));
+        sim.call(child, vec![hands_back(&good)]);
+        conclude(&mut sim, child, 0, &good);
+        assert_eq!(sim.ended(child), "completed", "after {repaired} repairs");
+    }
+    let (mut sim, child) = standard();
+    // Once as an answer, once by the tool: both are repairs of the one return.
+    returns(&mut sim, child, &bad, &[]);
+    sim.call(child, vec![hands_back(&bad)]);
+    conclude(&mut sim, child, 0, &bad);
+    sim.call(child, vec![hands_back(&bad)]);
+    assert_eq!(conclude(&mut sim, child, 0, &bad), "judged ended ended run_ended");
+    assert_eq!(sim.code(child), Some(Code::ValidationFailed));
+    let judged = sim.log.iter().filter(|(_, event)| matches!(event, Event::Judged { .. })).count();
+    assert_eq!(judged, 3);
+}
+
+#[test]
+fn a_person_who_speaks_is_heard_before_a_return_by_tool_is_taken() {
+    let (mut sim, child) = standard();
+    let good = returned("completed", json!([]));
+    sim.call(child, vec![hands_back(&good)]);
+    sim.submit(Command::Tell { session: child, text: "Wait.".into() }).unwrap();
+    assert_eq!(conclude(&mut sim, child, 0, &good), "tool_returned told reserved");
+    sim.call(child, vec![hands_back(&good)]);
+    assert_eq!(conclude(&mut sim, child, 0, &good), "judged tool_returned ended ended run_ended");
+}
+
+#[test]
+fn only_the_contract_decides_who_may_call_return() {
+    let (mut sim, child) = begun(&[], about("x"));
+    sim.call(child, vec![hands_back(&json!({}))]);
+    assert!(sim.told(child)[0].starts_with("Not run: `Return` is not available to you."));
+}
+
+#[test]
+fn requirement_36_work_on_a_task_is_marked_at_its_beginning_and_its_end() {
+    let errors = json!([{"type": "execution", "message": "Which of the two?", "code": "BUILD_ERROR",
+        "recoverable": true, "recommendation": "Say which."}]);
+    let of = |status: &str| returned(status, errors.clone());
+    for (value, marked) in [
+        (completed(), "7 researched [report.md]"),
+        (of("partial"), "7 in_progress []"),
+        (of("failed"), "7 in_progress []"),
+        (of("blocked"), "7 blocked []"),
+    ] {
+        let (mut sim, children) = command(&[7]);
+        assert_eq!(make_marks(&mut sim, None), ["7 researching []"]);
+        sim.call(children[0], vec![hands_back(&value)]);
+        conclude(&mut sim, children[0], 0, &value);
+        let reason = due(&sim)[0].1.reason.clone();
+        assert_eq!(reason.as_deref(), (marked.contains("blocked")).then_some("Which of the two?"));
+        // The run waits for the mark.
+        assert_eq!(sim.tree.outcome(), None);
+        assert_eq!(make_marks(&mut sim, None), [marked]);
+        assert!(sim.tree.outcome().is_some());
+    }
+}
+
+#[test]
+fn an_end_is_marked_after_the_beginning_and_a_crash_loses_neither() {
+    let (mut sim, children) = command(&[7]);
+    sim.cancel(children[0]);
+    let begun = due(&sim);
+    assert_eq!((begun.len(), begun[0].1.work), (1, Work::Begun));
+    sim.restart(Resumption::default());
+    assert_eq!(due(&sim), begun);
+    assert_eq!(make_marks(&mut sim, None), ["7 researching []", "7 in_progress []"]);
+    assert_eq!(sim.tree.outcome(), Some(Outcome::Cancelled));
+    // A mark nobody waits for changes nothing.
+    let (session, mark) = begun.into_iter().next().unwrap();
+    assert_eq!(sim.submit(Command::Mark { session, mark, problem: None }), Ok(vec![]));
+}
+
+#[test]
+fn requirement_20_what_was_written_before_the_time_ran_out_is_linked() {
+    let (mut sim, children) = command(&[7]);
+    let child = children[0];
+    let after = Some("0".repeat(64));
+    let change = Change { path: "notes.md".into(), before: None, after };
+    sim.call(child, vec![tool("w", "Write", json!({}))]);
+    let turn = sim.node(child).turn;
+    let wrote = Command::PrepareWrite { session: child, turn, call: 0, change };
+    assert_eq!(kinds(&sim.submit(wrote).unwrap()), "write_prepared");
+    sim.output(child, 0, "Written.");
+    make_marks(&mut sim, None);
+    while sim.state(child).is_live() {
+        sim.tick_next().unwrap();
+    }
+    let linked = Artifact { kind: ArtifactKind::Research, path: "notes.md".into() };
+    assert_eq!(due(&sim)[0].1.links, [linked]);
+}
+
+#[test]
+fn d26_completed_without_a_file_is_phantom_work_where_the_command_says_so() {
+    let (mut sim, children) = command(&[7]);
+    let none = returned("completed", json!([]));
+    sim.call(children[0], vec![hands_back(&none)]);
+    assert_eq!(conclude(&mut sim, children[0], 0, &none), "judged tool_returned reserved");
+    assert_eq!(sim.node(children[0]).rights.writes, Writes::Anywhere);
+}
+
+#[test]
+fn a_command_ends_as_the_work_it_handed_down_did_also_when_that_goes_on_later() {
+    let mut sim = Sim::led(policy(Preset::Command, &["in_place=true"]), "research", "/research 7");
+    let root = sim.root();
+    let assignment = Assignment {
+        tasks: vec![7],
+        agent: Some("researcher".into()),
+        ..Assignment::new("research", Operation::Research)
+    };
+    sim.submit(Command::Assign(Box::new(assignment))).unwrap();
+    sim.submit(Command::TakeTurn { session: root }).unwrap();
+    let child = sim.child(brief("r", "researcher", "Task: 7"));
+    make_marks(&mut sim, None);
+    sim.cancel(child);
+    make_marks(&mut sim, None);
+    sim.say(root, "It was cancelled.");
+    assert_eq!(sim.tree.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(sim.code(root), Some(Code::Cancelled));
+    // Only the child goes on; the command is done once it is.
+    sim.restart(Resumption { session: Some(child), ..Resumption::default() });
+    assert_eq!(make_marks(&mut sim, None), ["7 researching []"]);
+    let value = completed();
+    sim.call(child, vec![hands_back(&value)]);
+    conclude(&mut sim, child, 0, &value);
+    assert_eq!(make_marks(&mut sim, None), ["7 researched [report.md]"]);
+    assert_eq!(sim.tree.outcome(), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_command_whose_list_cannot_be_marked_or_that_handed_nothing_down_is_not_completed() {
+    let begin = || {
+        let mut sim =
+            Sim::led(policy(Preset::Command, &["in_place=true"]), "research", "/research 7");
+        let assignment = Assignment {
+            tasks: vec![7],
+            agent: Some("researcher".into()),
+            ..Assignment::new("research", Operation::Research)
+        };
+        sim.submit(Command::Assign(Box::new(assignment))).unwrap();
+        let root = sim.root();
+        sim.submit(Command::TakeTurn { session: root }).unwrap();
+        (sim, root)
+    };
+    let (mut sim, root) = begin();
+    sim.say(root, "All done!");
+    insta::assert_snapshot!(sim.ended(root), @r"
+    failed VALIDATION_FAILED: Nothing was handed to `researcher`, so nothing was done.
+    => Run the command again, or with another model.
+    ");
+    let (mut sim, root) = begin();
+    let child = sim.child(brief("r", "researcher", "Task: 7"));
+    let value = completed();
+    sim.call(child, vec![hands_back(&value)]);
+    conclude(&mut sim, child, 0, &value);
+    make_marks(&mut sim, Some("TODO.md is not UTF-8"));
+    sim.say(root, "All done!");
+    insta::assert_snapshot!(sim.ended(root), @r"
+    partial STATUS_SYNC_FAILED: The work is done, but task 7 could not be marked: TODO.md is not UTF-8
+    => Put the list right, then `adjutant task set 7 researched`.
+    ");
+}

@@ -1,0 +1,38 @@
+//! Marking tasks on the project's list as work on them begins and ends.
+
+use std::path::Path;
+
+use adjutant_core::Mark;
+use adjutant_core::task::{TaskNumber, Update};
+
+use crate::clock::Wall;
+use crate::specs::Specs;
+
+/// Makes a mark and returns what of it was made: nothing where the project has no list. Blocks.
+///
+/// What holds already changes nothing, so it may be made again after an interruption.
+pub(crate) fn make(workdir: &Path, wall: Wall, mark: &Mark) -> Result<Mark, String> {
+    let made = || -> Result<Mark, crate::specs::SpecsError> {
+        let specs = Specs::open(workdir)?.with_clock(wall);
+        let number = TaskNumber::new(mark.task);
+        let is_listed = !specs.read()?.tasks().is_empty();
+        let Some(number) = number.filter(|_| is_listed) else {
+            return Ok(Mark { status: None, reason: None, links: Vec::new(), ..mark.clone() });
+        };
+        let Mark { status, reason, links, .. } = mark.clone();
+        specs.update(number, Update { status, reason, links })?;
+        Ok(mark.clone())
+    };
+    made().map_err(|error| chain(&error))
+}
+
+/// Returns an error and what lies behind it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text += &format!(": {source}");
+        next = source.source();
+    }
+    text
+}

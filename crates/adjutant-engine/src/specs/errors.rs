@@ -1,0 +1,83 @@
+//! `errors.json` in the specs folder: the errors of runs, for people and for other tools.
+//!
+//! It is a projection: the journals are the truth, and what is missing here is missing nowhere else.
+
+use std::ffi::OsStr;
+
+use adjutant_core::task::merge_errors;
+use adjutant_workspace::{Lock, Over};
+use serde_json::Value;
+
+use super::folder::Folder;
+use super::{ATTEMPTS, Specs, SpecsError};
+
+const ERRORS: &str = "errors.json";
+const ERRORS_NEW: &str = ".errors.json.adjutant-new";
+
+/// What becomes of errors where there is no specs folder yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// The folder is made.
+    Create,
+    /// Nothing is kept.
+    Leave,
+}
+
+impl Specs {
+    /// Brings `errors.json` up to date with the errors of a run, each an object with an `id`; returns
+    /// its path from the root of the project where it was written.
+    ///
+    /// Entries of other runs and fields that are not ours keep every byte.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or written, or holds something else; then it is as it was.
+    pub fn keep_errors(
+        &self,
+        errors: &[Value],
+        absent: Absent,
+    ) -> Result<Option<String>, SpecsError> {
+        if errors.is_empty() {
+            return Ok(None);
+        }
+        let folder = match Folder::find(&self.root)? {
+            Some(folder) => folder,
+            None if absent == Absent::Create => Folder::create(&self.root)?,
+            None => return Ok(None),
+        };
+        let _alone = folder.lock(Lock::Exclusive)?;
+        for _ in 0..ATTEMPTS {
+            let old = folder.read_text(ERRORS)?;
+            let new = merge_errors(old.as_deref(), errors)
+                .map_err(|damage| SpecsError::NotErrors { path: folder.named(ERRORS), damage })?;
+            if old.as_ref() == Some(&new) {
+                return Ok(None);
+            }
+            if replace(&folder, old.as_deref(), &new)? {
+                return Ok(Some(folder.named(ERRORS)));
+            }
+        }
+        Err(SpecsError::Overtaken { folder: folder.path })
+    }
+}
+
+/// Replaces the file whole; says no where someone edited it meanwhile.
+fn replace(folder: &Folder, old: Option<&str>, new: &str) -> Result<bool, SpecsError> {
+    let (place, temp) = (folder.place(ERRORS)?, OsStr::new(ERRORS_NEW));
+    let failed = |error| folder.failed("write", ERRORS, error);
+    let mode = place.mode().map_err(failed)?;
+    place.prepare(new.as_bytes(), mode, temp).map_err(failed)?;
+    let is_same = place.holds(old.map(str::as_bytes)).map_err(failed);
+    let over = if old.is_some() { Over::File } else { Over::Nothing };
+    let done = match is_same {
+        Ok(true) => {
+            place.settle(temp, over).and_then(|()| place.sync()).map(|()| true).map_err(failed)
+        }
+        other => other,
+    };
+    if !matches!(done, Ok(true)) {
+        // Best effort: what stays is removed by the next writer.
+        let _ = place.clean(temp);
+    }
+    done
+}

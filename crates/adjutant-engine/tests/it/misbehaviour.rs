@@ -1,0 +1,328 @@
+//! Whatever agents do wrong, at any level of a tree: the run ends, everyone who was granted ends
+//! once, every call is answered once, and every end can be told as a return that is valid.
+#![expect(clippy::expect_used, reason = "the helpers of these tests are test code too")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use adjutant_core::contract::{Contract, unchecked, validate};
+use adjutant_core::{Event, Outcome, Preset, SessionId, ToolSpec};
+use adjutant_engine::{Tool, ToolOutput};
+use adjutant_testkit::{Rig, Story};
+use adjutant_view::results::standard;
+use adjutant_view::{Entry, RunView};
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+/// Trees that are tried.
+const TREES: u32 = 120;
+
+/// Who works for whom: the first for the person, each other for the one before.
+const AGENTS: [&str; 4] = ["lead", "upper", "middle", "lower"];
+
+/// The errors of a provider; most of them pass when the call is made again.
+const ERRORS: [&str; 9] = [
+    "context_exhausted",
+    "rate_limited",
+    "overloaded",
+    "authentication",
+    "bad_request",
+    "refused",
+    "network",
+    "truncated",
+    "idle",
+];
+
+/// What a model sends in place of a return.
+const GARBAGE: [&str; 6] = [
+    "",
+    "All done!",
+    "{\"status\": \"invalid_status\"}",
+    "{\"status\": \"completed\", \"summ",
+    "[1, 2]",
+    "{\"status\": \"completed\", \"summary\": \"It works. Really.\", \"artifacts\": [{\"type\": \"plan\", \"path\": \"../x\"}]}",
+];
+
+/// One thing an agent does, wrong or not.
+#[derive(Clone, Debug)]
+enum Act {
+    Says(&'static str),
+    Huge,
+    Cut,
+    Refuses,
+    Fails {
+        error: &'static str,
+        times: u8,
+    },
+    Panics,
+    NeverEnds,
+    Calls {
+        tool: &'static str,
+        times: u8,
+    },
+    BadArguments(&'static str),
+    /// Hands a task to someone by name; not everybody may be asked.
+    Asks(&'static str),
+    Returns {
+        status: &'static str,
+        by_call: bool,
+    },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let somebody = ["lead", "upper", "middle", "lower", "nobody", "", "scout", "../upper"];
+    let tools = ["Read", "Frobnicate", "Boom", "Run", "Write", "Return", "Task", "Delegate"];
+    prop_oneof![
+        select(&GARBAGE[..]).prop_map(Act::Says),
+        Just(Act::Huge),
+        Just(Act::Cut),
+        Just(Act::Refuses),
+        (select(&ERRORS[..]), 1..5_u8).prop_map(|(error, times)| Act::Fails { error, times }),
+        Just(Act::Panics),
+        Just(Act::NeverEnds),
+        (select(tools.to_vec()), 1..14_u8).prop_map(|(tool, times)| Act::Calls { tool, times }),
+        select(vec!["{", "[]", "null", "{\"path\": 7}", "\u{0}"]).prop_map(Act::BadArguments),
+        select(somebody.to_vec()).prop_map(Act::Asks),
+        (select(vec!["completed", "partial", "failed", "blocked"]), any::<bool>())
+            .prop_map(|(status, by_call)| Act::Returns { status, by_call }),
+    ]
+}
+
+fn returned(status: &str) -> Value {
+    let errors = match status {
+        "completed" => json!([]),
+        _ => json!([{ "type": "execution", "message": "It broke.", "code": "BUILD_ERROR",
+            "recoverable": true, "recommendation": "Mend it." }]),
+    };
+    json!({ "status": status, "summary": "It was tried. This came of it.", "artifacts": [],
+        "errors": errors })
+}
+
+impl Act {
+    /// Writes the turns of a script for `agent`.
+    fn script(&self, agent: &str, script: &mut String) {
+        let text = |text: &str| format!("text = {}\n", json!(text));
+        let call = |tool: &str, arguments: &Value| {
+            format!(
+                "[[turn.call]]\ntool = \"{tool}\"\nraw_args = {}\n",
+                json!(arguments.to_string())
+            )
+        };
+        let turn = match self {
+            Self::Says(words) => text(words),
+            Self::Huge => "text_bytes = 300000\n".to_owned(),
+            Self::Cut => format!("stop = \"max_output\"\n{}", text("So far I have")),
+            Self::Refuses => format!("stop = \"refused\"\n{}", text("")),
+            Self::Fails { error, times } => {
+                let passes = ["rate_limited", "overloaded", "network", "truncated", "idle"];
+                let times = if passes.contains(error) { *times } else { 1 };
+                format!("error = \"{error}\"\ntimes = {times}\n")
+            }
+            Self::Panics => "panic = true\n".to_owned(),
+            Self::NeverEnds => format!("delay_ms = 86400000\n{}", text("too late")),
+            Self::Calls { tool, times } => {
+                format!("times = {times}\n{}", call(tool, &json!({ "path": "map.txt" })))
+            }
+            Self::BadArguments(raw) => {
+                format!("[[turn.call]]\ntool = \"Read\"\nraw_args = {}\n", json!(raw))
+            }
+            Self::Asks(who) => call("Task", &json!({ "agent": who, "prompt": "Go on." })),
+            Self::Returns { status, by_call: true } => call("Return", &returned(status)),
+            Self::Returns { status, by_call: false } => text(&returned(status).to_string()),
+        };
+        // TOML knows the escapes of JSON.
+        let _ = write!(script, "[[turn]]\nagent = \"{agent}\"\n{turn}");
+    }
+}
+
+/// A tool with a mistake in it.
+struct Boom;
+
+impl Tool for Boom {
+    fn spec(&self) -> ToolSpec {
+        let (name, description) = ("Boom".to_owned(), "Breaks.".to_owned());
+        ToolSpec { name, description, schema: json!({ "type": "object" }) }
+    }
+
+    fn run(&self, _arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolOutput {
+        panic!("boom")
+    }
+}
+
+/// What each level does before it hands work down, and after.
+type Acts = [(Vec<Act>, Vec<Act>); 4];
+
+fn script(acts: &Acts) -> String {
+    let mut script = String::new();
+    for (level, (agent, (before, after))) in AGENTS.iter().zip(acts).enumerate() {
+        for act in before {
+            act.script(agent, &mut script);
+        }
+        if let Some(below) = AGENTS.get(level + 1) {
+            Act::Asks(below).script(agent, &mut script);
+        }
+        for act in after {
+            act.script(agent, &mut script);
+        }
+        Act::Returns { status: "completed", by_call: false }.script(agent, &mut script);
+    }
+    script
+}
+
+/// Plays a tree, with time that passes only when everybody waits.
+fn play(acts: &Acts) -> Story {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let mut rig = Rig::new().preset(Preset::Command).file("map.txt", "x").tool(Boom);
+    for agent in &AGENTS[1..] {
+        let definition = format!("---\nname: {agent}\ndescription: Works.\n---\nWork.");
+        rig = rig.file(&format!(".claude/agents/{agent}.md"), &definition);
+    }
+    runtime.block_on(rig.script(&script(acts)).goal("Go on.").delegate())
+}
+
+/// Every end, a refusal included, is told as a return that its contract accepts.
+fn every_end_is_a_valid_return(story: &Story) {
+    let entries =
+        story.events.iter().map(|(at, event)| Entry { at: *at, wall_ms: at.as_millis(), event });
+    let view = RunView::of(entries);
+    for delegation in view.delegations() {
+        let returned = standard(&view, delegation).expect("it has ended");
+        let contract =
+            Contract { expected_session: Some(delegation.session), ..Contract::default() };
+        let told = serde_json::to_value(&returned).expect("a return is JSON");
+        let verdict = validate(&told, &contract, &unchecked);
+        assert!(verdict.valid, "{told}: {:?}", verdict.errors);
+    }
+}
+
+/// Everyone who was granted ends once, with a reason where it is not completed.
+fn everyone_ends_once(story: &Story) {
+    let mut grants = BTreeSet::new();
+    let mut ended = BTreeSet::new();
+    for (_, event) in &story.events {
+        match event {
+            Event::Granted(grant) => {
+                assert!(grant.depth <= 3, "too deep: {grant:?}");
+                let path: BTreeSet<_> = grant.path.iter().collect();
+                assert_eq!(path.len(), grant.path.len(), "a cycle: {:?}", grant.path);
+                grants.insert(grant.session);
+            }
+            Event::Ended { session, outcome, reason } => {
+                assert!(ended.insert(*session), "{session} ended twice");
+                let is_told = *outcome == Outcome::Completed || reason.is_some();
+                assert!(is_told, "{session} ended {} without a reason", outcome.word());
+            }
+            Event::Refused { reason, .. } => {
+                assert!(!reason.message.is_empty() && !reason.recommendation.is_empty());
+            }
+            _ => {}
+        }
+    }
+    let left: Vec<_> = grants.difference(&ended).collect();
+    assert!(left.is_empty(), "never ended: {left:?}");
+    let ends = story.kinds().iter().filter(|kind| *kind == "run_ended").count();
+    assert_eq!(ends, 1, "the run ends once");
+    assert_eq!(story.kinds().last().map(String::as_str), Some("run_ended"));
+}
+
+/// Every call is answered once before its agent is asked again, and no call is answered twice.
+fn every_call_is_answered_once(story: &Story) {
+    let mut open: BTreeMap<SessionId, (usize, BTreeSet<u32>)> = BTreeMap::new();
+    for (_, event) in &story.events {
+        match event {
+            Event::Replied { session, tool_calls, .. } => {
+                open.insert(*session, (tool_calls.len(), BTreeSet::new()));
+            }
+            Event::ToolReturned { session, call, .. }
+            | Event::ToolRefused { session, call, .. } => {
+                let answers = &mut open.get_mut(session).expect("a call before its answer").1;
+                assert!(answers.insert(*call), "call {call} of {session} was answered twice");
+            }
+            Event::Reserved { session, .. } => {
+                // An answer that was cut off or came on the last call has calls nobody runs.
+                let Some((calls, answers)) = open.get(session) else { continue };
+                assert!(
+                    answers.is_empty() || answers.len() == *calls,
+                    "{session} went on with {} of {calls} answers",
+                    answers.len()
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn holds(acts: &Acts) {
+    let story = play(acts);
+    assert!(story.result.is_ok(), "{:?}", story.result);
+    everyone_ends_once(&story);
+    every_end_is_a_valid_return(&story);
+    every_call_is_answered_once(&story);
+}
+
+fn level() -> impl Strategy<Value = (Vec<Act>, Vec<Act>)> {
+    (prop::collection::vec(act(), 0..3), prop::collection::vec(act(), 0..4))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: TREES, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_anyone_does_everyone_ends_once_with_a_valid_return(
+        acts in [level(), level(), level(), level()],
+    ) {
+        holds(&acts);
+    }
+}
+
+#[test]
+fn each_misbehaviour_alone_at_each_level_is_survived_by_the_levels_above() {
+    let alone = [
+        (1, Act::Says("")),
+        (2, Act::Says("All done!")),
+        (3, Act::Says("[1, 2]")),
+        (1, Act::Huge),
+        (1, Act::Cut),
+        (1, Act::Refuses),
+        (1, Act::Panics),
+        (1, Act::NeverEnds),
+        (1, Act::Calls { tool: "Boom", times: 1 }),
+        (1, Act::Calls { tool: "Frobnicate", times: 13 }),
+        (1, Act::Calls { tool: "Read", times: 13 }),
+        (1, Act::BadArguments("{")),
+        (1, Act::Asks("nobody")),
+        (1, Act::Asks("lead")),
+        (1, Act::Asks("upper")),
+        (1, Act::Asks("lower")),
+    ];
+    let well = play(&std::array::from_fn(|_| (Vec::new(), Vec::new())));
+    assert_eq!(well.ends(), ["lower: completed", "middle: completed", "upper: completed"]);
+    let mut met = BTreeSet::new();
+    for at in 1..AGENTS.len() {
+        for (times, act) in &alone {
+            let mut acts: Acts = std::array::from_fn(|_| (Vec::new(), Vec::new()));
+            acts[at].0.extend(vec![act.clone(); *times]);
+            let story = play(&acts);
+            everyone_ends_once(&story);
+            every_end_is_a_valid_return(&story);
+            every_call_is_answered_once(&story);
+            let ends = story.ends();
+            // Who is above goes on and completes: an end below is a result, no fault of theirs.
+            for above in &AGENTS[1..at] {
+                assert!(ends.contains(&format!("{above}: completed")), "{act:?} at {at}: {ends:?}");
+            }
+            assert_eq!(story.outcome(), Outcome::Completed, "{act:?} at {at}: {ends:?}");
+            met.extend(
+                ends.iter()
+                    .filter_map(|end| end.split_once(": ")?.1.split_once(' '))
+                    .map(|(outcome, code)| format!("{outcome} {code}")),
+            );
+        }
+    }
+    insta::assert_snapshot!(met.into_iter().collect::<Vec<_>>().join(", "), @"failed INTERNAL, failed PROVIDER_ERROR, failed VALIDATION_FAILED, partial LOOP_DETECTED, partial STALLED, refused CYCLE_DETECTED, refused UNKNOWN_AGENT");
+}

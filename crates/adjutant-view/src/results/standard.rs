@@ -1,0 +1,204 @@
+//! The standard return of a delegation, whatever its end, and what a slash command came to.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use adjutant_core::assignment::kind_written;
+use adjutant_core::contract::{
+    Artifact, ErrorType, Metadata, Return, ReturnError, SUMMARY_MAX_CHARS, Status,
+};
+use adjutant_core::policy::ContractKind;
+use adjutant_core::propagation::handle_error_return;
+use adjutant_core::{AgentName, Code, Outcome, Reason, State};
+
+use crate::layout::excerpt;
+use crate::run::{Delegation, RunView};
+use crate::sanitize;
+
+/// Says what a return holds: its summary, the files, what comes next.
+#[must_use]
+pub fn in_words(returned: &Return) -> String {
+    let mut text = returned.summary.trim().to_owned();
+    if !returned.artifacts.is_empty() {
+        text += "\n\nArtifacts:";
+        for artifact in &returned.artifacts {
+            let about = artifact.summary.as_ref().map(|about| format!(" ({about})"));
+            // Writing to a string cannot fail, here and below.
+            let _ = write!(
+                text,
+                "\n- {}: {}{}",
+                artifact.kind,
+                artifact.path,
+                about.unwrap_or_default()
+            );
+        }
+    }
+    if let Some(next) = &returned.next_steps {
+        let _ = write!(text, "\n\nNext: {}", next.trim());
+    }
+    text
+}
+
+/// Returns the standard return of a delegation that has ended: its own, or one that says how it
+/// ended without one. Nothing where the run asks for none, or it has not ended.
+#[must_use]
+pub fn standard(view: &RunView, delegation: &Delegation) -> Option<Return> {
+    let asks = view.policy().is_some_and(|policy| policy.contract == ContractKind::Standard);
+    let State::Ended(outcome) = delegation.state else { return None };
+    if !asks || delegation.parent.is_none() {
+        return None;
+    }
+    let own = delegation.returned.as_deref().filter(|own| own.status == status(outcome));
+    Some(own.cloned().unwrap_or_else(|| ended_without(view, delegation, outcome)))
+}
+
+const fn status(outcome: Outcome) -> Status {
+    match outcome {
+        Outcome::Completed => Status::Completed,
+        Outcome::Partial | Outcome::Cancelled => Status::Partial,
+        Outcome::Failed | Outcome::Refused => Status::Failed,
+        Outcome::Blocked => Status::Blocked,
+    }
+}
+
+fn ended_without(view: &RunView, delegation: &Delegation, outcome: Outcome) -> Return {
+    let unknown = || Reason {
+        code: Code::UnknownError,
+        message: format!("Ended {} without a word.", outcome.word()),
+        recommendation: format!("Read `adjutant log {}`.", delegation.session),
+        recoverable: true,
+    };
+    let reason = delegation.reason.clone().unwrap_or_else(unknown);
+    let status = status(outcome);
+    let said = if status == Status::Completed { &delegation.last_text } else { &reason.message };
+    let summary = Some(excerpt(said, SUMMARY_MAX_CHARS)).filter(|text| !text.trim().is_empty());
+    let errors = if status == Status::Completed { Vec::new() } else { vec![error(reason)] };
+    let operation = view.assignment().map(|it| it.operation).unwrap_or_default();
+    let artifacts = delegation.changed.iter().map(|path| Artifact {
+        kind: kind_written(operation),
+        path: path.to_string(),
+        summary: None,
+    });
+    Return {
+        status,
+        summary: summary.unwrap_or_else(|| format!("Ended {}.", outcome.word())),
+        artifacts: artifacts.collect(),
+        metadata: metadata(view, delegation),
+        errors,
+        next_steps: None,
+    }
+}
+
+fn error(reason: Reason) -> ReturnError {
+    let of_kind = [
+        (Code::Timeout, ErrorType::Timeout),
+        (Code::Stalled, ErrorType::Timeout),
+        (Code::TimeExceeded, ErrorType::Timeout),
+        (Code::ValidationFailed, ErrorType::Validation),
+        (Code::ToolUnavailable, ErrorType::ToolUnavailable),
+    ];
+    let kind = of_kind.iter().find(|(code, _)| *code == reason.code);
+    let kind = kind.map_or(ErrorType::Execution, |(_, kind)| *kind);
+    ReturnError {
+        kind: kind.into(),
+        message: reason.message,
+        code: reason.code.into(),
+        recoverable: reason.recoverable,
+        recommendation: reason.recommendation,
+    }
+}
+
+fn metadata(view: &RunView, delegation: &Delegation) -> Metadata {
+    let ended = delegation.ended.map_or(view.latest().at, |ended| ended.at);
+    let mut path = delegation.path.clone();
+    if path.is_empty() {
+        let above = delegation.parent.and_then(|parent| view.delegation(parent));
+        path = above.map(|above| above.path.clone()).unwrap_or_default();
+        path.push(delegation.agent.to_string());
+    }
+    Metadata {
+        session_id: delegation.session,
+        duration_seconds: delegation.elapsed(ended).map_or(0, |elapsed| elapsed.as_secs()),
+        agent_type: delegation.agent.clone(),
+        delegation_depth: u32::try_from(delegation.depth).unwrap_or(u32::MAX),
+        delegation_path: path.iter().map(|name| AgentName::new(name)).collect(),
+    }
+}
+
+/// Returns the line that heads what a slash command came to: `Task: N` or `Command: /name`.
+#[must_use]
+pub fn command_head(view: &RunView) -> Option<String> {
+    let assignment = view.assignment()?;
+    let tasks: Vec<String> = assignment.tasks.iter().map(u64::to_string).collect();
+    Some(if tasks.is_empty() {
+        format!("Command: /{}", one_line(&assignment.command))
+    } else {
+        format!("Task: {}", tasks.join(", "))
+    })
+}
+
+/// Says what a slash command came to: for each task, what was made, where it stands, and how to go
+/// on where it fell short. Nothing for a run of another kind. Commands begin with `program`.
+#[must_use]
+pub fn command_end(view: &RunView, program: &str) -> Option<String> {
+    view.assignment()?;
+    let root = view.root()?;
+    // What failed may have been tried again: the latest of each task counts.
+    let latest: BTreeMap<Option<u64>, &Delegation> =
+        view.children(root).map(|child| (child.number, child)).collect();
+    let said: Vec<String> = latest.values().map(|child| came_of(view, child, program)).collect();
+    let text = said.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+    (!text.is_empty()).then_some(text)
+}
+
+fn came_of(view: &RunView, child: &Delegation, program: &str) -> String {
+    let Some(returned) = standard(view, child) else { return String::new() };
+    let mut lines = Vec::new();
+    let fatal = child.reason.as_ref().map(|reason| one_line(&reason.message));
+    let session = child.session;
+    match returned.status {
+        Status::Completed => {}
+        Status::Partial => {
+            lines.push("Status: Partial".to_owned());
+            lines.extend(fatal);
+            lines.push(format!("Resume with: {program} resume {session}"));
+        }
+        Status::Failed => {
+            lines.push("Status: Failed".to_owned());
+            lines.push(one_line(&handle_error_return(&returned.errors)));
+            let advice = child.reason.as_ref().map(|reason| one_line(&reason.recommendation));
+            lines.extend(advice.filter(|advice| !lines[1].contains(advice.as_str())));
+        }
+        Status::Blocked => {
+            lines.push("Status: Blocked".to_owned());
+            lines.push(format!("Question: {}", fatal.unwrap_or_default()));
+            lines.push(format!("Answer with: {program} resume {session} --say \"TEXT\""));
+        }
+    }
+    for artifact in &returned.artifacts {
+        lines.push(format!(
+            "{}: {}",
+            capitalised(artifact.kind.as_str()),
+            one_line(&artifact.path)
+        ));
+    }
+    lines.extend(child.marked.as_ref().and_then(|(mark, problem)| match (problem, mark.status) {
+        (Some(problem), _) => {
+            Some(format!("Task {} could not be marked: {}", mark.task, one_line(problem)))
+        }
+        (None, Some(status)) => Some(format!("Task {} is {}", mark.task, status.marker())),
+        (None, None) => None,
+    }));
+    lines.join("\n")
+}
+
+fn capitalised(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().collect::<String>() + letters.as_str()
+    })
+}
+
+fn one_line(foreign: &str) -> String {
+    sanitize::collapsed(foreign)
+}

@@ -1,0 +1,123 @@
+//! The five stages of a delegation under the standard contract: prepare, invoke, receive, validate,
+//! process. Each is said once it is over, with what went in and what came out.
+//!
+//! A stage is no event of its own: it is what the recorded events mean in the words of the
+//! delegation guide. Start at [`stages`].
+
+use adjutant_core::assignment::Work;
+use adjutant_core::contract::Complaint;
+use adjutant_core::policy::ContractKind;
+use adjutant_core::{Code, Event, Reason, State};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::entry::Entry;
+use crate::names::code_key;
+use crate::run::{Delegation, RunView};
+
+/// A stage by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// It was admitted or refused.
+    Prepare,
+    /// It was started, and its model answers.
+    Invoke,
+    /// Something came back.
+    Receive,
+    /// What came back was judged.
+    Validate,
+    /// What follows from it was done.
+    Process,
+}
+
+/// A stage that is over.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageOver {
+    /// Which one.
+    pub stage: Stage,
+    /// Whether it went well.
+    pub ok: bool,
+    /// What went in, and what came out.
+    pub detail: Value,
+}
+
+/// Returns the stages that an event ends.
+#[must_use]
+pub fn stages(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> Vec<StageOver> {
+    let asks = view.policy().is_some_and(|policy| policy.contract == ContractKind::Standard);
+    if !asks || delegation.parent.is_none() {
+        return Vec::new();
+    }
+    if let Event::Granted(grant) = entry.event {
+        let detail = json!({
+            "agent": delegation.agent, "depth": grant.depth, "path": grant.path,
+            "timeout_s": grant.timeout_s, "task": grant.task,
+        });
+        return vec![over(Stage::Prepare, true, detail)];
+    }
+    if let Event::Refused { reason, .. } = entry.event {
+        return vec![fault(Stage::Prepare, reason)];
+    }
+    if let Event::Started { .. } = entry.event {
+        let detail = json!({ "agent": delegation.agent, "model": delegation.model });
+        return vec![over(Stage::Invoke, true, detail)];
+    }
+    if let Event::Judged { call, returned, errors, warnings, .. } = entry.event {
+        let by = if call.is_some() { "tool" } else { "message" };
+        let detail = json!({
+            "status": returned.as_ref().map(|returned| returned.status),
+            "errors": complaints(errors), "warnings": complaints(warnings),
+        });
+        return vec![
+            over(Stage::Receive, true, json!({ "by": by })),
+            over(Stage::Validate, returned.is_some(), detail),
+        ];
+    }
+    if let Event::Marked { mark, problem, .. } = entry.event
+        && mark.work == Work::Ended
+    {
+        let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
+        let mut detail = json!({ "task": mark.task, "status": mark.status, "links": links });
+        if let Some(problem) = problem {
+            detail["reason"] = json!(code_key(Code::StatusSyncFailed));
+            detail["message"] = json!(problem);
+        }
+        return vec![over(Stage::Process, problem.is_none(), detail)];
+    }
+    ended(delegation, entry.event)
+}
+
+/// What ends without a return says which stage it did not come through; what ends with one and has
+/// no task to mark is processed by that.
+fn ended(delegation: &Delegation, event: &Event) -> Vec<StageOver> {
+    let Event::Ended { outcome, reason, .. } = event else { return Vec::new() };
+    if delegation.returned.is_some() && delegation.state == State::Ended(*outcome) {
+        let is_marked = delegation.number.is_some() && delegation.depth == 1;
+        let detail = json!({ "status": outcome.return_status() });
+        return (!is_marked).then(|| over(Stage::Process, true, detail)).into_iter().collect();
+    }
+    reason.as_ref().map(|reason| fault(stage_of(reason.code), reason)).into_iter().collect()
+}
+
+fn stage_of(code: Code) -> Stage {
+    let elsewhere = [
+        (Code::ApprovalDenied, Stage::Prepare),
+        (Code::ProviderError, Stage::Invoke),
+        (Code::ValidationFailed, Stage::Validate),
+    ];
+    elsewhere.iter().find(|(of, _)| *of == code).map_or(Stage::Receive, |(_, stage)| *stage)
+}
+
+fn complaints(complaints: &[Complaint]) -> Vec<String> {
+    complaints.iter().map(|it| format!("{}: {}", it.field, it.message)).collect()
+}
+
+fn fault(stage: Stage, reason: &Reason) -> StageOver {
+    let detail = json!({ "reason": code_key(reason.code), "message": reason.message });
+    over(stage, false, detail)
+}
+
+const fn over(stage: Stage, ok: bool, detail: Value) -> StageOver {
+    StageOver { stage, ok, detail }
+}

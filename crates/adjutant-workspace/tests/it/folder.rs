@@ -1,0 +1,119 @@
+//! A directory that is written in, by its handle.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use adjutant_workspace::{Dir, FileKind, Lock, Over, PathError};
+
+use crate::{Tree, rel};
+
+fn name(name: &str) -> &OsStr {
+    OsStr::new(name)
+}
+
+fn top(tree: &Tree) -> Dir {
+    tree.root.open_dir(&rel("")).unwrap()
+}
+
+#[test]
+fn files_are_prepared_beside_their_places_and_take_them_with_their_modes() {
+    let tree = Tree::new();
+    tree.write("a", "old");
+    fs::set_permissions(tree.path("a"), fs::Permissions::from_mode(0o640)).unwrap();
+    let dir = top(&tree);
+    let (a, b) = (dir.place(name("a")).unwrap(), dir.place(name("b")).unwrap());
+    tree.write(".a.new", "left over");
+    a.prepare(b"new", a.mode().unwrap(), name(".a.new")).unwrap();
+    b.prepare(b"new", b.mode().unwrap(), name(".b.new")).unwrap();
+    assert!(a.holds(Some(b"old")).unwrap() && b.holds(None).unwrap());
+    a.settle(name(".a.new"), Over::File).unwrap();
+    b.settle(name(".b.new"), Over::Nothing).unwrap();
+    dir.sync().unwrap();
+    assert_eq!((tree.read("a").as_str(), tree.read("b").as_str()), ("new", "new"));
+    assert_eq!(fs::metadata(tree.path("a")).unwrap().permissions().mode() & 0o7777, 0o640);
+    assert!(!tree.path(".a.new").exists() && !tree.path(".b.new").exists());
+    a.unlink().unwrap();
+    assert!(matches!(a.unlink(), Err(PathError::NotFound)));
+}
+
+#[test]
+fn what_came_to_be_meanwhile_stays_and_so_does_what_was_prepared() {
+    let tree = Tree::new();
+    let place = top(&tree).place(name("a")).unwrap();
+    place.prepare(b"ours", None, name(".a.new")).unwrap();
+    tree.write("a", "theirs");
+    assert!(matches!(place.settle(name(".a.new"), Over::Nothing), Err(PathError::Exists)));
+    assert_eq!((tree.read("a").as_str(), tree.read(".a.new").as_str()), ("theirs", "ours"));
+}
+
+#[test]
+fn a_file_is_compared_to_its_last_byte() {
+    let tree = Tree::new();
+    let long = "x".repeat(200_000);
+    let place = top(&tree).place(name("a")).unwrap();
+    assert!(place.holds(None).unwrap() && !place.holds(Some(b"")).unwrap());
+    tree.write("a", &long);
+    assert!(place.holds(Some(long.as_bytes())).unwrap());
+    for other in [None, Some(&long[1..]), Some(&*format!("{}y", &long[1..])), Some("")] {
+        assert!(!place.holds(other.map(str::as_bytes)).unwrap());
+    }
+}
+
+#[test]
+fn nothing_is_written_through_a_link_or_outside() {
+    let tree = Tree::new();
+    tree.link("../secret", "out");
+    tree.link("nowhere", "dangling");
+    let dir = top(&tree);
+    for link in ["out", "dangling"] {
+        let place = dir.place(name(link)).unwrap();
+        assert!(matches!(place.mode(), Err(PathError::Link)), "{link}");
+        assert!(matches!(place.holds(None), Err(PathError::Link)), "{link}");
+        // A link in the way of what is prepared is taken away, not followed.
+        dir.place(name("a")).unwrap().prepare(b"x", None, name(link)).unwrap();
+        assert_eq!(tree.read(link), "x");
+    }
+    assert_eq!(fs::read_to_string(tree.outer.path().join("secret")).unwrap(), "outside");
+    assert!(!tree.path("nowhere").exists());
+    for outside in ["../x", "/x", "b/c", "..", ""] {
+        let error = dir.place(name(outside)).unwrap_err();
+        assert!(matches!(error, PathError::Outside), "{outside}: {error:?}");
+        let place = dir.place(name("a")).unwrap();
+        let error = place.prepare(b"x", None, name(outside)).unwrap_err();
+        assert!(matches!(error, PathError::Outside), "{outside}: {error:?}");
+        let error = place.settle(name(outside), Over::File).unwrap_err();
+        assert!(matches!(error, PathError::Outside), "{outside}: {error:?}");
+    }
+    tree.link("nowhere", "again");
+    assert_eq!(dir.kind_of(name("again")).unwrap(), Some(FileKind::Symlink));
+    assert_eq!(dir.kind_of(name("none")).unwrap(), None);
+}
+
+#[test]
+fn a_folder_is_made_once_and_a_link_in_its_place_is_refused() {
+    let tree = Tree::new();
+    fs::create_dir(tree.outer.path().join("elsewhere")).unwrap();
+    tree.link("../elsewhere", "link");
+    let dir = top(&tree);
+    let place = dir.ensure_dir(name("new")).unwrap().place(name("a")).unwrap();
+    place.replace(b"x", None, name(".a.new")).unwrap();
+    dir.ensure_dir(name("new")).unwrap();
+    assert_eq!(tree.read("new/a"), "x");
+    assert!(dir.ensure_dir(name("link")).is_err());
+    tree.write("file", "");
+    assert!(matches!(dir.ensure_dir(name("file")), Err(PathError::NotDirectory)));
+}
+
+#[test]
+fn an_exclusive_lock_keeps_others_out_and_shared_ones_get_along() {
+    let tree = Tree::new();
+    let (one, other) = (top(&tree), top(&tree));
+    let held = one.try_lock(Lock::Exclusive).unwrap().unwrap();
+    assert!(other.try_lock(Lock::Shared).unwrap().is_none());
+    assert!(one.try_lock(Lock::Exclusive).unwrap().is_none());
+    drop(held);
+    let _first = one.try_lock(Lock::Shared).unwrap().unwrap();
+    let _second = other.try_lock(Lock::Shared).unwrap().unwrap();
+    assert!(other.try_lock(Lock::Exclusive).unwrap().is_none());
+}
