@@ -10,9 +10,7 @@ use super::client::Helper;
 use super::output::{Captured, Sink as _, Stream};
 use super::plan::{Layer, Start};
 use super::probe::Finding;
-use super::run::{
-    Bounds, Cancel, Config, End, Network, Place, Program, Sandbox, Unavailable, scratch_directory,
-};
+use super::run::{Bounds, Cancel, Config, End, Network, Place, Program, Sandbox, Unavailable};
 
 /// Layers without which others still hold a program, so that a person may accept their absence.
 const OPTIONAL: [Layer; 3] = [Layer::PidMax, Layer::Landlock, Layer::LandlockScopes];
@@ -93,20 +91,10 @@ impl Sandbox {
 
 fn try_out(helper: &Helper) -> Result<Level, Unavailable> {
     let fail = |why: String| Unavailable { why };
-    let place = scratch_directory().join(format!(".adjutant-self-test-{}", std::process::id()));
-    let made = std::fs::create_dir(&place).and_then(|()| std::fs::create_dir(place.join(".git")));
-    let tried =
-        made.map_err(|error| fail(error.to_string())).and_then(|()| probe_in(helper, &place));
-    // An empty directory in /tmp at worst.
-    let _ = std::fs::remove_dir_all(&place);
-    tried
-}
-
-fn probe_in(helper: &Helper, place: &std::path::Path) -> Result<Level, Unavailable> {
-    let fail = |why: String| Unavailable { why };
     let config = Config {
         helper: helper.clone(),
-        place: Place::Directory(place.to_owned()),
+        // The self-test brings a workspace of its own.
+        place: Place::Directory(PathBuf::from("/")),
         at: PathBuf::from("/work"),
         grants: Vec::new(),
         hidden: Vec::new(),

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
@@ -58,7 +58,11 @@ pub(crate) const ONLY_LANDLOCK: &str = "/.adjutant-only-landlock";
 /// Builds the root, moves into it, and returns the workspace's directory.
 pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
     let at = below_root(&plan.at.as_path());
-    let workspace = clone_tree(&plan.workspace.as_path(), QUIET).step("open the workspace")?;
+    let workspace = match plan.start {
+        Start::Program(_) => clone_tree(&plan.workspace.as_path(), QUIET),
+        Start::SelfTest => trial_workspace(),
+    };
+    let workspace = workspace.step("open the workspace")?;
     let mut pieces = Vec::new();
     if plan.network {
         // Often a link into /run, which is not shown; its content is.
@@ -97,6 +101,13 @@ pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), Fai
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let directory = openat2(workspace, cwd, flags, Mode::empty(), inside).step("cwd")?;
     fchdir(&directory).step("cwd")
+}
+
+/// A workspace for the self-test, in memory: a crash leaves nothing behind, and nobody else can have made it.
+fn trial_workspace() -> io::Result<OwnedFd> {
+    let memory = memory_file_system(64 << 10, "755")?;
+    mkdirat(&memory, ".git", Mode::from_raw_mode(0o755))?;
+    Ok(memory)
 }
 
 /// Returns a path without links, or as it is when there is nothing.

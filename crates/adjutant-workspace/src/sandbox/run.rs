@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -434,9 +434,4 @@ fn not_started(failure: &Failure, program: &Program) -> RunError {
         None => failure.step.clone(),
     };
     RunError::NotStarted { program: name, why }
-}
-
-/// The directory where the self-test works; the system's own place for such things.
-pub(crate) fn scratch_directory() -> &'static Path {
-    Path::new("/tmp")
 }
