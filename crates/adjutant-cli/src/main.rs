@@ -38,6 +38,8 @@ use args::{Cli, Command};
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
+    // Namespaces are entered by a single thread, so nothing else may have started.
+    adjutant_engine::sandbox_helper_if_asked();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => error.exit(),

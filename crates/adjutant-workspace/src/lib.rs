@@ -11,9 +11,11 @@ mod error;
 mod folder;
 mod git;
 mod kernel;
+pub mod overlay;
 mod path;
 mod place;
 mod root;
+pub mod sandbox;
 mod trees;
 
 pub use dir::{Dir, Entry, Listing};

@@ -39,6 +39,7 @@ mod replay;
 mod rig;
 mod running;
 mod safety;
+mod sandbox;
 mod schema;
 mod schema_outputs;
 mod server;

@@ -3,11 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its tree has failed")]
 
 mod dir;
+mod escape;
 mod folder;
 mod git;
+mod overlay;
 mod place;
 mod race;
 mod root;
+mod sandbox;
+mod speed;
 
 use std::path::Path;
 

@@ -1,0 +1,35 @@
+//! Mounting, in the holder's namespaces.
+//!
+//! Layers are handed over one by one (`lowerdir+`), so neither their number nor colons in their names run into
+//! the page that classic mount options must fit. Extended attributes are of the user kind, because a mount
+//! in a user namespace may set no others. `metacopy` and `redirect_dir` are off: the upper directory then
+//! holds whole files under their own names, and reading it is reading the changes.
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, move_mount,
+};
+
+use crate::sandbox::{Failure, OverlayPlan, Step as _};
+
+/// Mounts the overlay at its place in this mount namespace.
+pub(crate) fn mount_overlay(plan: &OverlayPlan) -> Result<(), Failure> {
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).step("open overlayfs")?;
+    fsconfig_set_flag(&context, "userxattr").step("overlay option userxattr")?;
+    for (option, value) in [("metacopy", "off"), ("redirect_dir", "nofollow"), ("index", "off")] {
+        fsconfig_set_string(&context, option, value).step("overlay options")?;
+    }
+    // The kernel takes the topmost lower first.
+    for lower in plan.lowers.iter().rev() {
+        fsconfig_set_string(&context, "lowerdir+", lower.as_path()).step("overlay lower layer")?;
+    }
+    fsconfig_set_string(&context, "upperdir", plan.upper.as_path()).step("overlay upper layer")?;
+    fsconfig_set_string(&context, "workdir", plan.work.as_path()).step("overlay work directory")?;
+    fsconfig_create(&context).step("create the overlay")?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let mount =
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).step("overlay mount")?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(&mount, "", CWD, plan.at.as_path(), flags).step("attach the overlay")
+}

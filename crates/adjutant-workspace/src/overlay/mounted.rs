@@ -1,0 +1,214 @@
+//! An overlay that is mounted, as the engine sees it.
+//!
+//! The mount lives in a holder process; what is here is a handle to its root and to that process. Dropping
+//! it ends the holder and with it the mount; open files stay valid until they are closed.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::statfs;
+use rustix::io::Errno;
+
+use crate::sandbox::{Failure, Helper, Holder, HolderPlan, Network, OverlayPlan, Text};
+
+/// How the kernel numbers overlayfs itself.
+const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
+
+/// The most lower layers the kernel takes in one overlay.
+const MAX_LOWERS: usize = 500;
+
+/// The directories an overlay is made of, and where it appears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layers {
+    /// Directories that are only read, lowest first. At least one.
+    pub lowers: Vec<PathBuf>,
+    /// The directory that takes every change. Mounted by one holder at a time.
+    pub upper: PathBuf,
+    /// An empty directory on the same file system as `upper`, for the kernel's own use.
+    pub work: PathBuf,
+    /// An existing directory over which the overlay appears, inside the holder only.
+    pub at: PathBuf,
+    /// Whether programs that run there may be given the network.
+    pub network: Network,
+}
+
+impl Layers {
+    /// Removes the work directory, which the kernel leaves with a part closed even to its owner.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be removed, for instance because it is still mounted.
+    pub fn remove_work(&self) -> io::Result<()> {
+        let inner = self.work.join("work");
+        match std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(0o700)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        std::fs::remove_dir_all(&self.work)
+    }
+}
+
+/// Overlay workspaces on this machine.
+#[derive(Debug)]
+pub struct Overlay;
+
+/// A mounted overlay; dropping it ends the mount.
+#[derive(Debug)]
+pub struct Mounted {
+    root: OwnedFd,
+    /// Shares the holder's lock on the upper directory: as long as the root can be used, nobody mounts it again.
+    _upper_lock: OwnedFd,
+    holder: Holder,
+    layers: Layers,
+}
+
+/// Says why an overlay was not mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum OverlayError {
+    /// The kernel or its administrator does not allow user namespaces.
+    #[error("this machine allows no user namespaces ({0})")]
+    NoUserNamespaces(String),
+    /// The layers lie on overlayfs, which cannot be the upper layer of another.
+    #[error("{} lies on overlayfs, which cannot hold another overlay", path.display())]
+    OnOverlay {
+        /// The directory in question.
+        path: PathBuf,
+    },
+    /// The file system or the kernel refused the mount.
+    #[error("the kernel refuses the overlay ({0})")]
+    Refused(String),
+    /// More lower layers than the kernel takes.
+    #[error("{count} layers, the kernel takes {MAX_LOWERS}")]
+    TooManyLayers {
+        /// How many there were.
+        count: usize,
+    },
+    /// There is no lower layer.
+    #[error("an overlay needs a lower layer")]
+    NoLayers,
+    /// The upper directory is mounted already.
+    #[error("{} is mounted by another process", path.display())]
+    InUse {
+        /// The upper directory.
+        path: PathBuf,
+    },
+    /// The holder could not be started or ended early.
+    #[error("the namespace holder failed")]
+    Holder(#[source] io::Error),
+}
+
+impl Overlay {
+    /// Mounts `layers` in a holder of its own.
+    ///
+    /// # Errors
+    ///
+    /// Why not; see [`OverlayError`].
+    pub fn mount(helper: &Helper, layers: Layers) -> Result<Mounted, OverlayError> {
+        match layers.lowers.len() {
+            0 => return Err(OverlayError::NoLayers),
+            1..=MAX_LOWERS => {}
+            count => return Err(OverlayError::TooManyLayers { count }),
+        }
+        let overlay = OverlayPlan {
+            lowers: layers.lowers.iter().map(Text::new).collect(),
+            upper: Text::new(&layers.upper),
+            work: Text::new(&layers.work),
+            at: Text::new(&layers.at),
+        };
+        let network = layers.network == Network::Granted;
+        let plan = HolderPlan { overlay: Some(overlay), network };
+        let (holder, answer) = Holder::start(helper, &plan).map_err(OverlayError::Holder)?;
+        let files = answer.map_err(|failure| explain(&failure, &layers))?;
+        let mut files = files.into_iter();
+        let (Some(root), Some(lock)) = (files.next(), files.next()) else {
+            return Err(OverlayError::Holder(io::ErrorKind::InvalidData.into()));
+        };
+        Ok(Mounted { root, _upper_lock: lock, holder, layers })
+    }
+
+    /// Tries whether overlays can be mounted with their layers below `state`.
+    ///
+    /// Mounts one in a fresh directory there and removes it again.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot, so that another kind of workspace can be chosen and the reason shown.
+    pub fn probe(helper: &Helper, state: &Path) -> Result<(), OverlayError> {
+        let trial = state.join(format!(".overlay-probe-{}", std::process::id()));
+        let part = |name: &str| trial.join(name);
+        let layers = Layers {
+            lowers: vec![part("lower")],
+            upper: part("upper"),
+            work: part("work"),
+            at: part("at"),
+            network: Network::Off,
+        };
+        let made = ["lower", "upper", "work", "at"]
+            .iter()
+            .try_for_each(|name| std::fs::create_dir_all(part(name)));
+        let result = made
+            .map_err(OverlayError::Holder)
+            .and_then(|()| Self::mount(helper, layers.clone()))
+            .map(Mounted::unmount);
+        let _ = layers.remove_work();
+        // What is left over holds nothing; the next probe uses another name.
+        let _ = std::fs::remove_dir_all(&trial);
+        result
+    }
+}
+
+impl Mounted {
+    /// The merged root; opening beneath it works from outside the namespaces.
+    #[must_use]
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// The layers it was mounted from.
+    #[must_use]
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// Returns a command that runs `program` where the overlay is mounted, starting in `directory`.
+    ///
+    /// Not a sandbox: for programs that are trusted, such as git through its wrapper.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>, directory: &Path) -> Command {
+        self.holder.join(program.as_ref(), directory)
+    }
+
+    /// Ends the mount and waits until it is gone.
+    pub fn unmount(self) {
+        let Self { root, _upper_lock, holder, layers: _ } = self;
+        drop(root);
+        holder.end();
+    }
+
+    pub(crate) fn holder(&self) -> &Holder {
+        &self.holder
+    }
+}
+
+fn explain(failure: &Failure, layers: &Layers) -> OverlayError {
+    let said = failure.to_string();
+    match failure.step.as_str() {
+        "lock upper" if failure.errno == Some(Errno::WOULDBLOCK.raw_os_error()) => {
+            OverlayError::InUse { path: layers.upper.clone() }
+        }
+        "create user namespace" | "give up changing groups" | "map the user" | "map the group" => {
+            OverlayError::NoUserNamespaces(said)
+        }
+        _ if on_overlay(&layers.upper) => OverlayError::OnOverlay { path: layers.upper.clone() },
+        _ => OverlayError::Refused(said),
+    }
+}
+
+fn on_overlay(path: &Path) -> bool {
+    statfs(path).is_ok_and(|stat| stat.f_type == OVERLAYFS_MAGIC)
+}

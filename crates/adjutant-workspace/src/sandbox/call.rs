@@ -1,0 +1,150 @@
+//! One call under way: its streams, its end, and whoever wants to end it sooner.
+//!
+//! Invariant: a call that was begun is over, with every process of it, when [`Call::end`] returns true.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, pidfd_send_signal};
+
+use super::output::{Sink, Stream};
+use super::plan::{Layer, Report};
+use super::run::{Cancel, RunError};
+use super::wire;
+
+/// How much is read from a stream at once: what a pipe holds.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// How long the end of a process tree may take before it is reported as still there.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Why waiting stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    Ended,
+    TimedOut,
+    Cancelled,
+}
+
+/// A call under way.
+pub(super) struct Call {
+    pub(super) control: OwnedFd,
+    pub(super) process: File,
+    pub(super) streams: [Option<File>; 2],
+    pub(super) report: Option<Report>,
+    pub(super) missing: Vec<Layer>,
+}
+
+impl Call {
+    /// Streams output until the first process says how it went, or time or somebody ends it.
+    pub(super) fn attend(
+        &mut self,
+        deadline: Instant,
+        cancel: &Cancel,
+        sink: &mut dyn Sink,
+    ) -> Result<Stopped, RunError> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            let now = Instant::now();
+            if now >= deadline {
+                return Ok(Stopped::TimedOut);
+            }
+            let ready = self.wait(deadline - now, Some(cancel))?;
+            if ready.cancelled {
+                return Ok(Stopped::Cancelled);
+            }
+            self.drain(ready.streams, &mut buffer, sink);
+            if ready.control && self.hear()? {
+                return Ok(Stopped::Ended);
+            }
+            if ready.gone && !ready.control {
+                return Ok(Stopped::Ended);
+            }
+        }
+    }
+
+    /// Ends every process, then takes the output that is still in the pipes.
+    pub(super) fn end(&mut self, sink: &mut dyn Sink) -> Result<bool, RunError> {
+        // Fails only when it is gone already.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+        let deadline = Instant::now() + GONE_WITHIN;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut gone = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let ready = self.wait(if gone { Duration::ZERO } else { left }, None)?;
+            self.drain(ready.streams, &mut buffer, sink);
+            gone |= ready.gone;
+            // Once all are gone the streams are at their end as soon as they are empty.
+            let drained = !ready.streams.contains(&true);
+            if (gone && drained) || (left.is_zero() && !gone) {
+                return Ok(gone);
+            }
+        }
+    }
+
+    fn wait(&self, most: Duration, cancel: Option<&Cancel>) -> Result<Ready, RunError> {
+        let [out, err] = &self.streams;
+        let mut watched = vec![
+            PollFd::new(&self.process, PollFlags::IN),
+            PollFd::new(&self.control, PollFlags::IN),
+        ];
+        watched.extend(cancel.map(|cancel| PollFd::new(cancel.event(), PollFlags::IN)));
+        let streams_from = watched.len();
+        watched.extend([out, err].into_iter().flatten().map(|it| PollFd::new(it, PollFlags::IN)));
+        let most = rustix::time::Timespec::try_from(most).ok();
+        match poll(&mut watched, most.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        }
+        let is_ready = |at: usize| watched.get(at).is_some_and(|it| !it.revents().is_empty());
+        let out_ready = out.is_some() && is_ready(streams_from);
+        let err_ready = err.is_some() && is_ready(streams_from + usize::from(out.is_some()));
+        Ok(Ready {
+            gone: is_ready(0),
+            control: is_ready(1),
+            cancelled: cancel.is_some() && is_ready(2),
+            streams: [out_ready, err_ready],
+        })
+    }
+
+    fn drain(&mut self, ready: [bool; 2], buffer: &mut [u8], sink: &mut dyn Sink) {
+        let names = [Stream::Out, Stream::Err];
+        for ((slot, ready), name) in self.streams.iter_mut().zip(ready).zip(names) {
+            let Some(stream) = slot.as_mut().filter(|_| ready) else { continue };
+            match stream.read(buffer) {
+                Ok(0) => *slot = None,
+                Ok(count) => sink.chunk(name, buffer.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => *slot = None,
+            }
+        }
+    }
+
+    /// Takes one report; true when it was the last.
+    fn hear(&mut self) -> Result<bool, RunError> {
+        match wire::receive(&self.control) {
+            Ok(Some((Report::Started { missing }, _))) => {
+                self.missing = missing;
+                Ok(false)
+            }
+            Ok(Some((report, _))) => {
+                self.report = Some(report);
+                Ok(true)
+            }
+            // It ended without a word.
+            Ok(None) | Err(_) => Ok(true),
+        }
+    }
+}
+
+/// What can be read or has happened.
+struct Ready {
+    gone: bool,
+    control: bool,
+    cancelled: bool,
+    streams: [bool; 2],
+}

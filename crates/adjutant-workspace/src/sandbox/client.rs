@@ -1,0 +1,172 @@
+//! The engine's end of a namespace holder.
+//!
+//! Holders are started from one thread that never ends, because the signal that ends an orphan is sent when the
+//! starting *thread* ends. The holder also ends when its socket closes.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::helper::{HOLD, JOIN, SUBCOMMAND};
+use super::plan::{Failure, HolderPlan, HolderReply, Request};
+use super::wire;
+
+/// The program that acts as the helper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Helper {
+    program: PathBuf,
+}
+
+impl Helper {
+    /// The running program itself, whatever has become of its file meanwhile.
+    ///
+    /// Its `main` must call [`helper_main_if_asked`](super::helper_main_if_asked) first, or it is simply started
+    /// again.
+    #[must_use]
+    pub fn this_program() -> Self {
+        Self { program: PathBuf::from("/proc/self/exe") }
+    }
+
+    /// Another program whose `main` calls [`helper_main_if_asked`](super::helper_main_if_asked) first.
+    #[must_use]
+    pub fn at(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into() }
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    fn command(&self, role: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args([SUBCOMMAND, role]);
+        command
+    }
+}
+
+/// A running holder. Dropping it ends the process.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    helper: Helper,
+    /// A std mutex: held for one request and its answer, which the holder gives at once.
+    socket: Mutex<Option<OwnedFd>>,
+    /// Not reaped before the holder is dropped, so that its number means nobody else.
+    process: Mutex<Child>,
+    number: u32,
+}
+
+/// What a holder answered: files, or what failed.
+pub(crate) type Answer = Result<Vec<OwnedFd>, Failure>;
+
+impl Holder {
+    /// Starts a holder; the second part is how it went with its plan.
+    pub(crate) fn start(helper: &Helper, plan: &HolderPlan) -> io::Result<(Self, Answer)> {
+        let (ours, theirs) = wire::pair()?;
+        let mut command = helper.command(HOLD);
+        command.env_clear().current_dir("/").stdin(Stdio::from(theirs));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        set_socket_timeout(&ours, Timeout::Recv, Some(ANSWER_WITHIN))?;
+        let process = spawn(command)?;
+        let number = process.id();
+        let holder = Self {
+            helper: helper.clone(),
+            socket: Mutex::new(Some(ours)),
+            process: Mutex::new(process),
+            number,
+        };
+        let answer = holder.exchange(plan, &[])?;
+        Ok((holder, answer))
+    }
+
+    /// Asks for the first process of a sandbox; its handle is the answer's only file.
+    pub(crate) fn run(&self, files: &[BorrowedFd<'_>]) -> io::Result<Answer> {
+        self.exchange(&Request::Run, files)
+    }
+
+    /// Returns a command that enters the holder's namespaces before it becomes `program`.
+    pub(crate) fn join(&self, program: &OsStr, directory: &Path) -> Command {
+        let mut command = self.helper.command(JOIN);
+        command.arg(OsString::from(self.number.to_string())).arg(directory).arg(program);
+        command
+    }
+
+    /// Ends the holder and waits for it.
+    pub(crate) fn end(self) {
+        drop(self);
+    }
+
+    fn exchange(
+        &self,
+        message: &impl serde::Serialize,
+        files: &[BorrowedFd<'_>],
+    ) -> io::Result<Answer> {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        wire::send(socket.as_fd(), message, files)?;
+        match wire::receive(socket.as_fd())? {
+            Some((HolderReply::Done, files)) => Ok(Ok(files)),
+            Some((HolderReply::Failed(failure), _)) => Ok(Err(failure)),
+            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the holder has ended")),
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.socket.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // It ends by itself once the socket is closed, and its locks with it; a stopped or stuck one does not.
+        if !ends_within(process, PATIENCE) {
+            let _ = process.kill();
+        }
+        let _ = process.wait();
+    }
+}
+
+/// How long a holder may take to answer. It never waits for anything; a stopped one must not stop us.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a holder may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn ends_within(process: &Child, patience: Duration) -> bool {
+    let number = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+    let handle = number.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
+    let Some(handle) = handle else { return false };
+    let patience = rustix::time::Timespec::try_from(patience).ok();
+    poll(&mut [PollFd::new(&handle, PollFlags::IN)], patience.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// One order to the starting thread and where its answer goes.
+type Order = (Command, Sender<io::Result<Child>>);
+
+/// Starts a program from the thread that lives as long as this process.
+fn spawn(command: Command) -> io::Result<Child> {
+    static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
+    let gone = || io::Error::other("the starting thread is gone");
+    let starter = STARTER.get_or_init(|| {
+        let (orders, queue) = channel::<Order>();
+        let work = move || {
+            for (mut command, answer) in queue {
+                // Nobody waits for the answer any more: the child is dropped and its socket with it.
+                let _ = answer.send(command.spawn());
+            }
+        };
+        // Without the thread the queue is closed, and every order says so.
+        let _ = std::thread::Builder::new().name("sandbox-starter".to_owned()).spawn(work);
+        Mutex::new(orders)
+    });
+    let (answer, answered) = channel();
+    let orders = starter.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    orders.send((command, answer)).map_err(|_| gone())?;
+    answered.recv().map_err(|_| gone())?
+}

@@ -1,0 +1,169 @@
+//! The namespace holder: a small process that owns a workspace's user and mount namespaces.
+//!
+//! It mounts the overlay, hands its root to the engine, then starts the first process of each sandbox, which
+//! thereby is in its namespaces. It ends when the engine's socket closes; the mounts end with it.
+//!
+//! Invariant: it runs nothing but this binary, and reads nothing but the engine's socket.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::mount::MountPropagationFlags;
+use rustix::process::{Pid, PidfdFlags, WaitOptions, getgid, getuid, pidfd_open, wait};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags, capabilities,
+    clear_ambient_capability_set, configure_capability_in_ambient_set, move_into_link_name_space,
+    set_capabilities,
+};
+
+use super::helper::{INIT, SERVE, SUBCOMMAND};
+use super::plan::{Failure, HolderPlan, HolderReply, Layer, Request, Step as _};
+use super::{raw, skeleton, wire};
+use crate::overlay::mount_overlay;
+
+/// Enters the namespaces, then starts the part that serves and waits for its end.
+///
+/// Two processes: the namespaces of processes that the second makes must lie below one that belongs to
+/// the new user namespace, and nobody enters a process namespace but by being started in it.
+pub(crate) fn hold() -> Result<(), Failure> {
+    let socket = io::stdin();
+    let served = enter().and_then(|()| {
+        let mut command = Command::new("/proc/self/exe");
+        command.args([SUBCOMMAND, SERVE]).arg0("adjutant-holder").env_clear();
+        keep_capabilities().and_then(|()| command.spawn().step("start the holder"))
+    });
+    match served {
+        Ok(mut child) => child.wait().map(|_| ()).step("wait for the holder"),
+        Err(failure) => {
+            // The plan is read first, or closing the socket would throw the answer away.
+            let _ = wire::receive::<HolderPlan>(&socket);
+            wire::send(&socket, &HolderReply::Failed(failure), &[]).step("answer")
+        }
+    }
+}
+
+/// Mounts, then serves until the engine closes its end of standard input.
+pub(crate) fn serve_namespaces() -> Result<(), Failure> {
+    let socket = io::stdin();
+    let Some((plan, _)) = wire::receive::<HolderPlan>(&socket).step("read the plan")? else {
+        return Ok(());
+    };
+    let held = match prepare(&plan) {
+        Ok(held) => held,
+        Err(failure) => {
+            return wire::send(&socket, &HolderReply::Failed(failure), &[]).step("answer");
+        }
+    };
+    let files: Vec<_> = held.iter().map(AsFd::as_fd).collect();
+    wire::send(&socket, &HolderReply::Done, &files).step("answer")?;
+    // The lock on the upper stays here too; the root is the engine's alone, or nobody could unmount it.
+    let _locks = held.into_iter().skip(1).collect::<Vec<_>>();
+    let own_pids = File::open("/proc/self/ns/pid").step("open the process namespace")?;
+    serve(&socket, &own_pids)
+}
+
+fn serve(socket: &io::Stdin, own_pids: &File) -> Result<(), Failure> {
+    loop {
+        reap();
+        // A child that ended is a zombie until the next request or the next second, whichever is first.
+        let second = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
+        let mut ready = [PollFd::new(socket, PollFlags::IN)];
+        match poll(&mut ready, Some(&second)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(errno) => return Err(Failure::new("wait for requests", errno)),
+        }
+        let Some((Request::Run, files)) = wire::receive(socket).step("read a request")? else {
+            return Ok(());
+        };
+        match start(files, own_pids) {
+            Ok(handle) => wire::send(socket, &HolderReply::Done, &[handle.as_fd()]),
+            Err(failure) => wire::send(socket, &HolderReply::Failed(failure), &[]),
+        }
+        .step("answer a request")?;
+    }
+}
+
+fn reap() {
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+}
+
+/// Enters new user, mount and process namespaces.
+fn enter() -> Result<(), Failure> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    let kinds = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWPID;
+    raw::unshare(kinds).step("create user namespace")?;
+    // The same numbers inside as outside: programs see the account they expect, and own its files.
+    std::fs::write("/proc/self/setgroups", "deny").step("give up changing groups")?;
+    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")).step("map the user")?;
+    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")).step("map the group")?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).step("make mounts private")
+}
+
+/// Makes what all calls share; returns the overlay's root and what must stay open.
+fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
+    let mut kinds = UnshareFlags::NEWUTS | UnshareFlags::NEWCGROUP;
+    if !plan.network {
+        kinds |= UnshareFlags::NEWNET;
+    }
+    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(Layer::Namespaces))?;
+    rustix::system::sethostname(b"sandbox").step("name the host")?;
+    let held = mount(plan)?;
+    // After the overlay, which may lie below what the skeleton covers.
+    skeleton::build().map_err(|failure| failure.of(Layer::Root))?;
+    Ok(held)
+}
+
+fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
+    let Some(overlay) = &plan.overlay else { return Ok(Vec::new()) };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let upper = openat(CWD, overlay.upper.as_path(), flags, Mode::empty()).step("open upper")?;
+    flock(&upper, FlockOperation::NonBlockingLockExclusive).step("lock upper")?;
+    mount_overlay(overlay)?;
+    let root =
+        openat(CWD, overlay.at.as_path(), flags, Mode::empty()).step("open the merged root")?;
+    Ok(vec![root, upper])
+}
+
+/// Starts the first process of a sandbox in a process namespace of its own.
+fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, Failure> {
+    let mut files = files.into_iter();
+    let mut take = || wire::next(&mut files).map(Stdio::from);
+    let (control, out, err) = (take().step("files")?, take().step("files")?, take().step("files")?);
+    let mut command = Command::new("/proc/self/exe");
+    command.args([SUBCOMMAND, INIT]).arg0("adjutant-sandbox").env_clear();
+    command.stdin(control).stdout(out).stderr(err);
+    raw::unshare(UnshareFlags::NEWPID).step("create process namespace")?;
+    let child = keep_capabilities().and_then(|()| command.spawn().step("start the first process"));
+    let _ = clear_ambient_capability_set();
+    // Back to where it was: a second process namespace can only be made from here.
+    let link = Some(LinkNameSpaceType::ProcessID);
+    move_into_link_name_space(own_pids.as_fd(), link).step("leave the process namespace")?;
+    handle(&child?)
+}
+
+fn handle(child: &Child) -> Result<OwnedFd, Failure> {
+    let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let number = number.ok_or(io::ErrorKind::InvalidData).step("the first process's number")?;
+    pidfd_open(number, PidfdFlags::empty()).step("open the first process")
+}
+
+/// Lets the next program keep the capabilities this namespace gave us; it drops them when it is done.
+fn keep_capabilities() -> Result<(), Failure> {
+    let mine = capabilities(None).step("read capabilities")?.permitted;
+    let all = CapabilitySets { effective: mine, permitted: mine, inheritable: mine };
+    set_capabilities(None, all).step("keep capabilities")?;
+    for bit in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << bit);
+        if mine.contains(one) {
+            configure_capability_in_ambient_set(one, true).step("keep capabilities")?;
+        }
+    }
+    Ok(())
+}

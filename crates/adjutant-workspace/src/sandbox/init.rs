@@ -1,0 +1,169 @@
+//! The first process of a sandbox: builds it around itself, starts the program, and watches.
+//!
+//! When it ends, for whatever reason, the kernel ends every process of its namespace. Invariant: the program
+//! is started only after every required layer is on this process.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open,
+    set_dumpable_behavior, set_parent_process_death_signal, setsid, wait,
+};
+use rustix::thread::UnshareFlags;
+
+use super::helper::{SELF_TEST, SUBCOMMAND};
+use super::plan::{Failure, Layer, Report, RunPlan, Start, Step as _};
+use super::probe::DOOR;
+use super::watch::{Watch, resident_bytes};
+use super::{confine, raw, rootfs, seccomp, wire};
+
+/// How often orphans are reaped and memory is measured.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Acts as the first process; standard input is the socket to the engine.
+pub(crate) fn begin() -> Result<(), Failure> {
+    let control = io::stdin();
+    let Some((plan, _)) = wire::receive::<RunPlan>(&control).step("read the plan")? else {
+        return Ok(());
+    };
+    let report = match build(&plan) {
+        Ok(Built { missing, watch, _door }) => match start(&plan) {
+            Ok(program) => {
+                tell(&control, &Report::Started { missing })?;
+                attend(&control, program, watch)?
+            }
+            Err(failure) => Report::NotStarted(failure),
+        },
+        Err(failure) => Report::Refused(failure),
+    };
+    tell(&control, &report)
+}
+
+fn tell(control: impl AsFd, report: &Report) -> Result<(), Failure> {
+    wire::send(control, report, &[]).step("report")
+}
+
+/// A sandbox around this process.
+struct Built {
+    /// Layers that are missing and may be.
+    missing: Vec<Layer>,
+    watch: Watch,
+    /// For the self-test: a socket from before Landlock, which no program may reach.
+    _door: Option<UnixListener>,
+}
+
+/// Puts on every layer; returns those that are missing and may be.
+fn build(plan: &RunPlan) -> Result<Built, Failure> {
+    setsid().step("leave the terminal")?;
+    // The kernel may end these first when memory runs out; the number can only be raised.
+    std::fs::write("/proc/self/oom_score_adj", "1000").step("offer itself to the kernel")?;
+    // The network, the host's name and control groups are those of the holder already.
+    let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
+    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(Layer::Namespaces))?;
+    let upper = open_upper(plan)?;
+    let workspace = rootfs::enter(plan)
+        .map_err(|it| if it.layer.is_some() { it } else { it.of(Layer::Root) })?;
+    rootfs::enter_directory(&workspace, &plan.cwd.as_path())?;
+    confine::limit(&plan.bounds).map_err(|it| it.of(Layer::Limits))?;
+    confine::drop_privileges().map_err(|it| it.of(Layer::Privileges))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide from programs inside")?;
+    // Changing credentials may have cleared it.
+    set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")?;
+    let door = open_door(plan)?;
+    let missing = confine::landlock(plan, upper.as_ref())?;
+    seccomp::restrict(plan.network).map_err(|step| Failure {
+        step,
+        errno: None,
+        layer: Some(Layer::Seccomp),
+    })?;
+    let watch = Watch::new(&plan.bounds, upper, workspace);
+    Ok(Built { missing, watch, _door: door })
+}
+
+fn open_door(plan: &RunPlan) -> Result<Option<UnixListener>, Failure> {
+    match plan.start {
+        Start::Program(_) => Ok(None),
+        Start::SelfTest => {
+            let address = SocketAddr::from_abstract_name(DOOR).step("name a socket")?;
+            UnixListener::bind_addr(&address).step("open a socket").map(Some)
+        }
+    }
+}
+
+fn open_upper(plan: &RunPlan) -> Result<Option<OwnedFd>, Failure> {
+    let Some(upper) = &plan.upper else { return Ok(None) };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, upper.as_path(), flags, Mode::empty()).step("open upper").map(Some)
+}
+
+/// Starts the program.
+fn start(plan: &RunPlan) -> Result<Pid, Failure> {
+    let mut command = match &plan.start {
+        Start::Program(words) => {
+            let mut words = words.iter().map(wire::Text::as_os);
+            let program = words.next().ok_or(io::ErrorKind::InvalidInput).step("no program")?;
+            let mut command = Command::new(program);
+            command.args(words);
+            command
+        }
+        Start::SelfTest => {
+            let mut command = Command::new(rootfs::SELF_TEST_AT);
+            command.args([SUBCOMMAND, SELF_TEST]);
+            command
+        }
+    };
+    command.env_clear();
+    command.envs(plan.environment.iter().map(|(name, value)| (name.as_os(), value.as_os())));
+    command.stdin(Stdio::null()).process_group(0);
+    let child = command.spawn().step("start the program")?;
+    let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    number.ok_or(io::ErrorKind::InvalidData).step("the program's number")
+}
+
+/// Waits for the program, reaps what it leaves behind, and measures.
+fn attend(control: &io::Stdin, program: Pid, mut watch: Watch) -> Result<Report, Failure> {
+    let ended = pidfd_open(program, PidfdFlags::empty()).step("watch the program")?;
+    let null = File::open("/dev/null").step("close the output")?;
+    // Only programs write to the streams now; this process must not hold them open or write to them.
+    rustix::stdio::dup2_stdout(&null).step("close the output")?;
+    rustix::stdio::dup2_stderr(&null).step("close the output")?;
+    loop {
+        let tick = rustix::time::Timespec::try_from(TICK).unwrap_or_default();
+        let mut ready = [PollFd::new(&ended, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
+        match poll(&mut ready, Some(&tick)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Failure::new("wait for the program", errno)),
+        }
+        let hung_up = !ready[1].revents().is_empty();
+        if let Some(status) = reap(program) {
+            let signal = status.terminating_signal();
+            return Ok(Report::Exited { code: status.exit_status(), signal });
+        }
+        if hung_up {
+            // The engine has gone or wants no more. Ending here ends everyone.
+            std::process::exit(0);
+        }
+        if let Some(report) = watch.look(Instant::now(), resident_bytes) {
+            return Ok(report);
+        }
+    }
+}
+
+fn reap(program: Pid) -> Option<WaitStatus> {
+    let mut found = None;
+    while let Ok(Some((number, status))) = wait(WaitOptions::NOHANG) {
+        if number == program {
+            found = Some(status);
+        }
+    }
+    found
+}

@@ -1,0 +1,109 @@
+//! Where a program's output goes, and how much of it is kept.
+
+use std::collections::VecDeque;
+
+/// Which of the two streams a chunk came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// Takes output as it comes.
+///
+/// The bytes are the program's own, escape sequences included; whoever shows them makes them safe.
+pub trait Sink {
+    /// Takes the next chunk of a stream. While this runs the program may have to wait.
+    fn chunk(&mut self, stream: Stream, bytes: &[u8]);
+}
+
+impl<F: FnMut(Stream, &[u8])> Sink for F {
+    fn chunk(&mut self, stream: Stream, bytes: &[u8]) {
+        self(stream, bytes);
+    }
+}
+
+/// Output in the order it came, its beginning and its end kept.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    half_bytes: usize,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    total_bytes: u64,
+}
+
+impl Captured {
+    /// Keeps at most `max_bytes`: half from the beginning, half from the end.
+    #[must_use]
+    pub fn new(max_bytes: usize) -> Self {
+        Self { half_bytes: max_bytes / 2, head: Vec::new(), tail: VecDeque::new(), total_bytes: 0 }
+    }
+
+    /// How much there was in all.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// How much of it was dropped from the middle.
+    #[must_use]
+    pub fn cut_bytes(&self) -> u64 {
+        self.total_bytes - (self.head.len() + self.tail.len()) as u64
+    }
+
+    /// Returns what was kept, with a line where the middle is missing.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut all = self.head.clone();
+        if self.cut_bytes() > 0 {
+            all.extend(format!("\n[{} bytes cut here]\n", self.cut_bytes()).into_bytes());
+        }
+        let (front, back) = self.tail.as_slices();
+        all.extend_from_slice(front);
+        all.extend_from_slice(back);
+        all
+    }
+}
+
+impl Sink for Captured {
+    fn chunk(&mut self, _stream: Stream, bytes: &[u8]) {
+        self.total_bytes += bytes.len() as u64;
+        let (first, rest) = bytes.split_at(bytes.len().min(self.half_bytes - self.head.len()));
+        self.head.extend_from_slice(first);
+        let rest = &rest[rest.len().saturating_sub(self.half_bytes)..];
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.half_bytes);
+        self.tail.drain(..surplus);
+        self.tail.extend(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_beginning_and_the_end_are_kept_whatever_the_chunks(
+            chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20),
+            half in 0_usize..50,
+        ) {
+            let mut captured = Captured::new(half * 2);
+            for chunk in &chunks {
+                captured.chunk(Stream::Out, chunk);
+            }
+            let all = chunks.concat();
+            let kept = captured.bytes();
+            prop_assert_eq!(captured.total_bytes(), all.len() as u64);
+            if all.len() <= half * 2 {
+                prop_assert_eq!(kept, all);
+            } else {
+                prop_assert!(kept.starts_with(&all[..half]));
+                prop_assert!(kept.ends_with(&all[all.len() - half..]));
+                prop_assert_eq!(captured.cut_bytes(), (all.len() - half * 2) as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The self-test, run as a program inside the sandbox: tries what each layer must prevent.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
+
+use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::process::{Resource, getppid, getrlimit};
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Failure, Layer, Step as _};
+use super::raw;
+use super::rootfs::ONLY_LANDLOCK;
+
+/// The abstract name of the socket that only Landlock keeps from being reached.
+pub(crate) const DOOR: &str = "adjutant-self-test";
+
+/// What came of one trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Finding {
+    pub(crate) layer: Layer,
+    /// What was tried, as the subject of "… worked".
+    pub(crate) tried: String,
+    pub(crate) held: bool,
+}
+
+/// A layer, what is tried, and whether it worked.
+type Trial = (Layer, &'static str, fn() -> bool);
+
+/// Tries everything and prints the findings.
+pub(crate) fn self_test() -> Result<(), Failure> {
+    let trials: [Trial; 21] = [
+        (Layer::Namespaces, "seeing processes outside", sees_other_processes),
+        (Layer::Namespaces, "having a parent outside", || {
+            getppid().is_some_and(|it| !it.is_init())
+        }),
+        (Layer::Network, "seeing a network device", sees_network),
+        (Layer::Root, "writing to /usr", || writes("/usr/adjutant-self-test")),
+        (Layer::Root, "writing to /etc", || writes("/etc/adjutant-self-test")),
+        (Layer::Root, "writing to the root", || writes("/adjutant-self-test")),
+        (Layer::Root, "writing to .git", || writes(".git/adjutant-self-test")),
+        (Layer::Root, "reading /etc/shadow", || File::open("/etc/shadow").is_ok()),
+        (Layer::Root, "seeing /sys", || exists("/sys")),
+        (Layer::Root, "seeing /home", || exists("/home")),
+        (Layer::Root, "seeing /root", || exists("/root")),
+        (Layer::Proc, "writing to /proc/sys", || writes("/proc/sys/kernel/core_pattern")),
+        (Layer::Proc, "reading the first process's memory map", || read("/proc/1/maps").is_some()),
+        (Layer::PidMax, "having no bound", || number("/proc/sys/kernel/pid_max") > Some(1 << 14)),
+        (Layer::Limits, "dumping core", || getrlimit(Resource::Core).current != Some(0)),
+        (Layer::Privileges, "having a capability", has_capability),
+        (Layer::Privileges, "gaining privileges", || status("NoNewPrivs:") != Some("1".to_owned())),
+        (Layer::Landlock, "writing where only Landlock forbids it", only_landlock),
+        (Layer::LandlockScopes, "reaching a socket from before", reaches_door),
+        (Layer::Seccomp, "creating a user namespace", || {
+            raw::unshare(UnshareFlags::NEWUSER).is_ok()
+        }),
+        (Layer::Seccomp, "opening an internet socket", || {
+            socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok()
+        }),
+    ];
+    let findings: Vec<Finding> = trials
+        .into_iter()
+        .map(|(layer, tried, broken)| Finding { layer, tried: tried.to_owned(), held: !broken() })
+        .collect();
+    let text = serde_json::to_vec(&findings).map_err(std::io::Error::from).step("findings")?;
+    // The workspace must be usable, or everything above holds for the wrong reason.
+    File::create("usable").step("write in the workspace")?;
+    File::create("/tmp/usable").step("write in /tmp")?;
+    std::io::stdout().write_all(&text).step("findings")
+}
+
+fn writes(path: &str) -> bool {
+    OpenOptions::new().create(true).append(true).open(path).is_ok()
+}
+
+fn exists(path: &str) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+fn number(path: &str) -> Option<u64> {
+    read(path)?.trim().parse().ok()
+}
+
+fn status(field: &str) -> Option<String> {
+    let all = read("/proc/self/status")?;
+    all.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_owned())
+}
+
+fn has_capability() -> bool {
+    let zero = |field| status(field).is_some_and(|value| value.bytes().all(|digit| digit == b'0'));
+    !["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"].into_iter().all(zero)
+}
+
+/// There are two processes in here: the first one and this.
+fn sees_other_processes() -> bool {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return true };
+    let is_process = |name: &[u8]| name.iter().all(u8::is_ascii_digit);
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.filter(|name| is_process(name.as_encoded_bytes())).count() != 2
+}
+
+fn sees_network() -> bool {
+    let devices = read("/proc/self/net/dev").unwrap_or_else(|| "unreadable:".to_owned());
+    devices.lines().filter_map(|line| line.split_once(':')).any(|(name, _)| name.trim() != "lo")
+}
+
+fn only_landlock() -> bool {
+    // It is there and everyone may write it, so a refusal can only come from Landlock.
+    !exists(ONLY_LANDLOCK) || writes(&format!("{ONLY_LANDLOCK}/file"))
+}
+
+fn reaches_door() -> bool {
+    let reached =
+        SocketAddr::from_abstract_name(DOOR).and_then(|address| UnixStream::connect_addr(&address));
+    // Any other error says that the socket was not there, which proves nothing.
+    reached.err().is_none_or(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
+}

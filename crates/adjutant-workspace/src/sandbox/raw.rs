@@ -1,0 +1,66 @@
+//! The three calls that no safe wrapper offers.
+//!
+//! Everything else in this crate is safe code. Each function is one system call without pointers into
+//! memory of ours, except one structure that lives on the stack for the length of the call.
+#![expect(unsafe_code, reason = "close_range, mount_setattr and unshare have no safe wrapper")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::thread::UnshareFlags;
+
+/// Attributes that a mount can get and never lose again inside the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MountAttributes(u64);
+
+impl MountAttributes {
+    /// Nothing there can be changed.
+    pub(crate) const READ_ONLY: Self = Self(libc::MOUNT_ATTR_RDONLY);
+    /// Programs there gain no rights when they are run.
+    pub(crate) const NO_SUID: Self = Self(libc::MOUNT_ATTR_NOSUID);
+    /// Device files there are no devices.
+    pub(crate) const NO_DEVICES: Self = Self(libc::MOUNT_ATTR_NODEV);
+
+    /// Returns both together.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Closes every descriptor except the standard three.
+///
+/// Called first thing in a process that has opened nothing itself.
+pub(crate) fn close_beyond_stdio() -> io::Result<()> {
+    // SAFETY: no pointers. Nothing in this process owns a descriptor above 2 yet: it is the first call.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Restricts a mount, and all mounts below it when asked to.
+pub(crate) fn restrict_mount(
+    mount: impl AsFd,
+    attributes: MountAttributes,
+    recursive: bool,
+) -> io::Result<()> {
+    let wanted =
+        libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a literal, the structure outlives the call and its true size is given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const wanted,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Moves this process into new namespaces.
+pub(crate) fn unshare(namespaces: UnshareFlags) -> rustix::io::Result<()> {
+    // SAFETY: the danger is descriptor tables that differ between threads; FILES is never passed here.
+    unsafe { rustix::thread::unshare_unsafe(namespaces - UnshareFlags::FILES) }
+}

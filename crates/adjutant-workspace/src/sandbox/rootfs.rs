@@ -1,0 +1,246 @@
+//! The root directory of one call: the skeleton, what was granted, the workspace, and nothing else.
+//!
+//! Invariant: nothing but the workspace, `/tmp` and `/dev/shm` can be written, and every mount ignores
+//! set-user-id bits.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsmount, fsopen, open_tree, unmount,
+};
+use rustix::process::{fchdir, pivot_root};
+
+use super::plan::{Failure, Layer, RunPlan, Start, Step as _};
+use super::raw::{MountAttributes, restrict_mount};
+use super::skeleton::{
+    LOCKED, NewRoot, Piece, QUIET, attach, below_root, clone_tree, memory_file_system, piece,
+};
+
+/// Files and directories with credentials, looked for below every grant.
+const CREDENTIALS: [&str; 22] = [
+    ".aws",
+    ".azure",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git/credentials",
+    ".docker/config.json",
+    ".git-credentials",
+    ".gnupg",
+    ".gradle/gradle.properties",
+    ".kube",
+    ".m2/settings.xml",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".ssh",
+    "credentials",
+    "credentials.toml",
+    "gradle.properties",
+    "settings-security.xml",
+    "settings.xml",
+];
+
+/// Where the helper shows itself for the self-test.
+pub(crate) const SELF_TEST_AT: &str = "/.adjutant-self-test";
+
+/// A directory of the self-test that nothing but Landlock keeps from being written.
+pub(crate) const ONLY_LANDLOCK: &str = "/.adjutant-only-landlock";
+
+/// Builds the root, moves into it, and returns the workspace's directory.
+pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
+    let at = below_root(&plan.at.as_path());
+    let workspace = match plan.start {
+        Start::Program(_) => clone_tree(&plan.workspace.as_path(), QUIET),
+        Start::SelfTest => trial_workspace(),
+    };
+    let workspace = workspace.step("open the workspace")?;
+    let mut pieces = Vec::new();
+    if plan.network {
+        // Often a link into /run, which is not shown; its content is.
+        piece(Path::new("/etc/resolv.conf"), &mut pieces)?;
+    }
+    for grant in &plan.grants {
+        piece(&real(&grant.as_path()), &mut pieces)?;
+    }
+    if matches!(plan.start, Start::SelfTest) {
+        let tree = helper_tree().step("show the helper")?;
+        pieces.push(Piece { at: below_root(Path::new(SELF_TEST_AT)), tree, directory: false });
+    }
+    let new = NewRoot::of_namespace()?;
+    // Before the grants, which may lie below.
+    new.scratch("tmp", plan.bounds.tmp_bytes)?;
+    let covers = new.show_and_hide(pieces, plan)?;
+    new.scratch("dev/shm", plan.bounds.tmp_bytes)?;
+    if matches!(plan.start, Start::SelfTest) {
+        new.scratch(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
+    }
+    new.proc(plan)?;
+    new.place(&Piece { at: at.clone(), tree: workspace, directory: true })?;
+    new.guard_git(&at)?;
+    for cover in covers {
+        restrict_mount(&cover, MountAttributes::READ_ONLY, false).step("lock what hides")?;
+    }
+    new.become_root()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, plan.at.as_path(), flags, Mode::empty()).step("open the workspace inside")
+}
+
+/// Moves to `cwd` beneath the workspace, by handles.
+pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), Failure> {
+    let cwd = if cwd.as_os_str().is_empty() { Path::new(".") } else { cwd };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let directory = openat2(workspace, cwd, flags, Mode::empty(), inside).step("cwd")?;
+    fchdir(&directory).step("cwd")
+}
+
+/// A workspace for the self-test, in memory: a crash leaves nothing behind, and nobody else can have made it.
+fn trial_workspace() -> io::Result<OwnedFd> {
+    let memory = memory_file_system(64 << 10, "755")?;
+    mkdirat(&memory, ".git", Mode::from_raw_mode(0o755))?;
+    Ok(memory)
+}
+
+/// Returns a path without links, or as it is when there is nothing.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Opens a copy of this program that can be attached.
+///
+/// Its own handle belongs to the mounts outside. Its path does, too, unless it was replaced since it started;
+/// then its bytes are copied.
+fn helper_tree() -> io::Result<OwnedFd> {
+    let this = File::open("/proc/self/exe")?;
+    let path = std::fs::read_link("/proc/self/exe")?;
+    let same = |there: &std::fs::Metadata, here: &std::fs::Metadata| {
+        (there.dev(), there.ino()) == (here.dev(), here.ino())
+    };
+    let here = this.metadata()?;
+    if std::fs::metadata(&path).is_ok_and(|there| same(&there, &here)) {
+        return clone_tree(&path, LOCKED);
+    }
+    let memory = memory_file_system(here.len() + (1 << 20), "755")?;
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let copy = openat(&memory, "helper", flags, Mode::from_raw_mode(0o555))?;
+    io::copy(&mut &this, &mut File::from(copy))?;
+    detach(&memory, "helper")
+}
+
+/// Opens a read-only piece of a mount as a mount of its own.
+fn detach(mount: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let piece = open_tree(mount, name, flags)?;
+    restrict_mount(&piece, LOCKED, false)?;
+    Ok(piece)
+}
+
+impl NewRoot {
+    /// A `/proc` of this process namespace: bounded first, then read-only.
+    fn proc(&self, plan: &RunPlan) -> Result<(), Failure> {
+        let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).step("open proc")?;
+        let made = fsconfig_create(&context).and_then(|()| {
+            let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID
+                | MountAttrFlags::MOUNT_ATTR_NODEV
+                | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+            fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, quiet)
+        });
+        let proc = made.step("mount proc").map_err(|failure| failure.of(Layer::Proc))?;
+        let bounded = set(&proc, "sys/kernel/pid_max", &plan.bounds.processes.to_string());
+        if let Err(error) = bounded
+            && !plan.may_miss.contains(&Layer::PidMax)
+        {
+            return Err(Failure::new("set pid_max", error).of(Layer::PidMax));
+        }
+        restrict_mount(&proc, MountAttributes::READ_ONLY, false).step("make proc read-only")?;
+        attach(&proc, &self.directory(Path::new("proc"))?, Path::new("proc"))
+    }
+
+    /// Shows what was granted and covers what must not be seen of it: what the caller named, and credentials.
+    ///
+    /// Parents first: a home directory can be hidden below one grant and show another. Returns the covers.
+    fn show_and_hide(&self, pieces: Vec<Piece>, plan: &RunPlan) -> Result<Vec<OwnedFd>, Failure> {
+        let shown: Vec<PathBuf> = pieces.iter().map(|piece| piece.at.clone()).collect();
+        let mut steps: Vec<(PathBuf, Option<Piece>)> =
+            pieces.into_iter().map(|piece| (piece.at.clone(), Some(piece))).collect();
+        let hidden = plan.hidden.iter().map(|hidden| below_root(&real(&hidden.as_path())));
+        let secrets = shown.iter().flat_map(|at| CREDENTIALS.map(|name| at.join(name)));
+        steps.extend(hidden.chain(secrets).map(|at| (at, None)));
+        steps.sort_by_key(|(at, _)| at.components().count());
+        let mut covers = Vec::new();
+        for (at, step) in steps {
+            match step {
+                Some(piece) => self.place(&piece)?,
+                None => covers.extend(self.cover(&at)?),
+            }
+        }
+        Ok(covers)
+    }
+
+    /// Puts something empty over a file or directory, when it is there.
+    fn cover(&self, path: &Path) -> Result<Option<OwnedFd>, Failure> {
+        let there = match self.open(path, OFlags::empty()) {
+            Ok(there) => there,
+            // What cannot be opened with the rights of this process cannot be opened by any program.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(None),
+            Err(errno) => return Err(Failure::new(format!("hide {}", path.display()), errno)),
+        };
+        let stat = rustix::fs::fstat(&there).step("hide")?;
+        let memory = memory_file_system(64 << 10, "755").step("hide")?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            attach(&memory, &there, path)?;
+            return Ok(Some(memory));
+        }
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        openat(&memory, "empty", flags, Mode::from_raw_mode(0o444)).step("hide a file")?;
+        let empty = detach(&memory, "empty").step("hide a file")?;
+        attach(&empty, &there, path)?;
+        Ok(None)
+    }
+
+    /// Makes the repository's own folder, or the file that points to it, read-only.
+    fn guard_git(&self, workspace: &Path) -> Result<(), Failure> {
+        let workspace = self.directory(workspace)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let git = match openat(&workspace, ".git", flags, Mode::empty()) {
+            Ok(git) => git,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(Failure::new("look at .git", errno)),
+        };
+        let stat = rustix::fs::fstat(&git).step("look at .git")?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            // A mount cannot sit on a link, and a link that can be replaced guards nothing.
+            return Err(Failure::new("guard .git, which is a symbolic link", Errno::LOOP));
+        }
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(&git, "", flags).step("guard .git")?;
+        restrict_mount(&tree, LOCKED, true).step("guard .git")?;
+        attach(&tree, &git, Path::new(".git"))
+    }
+
+    fn become_root(&self) -> Result<(), Failure> {
+        fchdir(&self.root).step("enter the root")?;
+        // Both in one place: the old root ends up over the new one, and goes.
+        pivot_root(".", ".").step("change the root")?;
+        unmount(".", UnmountFlags::DETACH).step("let go of the old root")?;
+        fchdir(&self.root).step("enter the root")?;
+        restrict_mount(&self.root, MountAttributes::READ_ONLY, false).step("lock the root")
+    }
+}
+
+fn set(proc: &OwnedFd, name: &str, value: &str) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    File::from(openat(proc, name, flags, Mode::empty())?).write_all(value.as_bytes())
+}

@@ -1,0 +1,262 @@
+//! The part of a sandbox's root that is the same for every call: the system's own files.
+//!
+//! The holder builds it once, over a directory that nobody needs there; each call gets a copy with its
+//! namespace. Every source is opened and restricted while detached, and only then attached.
+//!
+//! Invariant: nothing in it can be written, and every mount ignores set-user-id bits.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, readlinkat,
+    statat, symlinkat,
+};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
+
+use super::plan::{Failure, Step as _};
+use super::raw::{MountAttributes, restrict_mount};
+
+/// Directories of the system, shown where they exist. A link is copied as a link.
+const SYSTEM: [&str; 9] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
+
+/// What programs need of `/etc`: no passwords, no keys, no machine identity.
+const ETC: [&str; 37] = [
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "group",
+    "host.conf",
+    "hosts",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "locale.alias",
+    "locale.conf",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "perl",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "python3",
+    "services",
+    "shells",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "xattr.conf",
+];
+
+/// Devices that give nothing away.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+
+/// Where the holder keeps it: no program of ours looks there, and nobody is granted it.
+const KEPT_AT: &str = "/sys";
+
+pub(crate) const QUIET: MountAttributes = MountAttributes::NO_SUID.and(MountAttributes::NO_DEVICES);
+pub(crate) const LOCKED: MountAttributes = QUIET.and(MountAttributes::READ_ONLY);
+
+/// A detached copy of a mount, and where it goes.
+pub(crate) struct Piece {
+    pub(crate) at: PathBuf,
+    pub(crate) tree: OwnedFd,
+    pub(crate) directory: bool,
+}
+
+/// A root under construction.
+pub(crate) struct NewRoot {
+    pub(crate) root: OwnedFd,
+}
+
+/// Builds the skeleton and leaves it in this mount namespace.
+pub(crate) fn build() -> Result<(), Failure> {
+    let mut pieces = Vec::new();
+    let mut links = Vec::new();
+    for path in SYSTEM {
+        gather(Path::new(path), &mut pieces, &mut links)?;
+    }
+    for name in ETC {
+        gather(&Path::new("/etc").join(name), &mut pieces, &mut links)?;
+    }
+    let devices = gather_devices()?;
+    let root = memory_file_system(4 << 20, "755").step("create the root")?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(&root, "", CWD, KEPT_AT, flags).step("attach the root")?;
+    let new = NewRoot { root };
+    for name in ["tmp", "proc", "dev/shm"] {
+        new.directory(Path::new(name))?;
+    }
+    for (link, target) in links {
+        new.link(&link, &target)?;
+    }
+    for piece in pieces {
+        new.place(&piece)?;
+    }
+    new.devices(devices)
+}
+
+pub(crate) fn below_root(path: &Path) -> PathBuf {
+    path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
+}
+
+/// Opens a detached, restricted copy of what is at `path`.
+pub(crate) fn clone_tree(path: &Path, attributes: MountAttributes) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(CWD, path, flags)?;
+    restrict_mount(&tree, attributes, true)?;
+    Ok(tree)
+}
+
+/// Takes what is at `path`: a link as a link, everything else as a read-only copy of its mount.
+fn gather(
+    path: &Path,
+    pieces: &mut Vec<Piece>,
+    links: &mut Vec<(PathBuf, PathBuf)>,
+) -> Result<(), Failure> {
+    match readlinkat(CWD, path, Vec::new()) {
+        Ok(target) => {
+            let target = PathBuf::from(OsStr::from_bytes(target.as_bytes()));
+            links.push((below_root(path), target));
+            Ok(())
+        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(()),
+        Err(_) => piece(path, pieces),
+    }
+}
+
+/// Takes a read-only copy of what is at `path`, if there is something.
+pub(crate) fn piece(path: &Path, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
+    let stat = match statat(CWD, path, AtFlags::empty()) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => return Ok(()),
+        Err(errno) => return Err(Failure::new(format!("look at {}", path.display()), errno)),
+    };
+    let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let tree = clone_tree(path, LOCKED).step("copy a mount")?;
+    pieces.push(Piece { at: below_root(path), tree, directory });
+    Ok(())
+}
+
+fn gather_devices() -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
+    let locked = MountAttributes::NO_SUID;
+    let open = |name| clone_tree(&Path::new("/dev").join(name), locked).map(|tree| (name, tree));
+    DEVICES.into_iter().map(open).collect::<io::Result<_>>().step("open devices")
+}
+
+pub(crate) fn memory_file_system(bytes: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "size", bytes.to_string())?;
+    fsconfig_set_string(&context, "mode", mode)?;
+    fsconfig_create(&context)?;
+    let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, quiet)
+}
+
+impl NewRoot {
+    /// Opens this namespace's copy of the skeleton.
+    pub(crate) fn of_namespace() -> Result<Self, Failure> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, KEPT_AT, flags, Mode::empty()).step("open the root")?;
+        Ok(Self { root })
+    }
+
+    /// Opens what is at `path`; links on the way are those of the new root.
+    pub(crate) fn open(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.root, path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside)
+    }
+
+    /// Opens the directory at `path`, made where it was missing.
+    pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, Failure> {
+        let say = |errno| Failure::new(format!("make {}", path.display()), errno);
+        match (self.open(path, OFlags::DIRECTORY), path.parent(), path.file_name()) {
+            (Ok(there), ..) => Ok(there),
+            (Err(Errno::NOENT), Some(parent), Some(name)) => {
+                let parent = self.directory(parent)?;
+                match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+                    // Another call of the same workspace made it first: they share these directories.
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(say(errno)),
+                }
+                self.open(path, OFlags::DIRECTORY).map_err(say)
+            }
+            (Err(errno), ..) => Err(say(errno)),
+        }
+    }
+
+    /// Opens the file at `path`, made empty where it was missing.
+    fn file(&self, path: &Path) -> Result<OwnedFd, Failure> {
+        let say = |errno| Failure::new(format!("make {}", path.display()), errno);
+        match (self.open(path, OFlags::empty()), path.parent(), path.file_name()) {
+            (Ok(there), ..) => Ok(there),
+            (Err(Errno::NOENT), Some(parent), Some(name)) => {
+                let parent = self.directory(parent)?;
+                let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
+                openat(&parent, name, flags, Mode::from_raw_mode(0o444)).map_err(say)?;
+                self.open(path, OFlags::empty()).map_err(say)
+            }
+            (Err(errno), ..) => Err(say(errno)),
+        }
+    }
+
+    fn link(&self, path: &Path, target: &Path) -> Result<(), Failure> {
+        let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
+        let name = path.file_name().unwrap_or_default();
+        symlinkat(target, &parent, name).step("make a link")
+    }
+
+    pub(crate) fn place(&self, piece: &Piece) -> Result<(), Failure> {
+        let at = if piece.directory { self.directory(&piece.at)? } else { self.file(&piece.at)? };
+        attach(&piece.tree, &at, &piece.at)
+    }
+
+    fn devices(&self, devices: Vec<(&str, OwnedFd)>) -> Result<(), Failure> {
+        for (name, tree) in devices {
+            let at = Path::new("dev").join(name);
+            attach(&tree, &self.file(&at)?, &at)?;
+        }
+        let streams = [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")];
+        for (name, of_self) in streams {
+            self.link(&Path::new("dev").join(name), &Path::new("/proc/self").join(of_self))?;
+        }
+        Ok(())
+    }
+
+    /// A directory in memory that everyone inside may write.
+    pub(crate) fn scratch(&self, path: &str, bytes: u64) -> Result<(), Failure> {
+        let memory = memory_file_system(bytes, "1777").step("create /tmp")?;
+        attach(&memory, &self.directory(Path::new(path))?, Path::new(path))
+    }
+}
+
+/// Attaches a detached mount over an open file or directory.
+pub(crate) fn attach(tree: &OwnedFd, over: &OwnedFd, shown: &Path) -> Result<(), Failure> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, "", over, "", flags)
+        .map_err(|errno| Failure::new(format!("attach {}", shown.display()), errno))
+}

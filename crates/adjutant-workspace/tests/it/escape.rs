@@ -1,0 +1,489 @@
+//! The escape suite: what a program tries, first outside where it works, then inside where it must not.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use adjutant_workspace::sandbox::{Bounds, End, Ended, Network, Place, Program, Sandbox};
+
+use crate::overlay::{Ground, PROBE};
+use crate::sandbox::{config, run};
+
+/// A workspace that is a plain directory, with a secret beside it.
+struct Cell {
+    ground: Ground,
+    sandbox: Sandbox,
+}
+
+impl Cell {
+    fn new() -> Self {
+        Self::bounded(Bounds::default())
+    }
+
+    fn bounded(bounds: Bounds) -> Self {
+        Self::over(bounds, |ground| Place::Directory(ground.path("at")))
+    }
+
+    fn over(bounds: Bounds, place: impl FnOnce(&Ground) -> Place) -> Self {
+        let ground = Ground::new();
+        fs::create_dir(ground.path("at/.git")).unwrap();
+        fs::write(ground.path("secret"), "outside").unwrap();
+        let mut config = config(&ground, place(&ground));
+        config.grants = vec![PROBE.as_str().into()];
+        config.bounds = bounds;
+        let sandbox = Sandbox::new(config).unwrap();
+        Self { ground, sandbox }
+    }
+
+    fn path(&self, relative: &str) -> String {
+        self.ground.path(relative).to_str().unwrap().to_owned()
+    }
+
+    fn inside(&self, words: &[&str]) -> (Ended, String) {
+        let words = std::iter::once(PROBE.as_str()).chain(words.iter().copied()).map(Into::into);
+        let mut program = Program::new(words);
+        program.timeout = Duration::from_secs(30);
+        run(&self.sandbox, &program).unwrap()
+    }
+
+    /// The trick works outside and not inside.
+    #[track_caller]
+    fn only_outside(&self, words: &[&str]) {
+        outside(words);
+        self.not_inside(words);
+    }
+
+    #[track_caller]
+    fn not_inside(&self, words: &[&str]) {
+        let (ended, said) = self.inside(words);
+        assert_eq!(ended.end, End::Exited(1), "{words:?} inside: {said}");
+        assert!(said.starts_with("could not"), "{said}");
+    }
+}
+
+/// Does the trick outside, where it must work.
+#[track_caller]
+fn outside(words: &[&str]) -> String {
+    let output = Command::new(PROBE.as_str()).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{words:?} outside: {said}{output:?}");
+    said
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
+}
+
+#[test]
+fn nothing_outside_the_workspace_is_written() {
+    let cell = Cell::new();
+    cell.only_outside(&["write", &cell.path("beside")]);
+    cell.only_outside(&["write", &cell.path("secret")]);
+    cell.only_outside(&["write", &cell.path("at/.git/config")]);
+    cell.only_outside(&["chmod", &cell.path("at/.git")]);
+    // The program's own file is granted read-only.
+    let copy = cell.path("copy");
+    fs::copy(PROBE.as_str(), &copy).unwrap();
+    outside(&["write", &copy]);
+    cell.not_inside(&["write", PROBE.as_str()]);
+    cell.not_inside(&["write", "/proc/self/exe"]);
+    let (ended, said) = cell.inside(&["write", &cell.path("at/file")]);
+    assert_eq!((ended.end, said.as_str()), (End::Exited(0), "done\n"));
+    assert_eq!(fs::read_to_string(cell.path("secret")).unwrap(), "outsidex");
+}
+
+#[test]
+fn links_in_the_workspace_lead_nowhere() {
+    let cell = Cell::new();
+    let beside = cell.path("secret");
+    std::os::unix::fs::symlink(&beside, cell.path("at/link")).unwrap();
+    std::os::unix::fs::symlink(cell.path(""), cell.path("at/up")).unwrap();
+    cell.only_outside(&["read", &cell.path("at/link")]);
+    cell.only_outside(&["read", &cell.path("at/up/secret")]);
+    cell.only_outside(&["write", &cell.path("at/link")]);
+    cell.only_outside(&["read", &cell.path("at/../secret")]);
+}
+
+#[test]
+fn secrets_outside_are_not_read() {
+    let cell = Cell::new();
+    cell.only_outside(&["read", &cell.path("secret")]);
+    let this = std::process::id();
+    cell.only_outside(&["read", &format!("/proc/{this}/environ")]);
+    cell.only_outside(&["read", &format!("/proc/{this}/root/{}", cell.path("secret"))]);
+    cell.only_outside(&["parent-root"]);
+    // An ordinary account cannot read it outside either.
+    if is_root() {
+        cell.only_outside(&["read", "/etc/shadow"]);
+    }
+    let beside = cell.inside(&["list", &cell.path("")]).1;
+    assert_eq!(beside, "at\n", "what lies beside the workspace shows");
+}
+
+#[test]
+fn credentials_below_a_grant_are_covered_and_what_is_hidden_stays_so() {
+    let ground = Ground::new();
+    let cache = ground.path("cache");
+    for folder in [".cargo/registry", ".ssh", "state/runs"] {
+        fs::create_dir_all(cache.join(folder)).unwrap();
+    }
+    let secrets = [".cargo/credentials.toml", ".netrc", ".ssh/id", "state/runs/journal"];
+    for secret in secrets {
+        fs::write(cache.join(secret), "token").unwrap();
+    }
+    fs::write(cache.join(".cargo/registry/crate"), "code").unwrap();
+    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    config.grants = vec![PROBE.as_str().into(), cache.clone()];
+    config.hidden = vec![cache.join("state")];
+    let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
+    for secret in secrets {
+        let path = cache.join(secret).to_str().unwrap().to_owned();
+        assert!(outside(&["read", &path]).contains("token"));
+        let (_, said) = cell.inside(&["read", &path]);
+        assert!(!said.contains("token"), "{secret}: {said}");
+    }
+    let code = cache.join(".cargo/registry/crate");
+    assert_eq!(cell.inside(&["read", code.to_str().unwrap()]).1, "code\n");
+    cell.only_outside(&["write", code.to_str().unwrap()]);
+}
+
+#[test]
+fn no_network_of_any_family_is_reached() {
+    let cell = Cell::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tcp_at = tcp.local_addr().unwrap().to_string();
+    cell.only_outside(&["tcp", &tcp_at]);
+    cell.only_outside(&["fastopen", &tcp_at]);
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    cell.only_outside(&["udp", &udp.local_addr().unwrap().to_string()]);
+    let path = cell.path("socket");
+    let _unix = UnixListener::bind(&path).unwrap();
+    cell.only_outside(&["unix", &path]);
+    let name = format!("adjutant-escape-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = UnixListener::bind_addr(&address).unwrap();
+    cell.only_outside(&["abstract", &name]);
+    cell.only_outside(&["netlink"]);
+    cell.not_inside(&["vsock"]);
+}
+
+#[test]
+fn other_processes_are_neither_traced_nor_signalled() {
+    let cell = Cell::new();
+    cell.only_outside(&["trace-child"]);
+    cell.only_outside(&["read-memory"]);
+    cell.only_outside(&["kill", &std::process::id().to_string()]);
+    let mut bystander =
+        Command::new("/bin/cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut program = Program::shell("kill -9 -1; exit 4");
+    program.timeout = Duration::from_secs(20);
+    let (ended, _) = run(&cell.sandbox, &program).unwrap();
+    assert!(matches!(ended.end, End::Exited(4) | End::Signalled(9)), "{ended:?}");
+    assert!(bystander.try_wait().unwrap().is_none(), "a process outside was ended");
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+}
+
+#[test]
+fn mounts_namespaces_and_doors_into_the_kernel_are_closed() {
+    let cell = Cell::new();
+    cell.only_outside(&["mount", &cell.path("at")]);
+    cell.only_outside(&["unshare"]);
+    cell.only_outside(&["clone"]);
+    cell.only_outside(&["clone3"]);
+    for name in ["keyctl", "memfd_create", "name_to_handle_at", "io_uring_setup", "open_tree"] {
+        cell.only_outside(&["call", name]);
+    }
+    // What an ordinary account or this kernel may refuse outside as well.
+    for name in ["fsopen", "userfaultfd", "x32"] {
+        cell.not_inside(&["call", name]);
+    }
+}
+
+#[test]
+fn proc_is_of_the_sandbox_and_cannot_be_written() {
+    let cell = Cell::new();
+    cell.only_outside(&["write", "/proc/self/comm"]);
+    if is_root() {
+        let outside_value = fs::read("/proc/sys/kernel/domainname").unwrap();
+        fs::write("/proc/sys/kernel/domainname", outside_value).unwrap();
+    }
+    for path in
+        ["/proc/sys/kernel/domainname", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"]
+    {
+        cell.not_inside(&["write", path]);
+    }
+    for path in ["/proc/1/root/etc/passwd", "/proc/1/environ", "/proc/1/mem", "/proc/1/fd/0"] {
+        cell.not_inside(&["read", path]);
+    }
+    let own = cell.inside(&["read", "/proc/self/root/etc/passwd"]).1;
+    assert!(own.contains("root:"), "/proc is of no use: {own}");
+}
+
+#[test]
+fn nobody_survives_the_call() {
+    let cell = Cell::new();
+    let before = cell.path("before");
+    outside(&["survive", &before]);
+    let mut alive = UnixStream::connect(&before).expect("the survivor outside has gone");
+    std::io::Write::write_all(&mut alive, b"x").unwrap();
+    let path = cell.path("at/survivor");
+    let (ended, said) = cell.inside(&["survive", &path]);
+    assert_eq!((ended.end, said.as_str()), (End::Exited(0), "done\n"));
+    assert!(ended.tree_gone);
+    assert!(Path::new(&path).exists());
+    assert!(UnixStream::connect(&path).is_err(), "the survivor inside is still there");
+}
+
+#[test]
+fn processes_are_bounded() {
+    let cell = Cell::bounded(Bounds { processes: 320, ..Bounds::default() });
+    outside(&["threads", "400"]);
+    let (ended, said) = cell.inside(&["threads", "400"]);
+    assert_eq!(ended.end, End::Exited(1), "{said}");
+    let mut bomb = Program::shell("f() { f | f & }; f; while :; do :; done");
+    bomb.timeout = Duration::from_millis(700);
+    let begun = Instant::now();
+    let (ended, _) = run(&cell.sandbox, &bomb).unwrap();
+    assert_eq!((ended.end, ended.tree_gone), (End::TimedOut, true));
+    assert!(begun.elapsed() < Duration::from_millis(1900), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn memory_is_bounded() {
+    let bytes = (200 << 20).to_string();
+    let cell = Cell::bounded(Bounds { memory_bytes: 100 << 20, ..Bounds::default() });
+    for trick in ["memory", "shared-memory"] {
+        outside(&[trick, &bytes]);
+        let (ended, said) = cell.inside(&[trick, &bytes]);
+        assert!(matches!(ended.end, End::OutOfMemory { .. }), "{trick}: {ended:?} {said}");
+        assert!(ended.tree_gone);
+    }
+    let (ended, said) = cell.inside(&["memory", &(20 << 20).to_string()]);
+    assert_eq!(ended.end, End::Exited(0), "{said}");
+}
+
+/// The program closes the directory it fills, so that its own account cannot look into it.
+#[test]
+fn writing_is_bounded() {
+    let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
+    let cell = Cell::over(bounds, |ground| Place::Overlay(ground.mount()));
+    let bytes = (40 << 20).to_string();
+    let beside = cell.path("full");
+    outside(&["fill", &beside, &bytes]);
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o700)).unwrap();
+    let (ended, said) = cell.inside(&["fill", &cell.path("at/full"), &bytes]);
+    assert!(matches!(ended.end, End::TooMuchWritten { .. }), "{ended:?} {said}");
+    fs::set_permissions(cell.path("upper/full"), fs::Permissions::from_mode(0o700)).unwrap();
+    let (ended, _) = cell.inside(&["memory", "4096"]);
+    assert!(matches!(ended.end, End::TooMuchWritten { .. }), "the next call goes on: {ended:?}");
+    let mut one = Program::shell("head -c 40000000 /dev/zero > big");
+    one.timeout = Duration::from_secs(20);
+    fs::remove_dir_all(cell.path("upper/full")).unwrap();
+    let (ended, said) = run(&cell.sandbox, &one).unwrap();
+    assert_ne!(ended.end, End::Exited(0), "a file larger than the bound: {said}");
+    assert!(fs::metadata(cell.path("upper/big")).unwrap().len() <= 20 << 20);
+}
+
+#[test]
+fn open_files_and_the_environment_stay_outside() {
+    let cell = Cell::new();
+    let leaked = fs::File::open(cell.path("secret")).unwrap();
+    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+    assert!(outside(&["files"]).contains("secret"));
+    cell.not_inside(&["files"]);
+    let variable = std::env::vars()
+        .map(|(name, _)| name)
+        .find(|name| !["PATH", "HOME", "TMPDIR", "LANG", "TERM"].contains(&name.as_str()));
+    let variable = variable.expect("the tests' own environment has a variable");
+    cell.only_outside(&["environment", &variable]);
+    let (_, said) = cell.inside(&["environment", "HOME"]);
+    assert_eq!(said, "/tmp\n");
+}
+
+#[test]
+fn there_is_no_terminal_and_no_input() {
+    let cell = Cell::new();
+    let (_, said) = cell.inside(&["session"]);
+    assert_eq!(said, "session 1, input 0, terminal false\n");
+}
+
+#[test]
+fn escape_sequences_arrive_as_they_were_written() {
+    let cell = Cell::new();
+    let program = Program::shell(r"printf '\033]0;title\007\033[2J\000\377'");
+    let mut said = Vec::new();
+    let mut sink =
+        |_: adjutant_workspace::sandbox::Stream, bytes: &[u8]| said.extend_from_slice(bytes);
+    let cancel = adjutant_workspace::sandbox::Cancel::new().unwrap();
+    cell.sandbox.run(&program, &cancel, &mut sink).unwrap();
+    assert_eq!(said, b"\x1b]0;title\x07\x1b[2J\x00\xff");
+}
+
+#[test]
+fn tmp_is_private_and_empty_each_time() {
+    let cell = Cell::new();
+    let mine = PathBuf::from("/tmp").join(format!("adjutant-escape-{}", std::process::id()));
+    fs::write(&mine, "outside").unwrap();
+    cell.only_outside(&["read", mine.to_str().unwrap()]);
+    fs::remove_file(&mine).unwrap();
+    assert_eq!(cell.inside(&["write", "/tmp/left"]).1, "done\n");
+    assert!(!Path::new("/tmp/left").exists());
+    cell.not_inside(&["read", "/tmp/left"]);
+}
+
+/// A sandbox is itself a machine that allows no namespaces.
+#[test]
+fn where_namespaces_are_forbidden_nothing_is_run() {
+    let cell = Cell::new();
+    let state = cell.path("at");
+    cell.only_outside(&["overlay", &state]);
+    let (_, said) = cell.inside(&["overlay", &state]);
+    assert!(said.contains("this machine allows no user namespaces"), "{said}");
+    let (ended, said) = cell.inside(&["engine", &state]);
+    assert_eq!(ended.end, End::Exited(1));
+    assert!(said.contains("no sandbox: create user namespace"), "{said}");
+    assert!(!Path::new(&cell.path("at/alive")).exists());
+}
+
+#[test]
+fn a_granted_network_opens_the_network_and_nothing_else() {
+    let ground = Ground::new();
+    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    config.grants = vec![PROBE.as_str().into()];
+    config.network = Network::Granted;
+    let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
+    fs::write(cell.path("secret"), "outside").unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap().to_string();
+    let (ended, said) = cell.inside(&["tcp", &address]);
+    assert_eq!((ended.end, said.as_str()), (End::Exited(0), "connected\n"));
+    // That loopback is open is said.
+    assert!(Network::Granted.left_open().iter().any(|it| it.contains("loopback")));
+    let name = format!("adjutant-granted-{}", std::process::id());
+    let listener = SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = UnixListener::bind_addr(&listener).unwrap();
+    cell.only_outside(&["abstract", &name]);
+    cell.only_outside(&["read", &cell.path("secret")]);
+    cell.only_outside(&["kill", &std::process::id().to_string()]);
+    cell.only_outside(&["unshare"]);
+    cell.not_inside(&["vsock"]);
+}
+
+/// Two at a time in one workspace: neither sees the other, whatever they share.
+#[test]
+fn calls_of_one_workspace_do_not_see_each_other() {
+    let cell = Cell::new();
+    let mut waiting =
+        Program::shell("echo secret > /tmp/mine; echo ready; while [ ! -e go ]; do :; done");
+    waiting.timeout = Duration::from_secs(30);
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let sandbox = &cell.sandbox;
+        scope.spawn(move || {
+            let mut sink = |_: adjutant_workspace::sandbox::Stream, _: &[u8]| {
+                let _ = tell.send(());
+            };
+            let cancel = adjutant_workspace::sandbox::Cancel::new().unwrap();
+            sandbox.run(&waiting, &cancel, &mut sink).unwrap();
+        });
+        told.recv().unwrap();
+        let (_, processes) = cell.inside(&["list", "/proc"]);
+        let (_, scratch) = cell.inside(&["list", "/tmp"]);
+        fs::write(cell.path("at/go"), "").unwrap();
+        let numbers: Vec<_> = processes.split(' ').filter(|it| it.parse::<u32>().is_ok()).collect();
+        assert_eq!(numbers, ["1", "2"]);
+        assert_eq!(scratch, "\n");
+    });
+}
+
+#[test]
+fn a_git_folder_that_is_a_link_cannot_be_guarded_and_stops_the_call() {
+    let cell = Cell::new();
+    fs::remove_dir(cell.path("at/.git")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", cell.path("at/.git")).unwrap();
+    let refused = run(&cell.sandbox, &Program::shell("true")).unwrap_err();
+    assert!(refused.to_string().contains(".git, which is a symbolic link"), "{refused}");
+    fs::remove_file(cell.path("at/.git")).unwrap();
+    fs::write(cell.path("at/.git"), "gitdir: elsewhere").unwrap();
+    cell.only_outside(&["write", &cell.path("at/.git")]);
+    let moved = Program::shell("mv .git away || rm -f .git");
+    assert_eq!(run(&cell.sandbox, &moved).unwrap().0.end, End::Exited(1));
+}
+
+#[test]
+fn a_hidden_home_shows_what_was_granted_in_it_and_nothing_else() {
+    let ground = Ground::new();
+    let files = ["outer/file", "outer/home/secret", "outer/home/.cargo/crate", "outer/home/.netrc"];
+    for file in files {
+        let file = ground.path(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "text").unwrap();
+    }
+    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    config.grants = vec![
+        PROBE.as_str().into(),
+        ground.path("outer/home/.cargo"),
+        ground.path("outer"),
+        ground.path("no such grant"),
+    ];
+    config.hidden = vec![ground.path("outer/home"), ground.path("nothing")];
+    let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
+    assert_eq!(cell.inside(&["read", &cell.path("outer/file")]).1, "text\n");
+    assert_eq!(cell.inside(&["read", &cell.path("outer/home/.cargo/crate")]).1, "text\n");
+    assert_eq!(cell.inside(&["list", &cell.path("outer/home")]).1, ".cargo\n");
+    cell.only_outside(&["read", &cell.path("outer/home/secret")]);
+    cell.only_outside(&["write", &cell.path("outer/home/new")]);
+}
+
+#[test]
+fn no_program_is_left_behind_that_lends_its_owner_s_rights() {
+    let cell = Cell::new();
+    let file = cell.path("at/tool");
+    fs::write(&file, "").unwrap();
+    for trick in ["chmod", "fchmodat", "create", "openat2"] {
+        cell.only_outside(&["lend", trick, &file]);
+        let mode = fs::metadata(&file).map_or(0, |it| it.permissions().mode());
+        if trick != "create" && trick != "openat2" {
+            assert_ne!(mode & 0o4000, 0, "{trick} did nothing outside");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let (ended, said) = run(&cell.sandbox, &Program::shell("chmod 755 tool && ./tool")).unwrap();
+    assert_eq!(ended.end, End::Exited(0), "{said}");
+}
+
+/// The layers overlap, so that a mount which could be written might go unnoticed behind Landlock.
+#[test]
+fn the_mounts_alone_let_nothing_else_be_written() {
+    let ground = Ground::new();
+    fs::create_dir(ground.path("base/.git")).unwrap();
+    let mut config = config(&ground, Place::Overlay(ground.mount()));
+    config.grants = vec![PROBE.as_str().into(), "/opt".into()];
+    let at = config.at.to_str().unwrap().to_owned();
+    let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
+    let (_, mounts) = cell.inside(&["read", "/proc/self/mounts"]);
+    let mut writable = Vec::new();
+    for mount in mounts.lines().filter(|line| !line.is_empty()) {
+        let fields: Vec<_> = mount.split(' ').collect();
+        let options: Vec<_> = fields[3].split(',').collect();
+        assert!(options.contains(&"nosuid"), "{mount}");
+        if options.contains(&"rw") {
+            writable.push(fields[1]);
+        }
+        let device = fields[1].starts_with("/dev/") && fields[1] != "/dev/shm";
+        assert!(device || options.contains(&"nodev"), "{mount}");
+    }
+    writable.sort_unstable();
+    let devices =
+        ["/dev/full", "/dev/null", "/dev/random", "/dev/shm", "/dev/urandom", "/dev/zero"];
+    let mut expected = devices.to_vec();
+    expected.extend(["/tmp", &at]);
+    expected.sort_unstable();
+    assert_eq!(writable, expected);
+}
