@@ -12,6 +12,7 @@ mod bad_limits;
 mod bad_models;
 mod bad_stores;
 mod command_errors;
+mod command_flow;
 mod command_task;
 mod commands;
 mod control;
