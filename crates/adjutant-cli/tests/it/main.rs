@@ -11,6 +11,7 @@ mod bad_files;
 mod bad_limits;
 mod bad_models;
 mod bad_stores;
+mod command_ends;
 mod command_errors;
 mod command_flow;
 mod command_task;
