@@ -59,6 +59,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         Event::RunEnded { outcome } => {
             view.outcome = Some(*outcome);
             view.ended = Some(entry.moment());
+            view.command_ends(entry, *outcome);
         }
         Event::ErrorFixed { id } => view.faults.fix(id),
         Event::Resumed { model, deadlines, questions_until, .. } => {
@@ -283,6 +284,27 @@ impl RunView {
                 reason.recoverable &= !refused_key;
             }
             self.failed(entry, session, *outcome, reason.as_ref());
+        }
+    }
+
+    /// Work that was taken up again by itself, below a command that had ended, says how that command
+    /// ends now: nobody asks its agent again.
+    fn command_ends(&mut self, entry: Entry<'_>, outcome: Outcome) {
+        let Some(root) = self.delegations.first().filter(|_| self.assignment.is_some()) else {
+            return;
+        };
+        let Some(ended) = root.ended else { return };
+        let is_later = |it: &Delegation| it.ended.is_some_and(|moment| moment.at > ended.at);
+        if !self.children(root).any(is_later) {
+            return;
+        }
+        let session = root.session;
+        let short = self.children(root).filter(|it| it.state == State::Ended(outcome)).last();
+        let reason = short.and_then(|it| it.reason.clone());
+        self.delegations[0].state = State::Ended(outcome);
+        self.delegations[0].reason = reason;
+        if outcome == Outcome::Completed {
+            self.failed(entry, session, outcome, None);
         }
     }
 
