@@ -59,6 +59,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         Event::RunEnded { outcome } => {
             view.outcome = Some(*outcome);
             view.ended = Some(entry.moment());
+            view.command_ends(entry, *outcome);
         }
         Event::ErrorFixed { id } => view.faults.fix(id),
         Event::Resumed { model, deadlines, questions_until, .. } => {
@@ -286,6 +287,21 @@ impl RunView {
             }
             self.failed(entry, session, *outcome, reason.as_ref());
         }
+    }
+
+    /// Work that was taken up again by itself, below a command that had ended, says how that command
+    /// ends now: nobody asks its agent again.
+    fn command_ends(&mut self, entry: Entry<'_>, outcome: Outcome) {
+        let Some(root) = self.delegations.first_mut().filter(|_| self.assignment.is_some()) else {
+            return;
+        };
+        if root.state == State::Ended(outcome) {
+            return;
+        }
+        let session = root.session;
+        root.state = State::Ended(outcome);
+        root.reason = None;
+        self.failed(entry, session, outcome, None);
     }
 
     /// Remembers an end that is an error; one that is none settles what went wrong before.

@@ -2,12 +2,12 @@
 
 use adjutant_core::assignment::Work;
 use adjutant_core::contract::{
-    Artifact, ArtifactKind, Complaint, Contract, MetadataSource, Return, Status, unchecked,
-    validate,
+    Artifact, ArtifactKind, Complaint, Contract, MetadataSource, Required, Return, Status,
+    unchecked, validate,
 };
 use adjutant_core::policy::Operation;
 use adjutant_core::task::{self, Status as TaskStatus};
-use adjutant_core::{Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
+use adjutant_core::{AgentName, Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{command_end, command_head, standard};
 use serde_json::{Value, json};
@@ -32,7 +32,9 @@ fn works_on(h: &mut History, call: u32, task: Option<u64>) -> SessionId {
     let grant = h.grant(root(), "researcher", "Find out.");
     let session = grant.session;
     let path = ["orchestrator", "research", "researcher"].map(str::to_owned).to_vec();
-    h.push(Event::Granted(Box::new(Grant { call, task, path, ..grant })));
+    let mut grant = Grant { call, task, path, ..grant };
+    grant.brief.agent = AgentName::new("researcher");
+    h.push(Event::Granted(Box::new(grant)));
     h.start(session);
     session
 }
@@ -196,7 +198,7 @@ fn every_end_has_a_standard_return_that_is_valid() {
         let value: Value = serde_json::to_value(&returned).unwrap();
         let contract = Contract {
             expected_session: Some(session),
-            artifacts_required: false,
+            artifacts: Required::Nothing,
             metadata: MetadataSource::Claimed,
         };
         let verdict = validate(&value, &contract, &unchecked);
