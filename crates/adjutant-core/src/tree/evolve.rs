@@ -151,6 +151,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             Ok(())
         }
         Event::Overran { .. }
+        | Event::Printed { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }
         | Event::Undone { .. }

@@ -168,6 +168,10 @@ impl Tree {
             Command::Conclude { session, call, text, artifacts } => {
                 Ok(self.conclude(now, session, call, &text, &artifacts))
             }
+            Command::Print { session, text } => {
+                let works = self.live(session).is_some_and(|(_, node)| node.open_calls > 0);
+                Ok(works.then_some(Event::Printed { session, text }).into_iter().collect())
+            }
             Command::TakeSpace { session, made } => Ok(self.take_space(session, made)),
             Command::KeepSpace { session, kept } => Ok(self.keep_space(session, kept)),
             Command::Mark { session, mark, problem } => Ok(self.marked(session, mark, problem)),

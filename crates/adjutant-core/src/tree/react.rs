@@ -74,6 +74,7 @@ impl Tree {
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
+            | Event::Printed { .. }
             | Event::Paused { .. }
             // A word waits for the next turn; once it is told, the call that follows is reserved.
             | Event::Messaged { .. }

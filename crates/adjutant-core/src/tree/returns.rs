@@ -25,7 +25,7 @@ use crate::policy::ContractKind;
 use crate::rights::ToolSet;
 use crate::schema::RETURN;
 use crate::time::Timestamp;
-use crate::write::{EDIT, WRITE};
+use crate::write::{EDIT, RUN, WRITE, Writes};
 
 /// Times an invalid return goes back to the model.
 pub const MAX_REPAIRS: u32 = 2;
@@ -141,7 +141,12 @@ impl Tree {
         let is_required = required && may_write(node);
         let contract = Contract {
             expected_session: Some(node.session),
-            artifacts: if is_required { Required::OneOf(made()) } else { Required::Nothing },
+            artifacts: match (is_required, node.rights.usable_tools().contains(RUN)) {
+                (false, _) => Required::Nothing,
+                // What a command made is not known file by file.
+                (true, true) => Required::Any,
+                (true, false) => Required::OneOf(made()),
+            },
             metadata: MetadataSource::Engine(self.metadata(now, index)),
         };
         let known: BTreeMap<&str, ArtifactFact> =

@@ -81,6 +81,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         Event::AgentDefined { .. }
         | Event::Assigned(_)
         | Event::SpaceMade { .. }
+        | Event::Printed { .. }
         | Event::Delegated { .. }
         | Event::Approved { .. }
         | Event::Reserved { .. }
@@ -158,6 +159,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::RunStarted { .. }
         | Event::Assigned(_)
         | Event::SpaceMade { .. }
+        | Event::Printed { .. }
         | Event::Judged { .. }
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }

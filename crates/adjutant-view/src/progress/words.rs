@@ -28,7 +28,9 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
         }
         Activity::Tool { call, more } => {
             let others = if more > 0 { format!(" (+{more})") } else { String::new() };
-            format!("{}{others}", tool(&call.tool, &call.arguments))
+            let printed = delegation.printed.as_ref().map(|line| format!(": {}", fit(line, 60)));
+            let printed = printed.unwrap_or_default();
+            format!("{}{others}{printed}", tool(&call.tool, &call.arguments))
         }
         Activity::Retrying(retry) => {
             let wait = elapsed(retry.at.since(now));
