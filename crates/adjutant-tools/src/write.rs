@@ -117,7 +117,8 @@ fn plan(
     let below = match writes {
         Writes::Nowhere => return Err("you may not write files".to_owned()),
         Writes::Below(folder) => folder.as_str(),
-        Writes::Anywhere => "",
+        // In a workspace of its own the root is the workspace.
+        Writes::Own | Writes::Anywhere => "",
     };
     let fields: &'static [Field] =
         if tool == ToolName::Edit { &EDIT_FIELDS } else { &WRITE_FIELDS };

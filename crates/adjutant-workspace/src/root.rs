@@ -111,6 +111,16 @@ impl Root {
         kernel::open_directory(&self.handle, path.to_open(), Links::Beneath).map(Dir::new)
     }
 
+    /// Returns the numbers of the device and the directory, the same for every handle to this root.
+    ///
+    /// # Errors
+    ///
+    /// Why the system does not tell.
+    pub fn identity(&self) -> Result<(u64, u64), PathError> {
+        let stat = fstat(&self.handle).map_err(PathError::from_errno)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
     pub(crate) const fn handle(&self) -> &OwnedFd {
         &self.handle
     }
