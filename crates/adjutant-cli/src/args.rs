@@ -10,6 +10,7 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::hints;
+use crate::spaces::SpaceFlags;
 
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
@@ -334,6 +335,9 @@ pub(crate) struct WorkFlags {
     /// `run` takes it within a slash command too, before the prompt.
     #[arg(long)]
     pub(crate) in_place: bool,
+
+    #[command(flatten)]
+    pub(crate) spaces: SpaceFlags,
 
     /// A host that WebFetch may ask without a question; may be repeated.
     #[arg(long, value_name = "HOST")]

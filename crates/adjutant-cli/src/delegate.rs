@@ -85,7 +85,13 @@ pub(crate) fn run_delegate(
         result_tokens: policy.result_tokens,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
-    let exit = carry_out(engine, &archive, work, approver, &showing);
+    let exit = carry_out(
+        engine.with_spaces(args.work.spaces.setup(archive.path())),
+        &archive,
+        work,
+        approver,
+        &showing,
+    );
     wiring.end_recording();
     exit
 }
@@ -105,6 +111,7 @@ pub(crate) fn apply_flags(
     if in_place {
         write_in_place(settings)?;
     }
+    flags.spaces.apply(settings)?;
     if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
     }

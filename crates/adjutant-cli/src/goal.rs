@@ -91,7 +91,13 @@ pub(crate) fn run_goal(
         result_tokens: policy.result_tokens,
     };
     let approver = approver_of(flags, &policy);
-    let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);
+    let exit = carry_out(
+        engine.with_spaces(flags.spaces.setup(archive.path())),
+        &archive,
+        Work::Goal(goal),
+        approver,
+        &showing,
+    );
     wiring.end_recording();
     exit
 }

@@ -388,8 +388,7 @@ impl Engine {
         let spaces = self.open_spaces()?;
         let opened = staff.storage.open(self.ids)?;
         let opening = self.delegation(opened.id, briefs, concurrency)?;
-        self.drive(opened, opening, spaces, staff)
-            .await
+        self.drive(opened, opening, spaces, staff).await
     }
 
     /// Runs a parent agent that works towards `goal` and may delegate.
@@ -397,8 +396,7 @@ impl Engine {
         let spaces = self.open_spaces()?;
         let opened = staff.storage.open(self.ids)?;
         let opening = self.pursuit(opened.id, goal);
-        self.drive(opened, opening, spaces, staff)
-            .await
+        self.drive(opened, opening, spaces, staff).await
     }
 
     async fn drive(

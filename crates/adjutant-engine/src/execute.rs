@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
-use adjutant_core::space::{KeptWork, Space};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
+use adjutant_core::space::{KeptWork, Space};
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
     ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
@@ -336,12 +336,7 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
 /// Looks at the artifacts a return names; blocks.
 ///
 /// The contract itself says which paths it wants to know about, so nothing is parsed twice.
-pub(crate) fn verify(
-    bench: &Bench,
-    session: SessionId,
-    call: Option<u32>,
-    text: String,
-) -> Done {
+pub(crate) fn verify(bench: &Bench, session: SessionId, call: Option<u32>, text: String) -> Done {
     let facts = guard(|| bench.toolbox().map_or_else(|_| Vec::new(), |it| look_at(&it, &text)));
     Done::Verified { session, call, text, facts }
 }

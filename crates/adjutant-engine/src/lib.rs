@@ -47,6 +47,6 @@ pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
 pub use role::Role;
-pub use spaces::SpaceSetup;
 pub use runner::{Control, Narrator, Reporter};
+pub use spaces::SpaceSetup;
 pub use undo::{Fate, Undo, UndoError};

@@ -74,7 +74,6 @@ impl Spaces {
         Self { all, setup, run: run.to_string(), wall, open: Mutex::default() }
     }
 
-
     /// Makes the workspace of a delegation; `batch` is what it was handed down with.
     pub(crate) fn make(
         &self,
@@ -124,7 +123,10 @@ impl Spaces {
             return Ok(Confinement::Off { root: PathBuf::from(&space.path) });
         }
         let wish = adjutant_workspace::space::SandboxWish { grants: self.setup.grants.clone() };
-        workspace.sandbox(wish).map(Confinement::Sandboxed).map_err(|error| chain(&error))
+        workspace
+            .sandbox(wish)
+            .map(|it| Confinement::Sandboxed(Box::new(it)))
+            .map_err(|error| chain(&error))
     }
 
     /// Keeps the work in a workspace, then clears the workspace away.

@@ -92,9 +92,9 @@ pub(crate) fn commit(
     let temp = temp_name(session, turn, call);
     let (name, arguments) = (&request.name, &request.arguments);
     let result = guard(|| match bench.toolbox() {
-        Ok(toolbox) => as_output(
-            toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop),
-        ),
+        Ok(toolbox) => {
+            as_output(toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop))
+        }
         Err(problem) => ToolOutput::error(problem),
     });
     Done::Tool { session, turn, call, result }

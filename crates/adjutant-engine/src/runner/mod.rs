@@ -69,6 +69,8 @@ const BATCH: usize = 256;
 /// Signs of life that may wait; more are told together with the next.
 pub(crate) const HEARD_QUEUE: usize = 256;
 
+pub(crate) use perform::message;
+
 /// What the effects need.
 pub(crate) struct Shop {
     pub(crate) desk: Desk,
@@ -297,9 +299,7 @@ impl Runner {
     fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
         let Ok(done) = done else { return Ok(()) };
-        if self.full.is_some()
-            && !matches!(done, Done::Marked { .. } | Done::SpaceKept { .. })
-        {
+        if self.full.is_some() && !matches!(done, Done::Marked { .. } | Done::SpaceKept { .. }) {
             // It came too late for everyone, and there is no room to say so.
             return Ok(());
         }

@@ -55,7 +55,7 @@ fn d18_what_is_not_allowed_or_makes_no_sense_is_answered_and_not_run() {
     sim.call(child, calls);
     assert_eq!(sim.tools_run(child), ["Read"]);
     insta::assert_snapshot!(sim.told(child).join("\n"), @r"
-    Not run: `Run` needs a sandbox, which this version does not have. Available: Glob, Grep, Note, Read.
+    Not run: `Run` needs a workspace of your own, which you do not have. Available: Glob, Grep, Note, Read.
     Not run: `WebFetch` is not available to you. Available: Glob, Grep, Note, Read.
     Not run: `Dance` is not available to you. Available: Glob, Grep, Note, Read.
     Not run: the call names no tool.
