@@ -78,6 +78,7 @@ impl SpaceFlags {
             include_ignored: self.include_ignored.clone(),
             sandbox_off: self.sandbox == SandboxWish::Off,
             grants: self.grant.clone(),
+            hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
             ..SpaceSetup::new(home.to_owned())
         }
     }

@@ -13,7 +13,9 @@ use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
 use adjutant_core::{RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
-use adjutant_workspace::space::{Kept, Kind, KindWish, Options, Record, Workspace, Workspaces};
+use adjutant_workspace::space::{Kept, Kind, KindWish, Options, Record, SandboxWish, Workspace, Workspaces};
+
+use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
 
 use crate::clock::Wall;
 
@@ -30,14 +32,16 @@ pub struct SpaceSetup {
     pub sandbox_off: bool,
     /// Directories that commands may read beside those of the system.
     pub grants: Vec<PathBuf>,
+    /// Directories that commands never see, such as a person's home.
+    pub hidden: Vec<PathBuf>,
 }
 
 impl SpaceSetup {
     /// Takes the usual: the best kind there is, a sandbox, nothing beside.
     #[must_use]
     pub const fn new(state: PathBuf) -> Self {
-        let (include_ignored, grants) = (Vec::new(), Vec::new());
-        Self { state, kind: None, include_ignored, sandbox_off: false, grants }
+        let (include_ignored, grants, hidden) = (Vec::new(), Vec::new(), Vec::new());
+        Self { state, kind: None, include_ignored, sandbox_off: false, grants, hidden }
     }
 
     /// Opens the repository at `tree`; nothing is changed by it.
@@ -122,7 +126,8 @@ impl Spaces {
         if self.setup.sandbox_off {
             return Ok(Confinement::Off { root: PathBuf::from(&space.path) });
         }
-        let wish = adjutant_workspace::space::SandboxWish { grants: self.setup.grants.clone() };
+        let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());
+        let wish = SandboxWish { grants, hidden, ..SandboxWish::default() };
         workspace
             .sandbox(wish)
             .map(|it| Confinement::Sandboxed(Box::new(it)))
@@ -169,17 +174,39 @@ fn as_record(space: &Space) -> Record {
 }
 
 fn as_kept(kept: Kept) -> KeptWork {
-    let files = kept.files.into_iter().map(|file| ChangedFile {
-        path: file.path,
-        how: file.how,
-        added: file.added,
-        removed: file.removed,
+    let files = kept.diff.entries.iter().map(|entry| ChangedFile {
+        path: entry.path.display().to_string(),
+        how: how(&entry.status),
+        added: entry.lines.map(|lines| lines.added),
+        removed: entry.lines.map(|lines| lines.removed),
     });
+    // Whatever the repository ignores is not work: nobody expects a build to come back.
+    let left_out = |it: &&Skipped| it.reason != SkipReason::Ignored;
+    let skipped = kept.skipped.iter().filter(left_out);
     KeptWork {
-        commit: kept.commit,
-        reference: kept.reference,
+        reference: kept.commit.as_ref().map(|_| kept.reference.to_string()),
+        commit: kept.commit.map(|commit| commit.as_str().to_owned()),
         files: files.collect(),
-        skipped: kept.skipped,
+        skipped: skipped.map(|it| format!("{} ({})", it.path.display(), why(it.reason))).collect(),
+    }
+}
+
+fn how(status: &DiffStatus) -> String {
+    match status {
+        DiffStatus::Added => "added".to_owned(),
+        DiffStatus::Deleted => "deleted".to_owned(),
+        DiffStatus::Modified => "modified".to_owned(),
+        DiffStatus::TypeChanged => "type changed".to_owned(),
+        DiffStatus::Renamed(from) => format!("renamed from {}", from.display()),
+    }
+}
+
+const fn why(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::NestedRepository => "a repository of its own",
+        SkipReason::Special => "no file, folder or link",
+        SkipReason::Unreadable => "cannot be read",
+        SkipReason::Ignored => "ignored",
     }
 }
 
