@@ -5,9 +5,11 @@
 //!
 //! Start at [`Root::open`]. Invariant: no handle given out lies outside the root.
 
+use std::any::Any;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
@@ -22,6 +24,8 @@ pub struct Root {
     handle: OwnedFd,
     /// The root's path as given and with links resolved; text only, never opened again.
     names: Vec<PathBuf>,
+    /// Something that must live as long as the handle is used.
+    _kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A regular file beneath a root, open for reading.
@@ -72,6 +76,12 @@ impl Root {
             | FileKind::BlockDevice
             | FileKind::Unknown => Err(PathError::NotDirectory),
         }
+    }
+
+    /// Keeps something alive for as long as the root is.
+    pub(crate) fn keeping(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
+        self._kept = Some(what);
+        self
     }
 
     /// Returns the path the root was opened by; for showing, not for opening.
@@ -128,7 +138,7 @@ impl Root {
     /// Proves once that confined opening works here, so that later errors are about paths.
     fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
         match kernel::open(&handle, Path::new("."), OFlags::PATH, Links::Never) {
-            Ok(_) => Ok(Self { handle, names }),
+            Ok(_) => Ok(Self { handle, names, _kept: None }),
             // Some seccomp filters answer EPERM to system calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => Err(PathError::Unsupported),
             Err(errno) => Err(PathError::from_errno(errno)),

@@ -12,4 +12,5 @@ mod worktree;
 
 pub use apply::{Applied, ApplyError, Recovered};
 pub use bases::{Bases, Lease, LeaseCost};
+pub(crate) use lock::Held;
 pub use worktree::{Orphan, Worktree, WorktreeEntry, Worktrees};
