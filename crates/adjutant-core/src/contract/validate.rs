@@ -1,6 +1,8 @@
 //! Judges what a model sent against the contract and collects everything that is wrong with it.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
@@ -30,10 +32,22 @@ const WHOLE: &str = "return";
 pub struct Contract {
     /// The session that was asked; `None` accepts any well-formed one.
     pub expected_session: Option<SessionId>,
-    /// Whether `completed` without an artifact is refused.
-    pub artifacts_required: bool,
+    /// The artifacts that `completed` must name.
+    pub artifacts: Required,
     /// Where the metadata comes from.
     pub metadata: MetadataSource,
+}
+
+/// The artifacts that a return must name to be completed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Required {
+    /// None.
+    #[default]
+    Nothing,
+    /// At least one.
+    Any,
+    /// At least one of these, which the work made: a file that was there before proves nothing.
+    OneOf(BTreeSet<String>),
 }
 
 /// What a delegate sent in.
@@ -110,9 +124,7 @@ fn judge(
         metadata::judge(&fields, &contract.metadata, contract.expected_session, findings);
     let summary = summary(&fields, findings);
     let artifacts = artifact::judge(&fields, facts, findings);
-    if contract.artifacts_required {
-        require_artifacts(status, artifacts.as_deref(), findings);
-    }
+    require_artifacts(&contract.artifacts, status, artifacts.as_deref(), findings);
     let errors = failure::judge(&fields, status, findings);
     let next_steps = next_steps(&fields, findings);
     let known = ["status", "summary", "artifacts", "metadata", "errors", "next_steps"];
@@ -184,12 +196,24 @@ fn warn_summary(text: &str, chars: usize, findings: &mut Findings) {
 
 // D26: `completed` with nothing to show for it is phantom work where files were asked for.
 fn require_artifacts(
+    required: &Required,
     status: Option<Status>,
     artifacts: Option<&[Artifact]>,
     findings: &mut Findings,
 ) {
-    if status == Some(Status::Completed) && artifacts.is_some_and(<[Artifact]>::is_empty) {
+    let Some(artifacts) = artifacts.filter(|_| status == Some(Status::Completed)) else { return };
+    if *required == Required::Nothing {
+        return;
+    }
+    if artifacts.is_empty() {
         findings.error("artifacts", "Artifacts cannot be empty when the status is completed");
+        return;
+    }
+    let Required::OneOf(made) = required else { return };
+    let plain = |path: &str| -> PathBuf { Path::new(path).components().collect() };
+    let made: BTreeSet<PathBuf> = made.iter().map(|path| plain(path)).collect();
+    if !artifacts.iter().any(|artifact| made.contains(&plain(&artifact.path))) {
+        findings.error("artifacts", "None of the artifacts was made or changed by this work");
     }
 }
 
@@ -331,7 +355,7 @@ mod tests {
     #[test]
     fn artifacts_can_be_required_of_completed_work() {
         // D26
-        let contract = Contract { artifacts_required: true, ..Contract::default() };
+        let contract = Contract { artifacts: Required::Any, ..Contract::default() };
         let verdict = validate(&sound(), &contract, &unchecked);
         assert_eq!(verdict.errors.len(), 1);
         assert_eq!(verdict.errors[0].field, "artifacts");

@@ -14,8 +14,8 @@ use super::{ROOT, Tree};
 use crate::code::Code;
 use crate::command::Effect;
 use crate::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Return, Status, Verdict, repair_message,
-    validate,
+    ArtifactFact, Contract, Metadata, MetadataSource, Required, Return, Status, Verdict,
+    repair_message, validate,
 };
 use crate::event::{Event, IllegalEvent, Nudge, ToolOutput};
 use crate::ids::{AgentName, SessionId};
@@ -25,10 +25,12 @@ use crate::policy::ContractKind;
 use crate::rights::ToolSet;
 use crate::schema::RETURN;
 use crate::time::Timestamp;
-use crate::write::Writes;
+use crate::write::{EDIT, WRITE};
 
 /// Times an invalid return goes back to the model.
 pub const MAX_REPAIRS: u32 = 2;
+/// Complaints that a person is told of a return.
+const SHOWN: usize = 4;
 const EMPTY: &str = "Your answer was empty. Write your report as text.";
 const TAKEN: &str = "Taken.";
 const NOT_YET: &str = "Not taken yet: a person has something to say to you first.";
@@ -93,6 +95,7 @@ impl Tree {
         }
         let returned = verdict.accepted().cloned();
         let end = returned.as_ref().map(end_of);
+        let wrong = wrong_with(&verdict);
         let (errors, warnings) = (verdict.errors, verdict.warnings);
         let returned = returned.map(Box::new);
         let mut events = vec![Event::Judged { session, call, returned, errors, warnings }];
@@ -106,7 +109,12 @@ impl Tree {
                 let asked = answer(ToolOutput::error(complaint.clone()));
                 events.push(asked.unwrap_or_else(|| repair(node, complaint)));
             }
-            None => events.extend(self.end_subtree(index, &still_invalid(&complaint))),
+            None => {
+                // Whoever takes it up again must hear what was wrong.
+                let told = answer(ToolOutput::error(complaint.clone()));
+                events.push(told.unwrap_or_else(|| repair(node, complaint)));
+                events.extend(self.end_subtree(index, &still_invalid(&wrong)));
+            }
         }
         events
     }
@@ -128,10 +136,12 @@ impl Tree {
         let node = &self.nodes[index];
         let by_command = self.assignment.as_ref().is_some_and(|it| it.artifacts_required);
         let required = node.artifacts_required || (by_command && node.parent == Some(ROOT));
+        let made = || self.changed_below(node).into_iter().map(str::to_owned).collect();
+        // Who cannot write has no file to show.
+        let is_required = required && may_write(node);
         let contract = Contract {
             expected_session: Some(node.session),
-            // Who cannot write has no file to show.
-            artifacts_required: required && node.rights.writes != Writes::Nowhere,
+            artifacts: if is_required { Required::OneOf(made()) } else { Required::Nothing },
             metadata: MetadataSource::Engine(self.metadata(now, index)),
         };
         let known: BTreeMap<&str, ArtifactFact> =
@@ -229,8 +239,21 @@ impl Tree {
     }
 }
 
+fn may_write(node: &Node) -> bool {
+    let usable = node.rights.usable_tools();
+    usable.contains(WRITE) || usable.contains(EDIT)
+}
+
 fn repair(node: &Node, text: String) -> Event {
     Event::Told { session: node.session, nudge: Nudge::Repair, text }
+}
+
+/// Says in one line what was wrong with a return, for people.
+fn wrong_with(verdict: &Verdict) -> String {
+    let said = verdict.errors.iter().take(SHOWN).map(|it| format!("{}: {}", it.field, it.message));
+    let more = verdict.errors.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    said.chain(more).collect::<Vec<_>>().join("; ")
 }
 
 fn still_invalid(complaint: &str) -> End {

@@ -429,9 +429,10 @@ proptest! {
         named in any::<bool>(),
     ) {
         let mut sim = play(policy, history);
-        if sim.tree.outcome().is_none() {
+        if sim.node(sim.root()).state.is_live() {
             sim.cancel(sim.root());
         }
+        while make_marks(&mut sim) {}
         let done = sessions(&sim, |node| node.state == State::Ended(Outcome::Completed));
         let session = pick(sessions(&sim, |node| node.depth > 0), who).filter(|_| named);
         let events = sim.restart(Resumption {

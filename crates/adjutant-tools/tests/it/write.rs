@@ -96,13 +96,13 @@ fn what_a_model_is_told_lets_it_go_on() {
 
 #[test]
 fn writing_stays_below_the_folder_that_was_granted() {
-    let rig = Rig::with(&[("src/a.rs", "x"), (".adjutant/specs/todo.md", "x")]);
+    let rig = Rig::with(&[("src/a.rs", "x"), (".adjutant/specs/list.md", "x")]);
     let specs = &below(".adjutant/specs");
     let write = |path: &str| rig.say(specs, "Write", &json!({"file_path": path, "content": "new"}));
     insta::assert_snapshot!(write("src/a.rs"), @"error: `src/a.rs` may not be written; you may write only below `.adjutant/specs`");
     insta::assert_snapshot!(write(".adjutant/specs/../config.toml"), @"error: `.adjutant/specs/../config.toml` may not be written; you may write only below `.adjutant/specs`");
     insta::assert_snapshot!(write("/etc/passwd"), @"error: `/etc/passwd` may not be written; you may write only below `.adjutant/specs`");
-    insta::assert_snapshot!(write("./.adjutant/specs/todo.md"), @"Replaced `.adjutant/specs/todo.md`: 1 line, 3 bytes.");
+    insta::assert_snapshot!(write("./.adjutant/specs/list.md"), @"Replaced `.adjutant/specs/list.md`: 1 line, 3 bytes.");
     let whole = rig.path(".adjutant/specs/12/plan.md");
     assert!(write(whole.to_str().unwrap()).starts_with("Created `.adjutant/specs/12/plan.md`"));
     // A folder that is a link elsewhere grants nothing there.

@@ -290,22 +290,16 @@ impl RunView {
     /// Work that was taken up again by itself, below a command that had ended, says how that command
     /// ends now: nobody asks its agent again.
     fn command_ends(&mut self, entry: Entry<'_>, outcome: Outcome) {
-        let Some(root) = self.delegations.first().filter(|_| self.assignment.is_some()) else {
+        let Some(root) = self.delegations.first_mut().filter(|_| self.assignment.is_some()) else {
             return;
         };
-        let Some(ended) = root.ended else { return };
-        let is_later = |it: &Delegation| it.ended.is_some_and(|moment| moment.at > ended.at);
-        if !self.children(root).any(is_later) {
+        if root.state == State::Ended(outcome) {
             return;
         }
         let session = root.session;
-        let short = self.children(root).filter(|it| it.state == State::Ended(outcome)).last();
-        let reason = short.and_then(|it| it.reason.clone());
-        self.delegations[0].state = State::Ended(outcome);
-        self.delegations[0].reason = reason;
-        if outcome == Outcome::Completed {
-            self.failed(entry, session, outcome, None);
-        }
+        root.state = State::Ended(outcome);
+        root.reason = None;
+        self.failed(entry, session, outcome, None);
     }
 
     /// Remembers an end that is an error; one that is none settles what went wrong before.

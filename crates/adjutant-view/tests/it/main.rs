@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod approval;
+mod command;
 mod cost;
 mod delegations;
 mod errors;

@@ -12,6 +12,7 @@ use adjutant_view::transcript::Transcript;
 use adjutant_view::{Liveness, RunView, cost, tree};
 use serde_json::{Value, json};
 
+use crate::command::through_all_stages;
 use crate::history::{History, call, finished, reason, root, three, tokens};
 
 /// A history with at least one of everything that has a shape.
@@ -188,10 +189,11 @@ fn transcripts_fit_their_schema() {
 
 #[test]
 fn events_fit_their_schema_and_every_event_is_seen() {
-    let h = everything();
-    let mut stream = EventStream::new();
+    let (h, command) = (everything(), through_all_stages());
+    let (mut stream, mut of_command) = (EventStream::new(), EventStream::new());
     let mut seen = BTreeSet::new();
-    for event in h.entries().flat_map(|entry| stream.translate(entry)) {
+    let events = h.entries().flat_map(|entry| stream.translate(entry));
+    for event in events.chain(command.entries().flat_map(|entry| of_command.translate(entry))) {
         let value = serde_json::to_value(&event).unwrap();
         seen.insert(value["event"].as_str().unwrap().to_owned());
         assert_fits("events", value);

@@ -119,10 +119,7 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
         returns(&mut sim, child, &bad, &[]);
     }
     insta::assert_snapshot!(sim.ended(child), @r"
-    failed VALIDATION_FAILED: The return was still invalid after 2 repairs. Your return was not accepted. What is wrong with it:
-    - status: Invalid status: done
-    The status is one of completed|failed|partial|blocked.
-    Do not repeat the work. Call the `Return` tool again with the whole return, corrected; without that tool, answer with the JSON object alone.
+    failed VALIDATION_FAILED: The return was still invalid after 2 repairs. status: Invalid status: done
     => Read the original answer in the transcript, or delegate the task again.
     ");
 }

@@ -11,14 +11,14 @@ fn requirement_20_a_timeout_is_partial_and_recoverable_and_says_whose_time_it_wa
     sim.tick_at(30);
     insta::assert_snapshot!(sim.ended(short), @r"
     partial TIMEOUT: Timed out after 30 s, its own timeout.
-    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    => `adjutant resume sess_1700000002_bbbbbb` gives it as much time again; what was found so far is in the result.
     ");
     assert!(sim.end(short).1.unwrap().recoverable);
     let long = sim.child_of(parent, brief("l", "long", ""));
     let events = sim.tick_at(100);
     insta::assert_snapshot!(sim.ended(parent), @r"
     partial TIMEOUT: Timed out after 100 s, its own timeout.
-    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    => `adjutant resume sess_1700000001_bbbbbb` gives it as much time again; what was found so far is in the result.
     ");
     // The child goes first, and both once.
     let order: Vec<SessionId> = events
@@ -43,7 +43,7 @@ fn a_child_bound_by_its_parent_says_so() {
     sim.tick_at(100);
     insta::assert_snapshot!(sim.ended(child), @r"
     partial TIMEOUT: Timed out with the one it worked for.
-    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    => `adjutant resume sess_1700000001_bbbbbb` gives it as much time again; what was found so far is in the result.
     ");
 }
 
@@ -61,7 +61,7 @@ fn d6_the_total_ends_those_who_run_and_those_who_wait() {
     assert!(!kinds(&events).contains("started"), "{}", kinds(&events));
     insta::assert_snapshot!(sim.ended(children[1]), @r"
     partial TIMEOUT: Timed out after 40 s, its parent's total for delegating.
-    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    => `adjutant resume sess_1700000002_bbbbbb` gives it as much time again; what was found so far is in the result.
     ");
     insta::assert_snapshot!(sim.ended(children[2]), @r"
     partial TIMEOUT: Timed out before it found a place, its parent's total for delegating.

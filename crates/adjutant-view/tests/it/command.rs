@@ -1,0 +1,245 @@
+//! Runs of a slash command as people and programs read them: stages, returns, what it came to.
+
+use adjutant_core::assignment::Work;
+use adjutant_core::contract::{
+    Artifact, ArtifactKind, Complaint, Contract, MetadataSource, Required, Return, Status,
+    unchecked, validate,
+};
+use adjutant_core::policy::Operation;
+use adjutant_core::task::{self, Status as TaskStatus};
+use adjutant_core::{AgentName, Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
+use adjutant_view::events::EventStream;
+use adjutant_view::results::{command_end, command_head, standard};
+use serde_json::{Value, json};
+
+use crate::history::{History, reason, root, run_id, tokens};
+
+/// A run of `/research` about tasks 7 and 8.
+pub(crate) fn begun() -> History {
+    let mut h = History::with_goal("/research 7,8");
+    if let Event::RunStarted { policy, .. } = &mut h.records[0].1 {
+        **policy = Preset::Command.policy();
+    }
+    h.push(Event::Assigned(Box::new(Assignment {
+        tasks: vec![7, 8],
+        agent: Some("researcher".into()),
+        ..Assignment::new("research", Operation::Research)
+    })));
+    h
+}
+
+fn works_on(h: &mut History, call: u32, task: Option<u64>) -> SessionId {
+    let grant = h.grant(root(), "researcher", "Find out.");
+    let session = grant.session;
+    let path = ["orchestrator", "research", "researcher"].map(str::to_owned).to_vec();
+    let mut grant = Grant { call, task, path, ..grant };
+    grant.brief.agent = AgentName::new("researcher");
+    h.push(Event::Granted(Box::new(grant)));
+    h.start(session);
+    session
+}
+
+fn report() -> Artifact {
+    Artifact { kind: ArtifactKind::Research, path: "specs/r.md".into(), summary: None }
+}
+
+fn hands_back(h: &mut History, session: SessionId, status: Status) {
+    let metadata = json!({"session_id": session, "duration_seconds": 1, "agent_type": "researcher",
+        "delegation_depth": 1, "delegation_path": ["orchestrator", "research", "researcher"]});
+    let returned = Return {
+        status,
+        summary: "Two files matter. Nothing is in the way.".into(),
+        artifacts: vec![report()],
+        metadata: serde_json::from_value(metadata).unwrap(),
+        errors: Vec::new(),
+        next_steps: Some("Plan it.".into()),
+    };
+    h.reply(session, r#"{"raw": "json"}"#, vec![], tokens(1_000, 100));
+    let returned = Some(Box::new(returned));
+    h.push(Event::Judged { session, call: Some(0), returned, errors: vec![], warnings: vec![] });
+}
+
+fn marked(
+    h: &mut History,
+    session: SessionId,
+    task: u64,
+    status: TaskStatus,
+    problem: Option<&str>,
+) {
+    let links = vec![task::Artifact { kind: ArtifactKind::Research, path: "specs/r.md".into() }];
+    let mark = Mark { task, work: Work::Ended, status: Some(status), reason: None, links };
+    h.push(Event::Marked { session, mark, problem: problem.map(str::to_owned) });
+}
+
+fn stages(h: &History) -> Vec<String> {
+    let mut stream = EventStream::new();
+    let events = h.entries().flat_map(|entry| stream.translate(entry));
+    events
+        .filter_map(|event| {
+            let value = serde_json::to_value(&event).unwrap();
+            (value["event"] == "stage").then(|| {
+                let why = value["detail"]["reason"].as_str().unwrap_or("");
+                format!("{} {} {why}", value["stage"].as_str().unwrap(), value["ok"])
+                    .trim_end()
+                    .into()
+            })
+        })
+        .collect()
+}
+
+/// The stages of everything that can happen to the work of a command.
+pub(crate) fn through_all_stages() -> History {
+    let mut h = begun();
+    let session = works_on(&mut h, 1, Some(7));
+    let errors = vec![Complaint {
+        code: Code::ValidationFailed,
+        field: "status".into(),
+        message: "Invalid status: done".into(),
+    }];
+    let warnings = Vec::new();
+    h.push(Event::Judged { session, call: None, returned: None, errors, warnings });
+    hands_back(&mut h, session, Status::Completed);
+    h.end(session, Outcome::Completed, None);
+    marked(&mut h, session, 7, TaskStatus::Researched, None);
+    h
+}
+
+#[test]
+fn requirement_40_five_stages_are_told_in_order_with_what_came_out() {
+    assert_eq!(
+        stages(&through_all_stages()),
+        [
+            "prepare true",
+            "invoke true",
+            "receive true",
+            "validate false",
+            "receive true",
+            "validate true",
+            "process true"
+        ]
+    );
+}
+
+#[test]
+fn requirement_40_a_fault_in_each_stage_is_a_fault_of_that_stage() {
+    let ends = |code: Code| {
+        let mut h = begun();
+        let session = works_on(&mut h, 1, None);
+        h.end(session, Outcome::Failed, Some(reason(code, "It went wrong.", "Mend it.")));
+        stages(&h).pop().unwrap()
+    };
+    assert_eq!(ends(Code::ProviderError), "invoke false provider_error");
+    assert_eq!(ends(Code::Timeout), "receive false timeout");
+    assert_eq!(ends(Code::ValidationFailed), "validate false validation_failed");
+    let mut h = begun();
+    h.refuse(1, 0, "researcher", reason(Code::CycleDetected, "Cycle detected", "Do not."));
+    assert_eq!(stages(&h), ["prepare false cycle_detected"]);
+    let mut h = begun();
+    let session = works_on(&mut h, 1, Some(7));
+    hands_back(&mut h, session, Status::Completed);
+    h.end(session, Outcome::Completed, None);
+    marked(&mut h, session, 7, TaskStatus::Researched, Some("TODO.md is locked"));
+    assert_eq!(stages(&h).pop().unwrap(), "process false status_sync_failed");
+}
+
+#[test]
+fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
+    let mut h = begun();
+    let seven = works_on(&mut h, 1, Some(7));
+    hands_back(&mut h, seven, Status::Completed);
+    h.end(seven, Outcome::Completed, None);
+    marked(&mut h, seven, 7, TaskStatus::Researched, None);
+    let eight = works_on(&mut h, 2, Some(8));
+    h.end(eight, Outcome::Failed, Some(reason(Code::ProviderError, "It is down.", "Try later.")));
+    let again = works_on(&mut h, 3, Some(8));
+    let timeout = reason(Code::Timeout, "Timed out after 3600 s.", "Resume it.");
+    h.end(again, Outcome::Partial, Some(timeout));
+    let view = h.view();
+    assert_eq!(command_head(&view).unwrap(), "Task: 7, 8");
+    // The failure of the first try is not said: it was tried again.
+    insta::assert_snapshot!(command_end(&view, "adjutant").unwrap(), @r"
+    Research: specs/r.md
+    Task 7 is [RESEARCHED]
+
+    Status: Partial
+    Timed out after 3600 s.
+    Resume with: adjutant resume sess_1738326896_aaaaad
+    ");
+    let of = |outcome, why| {
+        let mut h = begun();
+        let session = works_on(&mut h, 1, Some(7));
+        h.end(session, outcome, Some(why));
+        command_end(&h.view(), "adjutant").unwrap()
+    };
+    let question = reason(Code::UnknownError, "Which of the two?", "Say which.");
+    insta::assert_snapshot!(of(Outcome::Blocked, question), @r#"
+    Status: Blocked
+    Question: Which of the two?
+    Answer with: adjutant resume sess_1738326896_aaaaab --say "TEXT"
+    "#);
+    let soft = reason(Code::ProviderError, "It is down.", "Try later.");
+    insta::assert_snapshot!(of(Outcome::Failed, soft.clone()), @r"
+    Status: Failed
+    Task failed but is recoverable. Try later.
+    ");
+    let hard = adjutant_core::Reason { recoverable: false, ..soft };
+    insta::assert_snapshot!(of(Outcome::Failed, hard), @r"
+    Status: Failed
+    Task failed. Manual intervention required: It is down.
+    Try later.
+    ");
+}
+
+#[test]
+fn every_end_has_a_standard_return_that_is_valid() {
+    let accepted = |h: &History, session: SessionId| {
+        let view = h.view();
+        let returned = standard(&view, view.delegation(session).unwrap()).unwrap();
+        let value: Value = serde_json::to_value(&returned).unwrap();
+        let contract = Contract {
+            expected_session: Some(session),
+            artifacts: Required::Nothing,
+            metadata: MetadataSource::Claimed,
+        };
+        let verdict = validate(&value, &contract, &unchecked);
+        assert!(verdict.valid, "{:?}", verdict.errors);
+        returned.status
+    };
+    for (outcome, status) in [
+        (Outcome::Partial, Status::Partial),
+        (Outcome::Cancelled, Status::Partial),
+        (Outcome::Failed, Status::Failed),
+        (Outcome::Blocked, Status::Blocked),
+    ] {
+        let mut h = begun();
+        let session = works_on(&mut h, 1, Some(7));
+        let why = reason(Code::Internal, &"long ".repeat(1_000), "Look.");
+        h.end(session, outcome, Some(why));
+        assert_eq!(accepted(&h, session), status);
+        let mut h = begun();
+        let session = works_on(&mut h, 1, Some(7));
+        h.end(session, outcome, None);
+        assert_eq!(accepted(&h, session), status);
+    }
+    let mut h = begun();
+    let session = h.refuse(1, 0, "x", reason(Code::CycleDetected, "Cycle", "Do not."));
+    assert_eq!(accepted(&h, session), Status::Failed);
+    assert_eq!(h.view().run(), Some(run_id()));
+}
+
+#[test]
+fn an_accepted_return_is_read_in_words_and_not_as_json() {
+    let mut h = begun();
+    let session = works_on(&mut h, 1, Some(7));
+    hands_back(&mut h, session, Status::Completed);
+    h.end(session, Outcome::Completed, None);
+    let view = h.view();
+    insta::assert_snapshot!(view.delegation(session).unwrap().last_text, @r"
+    Two files matter. Nothing is in the way.
+
+    Artifacts:
+    - research: specs/r.md
+
+    Next: Plan it.
+    ");
+}
