@@ -176,6 +176,8 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     Status: Blocked
     Question: Which of the two?
     Answer with: adjutant resume sess_1738326896_aaaaab --say "TEXT"
+
+    Task 8: nothing was done
     "#);
     let soft = reason(Code::ProviderError, "It is down.", "Try later.");
     insta::assert_snapshot!(of(Outcome::Failed, soft.clone()), @r"
