@@ -61,12 +61,10 @@ fn faults(out: &Output) -> Vec<(String, String)> {
     named.map(|it| (text(&it["stage"]), text(&it["detail"]["reason"]))).collect()
 }
 
-/// The code and the advice of what the command ended with.
+/// The code and the advice of the only error that was kept, be it the command's or its agent's.
 fn reason(rig: &Rig) -> (String, String) {
     let json = rig.run(["errors", "--json"]).json();
-    let errors = json["errors"].as_array().unwrap();
-    let own = errors.iter().find(|it| it["trajectory"]["failed_at_depth"] == 0);
-    let own = own.unwrap_or_else(|| panic!("{json}"));
+    let [own] = &json["errors"].as_array().unwrap()[..] else { panic!("{json}") };
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     (text(&own["code"]), text(&own["recovery"]["suggested_action"]))
 }
@@ -75,7 +73,7 @@ fn reason(rig: &Rig) -> (String, String) {
 const FAULTS: [(&str, &str, i32, &str); 4] = [
     ("prepare", "CYCLE_DETECTED", 1, "NOT STARTED"),
     ("invoke", "PROVIDER_ERROR", 1, "IN PROGRESS"),
-    ("receive", "TIMEOUT", 124, "IN PROGRESS"),
+    ("receive", "TIMEOUT", 3, "IN PROGRESS"),
     ("validate", "VALIDATION_FAILED", 1, "IN PROGRESS"),
 ];
 

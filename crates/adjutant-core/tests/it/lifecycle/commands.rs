@@ -55,6 +55,17 @@ fn conclude(sim: &mut Sim, child: SessionId, call: u32, value: &Value) -> String
     kinds(&sim.submit(Command::Conclude { session: child, call, text, artifacts }).unwrap())
 }
 
+/// The agent writes a file.
+fn writes(sim: &mut Sim, child: SessionId, path: &str) {
+    let after = Some("0".repeat(64));
+    let change = Change { path: path.into(), before: None, after };
+    sim.call(child, vec![tool("w", "Write", json!({}))]);
+    let turn = sim.node(child).turn;
+    let wrote = Command::PrepareWrite { session: child, turn, call: 0, change };
+    assert_eq!(kinds(&sim.submit(wrote).unwrap()), "write_prepared");
+    sim.output(child, 0, "Written.");
+}
+
 fn completed() -> Value {
     let mut value = returned("completed", json!([]));
     value["artifacts"] = json!([{"type": "research", "path": "report.md"}]);
@@ -99,7 +110,8 @@ fn a_return_by_tool_is_repaired_twice_at_most_and_each_judgement_is_on_record() 
     sim.call(child, vec![hands_back(&bad)]);
     conclude(&mut sim, child, 0, &bad);
     sim.call(child, vec![hands_back(&bad)]);
-    assert_eq!(conclude(&mut sim, child, 0, &bad), "judged ended ended run_ended");
+    assert_eq!(conclude(&mut sim, child, 0, &bad), "judged tool_returned ended ended run_ended");
+    assert!(sim.told(child).last().unwrap().contains("not accepted"), "the last is not told");
     assert_eq!(sim.code(child), Some(Code::ValidationFailed));
     let judged = sim.log.iter().filter(|(_, event)| matches!(event, Event::Judged { .. })).count();
     assert_eq!(judged, 3);
@@ -136,6 +148,9 @@ fn requirement_36_work_on_a_task_is_marked_at_its_beginning_and_its_end() {
     ] {
         let (mut sim, children) = command(&[7]);
         assert_eq!(make_marks(&mut sim, None), ["7 researching []"]);
+        if value == completed() {
+            writes(&mut sim, children[0], "report.md");
+        }
         sim.call(children[0], vec![hands_back(&value)]);
         conclude(&mut sim, children[0], 0, &value);
         let reason = due(&sim)[0].1.reason.clone();
@@ -166,13 +181,7 @@ fn an_end_is_marked_after_the_beginning_and_a_crash_loses_neither() {
 fn requirement_20_what_was_written_before_the_time_ran_out_is_linked() {
     let (mut sim, children) = command(&[7]);
     let child = children[0];
-    let after = Some("0".repeat(64));
-    let change = Change { path: "notes.md".into(), before: None, after };
-    sim.call(child, vec![tool("w", "Write", json!({}))]);
-    let turn = sim.node(child).turn;
-    let wrote = Command::PrepareWrite { session: child, turn, call: 0, change };
-    assert_eq!(kinds(&sim.submit(wrote).unwrap()), "write_prepared");
-    sim.output(child, 0, "Written.");
+    writes(&mut sim, child, "notes.md");
     make_marks(&mut sim, None);
     while sim.state(child).is_live() {
         sim.tick_next().unwrap();
@@ -188,6 +197,16 @@ fn d26_completed_without_a_file_is_phantom_work_where_the_command_says_so() {
     sim.call(children[0], vec![hands_back(&none)]);
     assert_eq!(conclude(&mut sim, children[0], 0, &none), "judged tool_returned reserved");
     assert_eq!(sim.node(children[0]).rights.writes, Writes::Anywhere);
+    // A file that was there before proves nothing; one of its own does.
+    let named = completed();
+    sim.call(children[0], vec![hands_back(&named)]);
+    assert_eq!(conclude(&mut sim, children[0], 0, &named), "judged tool_returned reserved");
+    let told = sim.told(children[0]);
+    assert!(told.last().unwrap().contains("None of the artifacts was made or changed"), "{told:?}");
+    writes(&mut sim, children[0], "./report.md");
+    sim.call(children[0], vec![hands_back(&named)]);
+    conclude(&mut sim, children[0], 0, &named);
+    assert_eq!(sim.ended(children[0]), "completed");
 }
 
 #[test]
@@ -207,7 +226,8 @@ fn a_command_ends_as_the_work_it_handed_down_did_also_when_that_goes_on_later() 
     make_marks(&mut sim, None);
     sim.say(root, "It was cancelled.");
     assert_eq!(sim.tree.outcome(), Some(Outcome::Cancelled));
-    assert_eq!(sim.code(root), Some(Code::Cancelled));
+    // Why is its agent's to say.
+    assert_eq!((sim.code(root), sim.code(child)), (None, Some(Code::Cancelled)));
     // Only the child goes on; the command is done once it is.
     sim.restart(Resumption { session: Some(child), ..Resumption::default() });
     assert_eq!(make_marks(&mut sim, None), ["7 researching []"]);
