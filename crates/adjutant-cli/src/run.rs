@@ -229,6 +229,7 @@ fn show_synthesis(
     let came = command_end(view, program());
     // What one of the tasks says of itself need not be said of the command again.
     let (head, end) = (command_head(view), root_end(view).filter(|_| !is_of_a_task(view)));
+    let end = end.map(|text| text.trim_end().to_owned());
     let parts: Vec<String> = head.into_iter().chain(said).chain(end).chain(came).collect();
     print(&format!("{}\n", parts.join("\n\n").trim_end()))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));

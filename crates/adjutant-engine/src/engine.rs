@@ -385,32 +385,26 @@ impl Engine {
         staff: Staff,
     ) -> Result<Finished, EngineError> {
         self.preview(briefs.clone(), concurrency)?;
-        let spaces = self.open_spaces()?;
-        let opened = staff.storage.open(self.ids)?;
-        let opening = self.delegation(opened.id, briefs, concurrency)?;
-        self.drive(opened, opening, spaces, staff).await
+        self.drive(staff, |engine, run| engine.delegation(run, briefs, concurrency)).await
     }
 
     /// Runs a parent agent that works towards `goal` and may delegate.
     pub async fn run(self, goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
-        let spaces = self.open_spaces()?;
-        let opened = staff.storage.open(self.ids)?;
-        let opening = self.pursuit(opened.id, goal);
-        self.drive(opened, opening, spaces, staff).await
+        self.drive(staff, |engine, run| Ok(engine.pursuit(run, goal))).await
     }
 
     async fn drive(
         self,
-        opened: Opened,
-        opening: Vec<Command>,
-        spaces: Option<(Workspaces, SpaceSetup)>,
         staff: Staff,
+        opening: impl FnOnce(&Self, RunId) -> Result<Vec<Command>, EngineError>,
     ) -> Result<Finished, EngineError> {
-        let Staff { approver, reporters, narrator, control, .. } = staff;
-        let Opened { id, folder, journal, durable, lock } = opened;
+        let Staff { storage, approver, reporters, narrator, control } = staff;
+        let spaces = self.open_spaces()?;
+        let Opened { id, folder, journal, durable, lock } = storage.open(self.ids)?;
+        let opening = opening(&self, id)?;
         let wall = self.ids.wall;
         let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
-        let (desk, ids, folder) = (self.desk, self.ids, folder.clone());
+        let (desk, ids) = (self.desk, self.ids);
         let shop = Shop { desk, approver, narrator, ids, folder: folder.clone(), spaces };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));

@@ -44,7 +44,9 @@ fn own_space(policy: &Policy, tools: &ToolSet) -> String {
     }
     let network = if policy.network { "with the network" } else { "without any network" };
     let run = if tools.contains(RUN) {
-        format!(" Run runs a command there, in a sandbox, {network}; what it starts ends with the call.")
+        format!(
+            " Run runs a command there, in a sandbox, {network}; what it starts ends with the call."
+        )
     } else {
         String::new()
     };

@@ -13,7 +13,9 @@ use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
 use adjutant_core::{RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
-use adjutant_workspace::space::{Kept, Kind, KindWish, Options, Record, SandboxWish, Workspace, Workspaces};
+use adjutant_workspace::space::{
+    Kept, Kind, KindWish, Options, Record, SandboxWish, Workspace, Workspaces,
+};
 
 use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
 
@@ -40,8 +42,14 @@ impl SpaceSetup {
     /// Takes the usual: the best kind there is, a sandbox, nothing beside.
     #[must_use]
     pub const fn new(state: PathBuf) -> Self {
-        let (include_ignored, grants, hidden) = (Vec::new(), Vec::new(), Vec::new());
-        Self { state, kind: None, include_ignored, sandbox_off: false, grants, hidden }
+        Self {
+            state,
+            kind: None,
+            include_ignored: Vec::new(),
+            sandbox_off: false,
+            grants: Vec::new(),
+            hidden: Vec::new(),
+        }
     }
 
     /// Opens the repository at `tree`; nothing is changed by it.

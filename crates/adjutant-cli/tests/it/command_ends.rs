@@ -61,12 +61,13 @@ fn faults(out: &Output) -> Vec<(String, String)> {
     named.map(|it| (text(&it["stage"]), text(&it["detail"]["reason"]))).collect()
 }
 
-/// The code and the advice of what the command ended with.
+/// The code and the advice of the latest error that was kept, be it the command's or its agent's.
+/// What an agent says is kept once; a refusal is the command's as well, which has nothing to show.
 fn reason(rig: &Rig) -> (String, String) {
     let json = rig.run(["errors", "--json"]).json();
     let errors = json["errors"].as_array().unwrap();
-    let own = errors.iter().find(|it| it["trajectory"]["failed_at_depth"] == 0);
-    let own = own.unwrap_or_else(|| panic!("{json}"));
+    let own = errors.last().unwrap();
+    assert_eq!(errors.len(), if own["code"] == "CYCLE_DETECTED" { 2 } else { 1 }, "{json}");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     (text(&own["code"]), text(&own["recovery"]["suggested_action"]))
 }
@@ -75,7 +76,7 @@ fn reason(rig: &Rig) -> (String, String) {
 const FAULTS: [(&str, &str, i32, &str); 4] = [
     ("prepare", "CYCLE_DETECTED", 1, "NOT STARTED"),
     ("invoke", "PROVIDER_ERROR", 1, "IN PROGRESS"),
-    ("receive", "TIMEOUT", 124, "IN PROGRESS"),
+    ("receive", "TIMEOUT", 3, "IN PROGRESS"),
     ("validate", "VALIDATION_FAILED", 1, "IN PROGRESS"),
 ];
 
@@ -140,6 +141,43 @@ fn a_fault_in_the_last_stage_says_that_the_work_is_done_and_how_to_mark_it() {
     fs::write(&todo, "# TODO\n\n## Tasks\n").unwrap();
     let out = rig.run(["task", "set", "1", "researched"]);
     assert_eq!(out.code, 0, "{out}");
+}
+
+#[test]
+fn who_cannot_write_completes_without_a_file() {
+    let returned = json!({ "status": "completed", "summary": "It is done. It is here.",
+        "artifacts": [], "errors": [] });
+    let answers =
+        format!("[[turn]]\nagent = \"researcher\"\ntimes = 'forever'\ntext = '{returned}'");
+    for (tools, code) in [("Read, Grep", 0), ("Read, Write", 1), ("Read, Edit", 1)] {
+        let rig = rig(&answers);
+        rig.write(
+            ".claude/agents/researcher.md",
+            format!("---\ndescription: Works.\ntools: {tools}\n---\nWork."),
+        );
+        let out = research(&rig, &[]);
+        assert_eq!(out.code, code, "{tools}: {out}");
+    }
+}
+
+#[test]
+fn the_way_on_names_in_place_where_the_run_had_it() {
+    let fails = "[[turn]]\nagent = \"researcher\"\nerror = 'bad_request'\nmessage = 'not now'";
+    for flags in [&["--in-place"][..], &[]] {
+        let rig = rig(fails);
+        let out = research(&rig, flags);
+        assert_eq!(out.code, 1, "{out}");
+        let line = out.stdout.lines().find_map(|it| it.strip_prefix("Resume with: adjutant "));
+        let words: Vec<&str> = line.unwrap().split(' ').collect();
+        assert_eq!(words[2..], *flags, "{out}");
+        // What is told is what helps.
+        let script = rig.path().join("script.toml");
+        let text = fs::read_to_string(&script).unwrap();
+        fs::write(&script, text.replace(fails, &writes())).unwrap();
+        let out = rig.run(words);
+        assert_eq!(out.code, 0, "{out}");
+        assert!(rig.work().join(REPORT).is_file());
+    }
 }
 
 #[test]

@@ -40,7 +40,10 @@ times = "forever"
 
 fn failing() -> Rig {
     let rig = Rig::with_script(FAILS);
+    // Who cannot write may show a file that was there.
     rig.write("report.md", "what was found");
+    let agent = "---\ndescription: Finds out.\ntools: Read, Task\n---\nFind out.";
+    rig.write(".claude/agents/researcher.md", agent);
     rig
 }
 

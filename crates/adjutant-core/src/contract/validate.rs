@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
@@ -210,11 +209,23 @@ fn require_artifacts(
         return;
     }
     let Required::OneOf(made) = required else { return };
-    let plain = |path: &str| -> PathBuf { Path::new(path).components().collect() };
-    let made: BTreeSet<PathBuf> = made.iter().map(|path| plain(path)).collect();
+    let made: BTreeSet<Vec<&str>> = made.iter().map(|path| plain(path)).collect();
     if !artifacts.iter().any(|artifact| made.contains(&plain(&artifact.path))) {
         findings.error("artifacts", "None of the artifacts was made or changed by this work");
     }
+}
+
+/// Returns the parts of a path, whichever way it is written.
+fn plain(path: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts
 }
 
 fn next_steps(fields: &Fields<'_>, findings: &mut Findings) -> Option<String> {
@@ -350,6 +361,25 @@ mod tests {
         ] {
             assert_eq!(check((&changed("next_steps", next_steps)).into()), expected);
         }
+    }
+
+    #[test]
+    fn one_of_the_artifacts_is_among_those_that_were_made_however_it_is_written() {
+        let made = BTreeSet::from(["specs/report.md".to_owned()]);
+        let contract = Contract { artifacts: Required::OneOf(made), ..Contract::default() };
+        let accepts = |paths: &[&str]| {
+            let named = paths.iter().map(|path| json!({"type": "research", "path": path}));
+            let mut value = sound();
+            value["artifacts"] = named.collect();
+            validate(&value, &contract, &unchecked).valid
+        };
+        for path in ["specs/report.md", "./specs/report.md", "specs//x/.././report.md"] {
+            assert!(accepts(&["README.md", path]), "{path}");
+        }
+        for path in ["report.md", "specs/report.md/x", "specs/../report.md", "README.md"] {
+            assert!(!accepts(&[path]), "{path}");
+        }
+        assert!(!accepts(&[]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A mark is an effect that may be made again after a crash, for making it twice changes nothing.
 //! Only those who work directly for a slash command mark: what they hand further down is part of
-//! their own work. Invariant: a delegation is handed up, and the run ends, only once its marks are
+//! their own work. Invariants: nobody takes a turn before the beginning is marked; a delegation is handed up, and the run ends, only once its marks are
 //! made or have failed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,8 +49,16 @@ impl Tree {
         mark: Mark,
         problem: Option<String>,
     ) -> Vec<Event> {
-        let waits = self.node(session).is_some_and(|node| node.marks.is_open(mark.work));
-        waits.then_some(Event::Marked { session, mark, problem }).into_iter().collect()
+        let Some(node) = self.node(session).filter(|node| node.marks.is_open(mark.work)) else {
+            return Vec::new();
+        };
+        let index = self.by_session.get(&session).copied().unwrap_or(ROOT);
+        // A list that takes no beginning takes no end: nothing is paid for what cannot be shown.
+        let stops = problem.clone().filter(|_| mark.work == Work::Begun && node.state.is_live());
+        let end = stops.map(|problem| not_markable(mark.task, &problem));
+        let mut events = vec![Event::Marked { session, mark, problem }];
+        events.extend(end.map(|end| self.end_subtree(index, &end)).unwrap_or_default());
+        events
     }
 
     /// Folds in that a mark is to be made, where there is anything to mark.
@@ -124,6 +132,9 @@ impl Tree {
         let Some(node) = self.node(session) else { return Reaction::default() };
         let mut reaction = Reaction::default();
         reaction.effects.extend(self.due_mark(node));
+        if mark.work == Work::Begun && node.state == State::Running {
+            self.next_step(node, &mut reaction);
+        }
         if mark.work == Work::Ended {
             let above = node.parent.map(|parent| self.nodes[parent].session);
             if let Some(parent) = above {
@@ -217,6 +228,15 @@ impl Tree {
             unmarked_end(assignment.operation, task, &problem)
         })
     }
+}
+
+fn not_markable(task: u64, problem: &str) -> End {
+    End::new(
+        Outcome::Failed,
+        Code::StatusSyncFailed,
+        format!("Task {task} cannot be marked, so no work was begun on it: {problem}"),
+        "Put the list right, then run the command again.",
+    )
 }
 
 /// Says that the work of a command is done and its list does not show it.

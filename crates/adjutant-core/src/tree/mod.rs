@@ -342,7 +342,8 @@ impl Tree {
         }
         let mut events = Vec::new();
         for &node in order.iter().rev().filter(|node| self.nodes[**node].state.is_live()) {
-            let end = if node == index { end.clone() } else { End::below(end) };
+            let session = self.nodes[node].session;
+            let end = if node == index { end.clone() } else { End::below(end, session) };
             self.end_one(node, end, &mut events);
         }
         events
@@ -365,7 +366,7 @@ impl Tree {
     fn cancel(&self, session: SessionId) -> Result<Vec<Event>, Refusal> {
         let index = self.by_session.get(&session);
         let events =
-            index.map_or_else(Vec::new, |index| self.end_subtree(*index, &End::cancelled()));
+            index.map_or_else(Vec::new, |index| self.end_subtree(*index, &End::cancelled(session)));
         if events.is_empty() {
             return Err(Refusal::UnknownParent { parent: session.to_string() });
         }

@@ -119,6 +119,45 @@ fn writing_stays_below_the_folder_that_was_granted() {
 }
 
 #[test]
+fn the_list_of_tasks_is_not_written_by_tools() {
+    for (specs, name) in [".adjutant/specs", ".opencode/specs"]
+        .into_iter()
+        .flat_map(|specs| ["TODO.md", "state.json", "errors.json", "todo.MD"].map(|it| (specs, it)))
+    {
+        let file = format!("{specs}/{name}");
+        let rig = Rig::with(&[(&file, "- [NOT STARTED]"), (&format!("{specs}/1/f"), "x")]);
+        let edit = |path: &str, writes: &Writes| {
+            let change =
+                json!({"file_path": path, "old_string": "NOT STARTED", "new_string": "COMPLETED"});
+            rig.say(writes, "Edit", &change)
+        };
+        let write = |path: &str, writes: &Writes| {
+            rig.say(writes, "Write", &json!({"file_path": path, "content": "- [COMPLETED]"}))
+        };
+        let whole = rig.path(&file);
+        let kept = "is kept by adjutant itself; name what you made in your return instead";
+        for path in [&file, &format!("./{specs}/./{name}"), whole.to_str().unwrap()] {
+            for writes in [&Writes::Anywhere, &below(specs)] {
+                for said in [edit(path, writes), write(path, writes)] {
+                    assert!(said.starts_with("error: ") && said.ends_with(kept), "{said}");
+                }
+            }
+        }
+        // Nor is there a way around.
+        let around = format!("{specs}/1/../{name}");
+        for said in [edit(&around, &Writes::Anywhere), write(&around, &Writes::Anywhere)] {
+            assert!(said.starts_with("error: "), "{said}");
+        }
+        assert_eq!(rig.bytes(&file), b"- [NOT STARTED]");
+        // A file of that name elsewhere is one like any other.
+        for free in [format!("{specs}/1/{name}"), name.to_owned()] {
+            let said = write(&free, &Writes::Anywhere);
+            assert!(said.starts_with("Created"), "{said}");
+        }
+    }
+}
+
+#[test]
 fn only_what_was_prepared_is_done() {
     let rig = Rig::with(&[("f", "old")]);
     let (all, call) = (&Writes::Anywhere, json!({"file_path": "f", "content": "new"}));

@@ -176,17 +176,27 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     Status: Blocked
     Question: Which of the two?
     Answer with: adjutant resume sess_1738326896_aaaaab --say "TEXT"
+
+    Task 8: nothing was done
     "#);
     let soft = reason(Code::ProviderError, "It is down.", "Try later.");
     insta::assert_snapshot!(of(Outcome::Failed, soft.clone()), @r"
     Status: Failed
     Task failed but is recoverable. Try later.
+    It is down.
+    Look with: adjutant transcript sess_1738326896_aaaaab
+    Resume with: adjutant resume sess_1738326896_aaaaab
+
+    Task 8: nothing was done
     ");
     let hard = adjutant_core::Reason { recoverable: false, ..soft };
     insta::assert_snapshot!(of(Outcome::Failed, hard), @r"
     Status: Failed
     Task failed. Manual intervention required: It is down.
     Try later.
+    Look with: adjutant transcript sess_1738326896_aaaaab
+
+    Task 8: nothing was done
     ");
 }
 
