@@ -90,7 +90,10 @@ pub(crate) fn run(
         Confinement::Off { root } => {
             let program = asked.program(None, environment);
             let plain = Unconfined::new(root).run(&program, cancel, &mut live);
-            let plain = plain.map_err(|why| asked.failed(why))?;
+            let plain = plain.map_err(|error| match error {
+                RunError::Helper(why) => format!("not run: {why}"),
+                error => asked.failed(error),
+            })?;
             let mut remarks = vec!["sandbox: off".to_owned()];
             if !plain.output_closed {
                 remarks.insert(0, "a process left the command's group and may live on".to_owned());
@@ -164,9 +167,7 @@ impl Asked {
             }
             RunError::NotStarted { .. } => format!("not run: {error}"),
             RunError::Unavailable(why) => unavailable(&why),
-            RunError::Helper(why) => {
-                unavailable(&Unavailable { why: format!("the sandbox helper failed: {why}") })
-            }
+            RunError::Helper(why) => unavailable(&Unavailable { why: why.to_string() }),
         }
     }
 }
@@ -275,4 +276,49 @@ fn unavailable(why: &Unavailable) -> Objection {
         "not run: there is no sandbox for commands here ({why}), and without one none is run. Go on without Run. A \
          person can see what is missing with `adjutant doctor`, or do without the sandbox by typing `--sandbox=off`"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use adjutant_workspace::sandbox::Layer;
+
+    use super::*;
+
+    #[test]
+    fn every_end_has_its_words() {
+        let bounds = Bounds { disk_bytes: 1_500, ..Bounds::default() };
+        for (end, words) in [
+            (End::Exited(0), "exit 0 in 1.2 s"),
+            (End::Signalled(9), "signal 9 in 1.2 s"),
+            (End::TimedOut, "timed out after 120 s"),
+            (End::Cancelled, "stopped: cancelled after 1.2 s"),
+            (End::OutOfMemory { bytes: 5 << 30 }, "stopped: used more than 4 GiB of memory"),
+            (
+                End::TooMuchWritten { bytes: 2_000 },
+                "stopped: wrote more than 1,500 bytes into the workspace",
+            ),
+        ] {
+            let over = Over { end, elapsed: Duration::from_millis(1_234), remarks: Vec::new() };
+            assert_eq!(first_line(&over, Duration::from_secs(120), &bounds), words);
+        }
+    }
+
+    #[test]
+    fn less_than_the_full_sandbox_is_said_and_so_is_a_process_that_stayed() {
+        let ended = |level, tree_gone| Ended {
+            end: End::Exited(0),
+            elapsed: Duration::ZERO,
+            level,
+            tree_gone,
+        };
+        assert!(over(ended(Level::Full, true), Network::Off).remarks.is_empty());
+        let reduced = ended(Level::Reduced(vec![Layer::Landlock, Layer::PidMax]), false);
+        assert_eq!(
+            over(reduced, Network::Off).remarks,
+            [
+                "a process could not be ended within a second",
+                "sandbox: reduced: without Landlock, bound on processes"
+            ]
+        );
+    }
 }
