@@ -14,8 +14,8 @@ use std::time::Duration;
 use adjutant_core::numbers::grouped;
 use adjutant_workspace::PathError;
 use adjutant_workspace::sandbox::{
-    Bounds, Cancel, Config, End, Ended, Level, Network, Program, RunError, Sandbox, Unavailable,
-    Unconfined,
+    Bounds, Cancel, Config, End, Ended, Level, Network, PlainEnd, Program, RunError, Sandbox,
+    Unavailable, Unconfined,
 };
 
 use self::live::Live;
@@ -89,16 +89,8 @@ pub(crate) fn run(
         Confinement::Unavailable(why) => return Err(unavailable(why)),
         Confinement::Off { root } => {
             let program = asked.program(None, environment);
-            let plain = Unconfined::new(root).run(&program, cancel, &mut live);
-            let plain = plain.map_err(|error| match error {
-                RunError::Helper(why) => format!("not run: {why}"),
-                error => asked.failed(error),
-            })?;
-            let mut remarks = vec!["sandbox: off".to_owned()];
-            if !plain.output_closed {
-                remarks.insert(0, "a process left the command's group and may live on".to_owned());
-            }
-            (Over { end: plain.end, elapsed: plain.elapsed, remarks }, Bounds::default())
+            let ended = Unconfined::new(root).run(&program, cancel, &mut live);
+            (unconfined(ended.map_err(|why| asked.failed_outside(why))?), Bounds::default())
         }
     };
     let mut text = first_line(&over, asked.timeout, &bounds);
@@ -158,14 +150,23 @@ impl Asked {
         program
     }
 
+    /// Says why nothing was run where there is no sandbox that could have failed.
+    fn failed_outside(&self, error: RunError) -> Objection {
+        if let RunError::Helper(why) = error {
+            return format!("not run: {why}");
+        }
+        self.failed(error)
+    }
+
     fn failed(&self, error: RunError) -> Objection {
         match error {
-            RunError::Empty | RunError::Nul => format!("not run: {error}"),
+            RunError::Empty | RunError::Nul | RunError::NotStarted { .. } => {
+                format!("not run: {error}")
+            }
             RunError::Directory { .. } => {
                 let shown = show::path(&self.directory);
                 format!("`{shown}` is no directory of the workspace; list them with Glob")
             }
-            RunError::NotStarted { .. } => format!("not run: {error}"),
             RunError::Unavailable(why) => unavailable(&why),
             RunError::Helper(why) => unavailable(&Unavailable { why: why.to_string() }),
         }
@@ -242,6 +243,15 @@ fn over(ended: Ended, network: Network) -> Over {
             remarks.push(format!("network: granted; {}", network.left_open().join("; ")));
         }
     }
+    Over { end: ended.end, elapsed: ended.elapsed, remarks }
+}
+
+fn unconfined(ended: PlainEnd) -> Over {
+    let mut remarks = Vec::new();
+    if !ended.output_closed {
+        remarks.push("a process left the command's group and may live on".to_owned());
+    }
+    remarks.push("sandbox: off".to_owned());
     Over { end: ended.end, elapsed: ended.elapsed, remarks }
 }
 
