@@ -361,3 +361,24 @@ fn lock_of(locks: &Locks, root: &Root) -> Arc<Mutex<()>> {
 fn writer(name: &str) -> Option<ToolName> {
     ToolName::parse(name).filter(|tool| matches!(tool, ToolName::Edit | ToolName::Write))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn toolboxes_of_one_root_share_its_lock_whatever_it_is_called() {
+        let outer = tempfile::tempdir().unwrap();
+        let [here, there, link] = ["here", "there", "link"].map(|name| outer.path().join(name));
+        std::fs::create_dir(&here).unwrap();
+        std::fs::create_dir(&there).unwrap();
+        std::os::unix::fs::symlink(&here, &link).unwrap();
+        let first = Toolbox::new(Root::open(&here).unwrap(), Caps::default());
+        let other = first.with_root(Root::open(&there).unwrap());
+        let again = other.with_root(Root::open(&link).unwrap());
+        assert!(Arc::ptr_eq(&first.writing, &again.writing));
+        assert!(!Arc::ptr_eq(&first.writing, &other.writing));
+        drop((first, again));
+        assert_eq!(other.with_root(Root::open(&there).unwrap()).locks.lock().unwrap().len(), 1);
+    }
+}

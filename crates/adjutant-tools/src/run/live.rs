@@ -58,7 +58,7 @@ impl<'call> Live<'call> {
     /// Shows what was not shown yet and returns all that was kept.
     pub(super) fn finish(mut self) -> String {
         self.show(self.held.len());
-        text::kept(&self.kept)
+        text::kept(&self.kept, self.masker)
     }
 
     fn hold(&mut self, bytes: &[u8]) {

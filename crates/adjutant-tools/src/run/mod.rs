@@ -14,8 +14,8 @@ use std::time::Duration;
 use adjutant_core::numbers::grouped;
 use adjutant_workspace::PathError;
 use adjutant_workspace::sandbox::{
-    Bounds, Cancel, Config, End, Ended, Level, Network, Program, RunError, Sandbox, Unavailable,
-    Unconfined,
+    Bounds, Cancel, Config, End, Ended, Level, Network, PlainEnd, Program, RunError, Sandbox,
+    Unavailable, Unconfined,
 };
 
 use self::live::Live;
@@ -89,13 +89,8 @@ pub(crate) fn run(
         Confinement::Unavailable(why) => return Err(unavailable(why)),
         Confinement::Off { root } => {
             let program = asked.program(None, environment);
-            let plain = Unconfined::new(root).run(&program, cancel, &mut live);
-            let plain = plain.map_err(|why| asked.failed(why))?;
-            let mut remarks = vec!["sandbox: off".to_owned()];
-            if !plain.output_closed {
-                remarks.insert(0, "a process left the command's group and may live on".to_owned());
-            }
-            (Over { end: plain.end, elapsed: plain.elapsed, remarks }, Bounds::default())
+            let ended = Unconfined::new(root).run(&program, cancel, &mut live);
+            (unconfined(ended.map_err(|why| asked.failed_outside(why))?), Bounds::default())
         }
     };
     let mut text = first_line(&over, asked.timeout, &bounds);
@@ -155,18 +150,25 @@ impl Asked {
         program
     }
 
+    /// Says why nothing was run where there is no sandbox that could have failed.
+    fn failed_outside(&self, error: RunError) -> Objection {
+        if let RunError::Helper(why) = error {
+            return format!("not run: {why}");
+        }
+        self.failed(error)
+    }
+
     fn failed(&self, error: RunError) -> Objection {
         match error {
-            RunError::Empty | RunError::Nul => format!("not run: {error}"),
+            RunError::Empty | RunError::Nul | RunError::NotStarted { .. } => {
+                format!("not run: {error}")
+            }
             RunError::Directory { .. } => {
                 let shown = show::path(&self.directory);
                 format!("`{shown}` is no directory of the workspace; list them with Glob")
             }
-            RunError::NotStarted { .. } => format!("not run: {error}"),
             RunError::Unavailable(why) => unavailable(&why),
-            RunError::Helper(why) => {
-                unavailable(&Unavailable { why: format!("the sandbox helper failed: {why}") })
-            }
+            RunError::Helper(why) => unavailable(&Unavailable { why: why.to_string() }),
         }
     }
 }
@@ -244,6 +246,15 @@ fn over(ended: Ended, network: Network) -> Over {
     Over { end: ended.end, elapsed: ended.elapsed, remarks }
 }
 
+fn unconfined(ended: PlainEnd) -> Over {
+    let mut remarks = Vec::new();
+    if !ended.output_closed {
+        remarks.push("a process left the command's group and may live on".to_owned());
+    }
+    remarks.push("sandbox: off".to_owned());
+    Over { end: ended.end, elapsed: ended.elapsed, remarks }
+}
+
 fn first_line(over: &Over, timeout: Duration, bounds: &Bounds) -> String {
     let took = format!("{:.1} s", over.elapsed.as_secs_f64());
     match over.end {
@@ -275,4 +286,49 @@ fn unavailable(why: &Unavailable) -> Objection {
         "not run: there is no sandbox for commands here ({why}), and without one none is run. Go on without Run. A \
          person can see what is missing with `adjutant doctor`, or do without the sandbox by typing `--sandbox=off`"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use adjutant_workspace::sandbox::Layer;
+
+    use super::*;
+
+    #[test]
+    fn every_end_has_its_words() {
+        let bounds = Bounds { disk_bytes: 1_500, ..Bounds::default() };
+        for (end, words) in [
+            (End::Exited(0), "exit 0 in 1.2 s"),
+            (End::Signalled(9), "signal 9 in 1.2 s"),
+            (End::TimedOut, "timed out after 120 s"),
+            (End::Cancelled, "stopped: cancelled after 1.2 s"),
+            (End::OutOfMemory { bytes: 5 << 30 }, "stopped: used more than 4 GiB of memory"),
+            (
+                End::TooMuchWritten { bytes: 2_000 },
+                "stopped: wrote more than 1,500 bytes into the workspace",
+            ),
+        ] {
+            let over = Over { end, elapsed: Duration::from_millis(1_234), remarks: Vec::new() };
+            assert_eq!(first_line(&over, Duration::from_secs(120), &bounds), words);
+        }
+    }
+
+    #[test]
+    fn less_than_the_full_sandbox_is_said_and_so_is_a_process_that_stayed() {
+        let ended = |level, tree_gone| Ended {
+            end: End::Exited(0),
+            elapsed: Duration::ZERO,
+            level,
+            tree_gone,
+        };
+        assert!(over(ended(Level::Full, true), Network::Off).remarks.is_empty());
+        let reduced = ended(Level::Reduced(vec![Layer::Landlock, Layer::PidMax]), false);
+        assert_eq!(
+            over(reduced, Network::Off).remarks,
+            [
+                "a process could not be ended within a second",
+                "sandbox: reduced: without Landlock, bound on processes"
+            ]
+        );
+    }
 }
