@@ -244,7 +244,9 @@ impl Book {
         let todo = apply(&self.todo.text, splices.todo);
         let state = apply(&self.state.text, splices.state);
         // What was written is read back once, so that no odd layout can swallow a change.
-        let again = Self::take(Some(todo), Some(state)).ok();
+        let again = todo.zip(state).and_then(|(todo, state)| {
+            Self::take(Some(todo), Some(state)).ok()
+        });
         let again = again.filter(|book| self.is_meant(change, number, book));
         let book = again.ok_or(TaskError::Unwritable { number })?;
         Ok(Step { number, from, book: Some(book) })
@@ -312,8 +314,7 @@ impl Book {
         };
         out.todo.extend(self.todo.set_next(next));
         out.todo.push(self.todo.append(&plan.entry()));
-        out.state.push(self.state.set_next(next));
-        out.state.push(self.state.add(&plan.project(&rfc3339(wall_ms))));
+        out.state.extend(self.state.add(&plan.project(&rfc3339(wall_ms)), Some(next)));
         Ok(number)
     }
 
@@ -415,8 +416,7 @@ impl Book {
             None => {
                 let mut project = self.restored(task, status).project(now);
                 project.extend(fields.clone());
-                out.state.push(self.state.add(&project));
-                out.state.extend(self.next_number().map(|next| self.state.set_next(next)));
+                out.state.extend(self.state.add(&project, self.next_number()));
             }
         }
     }
