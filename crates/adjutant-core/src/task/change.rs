@@ -10,6 +10,7 @@ use super::disagree::{Disagreement, Side};
 use super::number::TaskNumber;
 use super::patch::{Splice, apply};
 use super::plan::{Plan, Priority, one_line, paragraphs};
+use super::state::Project;
 use super::status::{Status, Transition};
 use crate::contract::ArtifactKind;
 use crate::time::{date, rfc3339};
@@ -347,7 +348,20 @@ impl Book {
             return Ok(from);
         }
         self.write_status(&task, to, reason, wall_ms, out);
+        if from != to {
+            self.forget(number, from, out);
+        }
         Ok(from)
+    }
+
+    /// Removes what was said only because the task stood where it is not any more.
+    fn forget(&self, number: TaskNumber, from: Status, out: &mut Splices) {
+        let (entry, project) = (self.entry(number), self.project(number));
+        for (name, key) in dated_by(from) {
+            out.todo.extend(entry.as_ref().and_then(|entry| entry.remove(name)));
+            let of_project = |project: &Project| project.remove(&self.state.text, key);
+            out.state.extend(project.as_ref().map(of_project).unwrap_or_default());
+        }
     }
 
     fn write_status(
@@ -491,6 +505,27 @@ impl Book {
             effort: None,
             description: None,
         }
+    }
+}
+
+/// Returns the fields that a status brings, as `TODO.md` and as `state.json` name them.
+const fn dated_by(status: Status) -> &'static [(&'static str, &'static str)] {
+    match status {
+        Status::Completed => &[("Completed", "completed")],
+        Status::Blocked => &[("Blocked", "blocked"), ("Blocking Reason", "blocking_reason")],
+        Status::Abandoned => {
+            &[("Abandoned", "abandoned"), ("Abandonment Reason", "abandonment_reason")]
+        }
+        Status::NotStarted
+        | Status::InProgress
+        | Status::Researching
+        | Status::Researched
+        | Status::Planning
+        | Status::Planned
+        | Status::Revising
+        | Status::Revised
+        | Status::Implementing
+        | Status::Partial => &[],
     }
 }
 

@@ -173,6 +173,11 @@ impl Project {
         fields.iter().map(splice).collect()
     }
 
+    /// Removes a field.
+    pub(super) fn remove(&self, text: &str, field: &str) -> Vec<Splice> {
+        self.node.remove(text, field)
+    }
+
     /// Adds an artifact.
     pub(super) fn link(&self, text: &str, artifact: &Value) -> Splice {
         match self.node.member(text, "artifacts").filter(|list| list.items().is_some()) {
