@@ -214,6 +214,7 @@ fn failed(error: SpecsError) -> Failure {
             | TaskError::Twice { .. }
             | TaskError::NoTitle
             | TaskError::LongTitle { .. }
+            | TaskError::LongDescription { .. }
             | TaskError::BadLanguage { .. }
             | TaskError::BadPath { .. }
             | TaskError::NoNumber
@@ -223,6 +224,7 @@ fn failed(error: SpecsError) -> Failure {
         | SpecsError::NotFolder { .. }
         | SpecsError::NotText { .. }
         | SpecsError::TooLarge { .. }
+        | SpecsError::Overgrown { .. }
         | SpecsError::NotErrors { .. }
         | SpecsError::BadRecord { .. } => (Exit::Usage, None),
         SpecsError::File { .. } | SpecsError::Busy { .. } | SpecsError::Overtaken { .. } => {

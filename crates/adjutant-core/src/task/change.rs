@@ -18,6 +18,9 @@ use crate::time::{date, rfc3339};
 /// The longest title; beyond it there is the description.
 const MAX_TITLE_CHARS: usize = 200;
 
+/// The longest description: what a person reads in a list, not a file that was piped in.
+const MAX_DESCRIPTION_BYTES: usize = 16 * 1024;
+
 /// The longest name of a language.
 const MAX_LANGUAGE_CHARS: usize = 40;
 
@@ -163,6 +166,14 @@ pub enum TaskError {
         /// Its length.
         chars: usize,
     },
+    /// The description is a file.
+    #[error(
+        "a description has at most {MAX_DESCRIPTION_BYTES} bytes, this one has {bytes}; keep it in a file and name that"
+    )]
+    LongDescription {
+        /// Its length.
+        bytes: usize,
+    },
     /// The language is no word.
     #[error("`{language}` is no language; it is one word, such as rust")]
     BadLanguage {
@@ -245,9 +256,8 @@ impl Book {
         let todo = apply(&self.todo.text, splices.todo);
         let state = apply(&self.state.text, splices.state);
         // What was written is read back once, so that no odd layout can swallow a change.
-        let again = todo.zip(state).and_then(|(todo, state)| {
-            Self::take(Some(todo), Some(state)).ok()
-        });
+        let again =
+            todo.zip(state).and_then(|(todo, state)| Self::take(Some(todo), Some(state)).ok());
         let again = again.filter(|book| self.is_meant(change, number, book));
         let book = again.ok_or(TaskError::Unwritable { number })?;
         Ok(Step { number, from, book: Some(book) })
@@ -300,6 +310,10 @@ impl Book {
             0 => return Err(TaskError::NoTitle),
             chars if chars > MAX_TITLE_CHARS => return Err(TaskError::LongTitle { chars }),
             _ => {}
+        }
+        let bytes = new.description.as_ref().map_or(0, String::len);
+        if bytes > MAX_DESCRIPTION_BYTES {
+            return Err(TaskError::LongDescription { bytes });
         }
         let language = new.language.as_deref().map_or(Ok("general".to_owned()), language)?;
         let number = self.next_number().ok_or(TaskError::NoNumber)?;

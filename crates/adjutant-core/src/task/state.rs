@@ -127,7 +127,11 @@ impl State {
     }
 
     /// Adds a task that the file does not know, and the number of the next.
-    pub(super) fn add(&self, project: &Map<String, Value>, next: Option<TaskNumber>) -> Vec<Splice> {
+    pub(super) fn add(
+        &self,
+        project: &Map<String, Value>,
+        next: Option<TaskNumber>,
+    ) -> Vec<Splice> {
         let (text, project) = (&self.text, Value::Object(project.clone()));
         let list = self.root.member(text, ACTIVE).filter(|list| list.items().is_some());
         let number = next.map(|next| json!(next));
