@@ -251,15 +251,19 @@ in "/etc/hosts is strange", is no command; before another path put a space: " /t
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_HELP)]
 pub(crate) struct ResumeArgs {
-    /// The run or session, by its id or the start of it [default: the latest run].
+    /// The run or session, by its id or the start of it [default: the latest run of this tree].
     #[arg(value_name = "RUN|SESSION")]
     pub(crate) run: Option<String>,
+
+    /// The tree whose latest run is meant where none is named.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
 
     /// What you have to say to it: the answer it waits for, or what is left to do.
     #[arg(long, value_name = "TEXT")]
     pub(crate) say: Option<String>,
 
-    /// Give that many seconds anew [default: what is left, or the time it had at first].
+    /// Give that many seconds anew, at most what the work may take [default: what is left, or the time it had at first].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
 
@@ -293,7 +297,7 @@ cancelled or failed is taken up again; what is completed stays. Nothing recorded
 and budgets go on counting.
 
 Examples:
-  adjutant resume                                  the latest run
+  adjutant resume                                  the latest run of this tree
   adjutant resume sess_1735460684_a1b2c3 --timeout 600
   adjutant resume sess_1735460684_a1b2c3 --say "Use the second variant.""#;
 
