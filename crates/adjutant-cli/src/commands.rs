@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::schema::ReturnForm;
+use adjutant_core::task::Status;
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::roster::{Roster, Scope, UserFolders};
 use adjutant_engine::slash::{
@@ -77,7 +78,8 @@ pub(crate) fn built_in(root: &Path, goal: &str) -> Option<Errand> {
 
 /// Says why a command cannot be carried out, and what to do.
 fn refused(error: &PrepareError) -> Failure {
-    let failure = Failure::usage(sanitize::line(&error.to_string()));
+    let exit = if matches!(error, PrepareError::Step { .. }) { Exit::Refused } else { Exit::Usage };
+    let failure = Failure::new(exit, sanitize::line(&error.to_string()));
     match error {
         PrepareError::Arguments { usage, .. } => {
             failure.hint(format!("adjutant run '{}'", sanitize::line(usage)))
@@ -87,6 +89,9 @@ fn refused(error: &PrepareError) -> Failure {
         }
         PrepareError::Broken { .. } => failure
             .hint("`adjutant commands` lists the commands, and the files that cannot be used."),
+        PrepareError::Step { number, step } if step.from == Status::Completed => {
+            failure.hint(format!("`adjutant task set {number} in_progress` opens it again."))
+        }
         PrepareError::Step { number, .. } => failure
             .hint(format!("`adjutant task set {number} STATUS` moves it, `adjutant task show {number}` shows it.")),
         PrepareError::UnknownTask { .. } => failure
