@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use adjutant_core::numbers::grouped;
+use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::task::Status;
 use adjutant_core::{Policy, Preset};
@@ -174,6 +175,14 @@ impl Errand {
         roster: &Roster,
     ) -> Engine {
         self.introduce(&engine, prepared, roster);
+        let is_confined = !policy.in_place && policy.workspace == WorkspaceKind::Shared;
+        if is_confined && prepared.operation == Operation::Implement {
+            let list = prepared.tasks.first().and_then(|task| task.file.rsplit_once('/'));
+            let folder = list.map_or(".adjutant/specs", |(folder, _)| folder);
+            say(&format!(
+                "adjutant: the agents may write only below {folder}; --in-place lets them change the working tree"
+            ));
+        }
         engine.with_assignment(prepared.assignment(policy)).with_commands(self.book.clone())
     }
 
