@@ -13,14 +13,16 @@ use adjutant_engine::slash::{
     builtin_agents, gather,
 };
 use adjutant_engine::specs::Lookout;
-use adjutant_engine::{Engine, Role};
-use adjutant_view::sanitize;
+use adjutant_engine::{Archive, Engine, Role};
+use adjutant_view::{Liveness, sanitize};
 use serde_json::{Value, json};
 
 use crate::agents::{self, format_name, notices};
 use crate::args::{CommandsArgs, Form, TaskAddArgs, WorkFlags};
 use crate::delegate::{absolute, form};
 use crate::exit::{Exit, Failure};
+use crate::here;
+use crate::hints::advise;
 use crate::output::{print, print_json, say};
 use crate::settings::{Settings, command_folders};
 use crate::tasks;
@@ -186,6 +188,25 @@ impl Errand {
         engine.with_assignment(prepared.assignment(policy)).with_commands(self.book.clone())
     }
 
+    /// Says of each task that is being worked on, as the list has it, who may be at it.
+    pub(crate) fn say_under_way(&self, archive: &Archive, prepared: &Prepared) {
+        for task in &prepared.tasks {
+            let Some(status) = task.status.filter(|status| is_stage(*status)) else { continue };
+            let head = format!("adjutant: task {} is {}", task.number, status.marker());
+            advise(&match here::at_work_on(archive, &self.root, task.number) {
+                Some((run, Liveness::Alive)) => format!(
+                    "{head}: {run} is at work on it; `adjutant status {run}` shows it, `adjutant cancel {run}` ends it"
+                ),
+                Some((run, Liveness::Dead)) => format!(
+                    "{head}: {run} was interrupted; `adjutant resume {run}` goes on with it"
+                ),
+                None => format!(
+                    "{head}: a run may be at work on it, or was interrupted; `adjutant status` shows it, `adjutant resume RUN` goes on"
+                ),
+            });
+        }
+    }
+
     /// Says who works on what, what of the file counts for nothing, and that files were left out.
     fn introduce(&self, engine: &Engine, prepared: &Prepared, roster: &Roster) {
         let definition = &prepared.definition;
@@ -203,6 +224,11 @@ impl Errand {
         notices(&roster.problems, "agent");
         notices(&self.book.problems, "command");
     }
+}
+
+/// Says whether a command sets that while it works.
+fn is_stage(status: Status) -> bool {
+    status.is_under_way() && status != Status::InProgress
 }
 
 /// Lists the commands, or shows one.
