@@ -7,7 +7,7 @@ use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::task::Status;
 use adjutant_core::{Policy, Preset};
-use adjutant_engine::roster::{Roster, Scope, UserFolders};
+use adjutant_engine::roster::{Problem, Roster, Scope, UserFolders};
 use adjutant_engine::slash::{
     Because, Handbook, InPlace, PrepareError, Prepared, Routes, SlashCommand, Surroundings,
     builtin_agents, gather,
@@ -244,7 +244,8 @@ pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, F
                 .hint("`adjutant commands` lists them, and the files that cannot be used.")
         })?;
         book.shadowed.retain(|shadowed| shadowed.by == found.definition.file);
-        book.problems.clear();
+        let broken = instead_of(&book, &found).cloned();
+        book.problems.retain(|problem| broken.as_ref() == Some(problem));
         book.commands = vec![found];
     }
     let listing = Listing { settings: &settings, roster: &roster, whole: args.name.is_some() };
@@ -254,6 +255,12 @@ pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, F
         print(&listing.text(&book))?;
     }
     Ok(Exit::Completed)
+}
+
+/// Returns the file that was to take the place of a built-in command and cannot be used.
+fn instead_of<'a>(book: &'a Handbook, command: &SlashCommand) -> Option<&'a Problem> {
+    let is_built_in = command.definition.scope == Scope::BuiltIn;
+    book.broken(command.name()).filter(|_| is_built_in)
 }
 
 /// How commands are shown.
@@ -315,6 +322,9 @@ impl Listing<'_> {
                 "by_program": command.is_ours, "timeout_s": it.limits.timeout_s, "tools": role.rights.usable_tools(),
                 "model": it.model, "bounded_by": it.ceiling, "ignored": role.ignored,
             });
+            if let Some(problem) = instead_of(book, command) {
+                object["unusable_because_of"] = problem.file.clone().into();
+            }
             if self.whole {
                 object["body"] = it.prompt.clone().into();
             }
@@ -329,12 +339,12 @@ impl Listing<'_> {
     }
 
     fn text(&self, book: &Handbook) -> String {
-        let mut text: String = book.commands.iter().map(|it| self.paragraph(it)).collect();
+        let mut text: String = book.commands.iter().map(|it| self.paragraph(book, it)).collect();
         text += &agents::left_out(&book.shadowed, &book.problems);
         format!("{}\n", text.trim_end())
     }
 
-    fn paragraph(&self, command: &SlashCommand) -> String {
+    fn paragraph(&self, book: &Handbook, command: &SlashCommand) -> String {
         let (it, role) = (&command.definition, self.role(command));
         let place = match it.scope {
             Scope::BuiltIn => it.scope.as_str().to_owned(),
@@ -344,6 +354,10 @@ impl Listing<'_> {
         };
         let mut text = format!("{}  {place}\n", sanitize::line(&command.usage()));
         text += &agents::described(&it.description, self.whole);
+        if let Some(problem) = instead_of(book, command) {
+            let file = sanitize::line(&problem.file);
+            text += &format!("  cannot be used: {file} stands for it and is broken, see below\n");
+        }
         let ways = self.ways(command).into_iter().map(|goes| {
             let who = sanitize::line(goes.agent);
             let missing = if goes.is_known { "" } else { " (not described)" };
