@@ -6,8 +6,9 @@ mod task;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind as ClapKind};
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::hints;
 use crate::spaces::SpaceFlags;
@@ -47,20 +48,58 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads the command line and remembers what recommended commands must repeat of it.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+        let matches = Self::command().try_get_matches().map_err(explained)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_flag = matches.value_source("home") == Some(ValueSource::CommandLine);
         match &cli.home {
             Some(home) if home.as_os_str().is_empty() && is_flag => {
                 let text = "--home needs a directory";
-                return Err(Self::command().error(clap::error::ErrorKind::InvalidValue, text));
+                return Err(Self::command().error(ClapKind::InvalidValue, text));
             }
             // A variable that is there and empty says nothing.
             Some(home) if home.as_os_str().is_empty() => cli.home = None,
             Some(home) if is_flag => hints::keep_home(home),
             Some(_) | None => {}
         }
+        if let Some(root) = given_root(&matches) {
+            hints::keep_root(root);
+        }
         Ok(cli)
+    }
+}
+
+/// Returns the tree that was typed, for whichever command.
+fn given_root(matches: &ArgMatches) -> Option<&PathBuf> {
+    let (_, matches) = matches.subcommand()?;
+    let is_typed = matches.ids().any(|id| id.as_str() == "root")
+        && matches.value_source("root") == Some(ValueSource::CommandLine);
+    if is_typed { matches.get_one("root") } else { given_root(matches) }
+}
+
+/// Says how a slash command is typed when its words came as arguments of their own.
+fn explained(error: clap::Error) -> clap::Error {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some(ContextValue::String(surplus)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let run = words.iter().position(|word| word == "run");
+    let is_goal = |at: &usize| words[*at].starts_with('/') && words.get(at + 1) == Some(surplus);
+    let goal = run.and_then(|run| (run + 1..words.len()).find(is_goal));
+    match goal.filter(|_| error.kind() == ClapKind::UnknownArgument) {
+        Some(goal) => {
+            let rest = &words[goal + 1..];
+            let own = rest.iter().take_while(|word| !word.starts_with('-')).count();
+            let inner = rest[..own].iter().map(|word| match word.contains(char::is_whitespace) {
+                true => format!(" \"{word}\""),
+                false => format!(" {word}"),
+            });
+            let typed = hints::quoted(&format!("{}{}", words[goal], inner.collect::<String>()));
+            let rest = rest[own..].iter().map(|word| format!(" {}", hints::quoted(word)));
+            let rest = rest.collect::<String>();
+            let text = format!("a goal is one argument, quote it: adjutant run {typed}{rest}");
+            Cli::command().error(ClapKind::UnknownArgument, text)
+        }
+        None => error,
     }
 }
 
@@ -213,15 +252,19 @@ in "/etc/hosts is strange", is no command; before another path put a space: " /t
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_HELP)]
 pub(crate) struct ResumeArgs {
-    /// The run or session, by its id or the start of it [default: the latest run].
+    /// The run or session, by its id or the start of it [default: the latest run of this tree].
     #[arg(value_name = "RUN|SESSION")]
     pub(crate) run: Option<String>,
+
+    /// The tree whose latest run is meant where none is named.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
 
     /// What you have to say to it: the answer it waits for, or what is left to do.
     #[arg(long, value_name = "TEXT")]
     pub(crate) say: Option<String>,
 
-    /// Give that many seconds anew [default: what is left, or the time it had at first].
+    /// Give that many seconds anew, at most what the work may take [default: what is left, or the time it had at first].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
 
@@ -255,7 +298,7 @@ cancelled or failed is taken up again; what is completed stays. Nothing recorded
 and budgets go on counting.
 
 Examples:
-  adjutant resume                                  the latest run
+  adjutant resume                                  the latest run of this tree
   adjutant resume sess_1735460684_a1b2c3 --timeout 600
   adjutant resume sess_1735460684_a1b2c3 --say "Use the second variant.""#;
 

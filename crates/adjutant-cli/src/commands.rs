@@ -3,22 +3,26 @@
 use std::path::{Path, PathBuf};
 
 use adjutant_core::numbers::grouped;
+use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
+use adjutant_core::task::Status;
 use adjutant_core::{Policy, Preset};
-use adjutant_engine::roster::{Roster, Scope, UserFolders};
+use adjutant_engine::roster::{Problem, Roster, Scope, UserFolders};
 use adjutant_engine::slash::{
     Because, Handbook, InPlace, PrepareError, Prepared, Routes, SlashCommand, Surroundings,
     builtin_agents, gather,
 };
 use adjutant_engine::specs::Lookout;
-use adjutant_engine::{Engine, Role};
-use adjutant_view::sanitize;
+use adjutant_engine::{Archive, Engine, Role};
+use adjutant_view::{Liveness, sanitize};
 use serde_json::{Value, json};
 
 use crate::agents::{self, format_name, notices};
 use crate::args::{CommandsArgs, Form, TaskAddArgs, WorkFlags};
 use crate::delegate::{absolute, form};
 use crate::exit::{Exit, Failure};
+use crate::here;
+use crate::hints::advise;
 use crate::output::{print, print_json, say};
 use crate::settings::{Settings, command_folders};
 use crate::tasks;
@@ -77,7 +81,8 @@ pub(crate) fn built_in(root: &Path, goal: &str) -> Option<Errand> {
 
 /// Says why a command cannot be carried out, and what to do.
 fn refused(error: &PrepareError) -> Failure {
-    let failure = Failure::usage(sanitize::line(&error.to_string()));
+    let exit = if matches!(error, PrepareError::Step { .. }) { Exit::Refused } else { Exit::Usage };
+    let failure = Failure::new(exit, sanitize::line(&error.to_string()));
     match error {
         PrepareError::Arguments { usage, .. } => {
             failure.hint(format!("adjutant run '{}'", sanitize::line(usage)))
@@ -87,6 +92,9 @@ fn refused(error: &PrepareError) -> Failure {
         }
         PrepareError::Broken { .. } => failure
             .hint("`adjutant commands` lists the commands, and the files that cannot be used."),
+        PrepareError::Step { number, step } if step.from == Status::Completed => {
+            failure.hint(format!("`adjutant task set {number} in_progress` opens it again."))
+        }
         PrepareError::Step { number, .. } => failure
             .hint(format!("`adjutant task set {number} STATUS` moves it, `adjutant task show {number}` shows it.")),
         PrepareError::UnknownTask { .. } => failure
@@ -169,7 +177,34 @@ impl Errand {
         roster: &Roster,
     ) -> Engine {
         self.introduce(&engine, prepared, roster);
+        let is_confined = !policy.in_place && policy.workspace == WorkspaceKind::Shared;
+        if is_confined && prepared.operation == Operation::Implement {
+            let list = prepared.tasks.first().and_then(|task| task.file.rsplit_once('/'));
+            let folder = list.map_or(".adjutant/specs", |(folder, _)| folder);
+            say(&format!(
+                "adjutant: the agents may write only below {folder}; --in-place lets them change the working tree"
+            ));
+        }
         engine.with_assignment(prepared.assignment(policy)).with_commands(self.book.clone())
+    }
+
+    /// Says of each task that is being worked on, as the list has it, who may be at it.
+    pub(crate) fn say_under_way(&self, archive: &Archive, prepared: &Prepared) {
+        for task in &prepared.tasks {
+            let Some(status) = task.status.filter(|status| is_stage(*status)) else { continue };
+            let head = format!("adjutant: task {} is {}", task.number, status.marker());
+            advise(&match here::at_work_on(archive, &self.root, task.number) {
+                Some((run, Liveness::Alive)) => format!(
+                    "{head}: {run} is at work on it; `adjutant status {run}` shows it, `adjutant cancel {run}` ends it"
+                ),
+                Some((run, Liveness::Dead)) => format!(
+                    "{head}: {run} was interrupted; `adjutant resume {run}` goes on with it"
+                ),
+                None => format!(
+                    "{head}: a run may be at work on it, or was interrupted; `adjutant status` shows it, `adjutant resume RUN` goes on"
+                ),
+            });
+        }
     }
 
     /// Says who works on what, what of the file counts for nothing, and that files were left out.
@@ -191,6 +226,11 @@ impl Errand {
     }
 }
 
+/// Says whether a command sets that while it works.
+fn is_stage(status: Status) -> bool {
+    status.is_under_way() && status != Status::InProgress
+}
+
 /// Lists the commands, or shows one.
 pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, Failure> {
     let root = absolute(&args.root)?;
@@ -204,7 +244,8 @@ pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, F
                 .hint("`adjutant commands` lists them, and the files that cannot be used.")
         })?;
         book.shadowed.retain(|shadowed| shadowed.by == found.definition.file);
-        book.problems.clear();
+        let broken = instead_of(&book, &found).cloned();
+        book.problems.retain(|problem| broken.as_ref() == Some(problem));
         book.commands = vec![found];
     }
     let listing = Listing { settings: &settings, roster: &roster, whole: args.name.is_some() };
@@ -214,6 +255,12 @@ pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, F
         print(&listing.text(&book))?;
     }
     Ok(Exit::Completed)
+}
+
+/// Returns the file that was to take the place of a built-in command and cannot be used.
+fn instead_of<'a>(book: &'a Handbook, command: &SlashCommand) -> Option<&'a Problem> {
+    let is_built_in = command.definition.scope == Scope::BuiltIn;
+    book.broken(command.name()).filter(|_| is_built_in)
 }
 
 /// How commands are shown.
@@ -275,6 +322,9 @@ impl Listing<'_> {
                 "by_program": command.is_ours, "timeout_s": it.limits.timeout_s, "tools": role.rights.usable_tools(),
                 "model": it.model, "bounded_by": it.ceiling, "ignored": role.ignored,
             });
+            if let Some(problem) = instead_of(book, command) {
+                object["unusable_because_of"] = problem.file.clone().into();
+            }
             if self.whole {
                 object["body"] = it.prompt.clone().into();
             }
@@ -289,12 +339,12 @@ impl Listing<'_> {
     }
 
     fn text(&self, book: &Handbook) -> String {
-        let mut text: String = book.commands.iter().map(|it| self.paragraph(it)).collect();
+        let mut text: String = book.commands.iter().map(|it| self.paragraph(book, it)).collect();
         text += &agents::left_out(&book.shadowed, &book.problems);
         format!("{}\n", text.trim_end())
     }
 
-    fn paragraph(&self, command: &SlashCommand) -> String {
+    fn paragraph(&self, book: &Handbook, command: &SlashCommand) -> String {
         let (it, role) = (&command.definition, self.role(command));
         let place = match it.scope {
             Scope::BuiltIn => it.scope.as_str().to_owned(),
@@ -304,6 +354,10 @@ impl Listing<'_> {
         };
         let mut text = format!("{}  {place}\n", sanitize::line(&command.usage()));
         text += &agents::described(&it.description, self.whole);
+        if let Some(problem) = instead_of(book, command) {
+            let file = sanitize::line(&problem.file);
+            text += &format!("  cannot be used: {file} stands for it and is broken, see below\n");
+        }
         let ways = self.ways(command).into_iter().map(|goes| {
             let who = sanitize::line(goes.agent);
             let missing = if goes.is_known { "" } else { " (not described)" };

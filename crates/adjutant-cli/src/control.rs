@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::args::{CancelArgs, TellArgs, WaitArgs};
 use crate::exit::{Exit, Failure};
+use crate::here::{self, Verb};
 use crate::hints::advise;
 use crate::live::Live;
 use crate::output::{print, print_json, say};
@@ -28,10 +29,10 @@ pub(crate) fn run_cancel(
 ) -> Result<Exit, Failure> {
     let (files, session) = match &args.run {
         Some(text) => archive.find(text).map_err(failed)?,
-        None => match newest_live(archive)? {
-            Some(files) => (files, None),
-            None => return Err(Failure::usage("no run is live").hint(LISTS)),
-        },
+        None if newest_live(archive)?.is_none() => {
+            return Err(Failure::usage("no run is live").hint(LISTS));
+        }
+        None => (here::latest(archive, &args.root, CANCEL, is_live)?, None),
     };
     let target = Target::new(&files, session);
     let cancelled = files.cancel(target.session).map_err(|error| target.failed(&error))?;
@@ -256,7 +257,12 @@ const LISTS: &str = "`adjutant status` lists the runs; name one to end it.";
 /// Finds the newest run that somebody works on.
 fn newest_live(archive: &Archive) -> Result<Option<RunFiles>, Failure> {
     let runs = archive.runs().map_err(failed)?;
-    // A run whose lock cannot be read must not hide the others.
-    let is_live = |files: &RunFiles| matches!(files.life(), Ok(Life::Live { .. }));
     Ok(runs.into_iter().find(is_live))
 }
+
+/// Says whether somebody works on a run; one whose lock cannot be read must not hide the others.
+fn is_live(files: &RunFiles) -> bool {
+    matches!(files.life(), Ok(Life::Live { .. }))
+}
+
+const CANCEL: Verb = Verb { typed: "cancel", noun: "live run" };

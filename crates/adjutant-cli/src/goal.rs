@@ -85,6 +85,9 @@ pub(crate) fn run_goal(
         }
     };
     let archive = open_archive(given_home)?;
+    if let (Some(errand), Some(prepared)) = (&errand, &prepared) {
+        errand.say_under_way(&archive, prepared);
+    }
     let showing = Showing {
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,

@@ -14,6 +14,7 @@ mod demo;
 mod errors;
 mod exit;
 mod goal;
+mod here;
 mod hints;
 mod live;
 mod models;

@@ -13,6 +13,7 @@ use crate::commands;
 use crate::delegate::{absolute, failed, form, write_in_place};
 use crate::demo;
 use crate::exit::{Exit, Failure};
+use crate::here::{self, Verb};
 use crate::output::say;
 use crate::records;
 use crate::run::{Showing, Work, carry_out};
@@ -50,8 +51,10 @@ pub(crate) fn run_resume(
     as_json: bool,
     archive: &Archive,
 ) -> Result<Exit, Failure> {
-    let (files, session) =
-        archive.find(args.run.as_deref().unwrap_or("latest")).map_err(records::failed)?;
+    let (files, session) = match &args.run {
+        Some(text) => archive.find(text).map_err(records::failed)?,
+        None => (here::latest(archive, &args.root, RESUME, |_| true)?, None),
+    };
     let past = files.past().map_err(records::failed)?;
     let past = past
         .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
@@ -148,5 +151,7 @@ pub(crate) fn go_on(
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
 }
+
+const RESUME: Verb = Verb { typed: "resume", noun: "run" };
 
 const ANOTHER_MODEL: &str = "Name one that can be had with --model.";

@@ -14,7 +14,7 @@ use adjutant_engine::{
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{Options, Results, command_end, command_head, root_end, root_reason};
-use adjutant_view::{Entry, Liveness, RunView, cost, sanitize, tree};
+use adjutant_view::{Delegation, Entry, Liveness, RunView, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -243,8 +243,9 @@ fn show_synthesis(
 
 /// Says whether the root ended for the reason that one of its tasks did: both were cancelled.
 fn is_of_a_task(view: &RunView) -> bool {
+    let why = |it: &Delegation| it.reason.as_ref().map(|why| (why.code, why.message.clone()));
     let Some(root) = view.root() else { return false };
-    root.reason.is_some() && view.children(root).any(|child| child.reason == root.reason)
+    root.reason.is_some() && view.children(root).any(|child| why(child) == why(root))
 }
 
 /// Prints results in the form that was asked for.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::args::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
+use crate::hints;
 use crate::output::{print, print_json, say};
 
 /// How many disagreements are said; `--json` has all of them.
@@ -56,8 +57,10 @@ pub(crate) fn add(
 pub(crate) fn added(task: &Task, folder: &str) -> String {
     let (number, title) = (task.number, sanitize::collapsed(&task.title));
     format!(
-        "Task: {number}\n\n{title}\n{} in {folder}/TODO.md\n\nNext: adjutant run \"/research {number}\"",
-        marker(task)
+        "Task: {number}\n\n{title}\n{} in {folder}/TODO.md\n\nNext: {} run \"/research {number}\"{}",
+        marker(task),
+        hints::program(),
+        hints::root(),
     )
 }
 
@@ -214,6 +217,7 @@ fn failed(error: SpecsError) -> Failure {
             | TaskError::Twice { .. }
             | TaskError::NoTitle
             | TaskError::LongTitle { .. }
+            | TaskError::LongDescription { .. }
             | TaskError::BadLanguage { .. }
             | TaskError::BadPath { .. }
             | TaskError::NoNumber
@@ -223,6 +227,7 @@ fn failed(error: SpecsError) -> Failure {
         | SpecsError::NotFolder { .. }
         | SpecsError::NotText { .. }
         | SpecsError::TooLarge { .. }
+        | SpecsError::Overgrown { .. }
         | SpecsError::NotErrors { .. }
         | SpecsError::BadRecord { .. } => (Exit::Usage, None),
         SpecsError::File { .. } | SpecsError::Busy { .. } | SpecsError::Overtaken { .. } => {
@@ -253,12 +258,10 @@ fn marker(task: &Task) -> String {
     task.status.map_or_else(unknown, |status| status.marker().to_owned())
 }
 
-/// Says what stands where there are no tasks.
-const NO_TASKS: &str = "No tasks yet. Add one: adjutant task add \"TITLE\"\n";
-
 fn table(tasks: &[Task]) -> String {
     if tasks.is_empty() {
-        return NO_TASKS.to_owned();
+        let (program, root) = (hints::program(), hints::root());
+        return format!("No tasks yet. Add one: {program} task add \"TITLE\"{root}\n");
     }
     let cells = |task: &Task| {
         let priority = task.priority.map(Priority::as_str).unwrap_or("-").to_owned();

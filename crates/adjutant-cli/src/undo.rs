@@ -1,11 +1,18 @@
 //! Putting back what a run or a delegation changed.
 
-use adjutant_engine::{Archive, ArchiveError, Fate, Undo, UndoError};
+use std::path::{Path, PathBuf};
+
+use adjutant_core::Event;
+use adjutant_core::task::{Status, Task};
+use adjutant_engine::specs::Specs;
+use adjutant_engine::{Archive, ArchiveError, Fate, RunFiles, Undo, UndoError};
 use adjutant_view::sanitize;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
+use crate::here::{self, Verb};
 use crate::output::{print, print_json, say};
 use crate::records::{counted, failed};
 
@@ -13,9 +20,13 @@ use crate::records::{counted, failed};
 #[derive(Debug, Args)]
 #[command(after_help = UNDO_HELP)]
 pub(crate) struct UndoArgs {
-    /// The run or session, by its id or the start of it [default: the latest run].
+    /// The run or session, by its id or the start of it [default: the latest run of this tree].
     #[arg(value_name = "RUN|SESSION")]
     run: Option<String>,
+
+    /// The tree whose latest run is meant where none is named.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
 
     /// Say what would be put back, and change nothing.
     #[arg(long)]
@@ -24,31 +35,97 @@ pub(crate) struct UndoArgs {
 
 const UNDO_HELP: &str = "\
 A file is put back only if it is exactly what the agents left; one that somebody changed since is named and
-left alone. Files that were created are removed. What was done is recorded in the run.
+left alone. Files that were created are removed. What was done is recorded in the run. The list of tasks
+stays as it is; tasks that still link such a file, or stand completed by the run, are named.
 
 Examples:
-  adjutant undo --dry-run           what of the latest run can be put back
+  adjutant undo --dry-run           what of the latest run of this tree can be put back
   adjutant undo run_1738326967_x1y2z3
   adjutant undo sess_1738326967_a1b2c3    what one subagent changed, and all below it";
 
 /// Puts files back, or says which could be.
 pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = archive.find(args.run.as_deref().unwrap_or("latest")).map_err(failed)?;
+    let (files, session) = match &args.run {
+        Some(text) => archive.find(text).map_err(failed)?,
+        None => (here::latest(archive, &args.root, UNDO, |_| true)?, None),
+    };
     let session = session.filter(|session| *session != files.id().root_session());
     let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
+    let root = files.workdir().unwrap_or_default();
+    let linked = left_on_the_list(&files, &root, &undone);
     if as_json {
         let files_json: Vec<Value> = undone.iter().map(as_object).collect();
         let session = session.map(|session| session.to_string());
         print_json(&json!({
             "v": 1, "run": files.id(), "session": session, "dry_run": args.dry_run,
-            "files": files_json,
+            "root": root, "files": files_json,
+            "tasks": linked.iter().map(Linked::object).collect::<Vec<_>>(),
         }))?;
     } else {
+        if absolute(&args.root).ok().as_ref() != Some(&root) {
+            let folder = root.display().to_string();
+            say(&format!("adjutant: {} worked in {}", files.id(), sanitize::line(&folder)));
+        }
         let lines = undone.iter().map(|undo| line(undo, args.dry_run));
         print(&lines.collect::<String>())?;
         say(&summary(&undone, args.dry_run));
+        linked.iter().for_each(|linked| say(&format!("adjutant: {}", linked.sentence())));
     }
     Ok(exit(&undone))
+}
+
+const UNDO: Verb = Verb { typed: "undo", noun: "run" };
+
+/// A task whose entry says what is no longer so.
+struct Linked {
+    task: Task,
+    /// The files it links that are not what the run left any more.
+    links: Vec<String>,
+}
+
+/// Finds the tasks that link files that went back, or stand completed by the run.
+fn left_on_the_list(files: &RunFiles, root: &Path, undone: &[Undo]) -> Vec<Linked> {
+    let back = |undo: &&Undo| matches!(undo.fate, Fate::PutBack | Fate::Removed);
+    let back: Vec<&str> = undone.iter().filter(back).map(|undo| undo.path.as_str()).collect();
+    // Where nothing went back, or there is no list, there is nothing to say.
+    let book = Some(root).filter(|_| !back.is_empty()).and_then(|root| {
+        let specs = Specs::open(root).ok()?;
+        specs.read().ok()
+    });
+    let Some(book) = book else { return Vec::new() };
+    let worked_on = worked_on(files);
+    let linked = |task: Task| {
+        let links = task.artifacts.iter().filter(|path| back.contains(&path.as_str()));
+        let links: Vec<String> = links.cloned().collect();
+        let is_done = task.status == Some(Status::Completed);
+        let is_meant = !links.is_empty() || (is_done && worked_on.contains(&task.number.get()));
+        is_meant.then_some(Linked { task, links })
+    };
+    book.tasks().into_iter().filter_map(linked).collect()
+}
+
+/// Returns the tasks that a run was given.
+fn worked_on(files: &RunFiles) -> Vec<u64> {
+    let records = files.records().into_iter().flatten().map_while(Result::ok);
+    let assigned = records.filter_map(|record| {
+        let Event::Assigned(assignment) = record.event else { return None };
+        Some(assignment.tasks)
+    });
+    assigned.flatten().collect()
+}
+
+impl Linked {
+    fn object(&self) -> Value {
+        json!({ "number": self.task.number, "status": self.task.status, "links": self.links })
+    }
+
+    fn sentence(&self) -> String {
+        let number = self.task.number;
+        let status = self.task.status.map_or("[?]", Status::marker);
+        let links = sanitize::collapsed(&self.links.join(", "));
+        let links = if links.is_empty() { links } else { format!(" and links {links}") };
+        format!("task {number} is still {status}{links}")
+    }
 }
 
 fn explained(error: &UndoError) -> Failure {

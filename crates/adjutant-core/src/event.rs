@@ -190,6 +190,9 @@ pub enum Event {
         model: Option<ModelSpec>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_s: Option<u64>,
+        /// Whether somebody gets less than `timeout_s`, for it is more than the work may take.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        clamped: bool,
         /// By when those at work must have ended, where that is new.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         deadlines: BTreeMap<SessionId, Timestamp>,

@@ -281,6 +281,16 @@ impl RunFiles {
         self.folder.path()
     }
 
+    /// Returns the tree the run works in; none where that cannot be read, or it never began.
+    #[must_use]
+    pub fn workdir(&self) -> Option<PathBuf> {
+        let first = self.records().ok().and_then(|mut records| records.next()?.ok());
+        match first.map(|record| record.event) {
+            Some(Event::RunStarted { workdir, .. }) => Some(PathBuf::from(workdir)),
+            Some(_) | None => None,
+        }
+    }
+
     /// Returns for how many days the run was promised to be kept; the usual ones if it cannot say.
     fn retention_days(&self) -> u32 {
         let first = self.records().ok().and_then(|mut records| records.next()?.ok());

@@ -69,7 +69,8 @@ pub(crate) fn prepare(call: &Call<'_>, tool: ToolName, writes: &Writes) -> Prepa
     let before = plan.image.map(|image| image.bytes);
     if before.as_deref() == Some(plan.content.as_slice()) {
         let text = format!("`{path}` has this content already; nothing was written.");
-        return Prepared::Answer(ToolOutput::ok(text));
+        // Whoever comes to the very same text a second time has done the work all the same.
+        return Prepared::Answer(ToolOutput { touched: vec![path], ..ToolOutput::ok(text) });
     }
     let change = Change {
         path,

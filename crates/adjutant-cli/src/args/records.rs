@@ -1,5 +1,6 @@
 //! Looking at runs and dealing with them: what each of those commands takes.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -136,14 +137,19 @@ pub(crate) struct ResultArgs {
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_HELP)]
 pub(crate) struct CancelArgs {
-    /// The run or session, by its id or the start of it [default: the latest run that is live].
+    /// The run or session, by its id or the start of it [default: the latest of this tree
+    /// that is live].
     #[arg(value_name = "RUN|SESSION")]
     pub(crate) run: Option<String>,
+
+    /// The tree whose run is meant where none is named.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
 }
 
 const CANCEL_HELP: &str = "\
 Examples:
-  adjutant cancel                          the run that is under way
+  adjutant cancel                          the run that is under way in this tree
   adjutant cancel sess_1735460684_k3x9f2   one subagent and all below it; the others go on
 
 What was found is kept: `adjutant result` shows it. It is over within two seconds: a process that does

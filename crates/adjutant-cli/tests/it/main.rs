@@ -50,3 +50,4 @@ mod tasks;
 mod terminal;
 mod undo;
 mod watch;
+mod whose_run;

@@ -10,12 +10,11 @@ use super::disagree::{Disagreement, Side};
 use super::number::TaskNumber;
 use super::patch::{Splice, apply};
 use super::plan::{Plan, Priority, one_line, paragraphs};
-use super::status::{Status, Transition};
+use super::refused::{MAX_DESCRIPTION_BYTES, MAX_TITLE_CHARS, TaskError};
+use super::state::Project;
+use super::status::Status;
 use crate::contract::ArtifactKind;
 use crate::time::{date, rfc3339};
-
-/// The longest title; beyond it there is the description.
-const MAX_TITLE_CHARS: usize = 200;
 
 /// The longest name of a language.
 const MAX_LANGUAGE_CHARS: usize = 40;
@@ -106,87 +105,6 @@ pub struct Changed {
     pub disagreements: Vec<Disagreement>,
 }
 
-/// Says why a task cannot be changed so.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TaskError {
-    /// There is no such task.
-    #[error("there is no task {number}")]
-    Unknown {
-        /// The number asked for.
-        number: TaskNumber,
-    },
-    /// The status may not follow the one the task has.
-    #[error("task {number}: {step}")]
-    Step {
-        /// The task.
-        number: TaskNumber,
-        /// The step.
-        step: Transition,
-    },
-    /// The task has a status that means nothing here.
-    #[error(
-        "task {number} has the status {status}, which is none of ours; correct it in TODO.md first"
-    )]
-    UnknownStatus {
-        /// The task.
-        number: TaskNumber,
-        /// The status as it is written.
-        status: String,
-    },
-    /// BLOCKED or ABANDONED without a reason.
-    #[error("{to} needs a reason")]
-    NoReason {
-        /// The status.
-        to: Status,
-    },
-    /// A reason for a status that has none.
-    #[error("{to} takes no reason; only blocked and abandoned do")]
-    NeedlessReason {
-        /// The status.
-        to: Status,
-    },
-    /// The number stands at two tasks.
-    #[error("the number {number} is used more than once; give one of them another")]
-    Twice {
-        /// The number.
-        number: TaskNumber,
-    },
-    /// The title is empty.
-    #[error("a task needs a title")]
-    NoTitle,
-    /// The title is a text.
-    #[error(
-        "a title has at most {MAX_TITLE_CHARS} characters, this one has {chars}; put the rest into the description"
-    )]
-    LongTitle {
-        /// Its length.
-        chars: usize,
-    },
-    /// The language is no word.
-    #[error("`{language}` is no language; it is one word, such as rust")]
-    BadLanguage {
-        /// What was given.
-        language: String,
-    },
-    /// The path does not name a file below the root of the project.
-    #[error("`{path}` is not a path below the root of the project")]
-    BadPath {
-        /// What was given.
-        path: String,
-    },
-    /// There is no number left.
-    #[error("there is no task number left; correct next_project_number")]
-    NoNumber,
-    /// The new text would not read back as what was meant; the file is laid out too strangely.
-    #[error(
-        "TODO.md or state.json cannot take the change of task {number} where it stands; nothing was written"
-    )]
-    Unwritable {
-        /// The task.
-        number: TaskNumber,
-    },
-}
-
 /// The changes to both files, while they are collected.
 #[derive(Default)]
 struct Splices {
@@ -244,7 +162,8 @@ impl Book {
         let todo = apply(&self.todo.text, splices.todo);
         let state = apply(&self.state.text, splices.state);
         // What was written is read back once, so that no odd layout can swallow a change.
-        let again = Self::take(Some(todo), Some(state)).ok();
+        let again =
+            todo.zip(state).and_then(|(todo, state)| Self::take(Some(todo), Some(state)).ok());
         let again = again.filter(|book| self.is_meant(change, number, book));
         let book = again.ok_or(TaskError::Unwritable { number })?;
         Ok(Step { number, from, book: Some(book) })
@@ -298,6 +217,10 @@ impl Book {
             chars if chars > MAX_TITLE_CHARS => return Err(TaskError::LongTitle { chars }),
             _ => {}
         }
+        let bytes = new.description.as_ref().map_or(0, String::len);
+        if bytes > MAX_DESCRIPTION_BYTES {
+            return Err(TaskError::LongDescription { bytes });
+        }
         let language = new.language.as_deref().map_or(Ok("general".to_owned()), language)?;
         let number = self.next_number().ok_or(TaskError::NoNumber)?;
         let next = number.next().ok_or(TaskError::NoNumber)?;
@@ -312,8 +235,7 @@ impl Book {
         };
         out.todo.extend(self.todo.set_next(next));
         out.todo.push(self.todo.append(&plan.entry()));
-        out.state.push(self.state.set_next(next));
-        out.state.push(self.state.add(&plan.project(&rfc3339(wall_ms))));
+        out.state.extend(self.state.add(&plan.project(&rfc3339(wall_ms)), Some(next)));
         Ok(number)
     }
 
@@ -346,7 +268,20 @@ impl Book {
             return Ok(from);
         }
         self.write_status(&task, to, reason, wall_ms, out);
+        if from != to {
+            self.forget(number, from, out);
+        }
         Ok(from)
+    }
+
+    /// Removes what was said only because the task stood where it is not any more.
+    fn forget(&self, number: TaskNumber, from: Status, out: &mut Splices) {
+        let (entry, project) = (self.entry(number), self.project(number));
+        for (name, key) in dated_by(from) {
+            out.todo.extend(entry.as_ref().and_then(|entry| entry.remove(name)));
+            let of_project = |project: &Project| project.remove(&self.state.text, key);
+            out.state.extend(project.as_ref().map(of_project).unwrap_or_default());
+        }
     }
 
     fn write_status(
@@ -415,8 +350,7 @@ impl Book {
             None => {
                 let mut project = self.restored(task, status).project(now);
                 project.extend(fields.clone());
-                out.state.push(self.state.add(&project));
-                out.state.extend(self.next_number().map(|next| self.state.set_next(next)));
+                out.state.extend(self.state.add(&project, self.next_number()));
             }
         }
     }
@@ -491,6 +425,27 @@ impl Book {
             effort: None,
             description: None,
         }
+    }
+}
+
+/// Returns the fields that a status brings, as `TODO.md` and as `state.json` name them.
+const fn dated_by(status: Status) -> &'static [(&'static str, &'static str)] {
+    match status {
+        Status::Completed => &[("Completed", "completed")],
+        Status::Blocked => &[("Blocked", "blocked"), ("Blocking Reason", "blocking_reason")],
+        Status::Abandoned => {
+            &[("Abandoned", "abandoned"), ("Abandonment Reason", "abandonment_reason")]
+        }
+        Status::NotStarted
+        | Status::InProgress
+        | Status::Researching
+        | Status::Researched
+        | Status::Planning
+        | Status::Planned
+        | Status::Revising
+        | Status::Revised
+        | Status::Implementing
+        | Status::Partial => &[],
     }
 }
 

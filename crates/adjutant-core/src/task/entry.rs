@@ -160,6 +160,11 @@ impl Entry {
         }
     }
 
+    /// Removes the line of a field, where there is one.
+    pub(super) fn remove(&self, name: &str) -> Option<Splice> {
+        self.field(name).map(|field| Splice::replace(field.line.start..field.line.next, ""))
+    }
+
     /// Adds to the value of a list, or adds the field below all others; `None` and the like give way.
     pub(super) fn add(&self, text: &str, name: &str, item: &str) -> Splice {
         match self.field(name) {

@@ -46,7 +46,7 @@ pub fn merge_errors(text: Option<&str>, errors: &[Value]) -> Result<String, Stat
         None if !new.is_empty() => splices.push(root.set(text, ERRORS, &json!(new))),
         None => {}
     }
-    Ok(apply(text, splices))
+    apply(text, splices).ok_or(StateError::Unwritable)
 }
 
 /// Sets the fields that say something else by now.

@@ -60,6 +60,11 @@ impl Node {
         }
     }
 
+    /// Says whether it is `null`, which stands for nothing.
+    pub(super) fn is_null(&self, text: &str) -> bool {
+        &text[self.range.clone()] == "null"
+    }
+
     /// Reads the value.
     pub(super) fn read(&self, text: &str) -> Value {
         serde_json::from_str(&text[self.range.clone()]).unwrap_or_default()
@@ -81,41 +86,85 @@ impl Node {
             let base = line_indent(text, known.range.start);
             return Splice::replace(known.range.clone(), laid_out(text, value, base));
         }
-        let key = Value::from(key);
         let Kind::Object(members) = &self.kind else {
             return Splice::insert(self.range.end, String::new());
         };
         let Some((first, last)) = members.first().zip(members.last()) else {
-            return self
-                .fill(text, '{', '}', |base| format!("{key}: {}", laid_out(text, value, base)));
+            return self.fill(text, &[(key, value)]);
         };
         let gap = &text[self.range.start + 1..first.key.start];
-        let shown = laid_out(text, value, indent_of(gap));
-        Splice::insert(last.value.range.end, format!(",{}{key}: {shown}", spaced(gap)))
+        let shown = member(text, key, value, indent_of(gap));
+        Splice::insert(last.value.range.end, format!(",{}{shown}", spaced(gap)))
+    }
+
+    /// Sets several members; an empty object gets all of them at once, for each alone would take
+    /// its place.
+    pub(super) fn set_all(&self, text: &str, fields: &[(&str, &Value)]) -> Vec<Splice> {
+        match &self.kind {
+            Kind::Object(members) if members.is_empty() && !fields.is_empty() => {
+                vec![self.fill(text, fields)]
+            }
+            Kind::Object(_) | Kind::Array(_) | Kind::Scalar => {
+                fields.iter().map(|(key, value)| self.set(text, key, value)).collect()
+            }
+        }
+    }
+
+    /// Removes a member and the comma that kept it apart; several of one name go together.
+    pub(super) fn remove(&self, text: &str, key: &str) -> Vec<Splice> {
+        let Kind::Object(members) = &self.kind else { return Vec::new() };
+        let is_meant = |member: &Member| string(&text[member.key.clone()]).as_deref() == Some(key);
+        let Some(kept) = members.iter().position(|member| !is_meant(member)) else {
+            return Vec::new();
+        };
+        let cut = |(nth, member): (usize, &Member)| {
+            // One before all that stay takes the comma behind it, any other the one before it.
+            let range = if nth < kept {
+                member.key.start..members[nth + 1].key.start
+            } else {
+                members[nth - 1].value.range.end..member.value.range.end
+            };
+            Splice::replace(range, "")
+        };
+        members.iter().enumerate().filter(|(_, member)| is_meant(member)).map(cut).collect()
     }
 
     /// Adds an item at the end of a list.
     pub(super) fn push(&self, text: &str, value: &Value) -> Splice {
         let items = self.items().unwrap_or_default();
         let Some((first, last)) = items.first().zip(items.last()) else {
-            return self.fill(text, '[', ']', |base| laid_out(text, value, base));
+            let Some((inner, close)) = self.inside(text) else {
+                return Splice::replace(self.range.clone(), format!("[{value}]"));
+            };
+            let shown = laid_out(text, value, inner.trim_start_matches(['\r', '\n']));
+            return Splice::replace(self.range.clone(), format!("[{inner}{shown}{close}]"));
         };
         let gap = &text[self.range.start + 1..first.range.start];
         let shown = laid_out(text, value, indent_of(gap));
         Splice::insert(last.range.end, format!(",{}{shown}", spaced(gap)))
     }
 
-    /// Replaces an empty list or object by one with a single part.
-    fn fill(&self, text: &str, open: char, close: char, part: impl Fn(&str) -> String) -> Splice {
-        let Some(unit) = unit(text) else {
-            return Splice::replace(self.range.clone(), format!("{open}{}{close}", part("")));
-        };
-        let base = line_indent(text, self.range.start);
-        let inner = format!("{base}{unit}");
-        let shown = part(&inner);
-        let eol = eol(text);
-        Splice::replace(self.range.clone(), format!("{open}{eol}{inner}{shown}{eol}{base}{close}"))
+    /// Replaces an empty object by one with these members.
+    fn fill(&self, text: &str, fields: &[(&str, &Value)]) -> Splice {
+        let (inner, close) = self.inside(text).unwrap_or_default();
+        let indent = inner.trim_start_matches(['\r', '\n']);
+        let shown = fields.iter().map(|(key, value)| member(text, key, value, indent));
+        let shown = shown.collect::<Vec<_>>().join(&format!(",{}", spaced(&inner)));
+        Splice::replace(self.range.clone(), format!("{{{inner}{shown}{close}}}"))
     }
+
+    /// Returns what stands before each part of an empty list or object that is filled, and behind
+    /// the last; none where all stands on one line.
+    fn inside(&self, text: &str) -> Option<(String, String)> {
+        let unit = unit(text)?;
+        let (eol, base) = (eol(text), line_indent(text, self.range.start));
+        Some((format!("{eol}{base}{unit}"), format!("{eol}{base}")))
+    }
+}
+
+/// Writes a member whose further lines are indented by `base`.
+fn member(text: &str, key: &str, value: &Value, base: &str) -> String {
+    format!("{}: {}", Value::from(key), laid_out(text, value, base))
 }
 
 /// Reads a string with its quotes; none where it is something else.
@@ -275,7 +324,7 @@ mod tests {
     use serde_json::json;
 
     fn with(text: &str, splice: Splice) -> String {
-        apply(text, vec![splice])
+        apply(text, vec![splice]).unwrap()
     }
 
     #[test]
@@ -289,6 +338,34 @@ mod tests {
         ] {
             let node = spans(text).unwrap();
             assert_eq!(with(text, node.set(text, "b", &json!([1, 2]))), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn members_are_added_to_an_empty_object_together() {
+        let (one, two) = (json!(1), json!([2]));
+        for (text, expected) in [
+            ("{}", r#"{"a": 1, "b": [2]}"#),
+            ("{\n}\n", "{\n\"a\": 1,\n\"b\": [\n2\n]\n}\n"),
+            (r#"{"c":0}"#, r#"{"c":0, "a": 1, "b": [2]}"#),
+        ] {
+            let splices = spans(text).unwrap().set_all(text, &[("a", &one), ("b", &two)]);
+            assert_eq!(apply(text, splices).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_member_goes_with_the_comma_that_kept_it_apart() {
+        for (text, expected) in [
+            (r#"{"a": 1, "b": 2, "c": 3}"#, r#"{"a": 1, "c": 3}"#),
+            (r#"{"b": 2, "c": 3}"#, r#"{"c": 3}"#),
+            (r#"{"a": 1, "b": 2}"#, r#"{"a": 1}"#),
+            (r#"{"b": 1, "b": 2, "c": 3, "b": 4}"#, r#"{"c": 3}"#),
+            (r#"{"a": 1}"#, r#"{"a": 1}"#),
+            ("{\n  \"a\": 1,\n  \"b\": 2\n}", "{\n  \"a\": 1\n}"),
+        ] {
+            let splices = spans(text).unwrap().remove(text, "b");
+            assert_eq!(apply(text, splices).unwrap(), expected, "{text}");
         }
     }
 

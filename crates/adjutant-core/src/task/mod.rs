@@ -15,15 +15,17 @@ mod lines;
 mod number;
 mod patch;
 mod plan;
+mod refused;
 mod state;
 mod status;
 mod todo;
 
 pub use book::{Book, BookError, Task};
-pub use change::{Artifact, Change, Changed, NewTask, Reason, TaskError, Update};
+pub use change::{Artifact, Change, Changed, NewTask, Reason, Update};
 pub use disagree::{Disagreement, Field, Side};
 pub use errors::merge_errors;
 pub use number::{NumberError, TaskNumber};
 pub use plan::Priority;
+pub use refused::TaskError;
 pub use state::StateError;
 pub use status::{Status, Transition};

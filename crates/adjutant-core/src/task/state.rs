@@ -35,6 +35,9 @@ pub enum StateError {
         /// What the parser says.
         reason: String,
     },
+    /// It cannot take a change where that would stand.
+    #[error("it is laid out too strangely to be changed; nothing was written")]
+    Unwritable,
     /// It holds something else than an object.
     #[error("not a JSON object")]
     NotObject,
@@ -100,7 +103,8 @@ impl State {
             };
         let mut projects = Vec::new();
         for (field, is_archived) in [(ACTIVE, false), (COMPLETED, true)] {
-            let Some(list) = root.member(text, field) else { continue };
+            let list = root.member(text, field).filter(|list| !list.is_null(text));
+            let Some(list) = list else { continue };
             let items = list.items().ok_or(StateError::WrongType { field, wanted: "a list" })?;
             projects.extend(items.iter().enumerate().filter_map(|(place, node)| {
                 let number = number_in(text, node)?;
@@ -122,17 +126,22 @@ impl State {
         self.next
     }
 
-    pub(super) fn set_next(&self, next: TaskNumber) -> Splice {
-        self.root.set(&self.text, NEXT, &json!(next))
-    }
-
-    /// Adds a task that the file does not know.
-    pub(super) fn add(&self, project: &Map<String, Value>) -> Splice {
-        let project = Value::Object(project.clone());
-        match self.root.member(&self.text, ACTIVE) {
-            Some(list) => list.push(&self.text, &project),
-            None => self.root.set(&self.text, ACTIVE, &json!([project])),
-        }
+    /// Adds a task that the file does not know, and the number of the next.
+    pub(super) fn add(
+        &self,
+        project: &Map<String, Value>,
+        next: Option<TaskNumber>,
+    ) -> Vec<Splice> {
+        let (text, project) = (&self.text, Value::Object(project.clone()));
+        let list = self.root.member(text, ACTIVE).filter(|list| list.items().is_some());
+        let number = next.map(|next| json!(next));
+        let (pushed, alone) = match list {
+            Some(list) => (Some(list.push(text, &project)), None),
+            None => (None, Some(json!([project]))),
+        };
+        let fields = number.iter().map(|number| (NEXT, number));
+        let fields: Vec<_> = fields.chain(alone.iter().map(|list| (ACTIVE, list))).collect();
+        self.root.set_all(text, &fields).into_iter().chain(pushed).collect()
     }
 }
 
@@ -166,6 +175,11 @@ impl Project {
     pub(super) fn set(&self, text: &str, fields: &Map<String, Value>) -> Vec<Splice> {
         let splice = |(key, value): (&String, &Value)| self.node.set(text, key, value);
         fields.iter().map(splice).collect()
+    }
+
+    /// Removes a field.
+    pub(super) fn remove(&self, text: &str, field: &str) -> Vec<Splice> {
+        self.node.remove(text, field)
     }
 
     /// Adds an artifact.

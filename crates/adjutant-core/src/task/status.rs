@@ -1,7 +1,7 @@
 //! What a task's status may be, and which may follow which.
 //!
-//! Invariant: every status but COMPLETED can be left, and none is left for one that
-//! [`Status::next`] does not name.
+//! Invariant: none is left for one that [`Status::next`] does not name, and COMPLETED is left only
+//! by a step of its own: no work begins behind what is done.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum Status {
     Blocked,
     /// It was given up.
     Abandoned,
-    /// It is done; nothing follows.
+    /// It is done; only a person opens it again.
     Completed,
     /// Research is under way.
     Researching,
@@ -148,7 +148,7 @@ impl Status {
             Partial => &[Researching, Revising, Implementing, InProgress, Blocked, Abandoned],
             Blocked => &[InProgress, Researching, Planning, Revising, Implementing, Abandoned],
             Abandoned => &[NotStarted],
-            Completed => &[],
+            Completed => &[InProgress],
         }
     }
 
@@ -165,12 +165,16 @@ impl Status {
         }
     }
 
-    /// Returns what lies between here and `to`: nothing where `to` may follow, else IN PROGRESS.
+    /// Returns what lies between here and `to`, which work on the task leads to: nothing where `to`
+    /// may follow, else IN PROGRESS.
     ///
     /// # Errors
     ///
-    /// When `to` may not follow, not even then.
+    /// When `to` may not follow, not even then. Work leads nowhere from COMPLETED.
     pub fn through(self, to: Self) -> Result<Option<Self>, Transition> {
+        if self == Completed && to != Completed {
+            return Err(Transition { from: self, to });
+        }
         match self.step(to) {
             Ok(()) => Ok(None),
             Err(_) if self.step(InProgress).is_ok() && InProgress.step(to).is_ok() => {
@@ -210,13 +214,8 @@ impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to } = self;
         write!(f, "{} cannot become {}", from.marker(), to.marker())?;
-        match from.next() {
-            [] => write!(f, "; nothing follows {}", from.marker()),
-            next => {
-                let words: Vec<&str> = next.iter().map(|status| status.as_str()).collect();
-                write!(f, "; allowed next: {}", words.join(", "))
-            }
-        }
+        let words: Vec<&str> = from.next().iter().map(|status| status.as_str()).collect();
+        write!(f, "; allowed next: {}", words.join(", "))
     }
 }
 
@@ -250,7 +249,7 @@ mod tests {
         for status in Status::ALL {
             assert!(!status.next().contains(&status), "{status} names itself");
             if status == Completed {
-                assert!(status.next().is_empty());
+                assert_eq!(status.next(), [InProgress]);
             } else if status == Abandoned {
                 assert_eq!(status.next(), [NotStarted]);
             } else {
@@ -267,9 +266,17 @@ mod tests {
             "[PLANNING] cannot become [COMPLETED]; allowed next: planned, in_progress, blocked, abandoned"
         );
         assert_eq!(
-            Completed.step(InProgress).unwrap_err().to_string(),
-            "[COMPLETED] cannot become [IN PROGRESS]; nothing follows [COMPLETED]"
+            Completed.step(Planning).unwrap_err().to_string(),
+            "[COMPLETED] cannot become [PLANNING]; allowed next: in_progress"
         );
         assert_eq!(Researching.step(Researching), Ok(()));
+    }
+
+    #[test]
+    fn what_is_done_is_opened_by_a_step_and_never_by_work() {
+        assert_eq!(Completed.step(InProgress), Ok(()));
+        for to in Status::ALL {
+            assert_eq!(Completed.through(to).is_ok(), to == Completed, "{to}");
+        }
     }
 }

@@ -118,8 +118,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             let index = tree.running("tool_returned", *session)?;
             let node = &mut tree.nodes[index];
             node.has_findings |= output.note.is_some();
-            if let Some(change) = node.prepared.get(call).filter(|_| !output.is_error) {
-                node.changed.insert(change.path.clone());
+            if node.writing.contains(call) && !output.is_error {
+                // A write that found its own text there has none prepared.
+                let change = node.prepared.get(call).map(|change| change.path.clone());
+                node.changed.extend(change.into_iter().chain(output.touched.iter().cloned()));
             }
             node.open_delegations.retain(|_, open| open.origin.index != *call || open.live > 0);
             tree.answer_call(index, *call, output.content.len())

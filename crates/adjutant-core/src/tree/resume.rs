@@ -49,6 +49,7 @@ impl Tree {
             agents: wish.agents.clone(),
             model: wish.model.clone(),
             timeout_s: wish.timeout_s,
+            clamped: self.is_cut(&again, wish.timeout_s),
             deadlines: self.new_deadlines(now, wish.timeout_s),
             questions_until: now.plus_seconds(APPROVAL_EXPIRES_S),
         }];
@@ -60,7 +61,8 @@ impl Tree {
             let node = &self.nodes[index];
             let say = wish.say.as_ref().filter(|_| self.is_meant(wish.session, index));
             let handover = wish.handovers.get(&node.session).filter(|_| node.is_exhausted());
-            let timeout_s = wish.timeout_s.or(node.timeout_s);
+            let anew = wish.timeout_s.map(|seconds| self.allotted(node, seconds));
+            let timeout_s = anew.or(node.timeout_s);
             let again = reopening(node, say, handover, timeout_s, &wish.looked);
             events.push(Event::Reopened(Box::new(again)));
         }
@@ -198,6 +200,27 @@ impl Tree {
         }
     }
 
+    /// Returns the seconds a node gets when a person gives it so many: no more than the work of the
+    /// run may take, or than it had been given.
+    fn allotted(&self, node: &Node, seconds: u64) -> u64 {
+        let operation = self.assignment.as_ref().map(|it| it.operation).unwrap_or_default();
+        // What it was given once was within the most of its own operation.
+        let most = |most: u64| most.max(node.timeout_s.unwrap_or_default());
+        self.policy.longest(operation).map_or(seconds, |longest| seconds.min(most(longest)))
+    }
+
+    /// Says whether anybody who goes on gets less than a person gives.
+    fn is_cut(&self, again: &BTreeSet<usize>, timeout_s: Option<u64>) -> bool {
+        let timed = |(index, node): (usize, &Node)| {
+            let goes_on = node.state.is_live() || again.contains(&index);
+            goes_on && (node.parent.is_some() || node.deadline.is_some())
+        };
+        timeout_s.is_some_and(|seconds| {
+            let mut nodes = self.nodes.iter().enumerate().filter(|it| timed(*it));
+            nodes.any(|(_, node)| self.allotted(node, seconds) < seconds)
+        })
+    }
+
     /// Returns by when those at work must end when they get so many seconds anew: never later than
     /// the one they work for. Parents come before their children.
     fn new_deadlines(
@@ -209,6 +232,7 @@ impl Tree {
         let Some(seconds) = timeout_s else { return new };
         let timed = |node: &&Node| node.parent.is_some() || node.deadline.is_some();
         for node in self.nodes.iter().filter(|node| node.state == State::Running).filter(timed) {
+            let seconds = self.allotted(node, seconds);
             let above = node.parent.map(|parent| &self.nodes[parent]);
             let above = above.and_then(|node| new.get(&node.session).copied().or(node.deadline));
             new.insert(node.session, above.into_iter().fold(now.plus_seconds(seconds), Ord::min));
@@ -236,6 +260,7 @@ impl Tree {
         let Some(seconds) = timeout_s else { return };
         let total = self.policy.total_s.map(|total| at.plus_seconds(total));
         for index in 0..self.nodes.len() {
+            let seconds = self.allotted(&self.nodes[index], seconds);
             let node = &mut self.nodes[index];
             if node.total_deadline.is_some() && node.state.is_live() {
                 node.total_deadline = total;

@@ -11,6 +11,7 @@ use super::admit::Admission;
 use super::node::{End, Node};
 use super::turn::Held;
 use super::{ROOT, Tree};
+use crate::assignment::Assignment;
 use crate::code::Code;
 use crate::command::Effect;
 use crate::contract::{
@@ -134,8 +135,12 @@ impl Tree {
         artifacts: &[(String, ArtifactFact)],
     ) -> Verdict {
         let node = &self.nodes[index];
-        let by_command = self.assignment.as_ref().is_some_and(|it| it.artifacts_required);
-        let required = node.artifacts_required || (by_command && node.parent == Some(ROOT));
+        // An errand on the way has nothing to show; the work of the command has.
+        let is_work = |it: &Assignment| {
+            let is_its = it.agent.as_deref() == Some(node.agent.as_str());
+            it.artifacts_required && is_its && node.parent == Some(ROOT)
+        };
+        let required = node.artifacts_required || self.assignment.as_ref().is_some_and(is_work);
         let made = || self.changed_below(node).into_iter().map(str::to_owned).collect();
         // Who cannot write has no file to show.
         let is_required = required && may_write(node);

@@ -47,6 +47,14 @@ pub enum SpecsError {
         /// The most that is read.
         max_bytes: u64,
     },
+    /// A file would become too large to be read again.
+    #[error("`{path}` would have more than {max_bytes} bytes; nothing was written")]
+    Overgrown {
+        /// The file.
+        path: String,
+        /// The most that is read.
+        max_bytes: u64,
+    },
     /// `state.json` is damaged.
     #[error("{folder}/{damage}; nothing was written")]
     Damaged {

@@ -53,6 +53,7 @@ impl Specs {
             if old.as_ref() == Some(&new) {
                 return Ok(None);
             }
+            folder.check_size(ERRORS, &new)?;
             if replace(&folder, old.as_deref(), &new)? {
                 return Ok(Some(folder.named(ERRORS)));
             }

@@ -113,6 +113,14 @@ impl Folder {
         })
     }
 
+    /// Says no to a text that could not be read again.
+    pub(super) fn check_size(&self, name: &str, text: &str) -> Result<(), SpecsError> {
+        if text.len() as u64 <= MAX_BYTES {
+            return Ok(());
+        }
+        Err(SpecsError::Overgrown { path: self.named(name), max_bytes: MAX_BYTES })
+    }
+
     /// Returns the place of a file.
     pub(super) fn place(&self, name: &str) -> Result<Place, SpecsError> {
         self.dir.place(OsStr::new(name)).map_err(|error| self.failed("open", name, error))

@@ -90,6 +90,7 @@ fn steps<'a>(folder: &Folder, old: Texts<'_>, new: Texts<'a>) -> Result<Vec<Step
     let mut settled = Vec::new();
     for ((name, temp), (before, after)) in FILES.into_iter().zip(old.into_iter().zip(new)) {
         let Some(after) = after.filter(|_| before != after) else { continue };
+        folder.check_size(name, after)?;
         let bytes = Cow::Borrowed(after.as_bytes());
         steps.push(Step::Prepare { name, temp, bytes });
         files.push(Replacement {

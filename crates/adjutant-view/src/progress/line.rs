@@ -1,5 +1,6 @@
 //! One plain line for each event worth one, for pipes and logs.
 
+use adjutant_core::numbers::grouped;
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
@@ -55,9 +56,12 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
             Some(labelled(delegation, &palette.paint(Style::Bad, &what)))
         }
         Event::Ended { session, .. } => end(view, *session, palette),
-        Event::Resumed { .. } => {
+        Event::Resumed { timeout_s, clamped, .. } => {
             let run = view.run().map(|run| run.to_string()).unwrap_or_default();
-            Some(format!("Going on with {run}"))
+            let wish = grouped(timeout_s.filter(|_| *clamped).unwrap_or_default());
+            let cut =
+                format!(" ⚠ {wish} s is more than allowed, cut to the most the work may take");
+            Some(format!("Going on with {run}{}", if *clamped { &cut } else { "" }))
         }
         Event::Started { .. }
         | Event::Replied { .. }
@@ -112,7 +116,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::DomainAsked { host, .. } => Some(format!("waiting for approval of {}", safe(host))),
         Event::Overran { amount, .. } => Some(format!(
             "billed {} tokens and {} more than was reserved",
-            adjutant_core::numbers::grouped(amount.tokens),
+            grouped(amount.tokens),
             amount.usd
         )),
         Event::Told { nudge: Nudge::LastCall(code), .. } => {

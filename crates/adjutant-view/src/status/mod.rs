@@ -120,7 +120,7 @@ pub fn list(runs: &[Look<'_>]) -> String {
                 view.total().tokens_short(),
                 view.total().money(),
                 elapsed(view.elapsed(look.now, look.liveness)),
-                fit(view.goal(), 60),
+                fit(typed(view), 60),
             ]
         })
         .collect();
@@ -134,6 +134,13 @@ pub fn list(runs: &[Look<'_>]) -> String {
         }
     }
     text
+}
+
+/// Returns the goal as a person typed it: what a command adds to it stands below its first line.
+fn typed(view: &RunView) -> &str {
+    let goal = view.goal();
+    let line = goal.lines().next().unwrap_or_default();
+    if view.assignment().is_some() { line } else { goal }
 }
 
 /// Says what a live run's delegations are doing, a line each.
@@ -195,7 +202,7 @@ fn head(look: &Look<'_>, palette: Palette) -> String {
             rows.push(vec![title.to_owned(), value]);
         }
     };
-    row("goal", fit(view.goal(), 120));
+    row("goal", fit(typed(view), 120));
     row("in", fit(view.workdir(), 120));
     row("preset", view.policy().map(|policy| policy.preset.to_string()).unwrap_or_default());
     row("began", view.began().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());

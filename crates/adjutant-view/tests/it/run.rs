@@ -180,6 +180,7 @@ fn time_that_a_person_gave_is_what_the_event_says_for_the_root_too() {
         agents: std::collections::BTreeMap::new(),
         model: None,
         timeout_s: Some(60),
+        clamped: false,
         deadlines: deadlines.into(),
         questions_until: until(900),
     });

@@ -38,6 +38,7 @@ fn everything() -> History {
         agents: Default::default(),
         model: None,
         timeout_s: None,
+        clamped: false,
         deadlines: Default::default(),
         questions_until: Timestamp::ZERO,
     });

@@ -203,6 +203,7 @@ fn an_end_is_marked_after_the_beginning_and_a_crash_loses_neither() {
 #[test]
 fn requirement_20_what_was_written_before_the_time_ran_out_is_linked() {
     let (mut sim, children) = command(&[7]);
+    make_marks(&mut sim, None);
     let child = children[0];
     writes(&mut sim, child, "notes.md");
     make_marks(&mut sim, None);
@@ -216,6 +217,7 @@ fn requirement_20_what_was_written_before_the_time_ran_out_is_linked() {
 #[test]
 fn d26_completed_without_a_file_is_phantom_work_where_the_command_says_so() {
     let (mut sim, children) = command(&[7]);
+    make_marks(&mut sim, None);
     let none = returned("completed", json!([]));
     sim.call(children[0], vec![hands_back(&none)]);
     assert_eq!(conclude(&mut sim, children[0], 0, &none), "judged tool_returned reserved");
@@ -270,12 +272,10 @@ fn an_errand_of_another_agent_neither_marks_nor_decides() {
         assert_eq!((sim.state(helper), due(&sim)), (&State::Ended(errand), vec![]));
         if own {
             let child = sim.child(brief("r", "researcher", "Task: 7"));
+            make_marks(&mut sim, None);
             sim.call(child, vec![hands_back(&completed())]);
             conclude(&mut sim, child, 0, &completed());
-            assert_eq!(
-                make_marks(&mut sim, None),
-                ["7 researching []", "7 researched [report.md]"]
-            );
+            assert_eq!(make_marks(&mut sim, None), ["7 researched [report.md]"]);
         }
         sim.say(root, "All done!");
         let expected = if own { "completed" } else { "failed VALIDATION_FAILED: Nothing was" };
@@ -287,6 +287,7 @@ fn an_errand_of_another_agent_neither_marks_nor_decides() {
 fn every_task_that_a_command_names_is_handed_down_or_it_is_partial() {
     let (mut sim, root) = led(&[7, 8, 9]);
     let child = sim.child(brief("r", "researcher", "Task: 8"));
+    make_marks(&mut sim, None);
     sim.call(child, vec![hands_back(&completed())]);
     conclude(&mut sim, child, 0, &completed());
     make_marks(&mut sim, None);
@@ -307,6 +308,7 @@ fn a_command_whose_list_cannot_be_marked_or_that_handed_nothing_down_is_not_comp
     ");
     let (mut sim, root) = led(&[7]);
     let child = sim.child(brief("r", "researcher", "Task: 7"));
+    make_marks(&mut sim, None);
     let value = completed();
     sim.call(child, vec![hands_back(&value)]);
     conclude(&mut sim, child, 0, &value);

@@ -244,6 +244,30 @@ fn time_given_to_an_interrupted_run_reaches_everyone_in_it() {
 }
 
 #[test]
+fn nobody_is_given_more_time_than_the_work_may_take() {
+    // One who works, one who waits, one who ended: none gets more, and it is on record.
+    let mut sim = Sim::new(scout(&["concurrency=1", "timeout_s=100", "timeout_max_s=300"]));
+    let [ended, works, waits] = sim.children(vec![about("a"), about("b"), about("c")])[..] else {
+        panic!("three")
+    };
+    sim.tick_at(100);
+    assert_eq!(sim.code(ended), Some(Code::Timeout));
+    let cut = |seconds: u64, sim: &mut Sim| {
+        let wish = Resumption { timeout_s: Some(seconds), ..wish(sim) };
+        let events = sim.restart(wish);
+        events.iter().any(|event| matches!(event, Event::Resumed { clamped: true, .. }))
+    };
+    assert!(!cut(300, &mut sim), "exactly the most");
+    assert!(cut(99_999_999, &mut sim));
+    assert_eq!(sim.node(works).deadline.unwrap().as_millis(), 400_000);
+    sim.tick_at(400);
+    assert_eq!(sim.node(waits).deadline.unwrap().as_millis(), 700_000);
+    sim.cancel(sim.root());
+    assert!(cut(99_999_999, &mut sim));
+    assert!(sim.node(ended).deadline.is_none_or(|it| it.as_millis() <= 700_000));
+}
+
+#[test]
 fn what_nobody_said_yes_to_cannot_be_taken_up_again() {
     let mut sim = Sim::new(policy(Preset::Scout, &[]));
     let child = sim.child(about("a"));

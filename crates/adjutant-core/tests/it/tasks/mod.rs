@@ -3,6 +3,7 @@
 mod bytes;
 mod disagreements;
 mod reading;
+mod shapes;
 mod updates;
 mod writing;
 

@@ -1,7 +1,7 @@
 //! A status and links at once: all of it or nothing, and nothing the second time.
 
 use adjutant_core::contract::ArtifactKind::{Plan, Research, Summary};
-use adjutant_core::task::{Change, Status, TaskError, Update};
+use adjutant_core::task::{Change, Status, TaskError, Transition, Update};
 use proptest::prelude::*;
 
 use super::{Files, because, link, number, set, update};
@@ -92,6 +92,10 @@ fn a_disagreement_that_no_status_mends_makes_no_second_change() {
 /// Steps one by one, as a person would take them.
 fn by_hand(files: &mut Files, to: Status, links: &[&str]) -> Result<(), TaskError> {
     let from = files.book().task(number(1)).unwrap().status.unwrap();
+    if from == Status::Completed && to != from {
+        // A person can open it again, work cannot.
+        return Err(TaskError::Step { number: number(1), step: Transition { from, to } });
+    }
     let step = |to: Status| match to {
         Status::Blocked | Status::Abandoned => because(1, to, "so"),
         to => set(1, to),

@@ -3,7 +3,7 @@
 use adjutant_core::contract::ArtifactKind;
 use adjutant_core::task::{Change, NewTask, Priority, Status};
 
-use super::{Files, because, link, new, number, set, with_priority};
+use super::{Files, because, link, new, number, set, update, with_priority};
 
 #[test]
 fn a_task_is_written_into_both_files_and_lives_its_life_there() {
@@ -156,8 +156,12 @@ fn what_is_not_allowed_is_refused_and_says_what_is() {
             "task 1: [PLANNING] cannot become [COMPLETED]; allowed next: planned, in_progress, blocked, abandoned",
         ),
         (
-            set(2, Status::InProgress),
-            "task 2: [COMPLETED] cannot become [IN PROGRESS]; nothing follows [COMPLETED]",
+            set(2, Status::Planning),
+            "task 2: [COMPLETED] cannot become [PLANNING]; allowed next: in_progress",
+        ),
+        (
+            update(2, Some(Status::InProgress), &[]),
+            "task 2: [COMPLETED] cannot become [IN PROGRESS]; allowed next: in_progress",
         ),
         (
             set(3, Status::Planning),
@@ -199,4 +203,25 @@ fn what_holds_already_changes_nothing() {
     }
     assert!(files.change(&because(1, Status::Blocked, "snow")).unwrap().is_different);
     assert_eq!(files.book().task(number(1)).unwrap().reason.as_deref(), Some("snow"));
+}
+
+#[test]
+fn what_a_status_brought_goes_with_it() {
+    let mut files = Files::none();
+    files.change(&new("x")).unwrap();
+    files.change(&set(1, Status::InProgress)).unwrap();
+    let open = files.picture();
+    for (change, brought) in [
+        (because(1, Status::Blocked, "rain"), ["**Blocking Reason**: rain", "\"blocked\""]),
+        (set(1, Status::Completed), ["**Completed**: 2025-01-31", "\"completed\": \"2025"]),
+    ] {
+        files.change(&change).unwrap();
+        brought.iter().for_each(|part| assert!(files.picture().contains(part), "{part}"));
+        files.change(&set(1, Status::InProgress)).unwrap();
+        assert_eq!(files.picture(), open);
+        assert!(files.book().disagreements().is_empty());
+    }
+    files.change(&because(1, Status::Abandoned, "hail")).unwrap();
+    files.change(&set(1, Status::NotStarted)).unwrap();
+    assert!(!files.picture().to_lowercase().contains("abandon"), "{}", files.picture());
 }
