@@ -164,7 +164,9 @@ fn git_reads_inside_and_writes_nothing_of_the_users() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
-        user.git(["config", "core.fsmonitor", "touch /var/tmp/planted-monitor-ran; false"]);
+        let planted = user.outer.path().join("planted");
+        let monitor = format!("touch '{}'; false", planted.display());
+        user.git(["config", "core.fsmonitor", &monitor]);
         let spaces = open(&user, wish);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let (_, clean) = run(&space, "git status --porcelain; git log --format=%s | cat");
@@ -189,8 +191,10 @@ fn git_reads_inside_and_writes_nothing_of_the_users() {
         assert_eq!(run(&space, &text).1, "hidden\nread-only\n", "{kind}");
         space.keep("work\n", now()).unwrap();
         space.close().unwrap();
+        assert!(!planted.exists(), "a planted program ran: {kind}");
+        user.try_git(["status"]);
+        assert!(planted.exists(), "the trap does not work");
     }
-    assert!(!Path::new("/var/tmp/planted-monitor-ran").exists());
 }
 
 #[test]
