@@ -194,7 +194,7 @@ impl Shared {
                 unused.push((changed, path, held));
             }
         }
-        unused.sort_by(|one, other| other.0.cmp(&one.0));
+        unused.sort_by_key(|(changed, ..)| std::cmp::Reverse(*changed));
         for (_, path, _held) in unused.into_iter().skip(KEPT) {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let gone = folder.join(format!(".gone-{}-{number}", std::process::id()));

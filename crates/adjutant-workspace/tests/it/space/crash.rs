@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use adjutant_workspace::space::{Record, SpaceError, Swept};
 
@@ -10,6 +11,8 @@ use crate::git::put;
 
 /// Tells the started process where its repository is.
 const PLACE: &str = "ADJUTANT_TEST_SPACES";
+
+const ROUNDS: u32 = 25;
 
 #[test]
 fn a_workspace_that_was_dropped_is_taken_up() {
@@ -119,7 +122,13 @@ fn live(place: &Path) {
     put(&place.join("record"), &serde_json::to_string(&child.record()).unwrap());
     println!("ready");
     let _ = std::io::stdin().read_line(&mut String::new());
-    drop((parent, child, clean));
+    for space in [&child, &clean, &parent] {
+        if let Some(commit) = space.keep("work\n", now()).unwrap().commit {
+            println!("kept {commit}");
+        }
+        space.close().unwrap();
+    }
+    println!("closed");
 }
 
 #[test]
@@ -186,6 +195,74 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
         }
         spaces.sweep(&|_| false, now()).unwrap();
         assert_eq!(user.git(["for-each-ref", "refs/adjutant/"]), "", "{kind}");
+    }
+}
+
+/// Waits until a process that is nobody's any more has ended.
+fn await_end(pid: u32) {
+    let begun = Instant::now();
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    while alive() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "process {pid} does not end");
+        std::thread::yield_now();
+    }
+}
+
+/// The processes that `pid` started, as far as the kernel tells.
+fn started_by(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let numbers = |list: String| -> Vec<u32> {
+        list.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+    };
+    lists.flat_map(numbers).collect()
+}
+
+#[test]
+fn killed_anywhere_no_work_is_lost_and_nothing_stays() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        user.write("README", "dirty\n");
+        let before = user.untouched();
+        // A whole life says how long one is.
+        let begun = Instant::now();
+        let mut whole = start(&user, kind, "whole");
+        drop(whole.stdin.take());
+        assert!(whole.wait().unwrap().success(), "{kind}");
+        let length = begun.elapsed();
+        for round in 0..ROUNDS {
+            let run = format!("r{round}");
+            let mut life = start(&user, kind, &run);
+            drop(life.stdin.take());
+            // Not for synchronisation: the kill is to hit anywhere.
+            std::thread::sleep(length * round / ROUNDS);
+            let started = started_by(life.id());
+            life.kill().unwrap();
+            life.wait().unwrap();
+            started.into_iter().for_each(await_end);
+            let said = std::io::read_to_string(life.stdout.take().unwrap()).unwrap();
+            let spaces = open(&user, wish);
+            let swept = spaces.sweep(&|_| false, now()).unwrap();
+            let clear = |it: &Swept| !matches!(it, Swept::Unclear(..));
+            assert!(swept.iter().all(clear), "{kind}, round {round}: {swept:?}\n{said}");
+            assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "{kind}, round {round}");
+            if said.contains("ready") {
+                for (child, text) in [("p", "parent\n"), ("c", "child\n")] {
+                    let commit = user.id(&format!("refs/adjutant/{run}/{child}"));
+                    assert_eq!(contents(&user, &commit)["made"], text, "{kind}, round {round}");
+                }
+            }
+            assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
+            assert_eq!(user.untouched(), before, "{kind}, round {round}");
+            let folder = std::fs::read_dir(state(&user).join("spaces")).unwrap();
+            let folder = folder.map(|it| it.unwrap().path()).next().unwrap();
+            let left: Vec<_> =
+                std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name()).collect();
+            assert_eq!(left, [".private"], "{kind}, round {round}");
+        }
     }
 }
 
