@@ -4,9 +4,9 @@
 //! both. The kernel's lock on its folder says which.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
-use super::layers::Ground;
+use super::layers::{Ground, patiently};
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
 use super::workspaces::Shared;
@@ -14,9 +14,6 @@ use super::{Kind, Record, SpaceError};
 use crate::git::Imported;
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
-
-/// How long the holder of a process that was killed may take to let go of a layer.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.
 const MAX_OWN: usize = 200;
@@ -101,16 +98,12 @@ impl OverlaySpace {
             at: self.slot.tree(),
             network: self.shared.options.network,
         };
-        let begun = Instant::now();
-        let mounted = loop {
-            match Overlay::mount(&self.shared.options.helper, layers.clone()) {
-                Err(OverlayError::InUse { .. }) if begun.elapsed() < PATIENCE => {
-                    // The holder of a killed process ends by itself; there is nothing to wait on.
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                done => break Arc::new(done?),
-            }
-        };
+        let mounted =
+            patiently(|| match Overlay::mount(&self.shared.options.helper, layers.clone()) {
+                Err(OverlayError::InUse { .. }) => Ok(None),
+                done => Ok(Some(Arc::new(done?))),
+            })?;
+        let mounted = mounted.ok_or(SpaceError::InUse { path: layers.upper })?;
         self.mounted = Some(Arc::clone(&mounted));
         Ok(mounted)
     }

@@ -1,6 +1,6 @@
 //! Processes that end without closing anything.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -105,6 +105,12 @@ fn making_again_takes_up_work_and_clears_the_rest() {
     }
 }
 
+fn say(text: &str) {
+    let mut out = std::io::stdout();
+    out.write_all(format!("{text}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
 /// One life: a parent, a child of it with work, a clean one; then it waits to be killed.
 fn live(place: &Path) {
     let wish = match std::fs::read_to_string(place.join("wish")).unwrap().as_str() {
@@ -120,15 +126,15 @@ fn live(place: &Path) {
     write(&child, "made", "child\n");
     let clean = spaces.make(&run, "clean", "2", Some(&parent)).unwrap();
     put(&place.join("record"), &serde_json::to_string(&child.record()).unwrap());
-    println!("ready");
+    say("ready");
     let _ = std::io::stdin().read_line(&mut String::new());
     for space in [&child, &clean, &parent] {
         if let Some(commit) = space.keep("work\n", now()).unwrap().commit {
-            println!("kept {commit}");
+            say(&format!("kept {commit}"));
         }
         space.close().unwrap();
     }
-    println!("closed");
+    say("closed");
 }
 
 #[test]

@@ -64,7 +64,8 @@ fn own_memory() -> (u64, usize) {
     (all[1..].iter().map(own).sum(), all.len() - 1)
 }
 
-fn measure(place: &str, wish: KindWish, files: usize) -> Duration {
+/// Returns the median of making one, and everything in words.
+fn measure(place: &str, wish: KindWish, files: usize) -> (Duration, String) {
     let user = User::folder_in(TempDir::new_in(place).unwrap()).initialised();
     filled(&user, files);
     user.write("folder-0/file-0", "dirty\n");
@@ -90,7 +91,7 @@ fn measure(place: &str, wish: KindWish, files: usize) -> Duration {
     let idle = idle(&user, &spaces);
     let eight = eight(&spaces);
     let (make, make_90) = spread(make);
-    println!(
+    let said = format!(
         "{place} {wish:?} {files} files: status {status:.1?} then {status_again:.1?}; \
          cold {cold:.1?}; new batch {batch:.1?}; make p50 {make:.2?} p90 {make_90:.2?}; \
          keep {:.1?}; close {:.1?}; nested {nested:.1?}; eight at once {eight:.1?}; {idle}",
@@ -98,7 +99,7 @@ fn measure(place: &str, wish: KindWish, files: usize) -> Duration {
         spread(close).0,
     );
     drop((first, second, below));
-    make
+    (make, said)
 }
 
 /// What five more workspaces that nobody works in add.
@@ -138,7 +139,11 @@ fn a_workspace_is_ready_in_the_same_time_whatever_the_size() {
     let places = std::env::var("ADJUTANT_TEST_PLACES").unwrap_or_else(|_| "/dev/shm".to_owned());
     for place in places.split(':') {
         let sizes = [100, 1_000, 10_000, 50_000];
-        let all = sizes.map(|files| measure(place, KindWish::Overlay, files));
+        let all = sizes.map(|files| {
+            let (make, said) = measure(place, KindWish::Overlay, files);
+            println!("{said}");
+            make
+        });
         let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
         println!("{place}: {all:.2?}, {:.2} apart", most.as_secs_f64() / least.as_secs_f64());
         assert!(*most <= Duration::from_millis(20), "{all:?}");
@@ -150,6 +155,6 @@ fn a_workspace_is_ready_in_the_same_time_whatever_the_size() {
 #[ignore = "a measurement"]
 fn a_work_tree_costs_what_git_takes() {
     for files in [100, 10_000] {
-        measure("/dev/shm", KindWish::Worktree, files);
+        println!("{}", measure("/dev/shm", KindWish::Worktree, files).1);
     }
 }
