@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::layers::{Ground, patiently};
+use super::opening::open_up;
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
 use super::workspaces::Shared;
@@ -124,19 +125,9 @@ impl OverlaySpace {
         message: &str,
         at: SystemTime,
     ) -> Result<(Imported, Vec<Skipped>), SpaceError> {
-        let mut changes: Vec<Change> = Vec::new();
-        let mut skipped = Vec::new();
-        for number in 0..=self.top {
-            let upper = self.slot.upper(number);
-            let found = Root::open(&upper).and_then(|root| layer_changes(&root));
-            let (more, left) = found.map_err(SpaceError::path(upper))?;
-            changes.extend(more);
-            skipped.extend(left);
-        }
-        changes.sort();
-        changes.dedup();
         // The merged tree says what is there now, whichever layer it lies in.
         let root = self.root()?;
+        let (changes, mut skipped) = self.changes(&root)?;
         let (changes, ignored) =
             self.shared.repository.leave_out_ignored(&self.base, &root, changes)?;
         skipped.extend(ignored);
@@ -147,6 +138,29 @@ impl OverlaySpace {
         skipped.sort();
         skipped.dedup();
         Ok((imported, skipped))
+    }
+
+    /// Lists what its own layers change, each path once.
+    fn changes(&self, merged: &Root) -> Result<(Vec<Change>, Vec<Skipped>), SpaceError> {
+        let mut changes: Vec<Change> = Vec::new();
+        let mut skipped = Vec::new();
+        for number in 0..=self.top {
+            let upper = self.slot.upper(number);
+            let read = |layer: &Root| {
+                // Below the top nothing is closed any more: it was read before it was frozen.
+                if number == self.top {
+                    open_up(layer, merged)?;
+                }
+                layer_changes(layer)
+            };
+            let found = Root::open(&upper).and_then(|layer| read(&layer));
+            let (more, left) = found.map_err(SpaceError::path(upper))?;
+            changes.extend(more);
+            skipped.extend(left);
+        }
+        changes.sort();
+        changes.dedup();
+        Ok((changes, skipped))
     }
 
     /// Says whether anything at all was written.

@@ -221,6 +221,23 @@ fn a_repository_without_commits_and_a_folder_without_one() {
     }
 }
 
+/// Matters for an ordinary user; the superuser reads everything.
+#[test]
+fn what_a_program_closed_to_itself_is_kept_all_the_same() {
+    let user = user();
+    let spaces = open(&user, KindWish::Overlay);
+    let space = spaces.make("run", "child", "1", None).unwrap();
+    let text = "mkdir -p a/b && echo x > a/b/c && echo y > a/d && chmod 000 a/d a/b a src README";
+    assert_eq!(run(&space, text).0.end, End::Exited(0));
+    let kept = space.keep("work\n", now()).unwrap();
+    let shown = contents(&user, &kept.commit.unwrap());
+    assert_eq!((shown["a/b/c"].as_str(), shown["a/d"].as_str()), ("x\n", "y\n"));
+    assert_eq!(kept.diff.entries.len(), 2, "{:?}", kept.diff);
+    assert_eq!(kept.skipped, []);
+    space.close().unwrap();
+    assert!(!space.path().exists());
+}
+
 #[test]
 fn eight_at_once() {
     for (wish, kind) in KINDS {
