@@ -221,6 +221,27 @@ fn a_repository_without_commits_and_a_folder_without_one() {
     }
 }
 
+#[test]
+fn making_and_closing_in_one_run_do_not_meet() {
+    let user = user();
+    let spaces = open(&user, KindWish::Overlay);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let spaces = &spaces;
+            scope.spawn(move || {
+                for round in 0..15 {
+                    let child = format!("t{thread}-{}", round % 2);
+                    let space = spaces.make("run", &child, "1", None).unwrap();
+                    assert_eq!(read(&space, "README").unwrap(), "one\ntwo\nthree\n");
+                    space.close().unwrap();
+                }
+            });
+        }
+    });
+    let folder = std::fs::read_dir(state(&user).join("spaces")).unwrap().next().unwrap().unwrap();
+    assert!(!folder.path().join("run").exists());
+}
+
 /// Matters for an ordinary user; the superuser reads everything.
 #[test]
 fn what_a_program_closed_to_itself_is_kept_all_the_same() {
