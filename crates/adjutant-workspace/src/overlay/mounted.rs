@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::statfs;
+use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
 
 use crate::sandbox::{Failure, Helper, Holder, HolderPlan, Network, OverlayPlan, Text};
@@ -61,10 +61,22 @@ pub struct Overlay;
 #[derive(Debug)]
 pub struct Mounted {
     root: OwnedFd,
-    /// Shares the holder's lock on the upper directory: as long as the root can be used, nobody mounts it again.
-    _upper_lock: OwnedFd,
     holder: Holder,
+    /// Shares the holder's lock on the upper directory: as long as the root can be used, nobody mounts it again.
+    _upper_lock: UpperLock,
     layers: Layers,
+}
+
+/// The lock on an upper directory, let go of once the holder, which is declared before it, has ended.
+#[derive(Debug)]
+struct UpperLock(OwnedFd);
+
+impl Drop for UpperLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that another thread is just starting has a copy of the handle until
+        // it runs its program, and the lock would stay with that copy.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 /// Says why an overlay was not mounted.
@@ -128,7 +140,7 @@ impl Overlay {
         let (Some(root), Some(lock)) = (files.next(), files.next()) else {
             return Err(OverlayError::Holder(io::ErrorKind::InvalidData.into()));
         };
-        Ok(Mounted { root, _upper_lock: lock, holder, layers })
+        Ok(Mounted { root, holder, _upper_lock: UpperLock(lock), layers })
     }
 
     /// Tries whether overlays can be mounted with their layers below `state`.
@@ -185,9 +197,10 @@ impl Mounted {
 
     /// Ends the mount and waits until it is gone.
     pub fn unmount(self) {
-        let Self { root, _upper_lock, holder, layers: _ } = self;
+        let Self { root, holder, _upper_lock: lock, layers: _ } = self;
         drop(root);
         holder.end();
+        drop(lock);
     }
 
     pub(crate) fn holder(&self) -> &Holder {

@@ -56,13 +56,22 @@ pub(super) fn write_index(
 ) -> Result<(), SpaceError> {
     let base = base_index(repository, lease)?;
     fs::copy(base, into).map_err(SpaceError::io("copying an index"))?;
-    if repository.tree_of(commit)? == *lease.tree() {
+    // Only what differs is touched: the other entries keep what is known of their files.
+    let mut diff = repository.differences(lease.tree(), commit)?;
+    if diff.entries.is_empty() {
         return Ok(());
     }
+    // A folder takes the place of a file only once that is gone.
+    diff.entries.sort_by_key(|entry| entry.new_mode != 0);
+    let mut list = Vec::new();
+    for entry in &diff.entries {
+        list.extend_from_slice(format!("{:06o} {} 0\t", entry.new_mode, entry.new_id).as_bytes());
+        list.extend_from_slice(bytes_of(&entry.path));
+        list.push(0);
+    }
     let scratch = repository.scratch(None)?;
-    // Entries that are the same keep what is known of their files.
-    let call = scratch.call("read-tree").args(["-m", commit.as_str()]);
-    call.env("GIT_INDEX_FILE", into).run()?;
+    let call = scratch.call("update-index").args(["-z", "--index-info"]);
+    call.env("GIT_INDEX_FILE", into).feed(&list)?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, mknodat};
 
@@ -26,6 +26,9 @@ use crate::{Bases, Lease, ObjectId};
 
 /// Layers nobody uses that are kept for the next one.
 const KEPT: usize = 4;
+
+/// How long the holder of a process that was killed may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is being made longer than this belongs to a process that is gone.
 const STALE: Duration = Duration::from_secs(60 * 60);
@@ -102,7 +105,8 @@ impl Shared {
                 let missing = || SpaceError::Record(format!("{name}, which is gone"));
                 let held = Held::folder(&path).map_err(|_| missing())?;
                 // Mounted as the top of another workspace, it must not be stood upon.
-                if !held.take(FlockOperation::NonBlockingLockShared)? {
+                let take = || Ok(held.take(FlockOperation::NonBlockingLockShared)?.then_some(()));
+                if patiently(take)?.is_none() {
                     return Err(SpaceError::InUse { path });
                 }
                 (path, Arc::new(held))
@@ -194,7 +198,7 @@ impl Shared {
                 unused.push((changed, path, held));
             }
         }
-        unused.sort_by(|one, other| other.0.cmp(&one.0));
+        unused.sort_by_key(|(changed, ..)| std::cmp::Reverse(*changed));
         for (_, path, _held) in unused.into_iter().skip(KEPT) {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let gone = folder.join(format!(".gone-{}-{number}", std::process::id()));
@@ -202,6 +206,21 @@ impl Shared {
             remove_all(&gone)?;
         }
         Ok(())
+    }
+}
+
+/// Tries for as long as the holder of a process that was killed may take to let go of a layer.
+///
+/// It ends by itself; there is nothing to wait on.
+pub(super) fn patiently<T>(
+    mut attempt: impl FnMut() -> Result<Option<T>, SpaceError>,
+) -> Result<Option<T>, SpaceError> {
+    let begun = Instant::now();
+    loop {
+        match attempt()? {
+            None if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(2)),
+            done => return Ok(done),
+        }
     }
 }
 

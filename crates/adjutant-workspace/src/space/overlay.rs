@@ -4,9 +4,10 @@
 //! both. The kernel's lock on its folder says which.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
-use super::layers::Ground;
+use super::layers::{Ground, patiently};
+use super::opening::open_up;
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
 use super::workspaces::Shared;
@@ -14,9 +15,6 @@ use super::{Kind, Record, SpaceError};
 use crate::git::Imported;
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
-
-/// How long the holder of a process that was killed may take to let go of a layer.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.
 const MAX_OWN: usize = 200;
@@ -101,16 +99,12 @@ impl OverlaySpace {
             at: self.slot.tree(),
             network: self.shared.options.network,
         };
-        let begun = Instant::now();
-        let mounted = loop {
-            match Overlay::mount(&self.shared.options.helper, layers.clone()) {
-                Err(OverlayError::InUse { .. }) if begun.elapsed() < PATIENCE => {
-                    // The holder of a killed process ends by itself; there is nothing to wait on.
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                done => break Arc::new(done?),
-            }
-        };
+        let mounted =
+            patiently(|| match Overlay::mount(&self.shared.options.helper, layers.clone()) {
+                Err(OverlayError::InUse { .. }) => Ok(None),
+                done => Ok(Some(Arc::new(done?))),
+            })?;
+        let mounted = mounted.ok_or(SpaceError::InUse { path: layers.upper })?;
         self.mounted = Some(Arc::clone(&mounted));
         Ok(mounted)
     }
@@ -131,19 +125,9 @@ impl OverlaySpace {
         message: &str,
         at: SystemTime,
     ) -> Result<(Imported, Vec<Skipped>), SpaceError> {
-        let mut changes: Vec<Change> = Vec::new();
-        let mut skipped = Vec::new();
-        for number in 0..=self.top {
-            let upper = self.slot.upper(number);
-            let found = Root::open(&upper).and_then(|root| layer_changes(&root));
-            let (more, left) = found.map_err(SpaceError::path(upper))?;
-            changes.extend(more);
-            skipped.extend(left);
-        }
-        changes.sort();
-        changes.dedup();
         // The merged tree says what is there now, whichever layer it lies in.
         let root = self.root()?;
+        let (changes, mut skipped) = self.changes(&root)?;
         let (changes, ignored) =
             self.shared.repository.leave_out_ignored(&self.base, &root, changes)?;
         skipped.extend(ignored);
@@ -154,6 +138,29 @@ impl OverlaySpace {
         skipped.sort();
         skipped.dedup();
         Ok((imported, skipped))
+    }
+
+    /// Lists what its own layers change, each path once.
+    fn changes(&self, merged: &Root) -> Result<(Vec<Change>, Vec<Skipped>), SpaceError> {
+        let mut changes: Vec<Change> = Vec::new();
+        let mut skipped = Vec::new();
+        for number in 0..=self.top {
+            let upper = self.slot.upper(number);
+            let read = |layer: &Root| {
+                // Below the top nothing is closed any more: it was read before it was frozen.
+                if number == self.top {
+                    open_up(layer, merged)?;
+                }
+                layer_changes(layer)
+            };
+            let found = Root::open(&upper).and_then(|layer| read(&layer));
+            let (more, left) = found.map_err(SpaceError::path(upper))?;
+            changes.extend(more);
+            skipped.extend(left);
+        }
+        changes.sort();
+        changes.dedup();
+        Ok((changes, skipped))
     }
 
     /// Says whether anything at all was written.

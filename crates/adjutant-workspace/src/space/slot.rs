@@ -14,6 +14,9 @@ use rustix::fs::FlockOperation;
 use super::{Record, SpaceError};
 use crate::trees::Held;
 
+/// How often a folder that others remove meanwhile is made again.
+const MAX_ATTEMPTS: usize = 1000;
+
 /// The folder of one workspace, held by this process.
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -24,8 +27,18 @@ pub(super) struct Slot {
 impl Slot {
     /// Takes the folder, making it where there is none.
     pub(super) fn take(path: PathBuf) -> Result<Self, SpaceError> {
+        let mut attempts = 0;
         loop {
-            fs::create_dir_all(&path).map_err(SpaceError::io("making a workspace"))?;
+            attempts += 1;
+            match fs::create_dir_all(&path) {
+                // Whoever closed the last one of the run removed its folder just now.
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound && attempts < MAX_ATTEMPTS =>
+                {
+                    continue;
+                }
+                made => made.map_err(SpaceError::io("making a workspace"))?,
+            }
             if let Some(slot) = Self::seize(path.clone())? {
                 return Ok(slot);
             }

@@ -11,7 +11,7 @@ use super::ignored::Included;
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError, gitdir};
 use crate::git::bytes_of;
-use crate::{ObjectId, ResultRef, Worktree, Worktrees};
+use crate::{GitError, ObjectId, ResultRef, Worktree, Worktrees};
 
 /// A work tree that this process holds.
 #[derive(Debug)]
@@ -40,7 +40,13 @@ impl WorktreeSpace {
         } else {
             all.clear_torn(reference)?;
         }
-        let worktree = all.create(reference, base)?;
+        let worktree = match all.create(reference, base) {
+            Err(GitError::Moved { .. }) => {
+                let path = shared.private.join("worktrees").join(reference.run());
+                return Err(SpaceError::InUse { path: path.join(reference.child()) });
+            }
+            made => made?,
+        };
         let space = Self { worktree, remarks };
         space.make_private(shared)?;
         if let Some(included) = Included::look(&shared.repository, &shared.options.include_ignored)?

@@ -164,7 +164,9 @@ fn git_reads_inside_and_writes_nothing_of_the_users() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
-        user.git(["config", "core.fsmonitor", "touch /var/tmp/planted-monitor-ran; false"]);
+        let planted = user.outer.path().join("planted");
+        let monitor = format!("touch '{}'; false", planted.display());
+        user.git(["config", "core.fsmonitor", &monitor]);
         let spaces = open(&user, wish);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let (_, clean) = run(&space, "git status --porcelain; git log --format=%s | cat");
@@ -189,8 +191,10 @@ fn git_reads_inside_and_writes_nothing_of_the_users() {
         assert_eq!(run(&space, &text).1, "hidden\nread-only\n", "{kind}");
         space.keep("work\n", now()).unwrap();
         space.close().unwrap();
+        assert!(!planted.exists(), "a planted program ran: {kind}");
+        user.try_git(["status"]);
+        assert!(planted.exists(), "the trap does not work");
     }
-    assert!(!Path::new("/var/tmp/planted-monitor-ran").exists());
 }
 
 #[test]
@@ -215,6 +219,44 @@ fn a_repository_without_commits_and_a_folder_without_one() {
         assert!(matches!(refused, SpaceError::Git(GitError::NotARepository { .. })), "{refused}");
         assert!(refused.to_string().contains("`git init`"), "{refused}");
     }
+}
+
+#[test]
+fn making_and_closing_in_one_run_do_not_meet() {
+    let user = user();
+    let spaces = open(&user, KindWish::Overlay);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let spaces = &spaces;
+            scope.spawn(move || {
+                for round in 0..15 {
+                    let child = format!("t{thread}-{}", round % 2);
+                    let space = spaces.make("run", &child, "1", None).unwrap();
+                    assert_eq!(read(&space, "README").unwrap(), "one\ntwo\nthree\n");
+                    space.close().unwrap();
+                }
+            });
+        }
+    });
+    let folder = std::fs::read_dir(state(&user).join("spaces")).unwrap().next().unwrap().unwrap();
+    assert!(!folder.path().join("run").exists());
+}
+
+/// Matters for an ordinary user; the superuser reads everything.
+#[test]
+fn what_a_program_closed_to_itself_is_kept_all_the_same() {
+    let user = user();
+    let spaces = open(&user, KindWish::Overlay);
+    let space = spaces.make("run", "child", "1", None).unwrap();
+    let text = "mkdir -p a/b && echo x > a/b/c && echo y > a/d && chmod 000 a/d a/b a src README";
+    assert_eq!(run(&space, text).0.end, End::Exited(0));
+    let kept = space.keep("work\n", now()).unwrap();
+    let shown = contents(&user, &kept.commit.unwrap());
+    assert_eq!((shown["a/b/c"].as_str(), shown["a/d"].as_str()), ("x\n", "y\n"));
+    assert_eq!(kept.diff.entries.len(), 2, "{:?}", kept.diff);
+    assert_eq!(kept.skipped, []);
+    space.close().unwrap();
+    assert!(!space.path().exists());
 }
 
 #[test]
