@@ -83,6 +83,7 @@ pub(crate) fn run_delegate(
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
         result_tokens: policy.result_tokens,
+        merge: args.work.merge,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     let exit = carry_out(engine, &archive, work, approver, &showing);

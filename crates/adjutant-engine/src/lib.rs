@@ -29,6 +29,7 @@ mod runner;
 pub mod slash;
 pub mod specs;
 mod undo;
+pub mod work;
 mod writing;
 
 pub use adjutant_core::Secret;

@@ -48,3 +48,6 @@ mod tasks;
 mod terminal;
 mod undo;
 mod watch;
+mod work;
+mod work_ends;
+mod work_rig;
