@@ -160,6 +160,8 @@ impl<'a> Driver<'a> {
                 | Effect::HandUp { .. }
                 | Effect::Verify { .. }
                 | Effect::Mark { .. }
+                | Effect::MakeSpace { .. }
+                | Effect::KeepSpace { .. }
                 | Effect::Stop { .. }
                 | Effect::Close => {}
             }

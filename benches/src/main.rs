@@ -7,6 +7,7 @@
 //! the most beside it. Progress goes to standard error.
 
 mod args;
+mod command_bars;
 mod core_bars;
 mod fixture;
 mod history;

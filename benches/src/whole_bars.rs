@@ -1,6 +1,7 @@
 //! The bars of the whole process: the real binary, journal and syncs on, a model without delay.
 
 use crate::Failure;
+use crate::command_bars;
 use crate::fixture::{Fixture, Load, Place};
 use crate::launch::Taken;
 use crate::sample::{Plan, Spread};
@@ -27,6 +28,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     rows.extend(turns(plan, &fixture)?);
     rows.extend(thousand(plan, &fixture)?);
     rows.push(resume(plan, &fixture)?);
+    rows.push(command_bars::three_levels(plan, &binary)?);
     rows.extend(task_bars::through_the_binary(plan, &binary)?);
     Ok(rows)
 }

@@ -11,6 +11,7 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::hints;
+use crate::spaces::SpaceFlags;
 
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
@@ -346,6 +347,9 @@ pub(crate) struct WorkFlags {
     /// What becomes of the work in workspaces once the run has ended; only completed work is merged.
     #[arg(long, value_enum, value_name = "HOW", default_value = "report")]
     pub(crate) merge: MergeAfter,
+
+    #[command(flatten)]
+    pub(crate) spaces: SpaceFlags,
 
     /// A host that WebFetch may ask without a question; may be repeated.
     #[arg(long, value_name = "HOST")]

@@ -86,7 +86,13 @@ pub(crate) fn run_delegate(
         merge: args.work.merge,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
-    let exit = carry_out(engine, &archive, work, approver, &showing);
+    let exit = carry_out(
+        engine.with_spaces(args.work.spaces.setup(archive.path())),
+        &archive,
+        work,
+        approver,
+        &showing,
+    );
     wiring.end_recording();
     exit
 }
@@ -106,6 +112,7 @@ pub(crate) fn apply_flags(
     if in_place {
         write_in_place(settings)?;
     }
+    flags.spaces.apply(settings)?;
     if let Some(usd) = flags.budget_usd {
         settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
     }
@@ -258,6 +265,8 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         EngineError::Lock(_) if error.is_in_use() => {
             Failure::caused(Exit::Usage, error).hint("`adjutant status` shows what goes on in it.")
         }
+        EngineError::Spaces(_) => Failure::caused(Exit::Usage, error)
+            .hint("`adjutant doctor` says what this machine allows; without --write agents only read."),
         EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
             .hint("Name a model that can be had with --model, or give this one its key."),
         EngineError::Home(_)

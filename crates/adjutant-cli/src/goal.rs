@@ -92,7 +92,13 @@ pub(crate) fn run_goal(
         merge: flags.merge,
     };
     let approver = approver_of(flags, &policy);
-    let exit = carry_out(engine, &archive, Work::Goal(goal), approver, &showing);
+    let exit = carry_out(
+        engine.with_spaces(flags.spaces.setup(archive.path())),
+        &archive,
+        Work::Goal(goal),
+        approver,
+        &showing,
+    );
     wiring.end_recording();
     exit
 }

@@ -25,6 +25,7 @@ mod records;
 mod resume;
 mod run;
 mod settings;
+mod spaces;
 mod tasks;
 mod undo;
 mod watch;

@@ -28,9 +28,7 @@ pub(crate) fn keep_errors(view: &RunView) {
     if errors.is_empty() {
         return;
     }
-    let is_command =
-        view.root().is_some_and(|root| view.goal().starts_with(&format!("/{}", root.agent)));
-    let absent = if is_command { Absent::Create } else { Absent::Leave };
+    let absent = if view.assignment().is_some() { Absent::Create } else { Absent::Leave };
     let kept = || -> Result<(), SpecsError> {
         let specs = Specs::open(Path::new(view.workdir()))?;
         specs.keep_errors(&errors, absent)?;

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use adjutant_core::check::{CheckInput, check};
-use adjutant_core::contract::{ArtifactFact, Contract, MetadataSource, validate};
+use adjutant_core::contract::{ArtifactFact, Contract, MetadataSource, Required, validate};
 use adjutant_core::{SessionId, marker};
 use adjutant_engine::artifact_facts;
 
@@ -57,7 +57,7 @@ pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
         .map_err(|error| Failure::usage(format!("--session: {error}")))?;
     let contract = Contract {
         expected_session,
-        artifacts_required: args.artifacts_required,
+        artifacts: if args.artifacts_required { Required::Any } else { Required::Nothing },
         metadata: MetadataSource::Claimed,
     };
     let text = read_stdin()?;

@@ -1,10 +1,10 @@
 //! `resume`: going on with a run.
 
 use adjutant_core::Preset;
-use adjutant_core::policy::Key;
+use adjutant_core::policy::{Key, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::slash::{Handbook, builtin_agents};
-use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
+use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup, SpaceSetup};
 
 use crate::agents;
 use crate::args::{Form, MergeAfter, PolicyFlags, ResumeArgs, WorkFlags};
@@ -17,6 +17,7 @@ use crate::output::say;
 use crate::records;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
+use crate::spaces::write_in_workspaces;
 use crate::wiring::Wiring;
 
 /// How a run goes on, as the flags of two commands say it.
@@ -105,6 +106,8 @@ pub(crate) fn go_on(
     }
     if flags.in_place {
         write_in_place(&mut settings)?;
+    } else if past.policy.workspace == WorkspaceKind::Own && !past.policy.in_place {
+        write_in_workspaces(&mut settings)?;
     }
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();
@@ -138,6 +141,7 @@ pub(crate) fn go_on(
         roster.agents.extend(builtin_agents(&roster.agents));
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = engine.with_spaces(SpaceSetup::new(archive.path().to_owned()));
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
     let showing = Showing { form, events: flags.events, result_tokens, merge: MergeAfter::Report };

@@ -232,10 +232,9 @@ fn show_synthesis(
     let said = Some(sanitize::block(text.trim_end()).into_owned()).filter(|text| !text.is_empty());
     let came = command_end(view, program());
     // What one of the tasks says of itself need not be said of the command again.
-    let is_said = came.is_some() && is_of_a_task(view);
-    let end = root_end(view).filter(|_| !is_said);
-    let parts: Vec<String> =
-        command_head(view).into_iter().chain(said).chain(end).chain(came).collect();
+    let (head, end) = (command_head(view), root_end(view).filter(|_| !is_of_a_task(view)));
+    let end = end.map(|text| text.trim_end().to_owned());
+    let parts: Vec<String> = head.into_iter().chain(said).chain(end).chain(came).collect();
     print(&format!("{}\n", parts.join("\n\n").trim_end()))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
@@ -246,7 +245,7 @@ fn show_synthesis(
     Ok(())
 }
 
-/// Says whether the root ended for the reason that one of its tasks did.
+/// Says whether the root ended for the reason that one of its tasks did: both were cancelled.
 fn is_of_a_task(view: &RunView) -> bool {
     let Some(root) = view.root() else { return false };
     root.reason.is_some() && view.children(root).any(|child| child.reason == root.reason)

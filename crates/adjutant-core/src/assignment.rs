@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contract::ArtifactKind;
+use crate::ids::AgentName;
 use crate::outcome::Outcome;
 use crate::policy::Operation;
 use crate::task::{Artifact, Status};
@@ -49,8 +50,12 @@ impl Assignment {
     }
 
     /// Returns the task that a piece of work is for: the one its first line names, else the only one.
+    /// What is handed to anybody but the agent of the command is an errand on the way.
     #[must_use]
-    pub fn task_of(&self, prompt: &str) -> Option<u64> {
+    pub fn task_of(&self, agent: &AgentName, prompt: &str) -> Option<u64> {
+        if self.agent.as_deref() != Some(agent.as_str()) {
+            return None;
+        }
         let first = prompt.trim_start().lines().next().unwrap_or_default();
         let named = first.strip_prefix("Task:").and_then(|rest| rest.trim().parse().ok());
         match (named, self.tasks.as_slice()) {
@@ -138,7 +143,11 @@ mod tests {
     use super::*;
 
     fn about(tasks: &[u64]) -> Assignment {
-        Assignment { tasks: tasks.to_vec(), ..Assignment::new("implement", Operation::Implement) }
+        Assignment {
+            tasks: tasks.to_vec(),
+            agent: Some("implementer".into()),
+            ..Assignment::new("implement", Operation::Implement)
+        }
     }
 
     #[test]
@@ -153,8 +162,14 @@ mod tests {
             (&[12, 13], "Task: 14", None),
             (&[], "Task: 1", None),
         ] {
-            assert_eq!(about(tasks).task_of(prompt), expected, "{tasks:?} {prompt:?}");
+            let implementer = AgentName::new("implementer");
+            assert_eq!(
+                about(tasks).task_of(&implementer, prompt),
+                expected,
+                "{tasks:?} {prompt:?}"
+            );
         }
+        assert_eq!(about(&[12]).task_of(&AgentName::new("helper"), "Task: 12"), None);
     }
 
     #[test]

@@ -85,6 +85,8 @@ pub enum Command {
         text: String,
         artifacts: Vec<(String, ArtifactFact)>,
     },
+    /// Note what a command that runs for a delegation printed.
+    Print { session: SessionId, text: String },
     /// Take the workspace of a delegation, or why there is none.
     TakeSpace { session: SessionId, made: Result<Space, String> },
     /// Note what was kept of the work in a workspace, or why nothing was.

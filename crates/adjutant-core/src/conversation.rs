@@ -89,6 +89,7 @@ impl Conversation {
             | Event::Judged { .. }
             | Event::Marked { .. }
             | Event::SpaceMade { .. }
+            | Event::Printed { .. }
             | Event::SpaceKept { .. }
             | Event::Undone { .. }
             | Event::Crashed { .. }

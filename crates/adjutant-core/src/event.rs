@@ -161,6 +161,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
+    /// A command that runs for a delegation printed something.
+    Printed { session: SessionId, text: String },
     /// A workspace of a delegation's own is there.
     SpaceMade { session: SessionId, space: Space },
     /// The work in a workspace was kept, as far as there is no problem.
@@ -362,6 +364,7 @@ impl Event {
             | Self::Judged { session, .. }
             | Self::Marked { session, .. }
             | Self::SpaceMade { session, .. }
+            | Self::Printed { session, .. }
             | Self::SpaceKept { session, .. }
             | Self::Crashed { session, .. }
             | Self::Late { session, .. }
@@ -409,7 +412,7 @@ impl Event {
     /// Says whether the event must be on disk before anything follows from it.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {
-        !matches!(self, Self::Progressed { .. } | Self::Paused { .. })
+        !matches!(self, Self::Progressed { .. } | Self::Paused { .. } | Self::Printed { .. })
     }
 
     /// Drops what people and models said, keeping who, when, how and how much.
@@ -475,6 +478,7 @@ impl Event {
                 output.touched.clear();
             }
             Self::Told { text, .. }
+            | Self::Printed { text, .. }
             | Self::Messaged { text, .. }
             | Self::Late { text, .. }
             | Self::ToolRefused { text, .. } => text.clear(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use adjutant_core::policy::{ContractKind, Operation};
+use adjutant_core::policy::{ContractKind, Operation, WorkspaceKind};
 use adjutant_core::schema::{
     AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, return_spec, task_spec,
 };
@@ -17,6 +17,7 @@ use adjutant_core::{
 use adjutant_model::Model;
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError, RunLock};
 use adjutant_tools::{Caps, Masker, Tool, ToolName, Toolbox, Web};
+use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
@@ -31,6 +32,7 @@ use crate::role::Role;
 use crate::roster::Definition;
 use crate::runner::{Control, Narrator, Reporter, Runner, Shop};
 use crate::slash::Handbook;
+use crate::spaces::{SpaceSetup, Spaces};
 use crate::writing::settle_folder;
 
 /// What a run is made of.
@@ -125,6 +127,9 @@ pub enum EngineError {
         /// Why not.
         problem: String,
     },
+    /// There is no place for agents that write.
+    #[error("no workspaces: {0}")]
+    Spaces(String),
     /// A defect of ours.
     #[error("internal error: {0}")]
     Illegal(#[from] IllegalEvent),
@@ -224,6 +229,8 @@ pub struct Engine {
     system: Option<String>,
     /// What a slash command asks of the run.
     assignment: Option<Assignment>,
+    /// What a person says about workspaces.
+    spaces: Option<SpaceSetup>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -266,6 +273,7 @@ impl Engine {
             workdir: setup.workdir,
             system: setup.system,
             assignment: None,
+            spaces: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
         })
@@ -309,6 +317,24 @@ impl Engine {
         self.desk.take_assignment(&assignment);
         self.assignment = Some(assignment);
         self
+    }
+
+    /// Says where workspaces are kept, for agents that write in one of their own.
+    #[must_use]
+    pub fn with_spaces(mut self, setup: SpaceSetup) -> Self {
+        self.spaces = Some(setup);
+        self
+    }
+
+    /// Opens the workspaces where the policy gives agents their own; before anything else is done.
+    pub(crate) fn open_spaces(&self) -> Result<Option<(Workspaces, SpaceSetup)>, EngineError> {
+        if self.policy.workspace != WorkspaceKind::Own || self.policy.in_place {
+            return Ok(None);
+        }
+        let missing = || EngineError::Spaces("nobody said where to keep them".to_owned());
+        let setup = self.spaces.clone().ok_or_else(missing)?;
+        let all = setup.open(&self.workdir, self.policy.network).map_err(EngineError::Spaces)?;
+        Ok(Some((all, setup)))
     }
 
     /// Makes slash commands known to agents: a task that begins with one is given what it says.
@@ -359,32 +385,27 @@ impl Engine {
         staff: Staff,
     ) -> Result<Finished, EngineError> {
         self.preview(briefs.clone(), concurrency)?;
-        let opened = staff.storage.open(self.ids)?;
-        let opening = self.delegation(opened.id, briefs, concurrency)?;
-        self.drive(opened, opening, staff.approver, staff.reporters, staff.narrator, staff.control)
-            .await
+        self.drive(staff, |engine, run| engine.delegation(run, briefs, concurrency)).await
     }
 
     /// Runs a parent agent that works towards `goal` and may delegate.
     pub async fn run(self, goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
-        let opened = staff.storage.open(self.ids)?;
-        let opening = self.pursuit(opened.id, goal);
-        self.drive(opened, opening, staff.approver, staff.reporters, staff.narrator, staff.control)
-            .await
+        self.drive(staff, |engine, run| Ok(engine.pursuit(run, goal))).await
     }
 
     async fn drive(
         self,
-        opened: Opened,
-        opening: Vec<Command>,
-        approver: Approver,
-        reporters: Vec<Box<dyn Reporter>>,
-        narrator: Rc<dyn Narrator>,
-        control: mpsc::Receiver<Control>,
+        staff: Staff,
+        opening: impl FnOnce(&Self, RunId) -> Result<Vec<Command>, EngineError>,
     ) -> Result<Finished, EngineError> {
-        let Opened { id, folder, journal, durable, lock } = opened;
-        let shop =
-            Shop { desk: self.desk, approver, narrator, ids: self.ids, folder: folder.clone() };
+        let Staff { storage, approver, reporters, narrator, control } = staff;
+        let spaces = self.open_spaces()?;
+        let Opened { id, folder, journal, durable, lock } = storage.open(self.ids)?;
+        let opening = opening(&self, id)?;
+        let wall = self.ids.wall;
+        let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
+        let (desk, ids) = (self.desk, self.ids);
+        let shop = Shop { desk, approver, narrator, ids, folder: folder.clone(), spaces };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);

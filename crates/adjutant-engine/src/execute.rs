@@ -8,17 +8,20 @@ use std::time::{Duration, Instant};
 use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
+use adjutant_core::space::{KeptWork, Space};
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
     ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::{Approved, Toolbox};
+use adjutant_workspace::sandbox::Cancel;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
 use crate::crash::{Crash, Guarded, guard};
 use crate::desk::{Asker, Desk};
+use crate::spaces::Bench;
 
 /// How long one tool call may run.
 pub(crate) const TOOL_TIME: Duration = Duration::from_secs(30);
@@ -95,6 +98,14 @@ pub(crate) enum Done {
         turn: u32,
         index: u32,
         result: Result<Result<Briefs, String>, Crash>,
+    },
+    SpaceMade {
+        session: SessionId,
+        result: Result<Result<Space, String>, Crash>,
+    },
+    SpaceKept {
+        session: SessionId,
+        result: Result<Result<KeptWork, String>, Crash>,
     },
     Marked {
         session: SessionId,
@@ -187,6 +198,8 @@ pub(crate) enum Sign {
     Bytes(u64),
     /// It is held back.
     Pause { provider: String, ms: u64 },
+    /// A command printed this.
+    Printed(String),
 }
 
 /// What lies at the paths a return names.
@@ -256,7 +269,7 @@ async fn call_model(thought: Thought, heard: mpsc::Sender<Heard>) -> Attempt {
 
 /// Runs one tool call; blocks.
 pub(crate) fn use_tool(
-    toolbox: &Toolbox,
+    bench: &Bench,
     session: SessionId,
     turn: u32,
     call: u32,
@@ -266,11 +279,48 @@ pub(crate) fn use_tool(
 ) -> Done {
     let began = Instant::now();
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
-    let result = guard(|| match approved {
-        Some(approved) => toolbox.fetch(&request.arguments, approved, &should_stop),
-        None => toolbox.call_by_name(&request.name, &request.arguments, &should_stop),
+    let result = guard(|| {
+        let toolbox = match bench.toolbox() {
+            Ok(toolbox) => toolbox,
+            Err(problem) => return ToolOutput::error(problem),
+        };
+        as_output(match approved {
+            Some(approved) => toolbox.fetch(&request.arguments, approved, &should_stop),
+            None => toolbox.call_by_name(&request.name, &request.arguments, &should_stop),
+        })
     });
-    Done::Tool { session, turn, call, result: result.map(as_output) }
+    Done::Tool { session, turn, call, result }
+}
+
+/// Runs a command in the workspace of a delegation; blocks.
+pub(crate) fn run_command(
+    bench: &Bench,
+    session: SessionId,
+    turn: u32,
+    call: u32,
+    request: &ToolCall,
+    environment: &[(String, String)],
+    cancel: &Cancel,
+    heard: &mpsc::Sender<Heard>,
+) -> Done {
+    let mut printed = |text: &str| {
+        // A full queue means that people have enough to read; the next words come with the rest.
+        let _ = heard.try_send((session, Sign::Printed(text.to_owned())));
+    };
+    let result = guard(|| {
+        let ready = bench.toolbox().and_then(|toolbox| Ok((toolbox, bench.confinement()?)));
+        match ready {
+            Ok((toolbox, inside)) => {
+                let output =
+                    toolbox.run(&request.arguments, &inside, environment, cancel, &mut printed);
+                as_output(output)
+            }
+            Err(problem) => ToolOutput::error(format!(
+                "not run: {problem}. A person can look with `adjutant doctor`."
+            )),
+        }
+    });
+    Done::Tool { session, turn, call, result }
 }
 
 /// Takes what a tool gave back as what is recorded of it.
@@ -286,13 +336,8 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
 /// Looks at the artifacts a return names; blocks.
 ///
 /// The contract itself says which paths it wants to know about, so nothing is parsed twice.
-pub(crate) fn verify(
-    toolbox: &Toolbox,
-    session: SessionId,
-    call: Option<u32>,
-    text: String,
-) -> Done {
-    let facts = guard(|| look_at(toolbox, &text));
+pub(crate) fn verify(bench: &Bench, session: SessionId, call: Option<u32>, text: String) -> Done {
+    let facts = guard(|| bench.toolbox().map_or_else(|_| Vec::new(), |it| look_at(&it, &text)));
     Done::Verified { session, call, text, facts }
 }
 

@@ -6,6 +6,7 @@ use adjutant_core::Mark;
 use adjutant_core::task::{TaskNumber, Update};
 
 use crate::clock::Wall;
+use crate::spaces::chain;
 use crate::specs::Specs;
 
 /// Makes a mark and returns what of it was made: nothing where the project has no list. Blocks.
@@ -24,15 +25,4 @@ pub(crate) fn make(workdir: &Path, wall: Wall, mark: &Mark) -> Result<Mark, Stri
         Ok(mark.clone())
     };
     made().map_err(|error| chain(&error))
-}
-
-/// Returns an error and what lies behind it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text += &format!(": {source}");
-        next = source.source();
-    }
-    text
 }

@@ -1,7 +1,8 @@
 //! What every subagent is told before its task.
 
 use adjutant_core::contract::json_format_instruction;
-use adjutant_core::policy::ContractKind;
+use adjutant_core::policy::{ContractKind, WorkspaceKind};
+use adjutant_core::write::{EDIT, RUN, WRITE};
 use adjutant_core::{AgentName, Policy, Preset, ToolSet};
 
 const BASE: &str = "You are a capable engineer working on a task that was delegated to you. Work on your own: \
@@ -35,6 +36,27 @@ pub(crate) fn agent_name(preset: Preset) -> AgentName {
     })
 }
 
+/// Says what it means to write, for those who do so in a workspace of their own.
+fn own_space(policy: &Policy, tools: &ToolSet) -> String {
+    let writes = [WRITE, EDIT, RUN].iter().any(|tool| tools.contains(tool));
+    if policy.in_place || policy.workspace != WorkspaceKind::Own || !writes {
+        return String::new();
+    }
+    let network = if policy.network { "with the network" } else { "without any network" };
+    let run = if tools.contains(RUN) {
+        format!(
+            " Run runs a command there, in a sandbox, {network}; what it starts ends with the call."
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "\n\nYou work in a workspace of your own, a copy of the tree: nobody else sees what you change until \
+         a person takes it over. Change what your task needs and nothing beside it; do not commit, your \
+         changes are kept as they stand when you end.{run}"
+    )
+}
+
 /// Returns the whole system prompt of a subagent that holds `tools`.
 pub(crate) fn system_prompt(base: Option<&str>, policy: &Policy, tools: &ToolSet) -> String {
     let base = base.unwrap_or(BASE).trim_end();
@@ -44,8 +66,9 @@ pub(crate) fn system_prompt(base: Option<&str>, policy: &Policy, tools: &ToolSet
         }
         ContractKind::Standard => json_format_instruction(),
     };
+    let space = own_space(policy, tools);
     format!(
-        "{base}\n\nYou are a subagent with these tools: {tools}. You cannot do what they do not offer.\n\n\
+        "{base}\n\nYou are a subagent with these tools: {tools}. You cannot do what they do not offer.{space}\n\n\
          Use the Note tool to record important findings as you work. If your context fills up, your notes \
          are what the parent agent receives. Structure notes so that partial results are useful.\n\n{report}"
     )

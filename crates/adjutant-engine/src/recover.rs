@@ -4,12 +4,14 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use adjutant_core::space::Space;
 use adjutant_core::{Command, Effect, Event, Outcome, SessionId, Timestamp, Tree};
 use adjutant_store::{Durability, Journal, Record, RunDir};
 
 use crate::clock::wall_now;
 use crate::engine::EngineError;
 use crate::marking;
+use crate::spaces::{SpaceSetup, Spaces};
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +68,36 @@ pub(crate) fn cancel(run: &RunDir, session: Option<SessionId>) -> Result<Recover
     } else {
         Command::EndRun
     };
-    record(&mut tree, journal, at, first, &workdir)?;
+    record(&mut tree, journal, at, first, run, &workdir)?;
     Ok(Recovered::Recorded)
+}
+
+/// Keeps the work of those who have ended in workspaces: whoever would have is gone.
+fn keeps(tree: &Tree, run: &RunDir, workdir: &Path) -> Vec<Command> {
+    let due: Vec<Effect> = tree.due_keeps().collect();
+    if due.is_empty() {
+        return Vec::new();
+    }
+    // The runs of a home lie two folders below it.
+    let state = run.path().ancestors().nth(2).unwrap_or(workdir).to_owned();
+    let setup = SpaceSetup::new(state);
+    let spaces = setup.open(workdir, false);
+    let spaces = spaces.map(|all| Spaces::new(all, setup, run.id(), wall_now));
+    let kept = |session, space: &Space| match &spaces {
+        Ok(spaces) => spaces.keep(session, space, &message(tree, session)),
+        Err(problem) => Err(problem.clone()),
+    };
+    due.into_iter()
+        .filter_map(|effect| {
+            let Effect::KeepSpace { session, space } = effect else { return None };
+            Some(Command::KeepSpace { session, kept: kept(session, &space) })
+        })
+        .collect()
+}
+
+fn message(tree: &Tree, session: SessionId) -> String {
+    let label = tree.node(session).map(|node| node.label.to_string()).unwrap_or_default();
+    crate::runner::message(&label, session)
 }
 
 /// Makes the next marks on the project's list: whoever would have is gone.
@@ -86,6 +116,7 @@ fn record(
     mut journal: Journal<Event>,
     at: Timestamp,
     first: Command,
+    run: &RunDir,
     workdir: &Path,
 ) -> Result<(), EngineError> {
     let wall_ms = wall_now();
@@ -108,6 +139,7 @@ fn record(
         }
         if commands.is_empty() {
             commands.extend(marks(tree, workdir));
+            commands.extend(keeps(tree, run, workdir));
         }
     }
     journal.close()?;

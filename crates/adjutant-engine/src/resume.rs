@@ -16,6 +16,7 @@ use crate::control::Door;
 use crate::engine::{Engine, EngineError, Finished, Staff};
 use crate::opening::Opened;
 use crate::runner::{Runner, Shop};
+use crate::spaces::Spaces;
 use crate::writing::look;
 
 /// How a person wants a run to go on.
@@ -97,6 +98,7 @@ impl Engine {
         staff: Staff,
     ) -> Result<Finished, EngineError> {
         let Staff { storage, approver, reporters, narrator, control } = staff;
+        let spaces = self.open_spaces()?;
         let mut records: Vec<Record<Event>> = Vec::new();
         let opened = storage.reopen(run, |record| records.push(record))?;
         let Opened { id, folder, journal, durable, lock } = opened;
@@ -115,8 +117,9 @@ impl Engine {
             }
         }
         let (version, models) = (self.version, desk.models.clone());
-        let toolbox = Arc::clone(&desk.toolbox);
-        let shop = Shop { desk, approver, narrator, ids: self.ids, folder: folder.clone() };
+        let (ids, wall) = (self.ids, self.ids.wall);
+        let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
+        let shop = Shop { desk, approver, narrator, ids, folder: folder.clone(), spaces };
         let clock = Clock::start(self.ids.wall, age);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
@@ -136,7 +139,7 @@ impl Engine {
             say: wish.say,
             timeout_s: wish.timeout_s,
             handovers,
-            looked: look(&toolbox, &runner.tree),
+            looked: look(&runner.tree, &|session| runner.bench(session)),
         };
         let command = Command::Resume(Box::new(resumption));
         for name in needed_models(&runner.tree, &command, runner.now()) {

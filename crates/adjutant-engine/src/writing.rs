@@ -9,11 +9,12 @@ use adjutant_core::{
     Change, Looked, Policy, Preset, SessionId, ToolCall, ToolOutput, Tree, Writes,
 };
 use adjutant_store::RunDir;
-use adjutant_tools::{Prepared, Toolbox};
+use adjutant_tools::Prepared;
 use adjutant_workspace::{RelPath, Root};
 
 use crate::crash::guard;
 use crate::execute::{Done, TOOL_TIME, as_output};
+use crate::spaces::Bench;
 
 /// Where opencode keeps the specs of a project; used where it is there.
 const OPENCODE_SPECS: &str = ".opencode/specs";
@@ -38,7 +39,7 @@ fn temp_name(session: SessionId, turn: u32, call: u32) -> String {
 
 /// Works out what a call would change, and keeps what would be lost by it; blocks.
 pub(crate) fn prepare(
-    toolbox: &Toolbox,
+    bench: &Bench,
     folder: Option<&RunDir>,
     session: SessionId,
     turn: u32,
@@ -47,6 +48,7 @@ pub(crate) fn prepare(
     writes: &Writes,
 ) -> Done {
     let prepared = guard(|| {
+        let toolbox = bench.toolbox().map_err(ToolOutput::error)?;
         let (change, before) =
             match toolbox.prepare_write(&request.name, &request.arguments, writes) {
                 Prepared::Answer(output) => return Err(as_output(output)),
@@ -76,7 +78,7 @@ pub(crate) fn prepare(
     reason = "one call, where it may write, and what is on record"
 )]
 pub(crate) fn commit(
-    toolbox: &Toolbox,
+    bench: &Bench,
     session: SessionId,
     turn: u32,
     call: u32,
@@ -89,14 +91,25 @@ pub(crate) fn commit(
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
     let temp = temp_name(session, turn, call);
     let (name, arguments) = (&request.name, &request.arguments);
-    let result =
-        guard(|| toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop));
-    Done::Tool { session, turn, call, result: result.map(as_output) }
+    let result = guard(|| match bench.toolbox() {
+        Ok(toolbox) => {
+            as_output(toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop))
+        }
+        Err(problem) => ToolOutput::error(problem),
+    });
+    Done::Tool { session, turn, call, result }
 }
 
 /// Looks at the files of every change that was about to be made and has no result.
-pub(crate) fn look(toolbox: &Toolbox, tree: &Tree) -> BTreeMap<(SessionId, u32), Looked> {
+pub(crate) fn look(
+    tree: &Tree,
+    bench: &dyn Fn(SessionId) -> Bench,
+) -> BTreeMap<(SessionId, u32), Looked> {
     let looked = tree.open_writes().map(|(session, turn, call, change)| {
+        // A workspace that cannot be opened says nothing about its files.
+        let Ok(toolbox) = bench(session).toolbox() else {
+            return ((session, call), Looked::Unknown);
+        };
         // Best effort: a leftover is in nobody's way.
         let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
         let looked = match toolbox.look(&change.path) {

@@ -23,6 +23,8 @@ pub struct Caps {
     pub note_bytes: usize,
     /// Bytes of a file that Write or Edit makes, and of one that they replace.
     pub write_bytes: u64,
+    /// Bytes of output one Run returns: half from its beginning, half from its end.
+    pub run_bytes: usize,
 }
 
 impl Default for Caps {
@@ -38,6 +40,7 @@ impl Default for Caps {
             visited_entries: 100_000,
             note_bytes: 4 * 1024,
             write_bytes: 8 * 1024 * 1024,
+            run_bytes: 32 * 1024,
         }
     }
 }

@@ -4,8 +4,8 @@
 //! which agent may call what (that is `core`'s `decide`), and it owns no thread: the engine runs a
 //! call on one of its own and says when to stop. The network is in `web`, and only there.
 //!
-//! Start at [`Toolbox::call`]. Invariant: a call never panics, never reads or writes outside the root, and
-//! what it returns is capped, masked, and says where it was cut.
+//! Start at [`Toolbox::call`]. Invariant: a call never panics, never reads or writes outside the root (a command
+//! does where a person took its sandbox away), and what it returns is capped, masked, and says where it was cut.
 
 mod args;
 mod caps;
@@ -24,6 +24,7 @@ mod own;
 mod quote;
 mod read;
 mod rules;
+mod run;
 mod show;
 mod spec;
 mod toolbox;
@@ -39,6 +40,7 @@ pub use mask::{Masker, mask};
 pub use name::ToolName;
 pub use output::ToolOutput;
 pub use own::Tool;
+pub use run::Confinement;
 pub use toolbox::{Approved, Toolbox};
 pub use web::{DomainPolicy, Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};
 pub use write::Prepared;

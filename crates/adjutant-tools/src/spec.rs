@@ -17,7 +17,8 @@ pub(crate) fn of(name: ToolName) -> Option<ToolSpec> {
         ToolName::WebSearch => Some(search::spec()),
         ToolName::Edit => Some(edit()),
         ToolName::Write => Some(write()),
-        ToolName::Run | ToolName::Delegate | ToolName::Task | ToolName::Return => None,
+        ToolName::Run => Some(run()),
+        ToolName::Delegate | ToolName::Task | ToolName::Return => None,
     }
 }
 
@@ -110,6 +111,24 @@ fn edit() -> ToolSpec {
             "replace_all": {"type": "boolean", "description": "Whether every match is replaced."}
         }),
         &["file_path", "old_string", "new_string"],
+    )
+}
+
+fn run() -> ToolSpec {
+    spec(
+        ToolName::Run,
+        "Runs a shell command (`/bin/sh -c`) in the workspace and returns how it ended, then what it said on both \
+         streams. It has no input and no terminal, sees the system's programs and the workspace, may write only \
+         the workspace and /tmp, and has no network unless a person granted it. Every process it started ends \
+         with it; nothing but files stays, so chain `cd` and variables in one command. Of long output the middle \
+         is left out.",
+        &json!({
+            "command": {"type": "string", "description": "The command; 64 KiB at most."},
+            "cwd": {"type": "string", "description": "The directory to start in, relative to the workspace root, which it is if absent."},
+            "timeout": {"type": "integer", "minimum": 1, "maximum": 600, "description": "Seconds until it is stopped; 120 if absent."},
+            "description": {"type": "string", "description": "What it is for, in a few words; not used."}
+        }),
+        &["command"],
     )
 }
 

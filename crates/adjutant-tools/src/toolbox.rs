@@ -3,11 +3,13 @@
 //! Whether the agent may make the call was judged before (`core`'s `decide`); when it must end is
 //! said from outside (`should_stop`). Start at [`Toolbox::call`].
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use adjutant_core::message::ToolSpec;
 use adjutant_core::{Change, HostSet, Writes, content_hash};
+use adjutant_workspace::sandbox::Cancel;
 use adjutant_workspace::{Folders, OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
 
@@ -15,7 +17,9 @@ use crate::args::brief;
 use crate::output::ToolOutput;
 use crate::own::{Own, Tool, capped};
 use crate::web::{Web, fetch, search};
-use crate::{Caps, Masker, Prepared, ToolName, glob, grep, note, read, spec, write};
+use crate::{
+    Caps, Confinement, Masker, Prepared, ToolName, glob, grep, note, read, run, spec, write,
+};
 
 /// The tools that act inside one root.
 #[derive(Debug)]
@@ -23,11 +27,15 @@ pub struct Toolbox {
     root: Root,
     caps: Caps,
     masker: Masker,
-    web: Option<Web>,
+    web: Option<Arc<Web>>,
     own: Own,
     // A std mutex: held while one file is read and replaced, on threads that may block.
-    writing: Mutex<()>,
+    writing: Arc<Mutex<()>>,
+    locks: Locks,
 }
+
+/// The locks of all roots that toolboxes made of one another write in, by the identity of the root.
+type Locks = Arc<Mutex<BTreeMap<(u64, u64), Weak<Mutex<()>>>>>;
 
 /// One call as the tools see it.
 pub(crate) struct Call<'call> {
@@ -62,8 +70,26 @@ impl Toolbox {
     /// Makes the tools of `root`, masking secrets by shape.
     #[must_use]
     pub fn new(root: Root, caps: Caps) -> Self {
-        let (masker, own, writing) = (Masker::default(), Own::default(), Mutex::default());
-        Self { root, caps, masker, web: None, own, writing }
+        let (masker, own, locks) = (Masker::default(), Own::default(), Locks::default());
+        let writing = lock_of(&locks, &root);
+        Self { root, caps, masker, web: None, own, writing, locks }
+    }
+
+    /// Makes the same tools for another root, such as a workspace.
+    ///
+    /// Toolboxes made of one another that have the same root write one at a time.
+    #[must_use]
+    pub fn with_root(&self, root: Root) -> Self {
+        let Self { root: _, caps, masker, web, own, writing: _, locks } = self;
+        Self {
+            writing: lock_of(locks, &root),
+            root,
+            caps: *caps,
+            masker: masker.clone(),
+            web: web.clone(),
+            own: own.clone(),
+            locks: Arc::clone(locks),
+        }
     }
 
     /// Masks with `masker`, which may know literals such as the engine's own keys.
@@ -75,7 +101,7 @@ impl Toolbox {
     /// Adds the tools of the web, which do not exist without a handle to it.
     #[must_use]
     pub fn with_web(self, web: Web) -> Self {
-        Self { web: Some(web), ..self }
+        Self { web: Some(Arc::new(web)), ..self }
     }
 
     /// Adds a tool of the embedding program. One of a known name, ours or its own, is never reached.
@@ -149,10 +175,11 @@ impl Toolbox {
             (ToolName::Edit | ToolName::Write, _) => {
                 Ok(ToolOutput::error("you may not write files"))
             }
+            // What holds a command is handed to `run`, and only there.
+            (ToolName::Run, _) => Ok(ToolOutput::error("you may not run commands")),
             (
                 ToolName::WebFetch
                 | ToolName::WebSearch
-                | ToolName::Run
                 | ToolName::Delegate
                 | ToolName::Task
                 | ToolName::Return,
@@ -217,6 +244,25 @@ impl Toolbox {
         self.masked(write::commit(&call, tool, writes, change, OsStr::new(temp)))
     }
 
+    /// Runs a command and waits for its end, held by `confinement`; blocks.
+    ///
+    /// `environment` is added to what every command gets and wins over it. `on_output` is shown what the command
+    /// says while it runs, masked and made safe: whole lines, at most 4 KiB ten times a second, of a flood the
+    /// latest. It holds the command up while it runs.
+    #[must_use]
+    pub fn run(
+        &self,
+        arguments: &Value,
+        confinement: &Confinement,
+        environment: &[(String, String)],
+        cancel: &Cancel,
+        on_output: &mut dyn FnMut(&str),
+    ) -> ToolOutput {
+        let call = self.as_call(arguments, &|| false);
+        let output = run::run(&call, confinement, environment, cancel, on_output);
+        self.masked(output.unwrap_or_else(ToolOutput::error))
+    }
+
     /// Returns the hash of a file's content, nothing where there is no file.
     ///
     /// # Errors
@@ -272,7 +318,8 @@ impl Toolbox {
             | ToolName::Glob
             | ToolName::Note
             | ToolName::Edit
-            | ToolName::Write => None,
+            | ToolName::Write
+            | ToolName::Run => None,
             ToolName::WebFetch | ToolName::WebSearch if self.web.is_none() => {
                 Some("not available without network")
             }
@@ -281,20 +328,17 @@ impl Toolbox {
                 let has_engine = self.web.as_ref().is_some_and(|web| web.search().is_some());
                 if has_engine { None } else { Some("not available without a search engine") }
             }
-            ToolName::Run => Some(
-                "not available: commands run only in a sandbox, which this version does not have",
-            ),
             ToolName::Delegate | ToolName::Task | ToolName::Return => {
                 Some("not available in this build")
             }
         }
     }
 
-    /// Lists the tools that every agent can perform, for messages; who may write knows it.
+    /// Lists the tools that every agent can perform, for messages; who may write or run knows it.
     fn available(&self) -> String {
         let ours = ToolName::ALL
             .into_iter()
-            .filter(|tool| !matches!(tool, ToolName::Edit | ToolName::Write))
+            .filter(|tool| !matches!(tool, ToolName::Edit | ToolName::Write | ToolName::Run))
             .filter(|tool| self.missing(*tool).is_none());
         let mut names: Vec<&str> = ours.map(ToolName::as_str).collect();
         names.extend(self.own.specs().map(|spec| spec.name.as_str()));
@@ -302,6 +346,39 @@ impl Toolbox {
     }
 }
 
+/// Returns the lock of a root. Roots that nobody can tell apart share one, which costs only time.
+fn lock_of(locks: &Locks, root: &Root) -> Arc<Mutex<()>> {
+    let key = root.identity().unwrap_or_default();
+    let mut locks = locks.lock().unwrap_or_else(PoisonError::into_inner);
+    locks.retain(|_, lock| lock.strong_count() > 0);
+    locks.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+        let fresh = Arc::default();
+        locks.insert(key, Arc::downgrade(&fresh));
+        fresh
+    })
+}
+
 fn writer(name: &str) -> Option<ToolName> {
     ToolName::parse(name).filter(|tool| matches!(tool, ToolName::Edit | ToolName::Write))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn toolboxes_of_one_root_share_its_lock_whatever_it_is_called() {
+        let outer = tempfile::tempdir().unwrap();
+        let [here, there, link] = ["here", "there", "link"].map(|name| outer.path().join(name));
+        std::fs::create_dir(&here).unwrap();
+        std::fs::create_dir(&there).unwrap();
+        std::os::unix::fs::symlink(&here, &link).unwrap();
+        let first = Toolbox::new(Root::open(&here).unwrap(), Caps::default());
+        let other = first.with_root(Root::open(&there).unwrap());
+        let again = other.with_root(Root::open(&link).unwrap());
+        assert!(Arc::ptr_eq(&first.writing, &again.writing));
+        assert!(!Arc::ptr_eq(&first.writing, &other.writing));
+        drop((first, again));
+        assert_eq!(other.with_root(Root::open(&there).unwrap()).locks.lock().unwrap().len(), 1);
+    }
 }

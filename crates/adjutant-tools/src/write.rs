@@ -5,6 +5,7 @@
 //! written was decided before and is handed in. Start at [`prepare`].
 
 use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
 
 use adjutant_core::{Change, Writes, content_hash};
 use adjutant_workspace::{FileKind, Folders, Image, PathError, Place, RelPath};
@@ -25,6 +26,9 @@ pub(crate) static EDIT_FIELDS: [Field; 4] = [
     Field::new("new_string", &["new_text"]),
     Field::new("replace_all", &[]),
 ];
+
+/// The folders in which the program keeps the tasks of a project.
+const SPECS_FOLDERS: [&str; 2] = [".opencode/specs", ".adjutant/specs"];
 
 /// What there is to do about a call that writes.
 #[derive(Debug)]
@@ -113,7 +117,8 @@ fn plan(
     let below = match writes {
         Writes::Nowhere => return Err("you may not write files".to_owned()),
         Writes::Below(folder) => folder.as_str(),
-        Writes::Anywhere => "",
+        // In a workspace of its own the root is the workspace.
+        Writes::Own | Writes::Anywhere => "",
     };
     let fields: &'static [Field] =
         if tool == ToolName::Edit { &EDIT_FIELDS } else { &WRITE_FIELDS };
@@ -127,6 +132,12 @@ fn plan(
         not_written(&written, error)
     };
     let path = call.root.relative(&written).map_err(|error| refused(&error))?;
+    if is_ours(path.as_path()) {
+        return Err(format!(
+            "`{}` is kept by adjutant itself; name what you made in your return instead",
+            brief(&written)
+        ));
+    }
     let below = RelPath::new(below).map_err(|error| refused(&error))?;
     let place = call.root.place(&below, &path, folders).map_err(|error| refused(&error))?;
     let max = call.caps.write_bytes;
@@ -141,6 +152,21 @@ fn plan(
         return Err(format!("`{shown}` would have {} bytes; the most is {max}", content.len()));
     }
     Ok(Plan { place, path, image, content, words })
+}
+
+/// Says whether a file is one of those by which the program keeps the tasks of a project: what stands
+/// in them is decided, not written.
+fn is_ours(path: &Path) -> bool {
+    let plain: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
+    let folder = plain.parent().map(Path::as_os_str).unwrap_or_default();
+    let is_specs = SPECS_FOLDERS.iter().any(|specs| folder.eq_ignore_ascii_case(specs));
+    let name = plain.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    is_specs
+        && name.is_some_and(|name| {
+            ["todo.md", "state.json", "errors.json"].contains(&name.as_str())
+                || name.starts_with(".adjutant-pending")
+                || name.ends_with(".adjutant-new")
+        })
 }
 
 fn words(error: ArgError) -> Objection {

@@ -82,6 +82,8 @@ pub enum What {
         #[serde(flatten)]
         over: StageOver,
     },
+    /// A command that runs for a delegation printed something.
+    Output { label: String, content: String },
     /// The work in a delegation's own workspace was kept, unless there was a problem.
     Kept {
         label: String,
@@ -263,6 +265,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         | Event::Marked { .. }
         | Event::SpaceMade { .. }
         | Event::SpaceKept { .. }
+        | Event::Printed { .. }
         | Event::Reopened(_)
         | Event::Delegated { .. }
         | Event::WritePrepared { .. }
@@ -335,6 +338,9 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         }
         Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
             vec![What::Note { label: label(), content: note.clone() }]
+        }
+        Event::Printed { text, .. } => {
+            vec![What::Output { label: label(), content: text.clone() }]
         }
         Event::SpaceKept { kept, problem, .. } => vec![What::Kept {
             label: label(),

@@ -75,6 +75,7 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             format!("return not taken: {}", safe(&said.join("; ")))
         }
         Event::Marked { mark, problem, .. } => marked(mark, problem.as_deref()),
+        Event::Printed { text, .. } => format!("prints: {}", safe(text)),
         Event::SpaceMade { space, .. } => {
             format!("works in an {} of its own: {}", space.kind.word(), safe(&space.path))
         }
@@ -227,6 +228,7 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Judged { .. }
         | Event::Marked { .. }
         | Event::SpaceMade { .. }
+        | Event::Printed { .. }
         | Event::SpaceKept { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }

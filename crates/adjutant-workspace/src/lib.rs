@@ -16,6 +16,7 @@ mod path;
 mod place;
 mod root;
 pub mod sandbox;
+pub mod space;
 mod trees;
 
 pub use dir::{Dir, Entry, Listing};

@@ -5,9 +5,11 @@
 //!
 //! Start at [`Root::open`]. Invariant: no handle given out lies outside the root.
 
+use std::any::Any;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
@@ -22,6 +24,8 @@ pub struct Root {
     handle: OwnedFd,
     /// The root's path as given and with links resolved; text only, never opened again.
     names: Vec<PathBuf>,
+    /// Something that must live as long as the handle is used.
+    _kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A regular file beneath a root, open for reading.
@@ -74,6 +78,12 @@ impl Root {
         }
     }
 
+    /// Keeps something alive for as long as the root is.
+    pub(crate) fn keeping(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
+        self._kept = Some(what);
+        self
+    }
+
     /// Returns the path the root was opened by; for showing, not for opening.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -111,6 +121,16 @@ impl Root {
         kernel::open_directory(&self.handle, path.to_open(), Links::Beneath).map(Dir::new)
     }
 
+    /// Returns the numbers of the device and the directory, the same for every handle to this root.
+    ///
+    /// # Errors
+    ///
+    /// Why the system does not tell.
+    pub fn identity(&self) -> Result<(u64, u64), PathError> {
+        let stat = fstat(&self.handle).map_err(PathError::from_errno)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
     pub(crate) const fn handle(&self) -> &OwnedFd {
         &self.handle
     }
@@ -118,7 +138,7 @@ impl Root {
     /// Proves once that confined opening works here, so that later errors are about paths.
     fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
         match kernel::open(&handle, Path::new("."), OFlags::PATH, Links::Never) {
-            Ok(_) => Ok(Self { handle, names }),
+            Ok(_) => Ok(Self { handle, names, _kept: None }),
             // Some seccomp filters answer EPERM to system calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => Err(PathError::Unsupported),
             Err(errno) => Err(PathError::from_errno(errno)),

@@ -4,13 +4,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::rig::{Output, Rig};
+use crate::rig::{COMMANDS, Output, Rig};
 
 const SPECS: &str = ".adjutant/specs";
 
-/// A place with one task, and a model that says one thing.
+/// A place with one task, and a model that does what commands ask.
 fn rig() -> Rig {
-    let rig = Rig::with_script("[[turn]]\ntext = 'Done.'\ntimes = 'forever'");
+    let rig = Rig::with_script(COMMANDS);
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
     rig
 }
@@ -54,7 +54,7 @@ fn a_task_that_the_list_does_not_hold_starts_nothing() {
 
 #[test]
 fn without_a_list_a_command_says_how_to_begin_one() {
-    let rig = Rig::with_script("[[turn]]\ntext = 'Done.'\ntimes = 'forever'");
+    let rig = Rig::with_script(COMMANDS);
     let out = run(&rig, "/plan 3 the whole thing");
     assert_eq!(out.code, 0, "{out}");
     assert!(out.stderr.contains("nothing is known of task 3; /task adds one"), "{out}");
@@ -163,7 +163,7 @@ fn a_file_in_the_place_of_the_folder_is_said() {
 
 #[test]
 fn command_files_that_cannot_be_used_are_named_with_the_reason() {
-    let rig = Rig::with_script("[[turn]]\ntext = 'Done.'\ntimes = 'forever'");
+    let rig = Rig::with_script(COMMANDS);
     for (name, text) in [
         ("open", &b"---\ndescription: x\n"[..]),
         ("words", b"---\njust text\n---\nDo it."),

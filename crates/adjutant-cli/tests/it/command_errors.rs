@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::rig::{Output, Rig};
+use crate::rig::{COMMANDS, Output, Rig};
 use crate::schema::assert_fits;
 
 const OURS: &str = ".adjutant/specs/errors.json";
 
-/// A command whose agent fails; what its provider says holds a key.
+/// A command whose agent has a helper that fails; what its provider says holds a key.
 const FAILS: &str = r#"
 [[turn]]
 agent = "research"
@@ -20,7 +20,7 @@ tool = "Task"
 args = { agent = "researcher", prompt = "Task: 1" }
 [[turn]]
 agent = "research"
-text = "It failed."
+text = "It is found."
 
 [[turn]]
 agent = "researcher"
@@ -29,7 +29,7 @@ tool = "Task"
 args = { agent = "helper", prompt = "Count" }
 [[turn]]
 agent = "researcher"
-text = '{"status":"completed","summary":"It is found. It is here.","artifacts":[],"errors":[]}'
+text = '{"status":"completed","summary":"It is found. It is here.","artifacts":[{"type":"research","path":"report.md"}],"errors":[]}'
 
 [[turn]]
 agent = "helper"
@@ -37,6 +37,15 @@ error = "bad_request"
 message = "no: sk-ant-api03-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 times = "forever"
 "#;
+
+fn failing() -> Rig {
+    let rig = Rig::with_script(FAILS);
+    // Who cannot write may show a file that was there.
+    rig.write("report.md", "what was found");
+    let agent = "---\ndescription: Finds out.\ntools: Read, Task\n---\nFind out.";
+    rig.write(".claude/agents/researcher.md", agent);
+    rig
+}
 
 fn research(rig: &Rig) -> Output {
     rig.run(["run", "/research 1", "--model", rig.model()])
@@ -52,7 +61,7 @@ fn at(rig: &Rig, name: &str) -> PathBuf {
 
 #[test]
 fn requirement_38_an_error_is_kept_with_its_command_task_and_session() {
-    let rig = Rig::with_script(FAILS);
+    let rig = failing();
     let out = research(&rig);
     assert_eq!(out.code, 0, "{out}");
     let file = kept(at(&rig, OURS));
@@ -75,7 +84,7 @@ fn requirement_38_an_error_is_kept_with_its_command_task_and_session() {
 
 #[test]
 fn what_others_wrote_stays_and_the_next_run_is_added() {
-    let rig = Rig::with_script(FAILS);
+    let rig = failing();
     let theirs = "{\n  \"_owner\": \"me\",\n  \"errors\": [\n    {\"id\": \"err_by_hand\", \"n\": 1.10}\n  ]\n}\n";
     let file = rig.write(".opencode/specs/errors.json", theirs);
     assert_eq!(research(&rig).code, 0);
@@ -110,7 +119,7 @@ fn what_is_no_file_of_errors_is_left_alone_and_said() {
         ("[]", "`.adjutant/specs/errors.json` is not a JSON object"),
         (r#"{"errors": 1}"#, "`errors` is not a list"),
     ] {
-        let rig = Rig::with_script(FAILS);
+        let rig = failing();
         let file = rig.write(OURS, text);
         let out = research(&rig);
         assert_eq!(out.code, 0, "{out}");
@@ -118,7 +127,7 @@ fn what_is_no_file_of_errors_is_left_alone_and_said() {
         assert!(out.stderr.contains(said) && out.stderr.contains("left as it is"), "{out}");
         assert_eq!(fs::read_to_string(file).unwrap(), text);
     }
-    let rig = Rig::with_script(FAILS);
+    let rig = failing();
     let elsewhere = rig.path().join("elsewhere.json");
     fs::write(&elsewhere, "{}").unwrap();
     fs::create_dir_all(at(&rig, ".adjutant/specs")).unwrap();
@@ -134,7 +143,7 @@ fn what_was_taken_up_again_and_completed_is_fixed_in_the_file() {
     let out = rig.run(["run", "/review", "--model", rig.model()]);
     assert_eq!(out.code, 1, "{out}");
     assert_eq!(kept(at(&rig, OURS))["errors"][0]["fix_status"], "unfixed");
-    fs::write(rig.path().join("script.toml"), "[[turn]]\ntext = 'It is fine.'").unwrap();
+    fs::write(rig.path().join("script.toml"), COMMANDS).unwrap();
     let out = rig.run(["resume", "--model", rig.model()]);
     assert_eq!(out.code, 0, "{out}");
     let file = kept(at(&rig, OURS));
@@ -154,14 +163,14 @@ fn only_commands_make_the_folder_and_only_their_preset_writes_there() {
     assert!(!at(&rig, OURS).exists(), "scouts leave nothing in the project");
     assert_eq!(rig.run(goal).code, 1);
     assert_eq!(kept(at(&rig, OURS))["errors"].as_array().unwrap().len(), 1);
-    let clean = Rig::with_script("[[turn]]\ntext = 'Done.'");
+    let clean = Rig::with_script(COMMANDS);
     assert_eq!(clean.run(["run", "/review", "--model", clean.model()]).code, 0);
     assert!(!at(&clean, ".adjutant").exists(), "no error, no file");
 }
 
 #[test]
 fn processes_that_end_at_once_lose_nothing() {
-    let rig = Rig::with_script(FAILS);
+    let rig = failing();
     const PROCESSES: usize = 6;
     let runs: Vec<_> = (0..PROCESSES)
         .map(|_| rig.call(["run", "/research 1", "--model", rig.model()]).start())

@@ -179,13 +179,23 @@ tool = "Task"
 args = { agent = "planner", prompt = "/task Add JWT" }
 [[turn]]
 agent = "review"
+[[turn.call]]
+tool = "Task"
+args = { agent = "reviewer", prompt = "src" }
+[[turn]]
+agent = "review"
 text = "Done."
+[[turn]]
+agent = "reviewer"
+text = '{"status":"completed","summary":"It was read. It is fine.","artifacts":[],"errors":[]}'
 "#;
     let rig = Rig::with_script(script);
     let out = run(&rig, "/review", &["--model", rig.model()]);
     assert_eq!(out.code, 0, "{out}");
     let events = rig.events(&rig.only_run());
-    assert!(!events.iter().any(|it| it["type"] == "granted"), "{events:?}");
+    let granted: Vec<_> = events.iter().filter(|it| it["type"] == "granted").collect();
+    assert_eq!(granted.len(), 1, "{granted:?}");
+    assert_eq!(granted[0]["path"].as_array().unwrap().last().unwrap(), "reviewer");
     let told = "/task is carried out by adjutant itself when a person types it";
     assert!(events.iter().any(|it| it.to_string().contains(told)), "{events:?}");
 }

@@ -124,6 +124,9 @@ args = { agent = "planner", prompt = "/plan soon" }
 [[turn.call]]
 tool = "Task"
 args = { agent = "planner", prompt = "/nothing of the kind" }
+[[turn.call]]
+tool = "Task"
+args = { agent = "researcher", prompt = "Task: 1" }
 [[turn]]
 agent = "research"
 text = "Done."
@@ -131,6 +134,14 @@ text = "Done."
 agent = "planner"
 text = '{"status":"completed","summary":"It is planned. It is short.","artifacts":[{"type":"plan","path":"plan.md"}],"errors":[]}'
 times = "forever"
+[[turn]]
+agent = "researcher"
+[[turn.call]]
+tool = "Write"
+args = { path = ".adjutant/specs/r.md", content = "found" }
+[[turn]]
+agent = "researcher"
+text = '{"status":"completed","summary":"It is found. It is short.","artifacts":[{"type":"research","path":".adjutant/specs/r.md"}],"errors":[]}'
 "#;
     let rig = Rig::with_script(script);
     rig.write(".opencode/command/plan.md", "Plan for $2.");
@@ -141,7 +152,7 @@ times = "forever"
     let prompts: Vec<_> = (events.iter().filter(|it| it["type"] == "granted"))
         .map(|it| it["brief"]["prompt"].as_str().unwrap())
         .collect();
-    let [plan, plain] = prompts[..] else { panic!("{prompts:?}") };
+    let [plan, plain, _] = prompts[..] else { panic!("{prompts:?}") };
     assert!(plan.starts_with("Task: 7\n\n/plan 7 for $1\n"), "{plan}");
     assert!(plan.contains(".opencode/command/plan.md") && plan.contains("Plan for for."), "{plan}");
     assert_eq!(plain, "/nothing of the kind");

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::rig::{Output, Rig};
 
-/// A command that hands its work to an agent, which writes beside the specs folder.
+/// A command that hands its work to an agent, which writes below the specs folder and beside it.
 const WRITES: &str = r#"
 [[turn]]
 agent = "implement"
@@ -18,10 +18,13 @@ text = "Done."
 agent = "implementer"
 [[turn.call]]
 tool = "Write"
+args = { file_path = ".adjutant/specs/new.md", content = "new" }
+[[turn.call]]
+tool = "Write"
 args = { file_path = "src/new.rs", content = "new" }
 [[turn]]
 agent = "implementer"
-text = '{"status":"completed","summary":"It is written. It is short.","artifacts":[],"errors":[]}'
+text = '{"status":"completed","summary":"It is written. It is short.","artifacts":[{"type":"implementation","path":".adjutant/specs/new.md"}],"errors":[]}'
 "#;
 
 fn run(rig: &Rig, args: &[&str]) -> Output {
@@ -92,14 +95,52 @@ fn no_agent_and_no_file_can_type_it() {
 }
 
 #[test]
+fn a_task_that_was_handed_to_nobody_is_named_and_the_command_is_partial() {
+    let rig = Rig::with_script(WRITES);
+    for title in ["One", "Two"] {
+        assert_eq!(rig.run(["task", "add", title]).code, 0);
+    }
+    let out = run(&rig, &["/implement 1,2"]);
+    assert_eq!(out.code, 3, "{out}");
+    let end = "Task 1 is [COMPLETED]\n\nTask 2: nothing was done\n";
+    assert!(out.stdout.ends_with(end), "{out}");
+    let shown = rig.run(["task", "show", "2", "--json"]).json();
+    assert_eq!(shown["task"]["status"], "not_started", "{shown}");
+}
+
+#[test]
 fn lists_and_ranges_of_tasks_reach_the_agent_each_once_and_a_missing_one_is_named() {
-    let rig = Rig::with_script("[[turn]]\ntext = 'Done.'\ntimes = 'forever'");
+    let rig = Rig::with_script(WRITES);
     for title in ["One", "Two", "Three", "Four", "Five"] {
         assert_eq!(rig.run(["task", "add", title]).code, 0);
     }
     let out = run(&rig, &["/implement 3-5,1,4 all of it"]);
-    assert_eq!(out.code, 0, "{out}");
-    assert_eq!(out.stdout, "Task: 3, 4, 5, 1\n\nDone.\n");
+    // The script hands down the last one alone, so that one alone is marked and the others are left.
+    assert_eq!(out.code, 3, "{out}");
+    insta::assert_snapshot!(out.stdout, @r"
+    Task: 3, 4, 5, 1
+
+    Done.
+
+    **Why** (VALIDATION_FAILED):
+
+    > Tasks 3, 4, 5 were not handed to `implementer`.
+
+    **To go on**: Run the command again for what is left.
+
+    Implementation: .adjutant/specs/new.md
+    Task 1 is [COMPLETED]
+
+    Task 3: nothing was done
+
+    Task 4: nothing was done
+
+    Task 5: nothing was done
+    ");
+    for (task, status) in [("1", "completed"), ("3", "not_started"), ("4", "not_started")] {
+        let shown = rig.run(["task", "show", task, "--json"]).json();
+        assert_eq!(shown["task"]["status"], status, "{shown}");
+    }
     let events = serde_json::to_string(&rig.events(&rig.only_run())).unwrap();
     for (title, count) in [("1. One", 1), ("2. Two", 0), ("3. Three", 1), ("4. Four", 1)] {
         assert_eq!(events.matches(&format!("### {title}")).count(), count, "{title}: {events}");

@@ -19,6 +19,9 @@ use crate::schema::assert_fits;
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_adjutant");
 
+/// A script in which the built-in commands hand their work down and it is done.
+pub(crate) const COMMANDS: &str = include_str!("../../../../examples/scripts/commands.toml");
+
 /// A place of one test.
 pub(crate) struct Rig {
     dir: TempDir,

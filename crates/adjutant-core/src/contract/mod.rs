@@ -23,5 +23,7 @@ pub use metadata::MetadataSource;
 pub use returned::{
     Artifact, ArtifactKind, ErrorType, Metadata, Open, Return, ReturnError, Status, Word,
 };
-pub use validate::{Contract, SUMMARY_MAX_CHARS, SUMMARY_WARN_CHARS, Submission, validate};
+pub use validate::{
+    Contract, Required, SUMMARY_MAX_CHARS, SUMMARY_WARN_CHARS, Submission, validate,
+};
 pub use verdict::{Complaint, Returned, Verdict};

@@ -1,6 +1,7 @@
 //! Judges what a model sent against the contract and collects everything that is wrong with it.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
@@ -30,10 +31,22 @@ const WHOLE: &str = "return";
 pub struct Contract {
     /// The session that was asked; `None` accepts any well-formed one.
     pub expected_session: Option<SessionId>,
-    /// Whether `completed` without an artifact is refused.
-    pub artifacts_required: bool,
+    /// The artifacts that `completed` must name.
+    pub artifacts: Required,
     /// Where the metadata comes from.
     pub metadata: MetadataSource,
+}
+
+/// The artifacts that a return must name to be completed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Required {
+    /// None.
+    #[default]
+    Nothing,
+    /// At least one.
+    Any,
+    /// At least one of these, which the work made: a file that was there before proves nothing.
+    OneOf(BTreeSet<String>),
 }
 
 /// What a delegate sent in.
@@ -110,9 +123,7 @@ fn judge(
         metadata::judge(&fields, &contract.metadata, contract.expected_session, findings);
     let summary = summary(&fields, findings);
     let artifacts = artifact::judge(&fields, facts, findings);
-    if contract.artifacts_required {
-        require_artifacts(status, artifacts.as_deref(), findings);
-    }
+    require_artifacts(&contract.artifacts, status, artifacts.as_deref(), findings);
     let errors = failure::judge(&fields, status, findings);
     let next_steps = next_steps(&fields, findings);
     let known = ["status", "summary", "artifacts", "metadata", "errors", "next_steps"];
@@ -184,13 +195,37 @@ fn warn_summary(text: &str, chars: usize, findings: &mut Findings) {
 
 // D26: `completed` with nothing to show for it is phantom work where files were asked for.
 fn require_artifacts(
+    required: &Required,
     status: Option<Status>,
     artifacts: Option<&[Artifact]>,
     findings: &mut Findings,
 ) {
-    if status == Some(Status::Completed) && artifacts.is_some_and(<[Artifact]>::is_empty) {
-        findings.error("artifacts", "Artifacts cannot be empty when the status is completed");
+    let Some(artifacts) = artifacts.filter(|_| status == Some(Status::Completed)) else { return };
+    if *required == Required::Nothing {
+        return;
     }
+    if artifacts.is_empty() {
+        findings.error("artifacts", "Artifacts cannot be empty when the status is completed");
+        return;
+    }
+    let Required::OneOf(made) = required else { return };
+    let made: BTreeSet<Vec<&str>> = made.iter().map(|path| plain(path)).collect();
+    if !artifacts.iter().any(|artifact| made.contains(&plain(&artifact.path))) {
+        findings.error("artifacts", "None of the artifacts was made or changed by this work");
+    }
+}
+
+/// Returns the parts of a path, whichever way it is written.
+fn plain(path: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts
 }
 
 fn next_steps(fields: &Fields<'_>, findings: &mut Findings) -> Option<String> {
@@ -329,9 +364,28 @@ mod tests {
     }
 
     #[test]
+    fn one_of_the_artifacts_is_among_those_that_were_made_however_it_is_written() {
+        let made = BTreeSet::from(["specs/report.md".to_owned()]);
+        let contract = Contract { artifacts: Required::OneOf(made), ..Contract::default() };
+        let accepts = |paths: &[&str]| {
+            let named = paths.iter().map(|path| json!({"type": "research", "path": path}));
+            let mut value = sound();
+            value["artifacts"] = named.collect();
+            validate(&value, &contract, &unchecked).valid
+        };
+        for path in ["specs/report.md", "./specs/report.md", "specs//x/.././report.md"] {
+            assert!(accepts(&["README.md", path]), "{path}");
+        }
+        for path in ["report.md", "specs/report.md/x", "specs/../report.md", "README.md"] {
+            assert!(!accepts(&[path]), "{path}");
+        }
+        assert!(!accepts(&[]));
+    }
+
+    #[test]
     fn artifacts_can_be_required_of_completed_work() {
         // D26
-        let contract = Contract { artifacts_required: true, ..Contract::default() };
+        let contract = Contract { artifacts: Required::Any, ..Contract::default() };
         let verdict = validate(&sound(), &contract, &unchecked);
         assert_eq!(verdict.errors.len(), 1);
         assert_eq!(verdict.errors[0].field, "artifacts");

@@ -135,10 +135,16 @@ pub(super) fn slug(title: &str) -> String {
     if slug.is_empty() { "task".to_owned() } else { slug }
 }
 
+/// Says whether a character moves a cursor or turns the direction of writing around.
+fn steers(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Puts a text on one line, and takes out what could steer a terminal.
 pub(super) fn one_line(text: &str) -> String {
     let plain: String =
-        text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        text.chars().map(|letter| if steers(letter) { ' ' } else { letter }).collect();
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

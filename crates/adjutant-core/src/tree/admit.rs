@@ -377,7 +377,7 @@ impl Tree {
             .and_then(|agents| agents.get(&task.brief.agent))
             .map_or(0, |agent| agent.preamble_bytes);
         let assignment = self.assignment.as_ref();
-        let number = assignment.and_then(|it| it.task_of(&task.brief.prompt));
+        let number = assignment.and_then(|it| it.task_of(&task.brief.agent, &task.brief.prompt));
         let preface = self.preface(task.session, &admission, number);
         let preface_bytes = preface.as_ref().map_or(0, String::len) as u64;
         Event::Granted(Box::new(Grant {

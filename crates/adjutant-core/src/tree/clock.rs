@@ -59,7 +59,7 @@ impl Tree {
         for (_, index, why) in self.timers.iter().take_while(|(at, _, _)| *at <= now) {
             let node = &self.nodes[*index];
             let end = match why {
-                Deadline::Timeout => timed_out(node),
+                Deadline::Timeout => timed_out(node, self.policy.in_place),
                 Deadline::Stall => self.stalled(),
                 Deadline::Retry => {
                     retries.insert(*index);
@@ -122,7 +122,7 @@ fn ends(events: &[Event]) -> impl Iterator<Item = SessionId> {
     events.iter().filter(|event| matches!(event, Event::Ended { .. })).filter_map(Event::session)
 }
 
-fn timed_out(node: &Node) -> End {
+fn timed_out(node: &Node, in_place: bool) -> End {
     let seconds = match (node.started, node.deadline) {
         (Some(started), Some(deadline)) => deadline.since(started).as_secs(),
         (None, _) | (_, None) => 0,
@@ -131,8 +131,9 @@ fn timed_out(node: &Node) -> End {
         Code::Timeout,
         format!("Timed out after {} s, {}.", grouped(seconds), node.bound.noun()),
         &format!(
-            "`adjutant resume {}` gives it as much time again; what was found so far is in the result.",
-            node.session
+            "`adjutant resume {}{}` gives it as much time again; what was found so far is in the result.",
+            node.session,
+            if in_place { " --in-place" } else { "" }
         ),
     )
 }

@@ -125,7 +125,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.answer_call(index, *call, output.content.len())
         }
         Event::Assigned(assignment) => {
-            tree.assignment = Some((**assignment).clone());
+            tree.assigned(assignment);
             Ok(())
         }
         Event::Judged { session, call, returned, .. } => {
@@ -151,6 +151,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             Ok(())
         }
         Event::Overran { .. }
+        | Event::Printed { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }
         | Event::Undone { .. }

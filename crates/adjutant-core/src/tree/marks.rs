@@ -2,8 +2,10 @@
 //!
 //! A mark is an effect that may be made again after a crash, for making it twice changes nothing.
 //! Only those who work directly for a slash command mark: what they hand further down is part of
-//! their own work. Invariant: a delegation is handed up, and the run ends, only once its marks are
+//! their own work. Invariants: nobody takes a turn before the beginning is marked; a delegation is handed up, and the run ends, only once its marks are
 //! made or have failed.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Node, ROOT, Tree};
 use crate::assignment::{Assignment, Mark, Work, kind_written, status_after, status_of_work};
@@ -12,9 +14,13 @@ use crate::command::{Command, Effect, Reaction};
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::{Outcome, Reason, State};
+use crate::policy::Operation;
 use crate::task::{Artifact, Status};
 use crate::time::Timestamp;
 use crate::tree::node::End;
+
+/// The most files that are linked in an entry for one piece of work.
+const MAX_LINKS: usize = 20;
 
 /// The marks of one delegation.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +49,16 @@ impl Tree {
         mark: Mark,
         problem: Option<String>,
     ) -> Vec<Event> {
-        let waits = self.node(session).is_some_and(|node| node.marks.is_open(mark.work));
-        waits.then_some(Event::Marked { session, mark, problem }).into_iter().collect()
+        let Some(node) = self.node(session).filter(|node| node.marks.is_open(mark.work)) else {
+            return Vec::new();
+        };
+        let index = self.by_session.get(&session).copied().unwrap_or(ROOT);
+        // A list that takes no beginning takes no end: nothing is paid for what cannot be shown.
+        let stops = problem.clone().filter(|_| mark.work == Work::Begun && node.state.is_live());
+        let end = stops.map(|problem| not_markable(mark.task, &problem));
+        let mut events = vec![Event::Marked { session, mark, problem }];
+        events.extend(end.map(|end| self.end_subtree(index, &end)).unwrap_or_default());
+        events
     }
 
     /// Folds in that a mark is to be made, where there is anything to mark.
@@ -118,6 +132,9 @@ impl Tree {
         let Some(node) = self.node(session) else { return Reaction::default() };
         let mut reaction = Reaction::default();
         reaction.effects.extend(self.due_mark(node));
+        if mark.work == Work::Begun && node.state == State::Running {
+            self.next_step(node, &mut reaction);
+        }
         if mark.work == Work::Ended {
             let above = node.parent.map(|parent| self.nodes[parent].session);
             if let Some(parent) = above {
@@ -129,7 +146,7 @@ impl Tree {
     }
 
     fn mark(&self, node: &Node, work: Work) -> Option<Mark> {
-        let task = node.task.filter(|_| node.parent == Some(ROOT))?;
+        let task = node.task.filter(|_| node.depth <= 1)?;
         let operation = self.assignment.as_ref()?.operation;
         let (status, links) = match (work, &node.state) {
             (Work::Begun, _) => (status_of_work(operation), Vec::new()),
@@ -146,53 +163,101 @@ impl Tree {
         Some(Mark { task, work, status, reason, links })
     }
 
-    /// Returns the files a delegation named, or else those it and all below it changed.
+    /// Returns the files a delegation named, or else those it and all below it changed; so many that
+    /// an entry can still be read.
     fn links(&self, node: &Node) -> Vec<Artifact> {
         if !node.artifacts.is_empty() {
             let named = node.artifacts.iter();
-            return named.map(|it| Artifact { kind: it.kind, path: it.path.clone() }).collect();
+            let links = named.map(|it| Artifact { kind: it.kind, path: it.path.clone() });
+            return links.take(MAX_LINKS).collect();
         }
         let operation = self.assignment.as_ref().map(|it| it.operation).unwrap_or_default();
         let kind = kind_written(operation);
-        let mut changed = std::collections::BTreeSet::new();
+        let changed = self.changed_below(node).into_iter().map(str::to_owned);
+        changed.take(MAX_LINKS).map(|path| Artifact { kind, path }).collect()
+    }
+
+    /// Returns the files that a delegation and all below it changed.
+    pub(super) fn changed_below<'a>(&'a self, node: &'a Node) -> BTreeSet<&'a str> {
+        let mut changed = BTreeSet::new();
         let mut waiting = vec![node];
         while let Some(node) = waiting.pop() {
-            changed.extend(node.changed.iter().cloned());
+            changed.extend(node.changed.iter().map(String::as_str));
             waiting.extend(node.children.iter().map(|child| &self.nodes[*child]));
         }
-        changed.into_iter().map(|path| Artifact { kind, path }).collect()
+        changed
+    }
+
+    /// Folds in what a slash command is about. One that works itself works on the only task it names.
+    pub(super) fn assigned(&mut self, assignment: &Assignment) {
+        if let (None, [only], Some(root)) =
+            (&assignment.agent, assignment.tasks.as_slice(), self.nodes.first_mut())
+        {
+            root.task = Some(*only);
+        }
+        self.assignment = Some(assignment.clone());
+        self.open_mark(ROOT, Work::Begun);
     }
 
     /// Returns how a slash command ends once its agent has said so: as the work it handed down did.
     ///
-    /// The latest delegation of each task counts, for what failed may have been tried again.
+    /// The latest delegation of each task counts, for what failed may have been tried again. Why one
+    /// fell short is its own to say.
     pub(super) fn command_end(&self) -> End {
         let Some(assignment) = &self.assignment else { return End::completed() };
+        let Some(agent) = &assignment.agent else { return End::completed() };
         let root = &self.nodes[ROOT];
-        let latest: std::collections::BTreeMap<Option<u64>, &Node> =
-            root.children.iter().map(|child| &self.nodes[*child]).map(|it| (it.task, it)).collect();
-        if let (true, Some(agent)) = (latest.is_empty(), &assignment.agent) {
+        let of_agent = |node: &&Node| node.agent.as_str() == agent;
+        let children = root.children.iter().map(|child| &self.nodes[*child]).filter(of_agent);
+        let latest: BTreeMap<Option<u64>, &Node> = children.map(|it| (it.task, it)).collect();
+        if latest.is_empty() {
             return nothing_done(agent, root.refusal.clone());
         }
-        let ends = || latest.values().filter_map(|node| ended(node).map(|end| (*node, end)));
-        let short = ends().find(|(_, outcome)| *outcome != Outcome::Completed);
-        if let Some((node, _)) = short {
-            let outcome = Outcome::of_all(ends().map(|(_, outcome)| outcome));
-            return End { outcome, reason: node.end_reason.clone() };
+        let missing = assignment.tasks.iter().filter(|task| !latest.contains_key(&Some(**task)));
+        let missing: Vec<String> = missing.map(u64::to_string).collect();
+        if !missing.is_empty() {
+            return left_out(agent, &missing, root.refusal.as_ref());
         }
-        let unmarked =
-            latest.values().find_map(|node| Some((node.task?, node.marks.problem.as_ref()?)));
+        let outcome = Outcome::of_all(latest.values().filter_map(|node| ended(node)));
+        if outcome != Outcome::Completed {
+            return End { outcome, reason: None };
+        }
+        let problem = |node: &&Node| Some((node.task?, node.marks.problem.clone()?));
+        let unmarked = latest.values().find_map(problem);
         unmarked.map_or_else(End::completed, |(task, problem)| {
-            let operation = assignment.operation;
-            let status =
-                status_after(operation, Outcome::Completed).map_or("STATUS", Status::as_str);
-            End::partial(
-                Code::StatusSyncFailed,
-                format!("The work is done, but task {task} could not be marked: {problem}"),
-                &format!("Put the list right, then `adjutant task set {task} {status}`."),
-            )
+            unmarked_end(assignment.operation, task, &problem)
         })
     }
+}
+
+fn not_markable(task: u64, problem: &str) -> End {
+    End::new(
+        Outcome::Failed,
+        Code::StatusSyncFailed,
+        format!("Task {task} cannot be marked, so no work was begun on it: {problem}"),
+        "Put the list right, then run the command again.",
+    )
+}
+
+/// Says that the work of a command is done and its list does not show it.
+fn unmarked_end(operation: Operation, task: u64, problem: &str) -> End {
+    let status = status_after(operation, Outcome::Completed).map_or("STATUS", Status::as_str);
+    End::partial(
+        Code::StatusSyncFailed,
+        format!("The work is done, but task {task} could not be marked: {problem}"),
+        &format!("Put the list right, then `adjutant task set {task} {status}`."),
+    )
+}
+
+/// A command that handed down only some of its tasks is not done with the others.
+fn left_out(agent: &str, tasks: &[String], refusal: Option<&Reason>) -> End {
+    let (s, were) = if tasks.len() == 1 { ("", "was") } else { ("s", "were") };
+    let why = refusal.map(|reason| format!(" {}", reason.message)).unwrap_or_default();
+    End::partial(
+        Code::ValidationFailed,
+        format!("Task{s} {} {were} not handed to `{agent}`.{why}", tasks.join(", ")),
+        "Run the command again for what is left.",
+    )
 }
 
 const fn ended(node: &Node) -> Option<Outcome> {

@@ -168,6 +168,10 @@ impl Tree {
             Command::Conclude { session, call, text, artifacts } => {
                 Ok(self.conclude(now, session, call, &text, &artifacts))
             }
+            Command::Print { session, text } => {
+                let works = self.live(session).is_some_and(|(_, node)| node.open_calls > 0);
+                Ok(works.then_some(Event::Printed { session, text }).into_iter().collect())
+            }
             Command::TakeSpace { session, made } => Ok(self.take_space(session, made)),
             Command::KeepSpace { session, kept } => Ok(self.keep_space(session, kept)),
             Command::Mark { session, mark, problem } => Ok(self.marked(session, mark, problem)),
@@ -338,7 +342,8 @@ impl Tree {
         }
         let mut events = Vec::new();
         for &node in order.iter().rev().filter(|node| self.nodes[**node].state.is_live()) {
-            let end = if node == index { end.clone() } else { End::below(end) };
+            let session = self.nodes[node].session;
+            let end = if node == index { end.clone() } else { End::below(end, session) };
             self.end_one(node, end, &mut events);
         }
         events
@@ -361,7 +366,7 @@ impl Tree {
     fn cancel(&self, session: SessionId) -> Result<Vec<Event>, Refusal> {
         let index = self.by_session.get(&session);
         let events =
-            index.map_or_else(Vec::new, |index| self.end_subtree(*index, &End::cancelled()));
+            index.map_or_else(Vec::new, |index| self.end_subtree(*index, &End::cancelled(session)));
         if events.is_empty() {
             return Err(Refusal::UnknownParent { parent: session.to_string() });
         }

@@ -282,12 +282,14 @@ impl End {
         Self::new(Outcome::Partial, code, message, recommendation)
     }
 
-    pub(super) fn cancelled() -> Self {
+    pub(super) fn cancelled(session: SessionId) -> Self {
         Self::new(
             Outcome::Cancelled,
             Code::Cancelled,
             "Cancelled before it was done.".into(),
-            "Take it up again with `adjutant resume`; what was found so far is in the result.",
+            &format!(
+                "`adjutant resume {session}` takes it up again; what was found so far is in the result."
+            ),
         )
     }
 
@@ -309,7 +311,7 @@ impl End {
     }
 
     /// Returns the end of what works below a delegation that ends so.
-    pub(super) fn below(end: &Self) -> Self {
+    pub(super) fn below(end: &Self, session: SessionId) -> Self {
         match &end.reason {
             // Its own clock may have had time left; whose time ran out is what helps.
             Some(reason) if reason.code == Code::Timeout => Self::partial(
@@ -319,7 +321,7 @@ impl End {
             ),
             // The disk is full for all of them alike.
             Some(reason) if reason.code == Code::DiskFull => end.clone(),
-            Some(_) | None => Self::cancelled(),
+            Some(_) | None => Self::cancelled(session),
         }
     }
 }

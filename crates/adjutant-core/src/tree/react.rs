@@ -21,6 +21,9 @@ impl Tree {
             }
             Event::Delegated { session, call, .. } => self.hand_up(*session, *call),
             Event::Refused { .. } => command(Command::EndRun),
+            Event::Assigned(_) => {
+                Reaction { commands: Vec::new(), effects: self.due_marks().collect() }
+            }
             Event::ApprovalAsked { parent, call, hash, .. } => {
                 effect(Effect::AskApproval { parent: *parent, call: *call, hash: hash.clone() })
             }
@@ -61,7 +64,6 @@ impl Tree {
             Event::RunEnded { .. } => effect(Effect::Close),
             Event::RunStarted { .. }
             | Event::AgentDefined { .. }
-            | Event::Assigned(_)
             | Event::Judged { .. }
             | Event::Granted(_)
             | Event::AutoApproved { .. }
@@ -72,6 +74,7 @@ impl Tree {
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }
+            | Event::Printed { .. }
             | Event::Paused { .. }
             // A word waits for the next turn; once it is told, the call that follows is reserved.
             | Event::Messaged { .. }
@@ -184,6 +187,8 @@ impl Tree {
         let mut effects = vec![Effect::Stop { session }];
         if let (Some(parent), Some(node)) = (above, self.node(session)) {
             effects.extend(self.hand_up(parent, node.call).effects);
+        }
+        if let Some(node) = self.node(session) {
             effects.extend(self.due_mark(node).filter(|_| !node.marks.begin));
             effects.extend(Self::due_keep(node));
         }

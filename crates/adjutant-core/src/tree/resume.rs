@@ -37,6 +37,7 @@ impl Tree {
         if self.run.is_none() {
             return Ok(Vec::new());
         }
+        let wish = self.aimed(wish);
         let again = self.to_reopen(&wish);
         if self.ended.is_some() && again.is_empty() {
             return Ok(Vec::new());
@@ -65,6 +66,18 @@ impl Tree {
         }
         events.extend(words);
         Ok(events)
+    }
+
+    /// An answer that names nobody is for the one whose question is open, where there is one.
+    fn aimed(&self, mut wish: Resumption) -> Resumption {
+        let is_over = self.ended.is_some() && self.assignment.is_some();
+        if is_over && wish.session.is_none() && wish.say.is_some() {
+            let asks =
+                |node: &&Node| node.state == State::Ended(Outcome::Blocked) && node.depth > 0;
+            let mut asking = self.nodes.iter().filter(asks).map(|node| node.session);
+            wish.session = asking.next().filter(|_| asking.next().is_none());
+        }
+        wish
     }
 
     /// Takes the person's words for those who are at work; whoever is taken up again hears them
@@ -324,6 +337,9 @@ impl Tree {
     /// Adds what an agent at work does next.
     pub(super) fn next_step(&self, node: &Node, reaction: &mut Reaction) {
         let session = node.session;
+        if node.marks.begin {
+            return;
+        }
         if node.needs_space() {
             reaction.effects.push(self.make_space(node));
             return;

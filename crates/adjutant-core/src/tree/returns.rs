@@ -14,8 +14,8 @@ use super::{ROOT, Tree};
 use crate::code::Code;
 use crate::command::Effect;
 use crate::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Return, Status, Verdict, repair_message,
-    validate,
+    ArtifactFact, Contract, Metadata, MetadataSource, Required, Return, Status, Verdict,
+    repair_message, validate,
 };
 use crate::event::{Event, IllegalEvent, Nudge, ToolOutput};
 use crate::ids::{AgentName, SessionId};
@@ -25,7 +25,7 @@ use crate::policy::ContractKind;
 use crate::rights::ToolSet;
 use crate::schema::RETURN;
 use crate::time::Timestamp;
-use crate::write::Writes;
+use crate::write::{EDIT, RUN, WRITE, Writes};
 
 /// Times an invalid return goes back to the model.
 pub const MAX_REPAIRS: u32 = 2;
@@ -109,7 +109,12 @@ impl Tree {
                 let asked = answer(ToolOutput::error(complaint.clone()));
                 events.push(asked.unwrap_or_else(|| repair(node, complaint)));
             }
-            None => events.extend(self.end_subtree(index, &still_invalid(&wrong))),
+            None => {
+                // Whoever takes it up again must hear what was wrong.
+                let told = answer(ToolOutput::error(complaint.clone()));
+                events.push(told.unwrap_or_else(|| repair(node, complaint)));
+                events.extend(self.end_subtree(index, &still_invalid(&wrong)));
+            }
         }
         events
     }
@@ -131,10 +136,17 @@ impl Tree {
         let node = &self.nodes[index];
         let by_command = self.assignment.as_ref().is_some_and(|it| it.artifacts_required);
         let required = node.artifacts_required || (by_command && node.parent == Some(ROOT));
+        let made = || self.changed_below(node).into_iter().map(str::to_owned).collect();
+        // Who cannot write has no file to show.
+        let is_required = required && may_write(node);
         let contract = Contract {
             expected_session: Some(node.session),
-            // Who cannot write has no file to show.
-            artifacts_required: required && node.rights.writes != Writes::Nowhere,
+            artifacts: match (is_required, node.rights.usable_tools().contains(RUN)) {
+                (false, _) => Required::Nothing,
+                // What a command made is not known file by file.
+                (true, true) => Required::Any,
+                (true, false) => Required::OneOf(made()),
+            },
             metadata: MetadataSource::Engine(self.metadata(now, index)),
         };
         let known: BTreeMap<&str, ArtifactFact> =
@@ -233,6 +245,11 @@ impl Tree {
         }
         Some(format!("Delegation context, which you need not repeat:\n{context:#}"))
     }
+}
+
+fn may_write(node: &Node) -> bool {
+    let usable = node.rights.usable_tools();
+    usable.contains(WRITE) || usable.contains(EDIT)
 }
 
 fn repair(node: &Node, text: String) -> Event {

@@ -125,6 +125,18 @@ impl Tree {
         if is_unkept && outcome == Outcome::Completed { Outcome::Partial } else { outcome }
     }
 
+    /// Names the call that a delegation was handed down with: what one call hands down begins from the
+    /// same state.
+    #[must_use]
+    pub fn batch_of(&self, session: SessionId) -> String {
+        let node = self.node(session);
+        let parent = node.and_then(|node| node.parent).map(|parent| self.nodes[parent].session);
+        match (node, parent) {
+            (Some(node), Some(parent)) => format!("{parent}-{}", node.call),
+            _ => session.to_string(),
+        }
+    }
+
     /// Returns the workspace a delegation's tools act in: its own, or that of the nearest who has one.
     #[must_use]
     pub fn space_of(&self, session: SessionId) -> Option<(SessionId, &Space)> {

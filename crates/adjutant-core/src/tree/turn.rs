@@ -67,8 +67,10 @@ impl Held {
 impl Tree {
     /// Reserves the next model call, tells an agent near its end, or ends it.
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
-        let is_waiting = self.live(session).is_some_and(|(_, node)| node.retry_at.is_some());
-        // A provider asked for a pause; the clock takes the turn when it is over.
+        let is_waiting =
+            self.live(session).is_some_and(|(_, node)| node.retry_at.is_some() || node.marks.begin);
+        // A provider asked for a pause, and the clock takes the turn when it is over; or its task is
+        // yet to be marked, and the turn follows from that.
         if is_waiting { Vec::new() } else { self.take_turn_beside(session, &Held::default()) }
     }
 
@@ -234,7 +236,7 @@ impl Tree {
             }
             let equal = recent.iter().filter(|seen| **seen == fingerprint).count();
             if equal >= LOOP_END {
-                events.extend(self.end_subtree(index, &looped(&call.name, equal)));
+                events.extend(self.end_subtree(index, &looped(session, &call.name, equal)));
                 return events;
             }
             let complaint = self
@@ -460,11 +462,11 @@ fn repeated(name: &str, times: usize) -> String {
     )
 }
 
-fn looped(name: &str, times: usize) -> End {
+fn looped(session: SessionId, name: &str, times: usize) -> End {
     End::partial(
         Code::LoopDetected,
         format!("The agent made the same {name} call {times} times."),
-        "Take it up again with `adjutant resume SESSION --say TEXT`, saying what to do differently.",
+        &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
     )
 }
 

@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 
 use adjutant_core::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Returned, Verdict, repair_message, validate,
+    ArtifactFact, Contract, Metadata, MetadataSource, Required, Returned, Verdict, repair_message,
+    validate,
 };
 use adjutant_core::{AgentName, Code, SessionId};
 use serde::Deserialize;
@@ -87,7 +88,7 @@ impl Case {
         let engine = |session_id| MetadataSource::Engine(Metadata { session_id, ..metadata() });
         match self.contract.as_deref() {
             None => base,
-            Some("artifacts") => Contract { artifacts_required: true, ..base },
+            Some("artifacts") => Contract { artifacts: Required::Any, ..base },
             Some("another session") => Contract { expected_session: Some(another), ..base },
             Some("engine") => Contract { metadata: engine(metadata().session_id), ..base },
             Some("engine, another session") => Contract { metadata: engine(another), ..base },

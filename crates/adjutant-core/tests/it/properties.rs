@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{ContractKind, CycleKey, Operation};
+use adjutant_core::space::KeptWork;
 use adjutant_core::{
     Assignment, Command, Effect, Event, Nudge, Outcome, Policy, Resumption, Rights, SessionId,
     State, Timestamp, ToolOutput, Tree,
@@ -165,11 +166,16 @@ fn conclude(sim: &mut Sim, session: SessionId, good: bool) {
     sim.submit(Command::Conclude { session, call, text, artifacts }).unwrap();
 }
 
-/// Makes every mark that is due; says whether there were any.
+/// Makes every mark and keeps all work that is due; says whether there was any.
 fn make_marks(sim: &mut Sim) -> bool {
     let due: Vec<Effect> = sim.tree.due_marks().collect();
-    let any = !due.is_empty();
+    let keeps: Vec<Effect> = sim.tree.due_keeps().collect();
+    let any = !due.is_empty() || !keeps.is_empty();
     due.into_iter().for_each(|due| mark(sim, due, true));
+    for keep in keeps {
+        let Effect::KeepSpace { session, .. } = keep else { panic!("{keep:?}") };
+        sim.submit(Command::KeepSpace { session, kept: Ok(KeptWork::default()) }).unwrap();
+    }
     any
 }
 
@@ -523,5 +529,5 @@ fn random_histories_meet_every_kind_of_event() {
     }
     // Agents are defined by front ends; a loop needs more patience than chance has.
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved assigned attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late marked messaged overran paused progressed refused replied reserved run_ended run_started settled started told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved assigned attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late marked messaged overran paused progressed refused replied reserved run_ended run_started settled space_kept space_made started told tool_called tool_refused tool_returned");
 }

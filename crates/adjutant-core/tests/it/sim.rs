@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{Approval, parse_assignment};
+use adjutant_core::space::{KeptWork, Space, SpaceKind};
 use adjutant_core::tree::Deadline;
 use adjutant_core::{
     AgentName, AttemptError, Brief, Code, Command, Effect, ErrorKind, Event, Label, Layered,
@@ -30,6 +31,28 @@ pub(crate) struct Sim {
     pub(crate) decisions: Vec<usize>,
     parents: BTreeMap<SessionId, SessionId>,
     made: u64,
+    /// Whether workspaces are made and kept as soon as that is asked for.
+    pub(crate) spaces_at_once: bool,
+}
+
+/// Returns what a runtime reports once it has made or kept a workspace.
+fn space_of(effect: &Effect) -> Option<Command> {
+    let space = || Space {
+        kind: SpaceKind::Overlay,
+        path: "state/space".into(),
+        base: "0".repeat(40),
+        layers: Vec::new(),
+        remarks: Vec::new(),
+    };
+    match effect {
+        Effect::MakeSpace { session, .. } => {
+            Some(Command::TakeSpace { session: *session, made: Ok(space()) })
+        }
+        Effect::KeepSpace { session, .. } => {
+            Some(Command::KeepSpace { session: *session, kept: Ok(KeptWork::default()) })
+        }
+        _ => None,
+    }
 }
 
 impl Sim {
@@ -56,6 +79,7 @@ impl Sim {
             decisions: Vec::new(),
             parents: BTreeMap::new(),
             made: 0,
+            spaces_at_once: true,
         };
         sim.submit(Command::Begin {
             run: RunId::new(1_700_000_000, [0; 6]),
@@ -80,6 +104,7 @@ impl Sim {
             decisions: Vec::new(),
             parents: BTreeMap::new(),
             made: 1_000_000,
+            spaces_at_once: true,
         };
         for (at, event) in log {
             sim.fold(*at, event);
@@ -107,6 +132,9 @@ impl Sim {
             for event in &events {
                 let reaction = self.tree.react(event);
                 commands.extend(reaction.commands);
+                if self.spaces_at_once {
+                    commands.extend(reaction.effects.iter().filter_map(space_of));
+                }
                 self.effects.extend(reaction.effects);
             }
             all.append(&mut events);
@@ -127,9 +155,9 @@ impl Sim {
 
     /// Dies here, loses every effect under way, and goes on as `wish` says.
     pub(crate) fn restart(&mut self, wish: Resumption) -> Vec<Event> {
-        let made = self.made;
+        let (made, at_once) = (self.made, self.spaces_at_once);
         *self = Self::replay(&self.log);
-        self.made = made;
+        (self.made, self.spaces_at_once) = (made, at_once);
         self.submit(Command::Resume(Box::new(wish))).unwrap()
     }
 

@@ -14,6 +14,7 @@ use adjutant_core::{
     ToolCall, ToolOutput, ToolSpec, Tree,
 };
 use adjutant_store::{Journal, JournalError, Record, RunDir, Seq};
+use adjutant_workspace::sandbox::Cancel;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
@@ -26,6 +27,7 @@ use crate::ids::IdSource;
 use crate::opening::Durable;
 use crate::questions::Questions;
 use crate::room::Room;
+use crate::spaces::Spaces;
 
 /// Hears of every event, in order, once it is on disk.
 pub trait Reporter {
@@ -67,6 +69,8 @@ const BATCH: usize = 256;
 /// Signs of life that may wait; more are told together with the next.
 pub(crate) const HEARD_QUEUE: usize = 256;
 
+pub(crate) use perform::message;
+
 /// What the effects need.
 pub(crate) struct Shop {
     pub(crate) desk: Desk,
@@ -75,6 +79,8 @@ pub(crate) struct Shop {
     pub(crate) ids: IdSource,
     /// The run's folder, where there is one: what a write would lose is kept there.
     pub(crate) folder: Option<RunDir>,
+    /// Where agents work that write in workspaces of their own.
+    pub(crate) spaces: Option<Arc<Spaces>>,
 }
 
 /// An event on its way to the disk, and what waits for it.
@@ -93,6 +99,8 @@ struct Work {
     model: Option<AbortHandle>,
     /// The write that was begun last, by turn and place: none is begun twice.
     writing: Option<(u32, u32)>,
+    /// What stops the commands it has begun.
+    commands: Vec<Arc<Cancel>>,
 }
 
 /// How an agent is introduced to its model.
@@ -271,6 +279,7 @@ impl Runner {
             Some((session, sign)) = self.heard.1.recv() => self.submit(match sign {
                 Sign::Bytes(bytes) => Command::Progress { session, bytes },
                 Sign::Pause { provider, ms } => Command::Pause { session, provider, ms },
+                Sign::Printed(text) => Command::Print { session, text },
             }),
             () = alarm => self.submit(Command::Tick),
         }
@@ -290,7 +299,7 @@ impl Runner {
     fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
         let Ok(done) = done else { return Ok(()) };
-        if self.full.is_some() && !matches!(done, Done::Marked { .. }) {
+        if self.full.is_some() && !matches!(done, Done::Marked { .. } | Done::SpaceKept { .. }) {
             // It came too late for everyone, and there is no room to say so.
             return Ok(());
         }
@@ -317,6 +326,14 @@ impl Runner {
             }
             Done::Verified { session, call, text, facts: Ok(artifacts) } => {
                 Command::Conclude { session, call, text, artifacts }
+            }
+            Done::SpaceMade { session, result } => {
+                let made = result.unwrap_or_else(|crash| Err(crash.message));
+                Command::TakeSpace { session, made }
+            }
+            Done::SpaceKept { session, result } => {
+                let kept = result.unwrap_or_else(|crash| Err(crash.message));
+                Command::KeepSpace { session, kept }
             }
             Done::Marked { session, mark, result } => {
                 let made = result.unwrap_or_else(|crash| Err(crash.message));

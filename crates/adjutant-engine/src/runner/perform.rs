@@ -4,14 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
+use adjutant_core::space::Space;
+use adjutant_core::write::RUN;
 use adjutant_core::{Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec};
 use adjutant_tools::Approved;
+use adjutant_workspace::sandbox::Cancel;
 
 use super::{Preamble, Runner};
 use crate::crash::guard;
 use crate::engine::EngineError;
-use crate::execute::{Asked, Done, Question, Thought, put, read_call, think, use_tool, verify};
+use crate::execute::{
+    Asked, Done, Question, Thought, put, read_call, run_command, think, use_tool, verify,
+};
 use crate::marking;
+use crate::spaces::Bench;
 use crate::writing::{commit, prepare};
 
 impl Runner {
@@ -21,10 +27,14 @@ impl Runner {
                 self.start_thinking(session, turn, attempt, max_output, context_tokens, with_tools);
             }
             Effect::Tool { session, turn, index, call } => {
+                if call.name == RUN {
+                    self.run_command(session, turn, index, call)?;
+                    return Ok(());
+                }
                 let stop = Arc::clone(&self.works.entry(session).or_default().stop);
-                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                let bench = self.bench(session);
                 self.tasks.spawn_blocking(move || {
-                    use_tool(&toolbox, session, turn, index, &call, None, &stop)
+                    use_tool(&bench, session, turn, index, &call, None, &stop)
                 });
             }
             Effect::PrepareWrite { session, turn, index, call, writes } => {
@@ -32,25 +42,24 @@ impl Runner {
                 if work.writing.replace((turn, index)) == Some((turn, index)) {
                     return Ok(());
                 }
-                let toolbox = Arc::clone(&self.shop.desk.toolbox);
-                let folder = self.shop.folder.clone();
+                let (bench, folder) = (self.bench(session), self.shop.folder.clone());
                 self.tasks.spawn_blocking(move || {
-                    prepare(&toolbox, folder.as_ref(), session, turn, index, &call, &writes)
+                    prepare(&bench, folder.as_ref(), session, turn, index, &call, &writes)
                 });
             }
             Effect::Write { session, turn, index, call, writes, change } => {
                 let stop = Arc::clone(&self.works.entry(session).or_default().stop);
-                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                let bench = self.bench(session);
                 self.tasks.spawn_blocking(move || {
-                    commit(&toolbox, session, turn, index, &call, &writes, &change, &stop)
+                    commit(&bench, session, turn, index, &call, &writes, &change, &stop)
                 });
             }
             Effect::Fetch { session, turn, index, call, host, hosts } => {
                 let stop = Arc::clone(&self.works.entry(session).or_default().stop);
-                let toolbox = Arc::clone(&self.shop.desk.toolbox);
+                let bench = self.bench(session);
                 self.tasks.spawn_blocking(move || {
                     let approved = Some(Approved { host: &host, hosts: &hosts });
-                    use_tool(&toolbox, session, turn, index, &call, approved, &stop)
+                    use_tool(&bench, session, turn, index, &call, approved, &stop)
                 });
             }
             Effect::Delegate { session, turn, index, call } => {
@@ -63,9 +72,11 @@ impl Runner {
             Effect::HandUp { session, call, origin } => self.hand_up(session, call, origin)?,
             Effect::Verify { session, returned } => {
                 let (number, text) = self.handed_back(session, returned);
-                let toolbox = Arc::clone(&self.shop.desk.toolbox);
-                self.tasks.spawn_blocking(move || verify(&toolbox, session, number, text));
+                let bench = self.bench(session);
+                self.tasks.spawn_blocking(move || verify(&bench, session, number, text));
             }
+            Effect::MakeSpace { session, above } => self.make_space(session, above),
+            Effect::KeepSpace { session, space } => self.keep_space(session, space),
             Effect::Mark { session, mark } => {
                 let (workdir, wall) = (Arc::clone(&self.shop.desk.workdir), self.shop.ids.wall);
                 self.tasks.spawn_blocking(move || {
@@ -92,6 +103,7 @@ impl Runner {
                 self.unread.remove(&session);
                 if let Some(work) = self.works.remove(&session) {
                     work.stop.store(true, Ordering::Relaxed);
+                    work.commands.iter().for_each(|cancel| cancel.cancel());
                     if let Some(model) = work.model {
                         model.abort();
                     }
@@ -100,6 +112,65 @@ impl Runner {
             Effect::Close => self.closed = true,
         }
         Ok(())
+    }
+
+    /// Returns where the tools of a delegation act.
+    pub(crate) fn bench(&self, session: SessionId) -> Bench {
+        let toolbox = Arc::clone(&self.shop.desk.toolbox);
+        match (self.tree.space_of(session), &self.shop.spaces) {
+            (Some((owner, space)), Some(spaces)) => {
+                let (spaces, space) = (Arc::clone(spaces), space.clone());
+                Bench::Own { spaces, owner, space, toolbox }
+            }
+            // Without workspaces nothing that works in one may act anywhere else.
+            (Some(_), None) => Bench::Closed,
+            (None, _) => Bench::Shared(toolbox),
+        }
+    }
+
+    fn run_command(
+        &mut self,
+        session: SessionId,
+        turn: u32,
+        index: u32,
+        call: ToolCall,
+    ) -> Result<(), EngineError> {
+        let cancel = Arc::new(Cancel::new()?);
+        self.works.entry(session).or_default().commands.push(Arc::clone(&cancel));
+        let (bench, heard) = (self.bench(session), self.heard.0.clone());
+        let depth = self.tree.node(session).map_or(0, |node| node.depth);
+        let environment = [("DELEGATION_DEPTH".to_owned(), depth.to_string())];
+        self.tasks.spawn_blocking(move || {
+            run_command(&bench, session, turn, index, &call, &environment, &cancel, &heard)
+        });
+        Ok(())
+    }
+
+    fn make_space(&mut self, session: SessionId, above: Option<SessionId>) {
+        let Some(spaces) = self.shop.spaces.clone() else {
+            let result = Ok(Err("nobody said where to keep workspaces".to_owned()));
+            self.tasks.spawn(async move { Done::SpaceMade { session, result } });
+            return;
+        };
+        let above = above.and_then(|above| self.tree.space_of(above));
+        let above = above.map(|(owner, space)| (owner, space.clone()));
+        let batch = self.tree.batch_of(session);
+        self.tasks.spawn_blocking(move || {
+            let result = guard(|| spaces.make(session, &batch, above));
+            Done::SpaceMade { session, result }
+        });
+    }
+
+    fn keep_space(&mut self, session: SessionId, space: Space) {
+        let label = self.tree.node(session).map(|node| node.label.to_string()).unwrap_or_default();
+        let spaces = self.shop.spaces.clone();
+        self.tasks.spawn_blocking(move || {
+            let result = guard(|| match spaces {
+                Some(spaces) => spaces.keep(session, &space, &message(&label, session)),
+                None => Err("nobody said where workspaces are kept".to_owned()),
+            });
+            Done::SpaceKept { session, result }
+        });
     }
 
     /// Returns what a delegation handed back: by which call, and in which words.
@@ -202,6 +273,11 @@ impl Runner {
         let handle = self.tasks.spawn(think(thought, self.heard.0.clone()));
         self.works.entry(session).or_default().model = Some(handle);
     }
+}
+
+/// Returns what the commit of a delegation's work says.
+pub(crate) fn message(label: &str, session: SessionId) -> String {
+    format!("{label}\n\nThe work of {session}, kept by Adjutant.\n")
 }
 
 impl Preamble {

@@ -95,6 +95,8 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
     let language = sheet.text("language").filter(|word| word != "varies");
     let mut limits = Limits { timeout_s: sheet.amount("timeout", 1.0), ..Limits::default() };
     sheet.own_bounds(&mut tools, &mut limits);
+    // Whoever works on a task of the list has something to show for it.
+    limits.artifacts_required |= works_on_tasks(leaf.product, name.as_str());
     sheet.settle_time(leaf.scope, name.as_str(), &mut limits);
     sheet.name_the_rest(&UNUSED, &READ);
     sheet.ignored.extend(fill::left_as_text(body));
@@ -162,12 +164,21 @@ fn own_form(sheet: &mut Sheet) -> Option<Form> {
     form
 }
 
+/// Says whether a command does the work of a built-in one that is about tasks of the list.
+fn works_on_tasks(product: Product, name: &str) -> bool {
+    let is_task = |built_in: &builtin::Manner| matches!(built_in.form, Form::Task(_) | Form::Tasks);
+    knows_ours(product) && builtin::manner(name).is_some_and(is_task)
+}
+
+const fn knows_ours(product: Product) -> bool {
+    matches!(product, Product::Opencode | Product::Adjutant)
+}
+
 impl Sheet {
     /// Takes how the command is called and to whom it goes.
     fn manner(&mut self, product: Product, name: &str) -> (Form, Option<String>, Routing) {
         let (own_form, mut hint, mut routing) = (own_form(self), self.hint(), self.routing());
-        let knows_ours = matches!(product, Product::Opencode | Product::Adjutant);
-        let built_in = builtin::manner(name).filter(|_| knows_ours);
+        let built_in = builtin::manner(name).filter(|_| knows_ours(product));
         if let Some(built_in) = built_in {
             routing.inherit(built_in);
             hint = hint.or_else(|| own_form.is_none().then(|| built_in.hint.to_owned()));

@@ -72,7 +72,7 @@ fn the_specs_are_the_implemented_tools_and_name_their_arguments() {
     let rig = Rig::new();
     let specs = rig.toolbox.specs();
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    assert_eq!(names, ["Read", "Grep", "Glob", "Note", "Edit", "Write"]);
+    assert_eq!(names, ["Read", "Grep", "Glob", "Note", "Edit", "Write", "Run"]);
     for spec in &specs {
         assert_eq!(refused_arguments(&rig, spec), Vec::<String>::new(), "{}", spec.name);
     }

@@ -11,6 +11,7 @@ mod mask;
 mod note;
 mod own;
 mod read;
+mod run;
 mod web;
 mod write;
 

@@ -96,13 +96,13 @@ fn what_a_model_is_told_lets_it_go_on() {
 
 #[test]
 fn writing_stays_below_the_folder_that_was_granted() {
-    let rig = Rig::with(&[("src/a.rs", "x"), (".adjutant/specs/todo.md", "x")]);
+    let rig = Rig::with(&[("src/a.rs", "x"), (".adjutant/specs/list.md", "x")]);
     let specs = &below(".adjutant/specs");
     let write = |path: &str| rig.say(specs, "Write", &json!({"file_path": path, "content": "new"}));
     insta::assert_snapshot!(write("src/a.rs"), @"error: `src/a.rs` may not be written; you may write only below `.adjutant/specs`");
     insta::assert_snapshot!(write(".adjutant/specs/../config.toml"), @"error: `.adjutant/specs/../config.toml` may not be written; you may write only below `.adjutant/specs`");
     insta::assert_snapshot!(write("/etc/passwd"), @"error: `/etc/passwd` may not be written; you may write only below `.adjutant/specs`");
-    insta::assert_snapshot!(write("./.adjutant/specs/todo.md"), @"Replaced `.adjutant/specs/todo.md`: 1 line, 3 bytes.");
+    insta::assert_snapshot!(write("./.adjutant/specs/list.md"), @"Replaced `.adjutant/specs/list.md`: 1 line, 3 bytes.");
     let whole = rig.path(".adjutant/specs/12/plan.md");
     assert!(write(whole.to_str().unwrap()).starts_with("Created `.adjutant/specs/12/plan.md`"));
     // A folder that is a link elsewhere grants nothing there.
@@ -116,6 +116,45 @@ fn writing_stays_below_the_folder_that_was_granted() {
     let output = rig.toolbox.call_by_name("Write", &call, &|| false);
     assert!(output.is_error && output.text == "you may not write files", "{}", output.text);
     assert_eq!(rig.bytes("src/a.rs"), b"x");
+}
+
+#[test]
+fn the_list_of_tasks_is_not_written_by_tools() {
+    for (specs, name) in [".adjutant/specs", ".opencode/specs"]
+        .into_iter()
+        .flat_map(|specs| ["TODO.md", "state.json", "errors.json", "todo.MD"].map(|it| (specs, it)))
+    {
+        let file = format!("{specs}/{name}");
+        let rig = Rig::with(&[(&file, "- [NOT STARTED]"), (&format!("{specs}/1/f"), "x")]);
+        let edit = |path: &str, writes: &Writes| {
+            let change =
+                json!({"file_path": path, "old_string": "NOT STARTED", "new_string": "COMPLETED"});
+            rig.say(writes, "Edit", &change)
+        };
+        let write = |path: &str, writes: &Writes| {
+            rig.say(writes, "Write", &json!({"file_path": path, "content": "- [COMPLETED]"}))
+        };
+        let whole = rig.path(&file);
+        let kept = "is kept by adjutant itself; name what you made in your return instead";
+        for path in [&file, &format!("./{specs}/./{name}"), whole.to_str().unwrap()] {
+            for writes in [&Writes::Anywhere, &below(specs)] {
+                for said in [edit(path, writes), write(path, writes)] {
+                    assert!(said.starts_with("error: ") && said.ends_with(kept), "{said}");
+                }
+            }
+        }
+        // Nor is there a way around.
+        let around = format!("{specs}/1/../{name}");
+        for said in [edit(&around, &Writes::Anywhere), write(&around, &Writes::Anywhere)] {
+            assert!(said.starts_with("error: "), "{said}");
+        }
+        assert_eq!(rig.bytes(&file), b"- [NOT STARTED]");
+        // A file of that name elsewhere is one like any other.
+        for free in [format!("{specs}/1/{name}"), name.to_owned()] {
+            let said = write(&free, &Writes::Anywhere);
+            assert!(said.starts_with("Created"), "{said}");
+        }
+    }
 }
 
 #[test]
@@ -181,7 +220,7 @@ fn a_huge_file_is_refused_by_its_size() {
 #[test]
 fn commands_are_not_run_here_and_the_reason_is_said() {
     let output = Rig::new().toolbox.call_by_name("Run", &json!({"command": "ls"}), &|| false);
-    insta::assert_snapshot!(output.text, @"`Run` is not available: commands run only in a sandbox, which this version does not have; available: Read, Grep, Glob, Note");
+    insta::assert_snapshot!(output.text, @"you may not run commands");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One plain line for each event worth one, for pipes and logs.
 
 use adjutant_core::tree::CALLS_PER_TURN;
+use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
 use super::words::{TEXT_COLUMNS, ended, kept_words, marked, paused, tool, total, usage_of};
@@ -81,6 +82,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         Event::AgentDefined { .. }
         | Event::Assigned(_)
         | Event::SpaceMade { .. }
+        | Event::Printed { .. }
         | Event::Delegated { .. }
         | Event::Approved { .. }
         | Event::Reserved { .. }
@@ -149,6 +151,10 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         }
         Event::Marked { mark, problem, .. } => Some(marked(mark, problem.as_deref())),
         Event::SpaceKept { kept, problem, .. } => Some(kept_words(kept, problem.as_deref())),
+        // That something was to be changed is said already; that it was not must be as well.
+        Event::ToolReturned { call, output, .. } if output.is_error => called(*call)
+            .filter(|call| [WRITE, EDIT].contains(&call.tool.as_str()))
+            .map(|call| format!("{} failed: {}", call.tool, safe(&output.content))),
         Event::Crashed { message, .. } => Some(format!("broke: {}", safe(message))),
         Event::Reopened(reopening) if reopening.afresh => {
             Some("taken up again from its notes".into())
@@ -158,6 +164,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::RunStarted { .. }
         | Event::Assigned(_)
         | Event::SpaceMade { .. }
+        | Event::Printed { .. }
         | Event::Judged { .. }
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use adjutant_core::space::KeptWork;
-use adjutant_core::{Mark, Outcome, Timestamp};
+use adjutant_core::{Code, Mark, Outcome, Timestamp};
 
 use crate::layout::fit;
 use crate::names::{code_words, counted, ended_word};
@@ -28,7 +28,9 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
         }
         Activity::Tool { call, more } => {
             let others = if more > 0 { format!(" (+{more})") } else { String::new() };
-            format!("{}{others}", tool(&call.tool, &call.arguments))
+            let printed = delegation.printed.as_ref().map(|line| format!(": {}", fit(line, 60)));
+            let printed = printed.unwrap_or_default();
+            format!("{}{others}{printed}", tool(&call.tool, &call.arguments))
         }
         Activity::Retrying(retry) => {
             let wait = elapsed(retry.at.since(now));
@@ -103,7 +105,11 @@ pub(super) fn tool(name: &str, arguments: &str) -> String {
 pub(crate) fn ended(outcome: Outcome, delegation: &Delegation) -> String {
     let word = ended_word(outcome);
     match &delegation.reason {
-        Some(reason) if outcome != Outcome::Completed && reason.code.as_str() != "CANCELLED" => {
+        // A code that says nothing is not said.
+        Some(reason)
+            if outcome != Outcome::Completed
+                && ![Code::Cancelled, Code::UnknownError].contains(&reason.code) =>
+        {
             format!("{word}: {}", code_words(reason.code))
         }
         Some(_) | None => word.into(),

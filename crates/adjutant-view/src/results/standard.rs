@@ -1,6 +1,6 @@
 //! The standard return of a delegation, whatever its end, and what a slash command came to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use adjutant_core::assignment::kind_written;
@@ -74,9 +74,9 @@ fn ended_without(view: &RunView, delegation: &Delegation, outcome: Outcome) -> R
     let summary = Some(excerpt(said, SUMMARY_MAX_CHARS)).filter(|text| !text.trim().is_empty());
     let errors = if status == Status::Completed { Vec::new() } else { vec![error(reason)] };
     let operation = view.assignment().map(|it| it.operation).unwrap_or_default();
-    let artifacts = delegation.changed.iter().map(|path| Artifact {
+    let artifacts = changed_below(view, delegation).into_iter().map(|path| Artifact {
         kind: kind_written(operation),
-        path: path.to_string(),
+        path,
         summary: None,
     });
     Return {
@@ -87,6 +87,17 @@ fn ended_without(view: &RunView, delegation: &Delegation, outcome: Outcome) -> R
         errors,
         next_steps: None,
     }
+}
+
+/// Returns the files that a delegation and all below it changed.
+fn changed_below(view: &RunView, delegation: &Delegation) -> BTreeSet<String> {
+    let mut changed = BTreeSet::new();
+    let mut waiting = vec![delegation];
+    while let Some(next) = waiting.pop() {
+        changed.extend(next.changed.iter().map(ToString::to_string));
+        waiting.extend(view.children(next));
+    }
+    changed
 }
 
 fn error(reason: Reason) -> ReturnError {
@@ -141,13 +152,18 @@ pub fn command_head(view: &RunView) -> Option<String> {
 /// on where it fell short. Nothing for a run of another kind. Commands begin with `program`.
 #[must_use]
 pub fn command_end(view: &RunView, program: &str) -> Option<String> {
-    view.assignment()?;
-    let root = view.root()?;
+    let assignment = view.assignment()?;
+    let (root, agent) = (view.root()?, assignment.agent.as_deref()?);
     // What failed may have been tried again: the latest of each task counts.
+    let children = view.children(root).filter(|child| child.agent.as_str() == agent);
     let latest: BTreeMap<Option<u64>, &Delegation> =
-        view.children(root).map(|child| (child.number, child)).collect();
-    let said: Vec<String> = latest.values().map(|child| came_of(view, child, program)).collect();
-    let text = said.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+        children.map(|child| (child.number, child)).collect();
+    let left = assignment.tasks.iter().filter(|task| !latest.contains_key(&Some(**task)));
+    // Where nothing was done at all, the command says so.
+    let left = left.filter(|_| !latest.is_empty());
+    let left = left.map(|task| format!("Task {task}: nothing was done"));
+    let said = latest.values().map(|child| came_of(view, child, program)).chain(left);
+    let text = said.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
     (!text.is_empty()).then_some(text)
 }
 
@@ -156,23 +172,32 @@ fn came_of(view: &RunView, child: &Delegation, program: &str) -> String {
     let mut lines = Vec::new();
     let fatal = child.reason.as_ref().map(|reason| one_line(&reason.message));
     let session = child.session;
+    let in_place = view.policy().is_some_and(|policy| policy.in_place);
+    let resume = format!("{program} resume {session}{}", if in_place { " --in-place" } else { "" });
     match returned.status {
         Status::Completed => {}
         Status::Partial => {
             lines.push("Status: Partial".to_owned());
             lines.extend(fatal);
-            lines.push(format!("Resume with: {program} resume {session}"));
+            lines.push(format!("Resume with: {resume}"));
         }
         Status::Failed => {
             lines.push("Status: Failed".to_owned());
             lines.push(one_line(&handle_error_return(&returned.errors)));
+            // One of the two is said by the sentence above.
             let advice = child.reason.as_ref().map(|reason| one_line(&reason.recommendation));
-            lines.extend(advice.filter(|advice| !lines[1].contains(advice.as_str())));
+            let unsaid = |text: &String| !lines[1].contains(text.as_str());
+            let more: Vec<String> = fatal.into_iter().chain(advice).filter(unsaid).collect();
+            lines.extend(more);
+            lines.push(format!("Look with: {program} transcript {session}"));
+            if child.reason.as_ref().is_none_or(|reason| reason.recoverable) {
+                lines.push(format!("Resume with: {resume}"));
+            }
         }
         Status::Blocked => {
             lines.push("Status: Blocked".to_owned());
             lines.push(format!("Question: {}", fatal.unwrap_or_default()));
-            lines.push(format!("Answer with: {program} resume {session} --say \"TEXT\""));
+            lines.push(format!("Answer with: {resume} --say \"TEXT\""));
         }
     }
     for artifact in &returned.artifacts {

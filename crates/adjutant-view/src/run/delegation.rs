@@ -89,6 +89,9 @@ pub struct Delegation {
     /// How the project's list was last marked for it, and what was in the way.
     #[serde(default)]
     pub marked: Option<(Mark, Option<String>)>,
+    /// The last line that a command under way printed.
+    #[serde(default)]
+    pub printed: Option<String>,
     /// The workspace of its own, once there is one.
     #[serde(default)]
     pub space: Option<Box<Space>>,

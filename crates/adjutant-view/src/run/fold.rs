@@ -59,6 +59,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         Event::RunEnded { outcome } => {
             view.outcome = Some(*outcome);
             view.ended = Some(entry.moment());
+            view.command_ends(entry, *outcome);
         }
         Event::ErrorFixed { id } => view.faults.fix(id),
         Event::Resumed { model, deadlines, questions_until, .. } => {
@@ -94,6 +95,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         | Event::Judged { session, .. }
         | Event::Marked { session, .. }
         | Event::SpaceMade { session, .. }
+        | Event::Printed { session, .. }
         | Event::SpaceKept { session, .. }
         | Event::Crashed { session, .. }
         | Event::Late { session, .. }
@@ -288,6 +290,21 @@ impl RunView {
         }
     }
 
+    /// Work that was taken up again by itself, below a command that had ended, says how that command
+    /// ends now: nobody asks its agent again.
+    fn command_ends(&mut self, entry: Entry<'_>, outcome: Outcome) {
+        let Some(root) = self.delegations.first_mut().filter(|_| self.assignment.is_some()) else {
+            return;
+        };
+        if root.state == State::Ended(outcome) {
+            return;
+        }
+        let session = root.session;
+        root.state = State::Ended(outcome);
+        root.reason = None;
+        self.failed(entry, session, outcome, None);
+    }
+
     /// Remembers an end that is an error; one that is none settles what went wrong before.
     fn failed(
         &mut self,
@@ -373,6 +390,10 @@ impl Delegation {
                 self.preparing.insert(*call, Arc::from(change.path.as_str()));
             }
             Event::Judged { returned: Some(returned), .. } => self.handed_back(returned, texts),
+            Event::Printed { text, .. } => {
+                let last = text.lines().rev().find(|line| !line.trim().is_empty());
+                self.printed = last.map(|line| excerpt(line, TEXT_KEPT));
+            }
             Event::SpaceMade { space, .. } => self.space = Some(Box::new(space.clone())),
             Event::SpaceKept { kept, problem, .. } => {
                 self.kept = Some(Box::new((kept.clone(), problem.clone())));
@@ -458,6 +479,7 @@ impl Delegation {
 
     fn answered(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput, texts: Texts) {
         self.under_way.retain(|&other| other != call);
+        self.printed = None;
         if let Some(note) = &output.note {
             self.note_count += 1;
             if texts == Texts::Dropped {
@@ -522,6 +544,7 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         returned: None,
         marked: None,
         space: None,
+        printed: None,
         kept: None,
         changed: std::collections::BTreeSet::new(),
         warnings: Vec::new(),

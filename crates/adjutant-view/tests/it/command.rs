@@ -2,12 +2,12 @@
 
 use adjutant_core::assignment::Work;
 use adjutant_core::contract::{
-    Artifact, ArtifactKind, Complaint, Contract, MetadataSource, Return, Status, unchecked,
-    validate,
+    Artifact, ArtifactKind, Complaint, Contract, MetadataSource, Required, Return, Status,
+    unchecked, validate,
 };
 use adjutant_core::policy::Operation;
 use adjutant_core::task::{self, Status as TaskStatus};
-use adjutant_core::{Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
+use adjutant_core::{AgentName, Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{command_end, command_head, standard};
 use serde_json::{Value, json};
@@ -32,7 +32,9 @@ fn works_on(h: &mut History, call: u32, task: Option<u64>) -> SessionId {
     let grant = h.grant(root(), "researcher", "Find out.");
     let session = grant.session;
     let path = ["orchestrator", "research", "researcher"].map(str::to_owned).to_vec();
-    h.push(Event::Granted(Box::new(Grant { call, task, path, ..grant })));
+    let mut grant = Grant { call, task, path, ..grant };
+    grant.brief.agent = AgentName::new("researcher");
+    h.push(Event::Granted(Box::new(grant)));
     h.start(session);
     session
 }
@@ -174,17 +176,27 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     Status: Blocked
     Question: Which of the two?
     Answer with: adjutant resume sess_1738326896_aaaaab --say "TEXT"
+
+    Task 8: nothing was done
     "#);
     let soft = reason(Code::ProviderError, "It is down.", "Try later.");
     insta::assert_snapshot!(of(Outcome::Failed, soft.clone()), @r"
     Status: Failed
     Task failed but is recoverable. Try later.
+    It is down.
+    Look with: adjutant transcript sess_1738326896_aaaaab
+    Resume with: adjutant resume sess_1738326896_aaaaab
+
+    Task 8: nothing was done
     ");
     let hard = adjutant_core::Reason { recoverable: false, ..soft };
     insta::assert_snapshot!(of(Outcome::Failed, hard), @r"
     Status: Failed
     Task failed. Manual intervention required: It is down.
     Try later.
+    Look with: adjutant transcript sess_1738326896_aaaaab
+
+    Task 8: nothing was done
     ");
 }
 
@@ -196,7 +208,7 @@ fn every_end_has_a_standard_return_that_is_valid() {
         let value: Value = serde_json::to_value(&returned).unwrap();
         let contract = Contract {
             expected_session: Some(session),
-            artifacts_required: false,
+            artifacts: Required::Nothing,
             metadata: MetadataSource::Claimed,
         };
         let verdict = validate(&value, &contract, &unchecked);

@@ -145,6 +145,8 @@ impl Driver {
             | Effect::HandUp { .. }
             | Effect::Verify { .. }
             | Effect::Mark { .. }
+            | Effect::MakeSpace { .. }
+            | Effect::KeepSpace { .. }
             | Effect::Stop { .. }
             | Effect::Close => {}
         }

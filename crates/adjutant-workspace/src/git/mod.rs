@@ -32,6 +32,7 @@ pub use refs::{Kept, Pruned};
 pub use repository::Repository;
 pub use run::Git;
 
-pub(crate) use change::{Content, content, guarded};
+pub(crate) use change::{Content, content, guarded, plain};
+pub(crate) use import::Imported;
 pub(crate) use repository::{bytes_of, path_of};
 pub(crate) use scratch::Scratch;

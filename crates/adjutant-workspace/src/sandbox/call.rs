@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use super::output::{Sink, Stream};
+use super::output::{Sink, Stream, patience};
 use super::plan::{Layer, Report};
 use super::run::{Cancel, RunError};
 use super::wire;
 
 /// How much is read from a stream at once: what a pipe holds.
-const CHUNK_BYTES: usize = 64 << 10;
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
 /// How long the end of a process tree may take before it is reported as still there.
-const GONE_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const GONE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why waiting stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +52,11 @@ impl Call {
             if now >= deadline {
                 return Ok(Stopped::TimedOut);
             }
-            let ready = self.wait(deadline - now, Some(cancel))?;
+            let ready = self.wait(patience(sink, now, deadline), Some(cancel))?;
             if ready.cancelled {
                 return Ok(Stopped::Cancelled);
             }
-            self.drain(ready.streams, &mut buffer, sink);
+            drain(&mut self.streams, ready.streams, &mut buffer, sink);
             if ready.control && self.hear()? {
                 return Ok(Stopped::Ended);
             }
@@ -76,7 +76,7 @@ impl Call {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let ready = self.wait(if gone { Duration::ZERO } else { left }, None)?;
-            self.drain(ready.streams, &mut buffer, sink);
+            drain(&mut self.streams, ready.streams, &mut buffer, sink);
             gone |= ready.gone;
             // Once all are gone the streams are at their end as soon as they are empty.
             let drained = !ready.streams.contains(&true);
@@ -111,19 +111,6 @@ impl Call {
         })
     }
 
-    fn drain(&mut self, ready: [bool; 2], buffer: &mut [u8], sink: &mut dyn Sink) {
-        let names = [Stream::Out, Stream::Err];
-        for ((slot, ready), name) in self.streams.iter_mut().zip(ready).zip(names) {
-            let Some(stream) = slot.as_mut().filter(|_| ready) else { continue };
-            match stream.read(buffer) {
-                Ok(0) => *slot = None,
-                Ok(count) => sink.chunk(name, buffer.get(..count).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => *slot = None,
-            }
-        }
-    }
-
     /// Takes one report; true when it was the last.
     fn hear(&mut self) -> Result<bool, RunError> {
         match wire::receive(&self.control) {
@@ -137,6 +124,25 @@ impl Call {
             }
             // It ended without a word.
             Ok(None) | Err(_) => Ok(true),
+        }
+    }
+}
+
+/// Takes what can be read of each stream that is ready; one that is at its end is closed.
+pub(super) fn drain(
+    streams: &mut [Option<File>; 2],
+    ready: [bool; 2],
+    buffer: &mut [u8],
+    sink: &mut dyn Sink,
+) {
+    let names = [Stream::Out, Stream::Err];
+    for ((slot, ready), name) in streams.iter_mut().zip(ready).zip(names) {
+        let Some(stream) = slot.as_mut().filter(|_| ready) else { continue };
+        match stream.read(buffer) {
+            Ok(0) => *slot = None,
+            Ok(count) => sink.chunk(name, buffer.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => *slot = None,
         }
     }
 }

@@ -14,6 +14,7 @@ mod holder;
 mod init;
 mod level;
 mod output;
+mod plain;
 mod plan;
 mod probe;
 mod raw;
@@ -29,6 +30,7 @@ pub(crate) use client::Holder;
 pub use helper::{SUBCOMMAND, helper_main, helper_main_if_asked};
 pub use level::Level;
 pub use output::{Captured, Sink, Stream};
+pub use plain::{PlainEnd, Unconfined};
 pub use plan::Layer;
 pub(crate) use plan::{Failure, HolderPlan, OverlayPlan, Step};
 pub use run::{

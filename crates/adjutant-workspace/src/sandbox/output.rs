@@ -1,6 +1,7 @@
 //! Where a program's output goes, and how much of it is kept.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// Which of the two streams a chunk came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,23 @@ pub enum Stream {
 pub trait Sink {
     /// Takes the next chunk of a stream. While this runs the program may have to wait.
     fn chunk(&mut self, stream: Stream, bytes: &[u8]);
+
+    /// When it wants to be woken even if no output comes; `None` for never.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Wakes it at the time it asked for, or a little later.
+    fn wake(&mut self) {}
+}
+
+/// Returns how long may be waited for output, after waking a sink whose time has come.
+pub(super) fn patience(sink: &mut dyn Sink, now: Instant, deadline: Instant) -> Duration {
+    if sink.due().is_some_and(|due| due <= now) {
+        sink.wake();
+    }
+    let until = sink.due().map_or(deadline, |due| due.min(deadline));
+    until.saturating_duration_since(now)
 }
 
 impl<F: FnMut(Stream, &[u8])> Sink for F {
@@ -51,6 +69,12 @@ impl Captured {
     #[must_use]
     pub fn cut_bytes(&self) -> u64 {
         self.total_bytes - (self.head.len() + self.tail.len()) as u64
+    }
+
+    /// Returns what was kept of the beginning and of the end; nothing lies between them when nothing was cut.
+    #[must_use]
+    pub fn parts(&self) -> (&[u8], Vec<u8>) {
+        (&self.head, self.tail.iter().copied().collect())
     }
 
     /// Returns what was kept, with a line where the middle is missing.

@@ -1,12 +1,19 @@
-//! The three calls that no safe wrapper offers.
+//! The calls that no safe wrapper offers.
 //!
 //! Everything else in this crate is safe code. Each function is one system call without pointers into
-//! memory of ours, except one structure that lives on the stack for the length of the call.
-#![expect(unsafe_code, reason = "close_range, mount_setattr and unshare have no safe wrapper")]
+//! memory of ours, except one structure that lives on the stack for the length of the call, and one that makes
+//! two such calls in a process that was just forked.
+#![expect(
+    unsafe_code,
+    reason = "close_range, mount_setattr, unshare and a session of its own have no safe wrapper"
+)]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::UnshareFlags;
 
 /// Attributes that a mount can get and never lose again inside the sandbox.
@@ -63,4 +70,15 @@ pub(crate) fn restrict_mount(
 pub(crate) fn unshare(namespaces: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: the danger is descriptor tables that differ between threads; FILES is never passed here.
     unsafe { rustix::thread::unshare_unsafe(namespaces - UnshareFlags::FILES) }
+}
+
+/// Makes a command start in a session of its own, without a terminal, and end with the thread that starts it.
+pub(crate) fn own_session(command: &mut Command) -> &mut Command {
+    let prepare = || {
+        setsid()?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        Ok(())
+    };
+    // SAFETY: two system calls that touch no memory and no lock, as is allowed between fork and exec.
+    unsafe { command.pre_exec(prepare) }
 }

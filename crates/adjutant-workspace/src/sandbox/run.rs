@@ -25,7 +25,7 @@ use super::wire::{self, Text};
 use crate::overlay::Mounted;
 
 /// What a timeout that no clock can count to is taken for: thirty years.
-const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+pub(super) const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// Where programs work.
 #[derive(Clone, Debug)]
@@ -289,6 +289,12 @@ impl Sandbox {
         Ok(Self { config, own_holder, level })
     }
 
+    /// What it is made of.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// What holds programs here.
     #[must_use]
     pub fn level(&self) -> &Level {
@@ -401,7 +407,7 @@ fn hold(config: &Config) -> Result<Holder, Unavailable> {
     answer.map(|_| holder).map_err(|failure| say(failure.to_string()))
 }
 
-fn check(program: &Program) -> Result<(), RunError> {
+pub(super) fn check(program: &Program) -> Result<(), RunError> {
     let blank = |word: &OsString| word.as_bytes().trim_ascii().is_empty();
     let shell = program.words.first().is_some_and(|first| first == "/bin/sh");
     match program.words.first() {

@@ -11,22 +11,22 @@ use crate::git::GitError;
 
 /// An open file that may hold a lock.
 #[derive(Debug)]
-pub(super) struct Held(File);
+pub(crate) struct Held(File);
 
 impl Held {
     /// Opens a file to lock, making it where there is none; nothing is locked yet.
-    pub(super) fn file(path: &Path) -> Result<Self, GitError> {
+    pub(crate) fn file(path: &Path) -> Result<Self, GitError> {
         let file = File::options().create(true).truncate(false).write(true).open(path);
         file.map(Self).map_err(GitError::io("opening a lock"))
     }
 
     /// Opens a folder to lock.
-    pub(super) fn folder(path: &Path) -> Result<Self, GitError> {
+    pub(crate) fn folder(path: &Path) -> Result<Self, GitError> {
         File::open(path).map(Self).map_err(GitError::io("opening a folder to lock"))
     }
 
     /// Takes a lock; says whether it was free.
-    pub(super) fn take(&self, how: FlockOperation) -> Result<bool, GitError> {
+    pub(crate) fn take(&self, how: FlockOperation) -> Result<bool, GitError> {
         loop {
             match flock(&self.0, how) {
                 Ok(()) => return Ok(true),
@@ -37,8 +37,13 @@ impl Held {
         }
     }
 
+    /// Returns the number of the open file, by which it is told from another of the same name.
+    pub(crate) fn number(&self) -> u64 {
+        rustix::fs::fstat(&self.0).map_or(0, |stat| stat.st_ino)
+    }
+
     /// Returns a second handle that holds the same lock.
-    pub(super) fn duplicate(&self) -> Result<OwnedFd, GitError> {
+    pub(crate) fn duplicate(&self) -> Result<OwnedFd, GitError> {
         self.0.try_clone().map(OwnedFd::from).map_err(GitError::io("sharing a lock"))
     }
 }

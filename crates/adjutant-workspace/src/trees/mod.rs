@@ -13,5 +13,6 @@ mod worktree;
 
 pub use apply::{Applied, ApplyError, Recovered};
 pub use bases::{Bases, Lease, LeaseCost};
+pub(crate) use lock::Held;
 pub use rehearse::Rehearsed;
 pub use worktree::{Orphan, Worktree, WorktreeEntry, Worktrees};

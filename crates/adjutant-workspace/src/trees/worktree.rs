@@ -18,8 +18,8 @@ use super::export;
 use super::lock::Held;
 use crate::Root;
 use crate::git::{
-    Commit, Committed, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
-    bytes_of,
+    Commit, Committed, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
+    Status, bytes_of,
 };
 
 /// The work trees made for children of one repository.
@@ -31,8 +31,8 @@ pub struct Worktrees<'a> {
 
 /// A child's work tree, held by this process.
 #[derive(Debug)]
-pub struct Worktree<'a> {
-    repository: &'a Repository,
+pub struct Worktree {
+    repository: Repository,
     reference: ResultRef,
     base: ObjectId,
     /// The repository as seen from here.
@@ -80,7 +80,7 @@ impl<'a> Worktrees<'a> {
     /// # Errors
     ///
     /// Why it could not be made; what was begun is taken back.
-    pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree<'a>, GitError> {
+    pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         fs::create_dir_all(&slot).map_err(GitError::io("making a work tree"))?;
         let held = self.seize(&slot)?.filter(|_| !slot.join("record").exists());
@@ -99,7 +99,7 @@ impl<'a> Worktrees<'a> {
     /// # Errors
     ///
     /// [`GitError::Missing`] when there is none or somebody holds it.
-    pub fn adopt(&self, reference: &ResultRef) -> Result<Worktree<'a>, GitError> {
+    pub fn adopt(&self, reference: &ResultRef) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         let missing = || GitError::Missing(format!("free work tree for {reference}"));
         if !slot.is_dir() {
@@ -165,13 +165,22 @@ impl<'a> Worktrees<'a> {
             let kept = kept.ok_or_else(|| GitError::Missing(reference.to_string()))?;
             return Ok(Some(Orphan::Kept(reference.clone(), kept)));
         }
-        // Its making or its removal was cut short: nobody has worked in it, or its work is kept.
-        let Some(_held) = self.seize(&slot)? else { return Ok(None) };
+        Ok(self.clear_torn(reference)?.then(|| Orphan::Removed(reference.clone())))
+    }
+
+    /// Removes what is left of one whose making or removal was cut short: nobody has worked in it, or
+    /// its work is kept. Says whether there was anything.
+    pub(crate) fn clear_torn(&self, reference: &ResultRef) -> Result<bool, GitError> {
+        let slot = self.slot(reference);
+        if !slot.is_dir() {
+            return Ok(false);
+        }
+        let Some(_held) = self.seize(&slot)? else { return Ok(false) };
         if is_ready(&slot) {
-            return Ok(None);
+            return Ok(false);
         }
         self.take_back(reference, &slot)?;
-        Ok(Some(Orphan::Removed(reference.clone())))
+        Ok(true)
     }
 
     /// Has git make the entry, alone, and then the files; returns the name git gave it.
@@ -215,10 +224,10 @@ impl<'a> Worktrees<'a> {
         slot: PathBuf,
         name: &str,
         held: Held,
-    ) -> Worktree<'a> {
+    ) -> Worktree {
         let git_dir = self.repository.common_dir().join("worktrees").join(name);
         Worktree {
-            repository: self.repository,
+            repository: self.repository.clone(),
             here: self.repository.beside(slot.join(reference.child()), git_dir),
             reference: reference.clone(),
             base: base.clone(),
@@ -249,7 +258,7 @@ impl<'a> Worktrees<'a> {
     }
 }
 
-impl Worktree<'_> {
+impl Worktree {
     /// Returns the folder with the files.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -296,6 +305,28 @@ impl Worktree<'_> {
         Ok(Some(made))
     }
 
+    /// Makes a commit of what differs from the base, also where nothing does; the reference stays.
+    pub(crate) fn import(
+        &self,
+        message: &str,
+        at: SystemTime,
+    ) -> Result<(Imported, Vec<Skipped>), GitError> {
+        let Status { changes, mut skipped } = self.status()?;
+        let root = Root::open(self.path())
+            .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
+        let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
+        let imported = self.repository.scratch(None)?.import(commit)?;
+        let ignored = self.here.ignored()?.into_iter();
+        skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
+        skipped.extend(imported.made.skipped.iter().cloned());
+        Ok((imported, skipped))
+    }
+
+    /// Returns the git directory that belongs to these files.
+    pub(crate) fn git_dir(&self) -> &Path {
+        self.here.git_dir()
+    }
+
     /// Removes the files and git's entry; what was committed stays in its reference.
     ///
     /// # Errors
@@ -308,7 +339,7 @@ impl Worktree<'_> {
         }
         // From here on what is missing was removed by us and is not taken for a child's deletion.
         Record { base: self.base.clone(), stage: Stage::Removing }.write(&self.slot)?;
-        remove_files(self.repository, self.path())?;
+        remove_files(&self.repository, self.path())?;
         clear_slot(&self.slot)
     }
 

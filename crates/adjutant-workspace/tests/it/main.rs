@@ -11,6 +11,7 @@ mod place;
 mod race;
 mod root;
 mod sandbox;
+mod space;
 mod speed;
 
 use std::path::Path;

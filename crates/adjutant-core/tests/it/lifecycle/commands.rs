@@ -28,6 +28,20 @@ fn command(tasks: &[u64]) -> (Sim, Vec<SessionId>) {
     (sim, children)
 }
 
+/// A command about these tasks, whose own agent is asked what to do.
+fn led(tasks: &[u64]) -> (Sim, SessionId) {
+    let mut sim = Sim::led(policy(Preset::Command, &["in_place=true"]), "research", "/research 7");
+    let assignment = Assignment {
+        tasks: tasks.to_vec(),
+        agent: Some("researcher".into()),
+        ..Assignment::new("research", Operation::Research)
+    };
+    sim.submit(Command::Assign(Box::new(assignment))).unwrap();
+    let root = sim.root();
+    sim.submit(Command::TakeTurn { session: root }).unwrap();
+    (sim, root)
+}
+
 fn due(sim: &Sim) -> Vec<(SessionId, Mark)> {
     let due = sim.tree.due_marks().map(|effect| match effect {
         Effect::Mark { session, mark } => (session, mark),
@@ -53,6 +67,26 @@ fn conclude(sim: &mut Sim, child: SessionId, call: u32, value: &Value) -> String
     let (call, text) = (Some(call), value.to_string());
     let artifacts = vec![("report.md".to_owned(), ArtifactFact::Present)];
     kinds(&sim.submit(Command::Conclude { session: child, call, text, artifacts }).unwrap())
+}
+
+/// What the agent's latest call was answered with.
+fn answered(sim: &Sim, child: SessionId) -> &str {
+    let of_child = sim.log.iter().rev().find_map(|(_, event)| match event {
+        Event::ToolReturned { session, output, .. } if *session == child => Some(&output.content),
+        _ => None,
+    });
+    of_child.unwrap()
+}
+
+/// The agent writes a file.
+fn writes(sim: &mut Sim, child: SessionId, path: &str) {
+    let after = Some("0".repeat(64));
+    let change = Change { path: path.into(), before: None, after };
+    sim.call(child, vec![tool("w", "Write", json!({}))]);
+    let turn = sim.node(child).turn;
+    let wrote = Command::PrepareWrite { session: child, turn, call: 0, change };
+    assert_eq!(kinds(&sim.submit(wrote).unwrap()), "write_prepared");
+    sim.output(child, 0, "Written.");
 }
 
 fn completed() -> Value {
@@ -99,7 +133,8 @@ fn a_return_by_tool_is_repaired_twice_at_most_and_each_judgement_is_on_record() 
     sim.call(child, vec![hands_back(&bad)]);
     conclude(&mut sim, child, 0, &bad);
     sim.call(child, vec![hands_back(&bad)]);
-    assert_eq!(conclude(&mut sim, child, 0, &bad), "judged ended ended run_ended");
+    assert_eq!(conclude(&mut sim, child, 0, &bad), "judged tool_returned ended ended run_ended");
+    assert!(answered(&sim, child).starts_with("Your return was not accepted."));
     assert_eq!(sim.code(child), Some(Code::ValidationFailed));
     let judged = sim.log.iter().filter(|(_, event)| matches!(event, Event::Judged { .. })).count();
     assert_eq!(judged, 3);
@@ -136,6 +171,9 @@ fn requirement_36_work_on_a_task_is_marked_at_its_beginning_and_its_end() {
     ] {
         let (mut sim, children) = command(&[7]);
         assert_eq!(make_marks(&mut sim, None), ["7 researching []"]);
+        if value == completed() {
+            writes(&mut sim, children[0], "report.md");
+        }
         sim.call(children[0], vec![hands_back(&value)]);
         conclude(&mut sim, children[0], 0, &value);
         let reason = due(&sim)[0].1.reason.clone();
@@ -166,13 +204,7 @@ fn an_end_is_marked_after_the_beginning_and_a_crash_loses_neither() {
 fn requirement_20_what_was_written_before_the_time_ran_out_is_linked() {
     let (mut sim, children) = command(&[7]);
     let child = children[0];
-    let after = Some("0".repeat(64));
-    let change = Change { path: "notes.md".into(), before: None, after };
-    sim.call(child, vec![tool("w", "Write", json!({}))]);
-    let turn = sim.node(child).turn;
-    let wrote = Command::PrepareWrite { session: child, turn, call: 0, change };
-    assert_eq!(kinds(&sim.submit(wrote).unwrap()), "write_prepared");
-    sim.output(child, 0, "Written.");
+    writes(&mut sim, child, "notes.md");
     make_marks(&mut sim, None);
     while sim.state(child).is_live() {
         sim.tick_next().unwrap();
@@ -188,26 +220,29 @@ fn d26_completed_without_a_file_is_phantom_work_where_the_command_says_so() {
     sim.call(children[0], vec![hands_back(&none)]);
     assert_eq!(conclude(&mut sim, children[0], 0, &none), "judged tool_returned reserved");
     assert_eq!(sim.node(children[0]).rights.writes, Writes::Anywhere);
+    // A file that was there before proves nothing; one of its own does.
+    let named = completed();
+    sim.call(children[0], vec![hands_back(&named)]);
+    assert_eq!(conclude(&mut sim, children[0], 0, &named), "judged tool_returned reserved");
+    let told = answered(&sim, children[0]);
+    assert!(told.contains("None of the artifacts was made or changed by this work"), "{told}");
+    writes(&mut sim, children[0], "report.md");
+    sim.call(children[0], vec![hands_back(&named)]);
+    conclude(&mut sim, children[0], 0, &named);
+    assert_eq!(sim.ended(children[0]), "completed");
 }
 
 #[test]
 fn a_command_ends_as_the_work_it_handed_down_did_also_when_that_goes_on_later() {
-    let mut sim = Sim::led(policy(Preset::Command, &["in_place=true"]), "research", "/research 7");
-    let root = sim.root();
-    let assignment = Assignment {
-        tasks: vec![7],
-        agent: Some("researcher".into()),
-        ..Assignment::new("research", Operation::Research)
-    };
-    sim.submit(Command::Assign(Box::new(assignment))).unwrap();
-    sim.submit(Command::TakeTurn { session: root }).unwrap();
+    let (mut sim, root) = led(&[7]);
     let child = sim.child(brief("r", "researcher", "Task: 7"));
     make_marks(&mut sim, None);
     sim.cancel(child);
     make_marks(&mut sim, None);
     sim.say(root, "It was cancelled.");
     assert_eq!(sim.tree.outcome(), Some(Outcome::Cancelled));
-    assert_eq!(sim.code(root), Some(Code::Cancelled));
+    // Why is its agent's to say.
+    assert_eq!((sim.code(root), sim.code(child)), (None, Some(Code::Cancelled)));
     // Only the child goes on; the command is done once it is.
     sim.restart(Resumption { session: Some(child), ..Resumption::default() });
     assert_eq!(make_marks(&mut sim, None), ["7 researching []"]);
@@ -219,27 +254,58 @@ fn a_command_ends_as_the_work_it_handed_down_did_also_when_that_goes_on_later() 
 }
 
 #[test]
+fn an_errand_of_another_agent_neither_marks_nor_decides() {
+    let errors = json!([{"type": "execution", "message": "It broke.", "code": "BUILD_ERROR",
+        "recoverable": true, "recommendation": "Mend it."}]);
+    let cases = [("completed", Outcome::Completed), ("failed", Outcome::Failed)];
+    for (status, errand, own) in
+        cases.iter().flat_map(|(status, end)| [(*status, *end, false), (*status, *end, true)])
+    {
+        let (mut sim, root) = led(&[7]);
+        let helper = sim.child(brief("h", "helper", "Task: 7"));
+        assert_eq!(due(&sim), [], "an errand is marked");
+        let value = returned(status, if status == "failed" { errors.clone() } else { json!([]) });
+        sim.call(helper, vec![hands_back(&value)]);
+        conclude(&mut sim, helper, 0, &value);
+        assert_eq!((sim.state(helper), due(&sim)), (&State::Ended(errand), vec![]));
+        if own {
+            let child = sim.child(brief("r", "researcher", "Task: 7"));
+            sim.call(child, vec![hands_back(&completed())]);
+            conclude(&mut sim, child, 0, &completed());
+            assert_eq!(
+                make_marks(&mut sim, None),
+                ["7 researching []", "7 researched [report.md]"]
+            );
+        }
+        sim.say(root, "All done!");
+        let expected = if own { "completed" } else { "failed VALIDATION_FAILED: Nothing was" };
+        assert!(sim.ended(root).starts_with(expected), "{status} {own}: {}", sim.ended(root));
+    }
+}
+
+#[test]
+fn every_task_that_a_command_names_is_handed_down_or_it_is_partial() {
+    let (mut sim, root) = led(&[7, 8, 9]);
+    let child = sim.child(brief("r", "researcher", "Task: 8"));
+    sim.call(child, vec![hands_back(&completed())]);
+    conclude(&mut sim, child, 0, &completed());
+    make_marks(&mut sim, None);
+    sim.say(root, "All done!");
+    insta::assert_snapshot!(sim.ended(root), @r"
+    partial VALIDATION_FAILED: Tasks 7, 9 were not handed to `researcher`.
+    => Run the command again for what is left.
+    ");
+}
+
+#[test]
 fn a_command_whose_list_cannot_be_marked_or_that_handed_nothing_down_is_not_completed() {
-    let begin = || {
-        let mut sim =
-            Sim::led(policy(Preset::Command, &["in_place=true"]), "research", "/research 7");
-        let assignment = Assignment {
-            tasks: vec![7],
-            agent: Some("researcher".into()),
-            ..Assignment::new("research", Operation::Research)
-        };
-        sim.submit(Command::Assign(Box::new(assignment))).unwrap();
-        let root = sim.root();
-        sim.submit(Command::TakeTurn { session: root }).unwrap();
-        (sim, root)
-    };
-    let (mut sim, root) = begin();
+    let (mut sim, root) = led(&[7]);
     sim.say(root, "All done!");
     insta::assert_snapshot!(sim.ended(root), @r"
     failed VALIDATION_FAILED: Nothing was handed to `researcher`, so nothing was done.
     => Run the command again, or with another model.
     ");
-    let (mut sim, root) = begin();
+    let (mut sim, root) = led(&[7]);
     let child = sim.child(brief("r", "researcher", "Task: 7"));
     let value = completed();
     sim.call(child, vec![hands_back(&value)]);

@@ -19,7 +19,7 @@ fn cancelling_ends_a_subtree_the_deepest_first_and_nothing_beside_it() {
     assert_eq!(ended, [deepest, inner[1], inner[0], a]);
     insta::assert_snapshot!(sim.ended(deepest), @r"
     cancelled CANCELLED: Cancelled before it was done.
-    => Take it up again with `adjutant resume`; what was found so far is in the result.
+    => `adjutant resume sess_1700000005_bbbbbb` takes it up again; what was found so far is in the result.
     ");
     assert_eq!(*sim.state(b), State::Running);
     assert!(sim.tree.outcome().is_none());

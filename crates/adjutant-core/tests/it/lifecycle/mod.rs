@@ -10,6 +10,7 @@ mod errors;
 mod limited;
 mod mail;
 mod resume;
+mod spaces;
 mod time;
 mod turns;
 mod writes;

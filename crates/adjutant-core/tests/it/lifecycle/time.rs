@@ -18,7 +18,7 @@ fn requirement_20_a_timeout_is_partial_and_recoverable_and_says_whose_time_it_wa
     let events = sim.tick_at(100);
     insta::assert_snapshot!(sim.ended(parent), @r"
     partial TIMEOUT: Timed out after 100 s, its own timeout.
-    => Delegate what is left with a longer timeout; what was found so far is in the result.
+    => `adjutant resume sess_1700000001_bbbbbb` gives it as much time again; what was found so far is in the result.
     ");
     // The child goes first, and both once.
     let order: Vec<SessionId> = events

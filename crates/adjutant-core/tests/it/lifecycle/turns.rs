@@ -55,7 +55,7 @@ fn d18_what_is_not_allowed_or_makes_no_sense_is_answered_and_not_run() {
     sim.call(child, calls);
     assert_eq!(sim.tools_run(child), ["Read"]);
     insta::assert_snapshot!(sim.told(child).join("\n"), @r"
-    Not run: `Run` needs a sandbox, which this version does not have. Available: Glob, Grep, Note, Read.
+    Not run: `Run` needs a workspace of your own, which you do not have. Available: Glob, Grep, Note, Read.
     Not run: `WebFetch` is not available to you. Available: Glob, Grep, Note, Read.
     Not run: `Dance` is not available to you. Available: Glob, Grep, Note, Read.
     Not run: the call names no tool.
@@ -99,10 +99,10 @@ fn five_equal_calls_are_told_and_eight_end_the_work() {
     insta::assert_snapshot!(sim.told(child)[0], @"Not run: you have made this exact Read call 5 times and its result does not change. Do something else, or write your report; at 8 you will be stopped.");
     assert_eq!(sim.told(child).len(), LOOP_END - LOOP_TOLD);
     turn(&mut sim, child, read("8", "a"));
-    insta::assert_snapshot!(sim.ended(child), @r"
+    insta::assert_snapshot!(sim.ended(child), @r#"
     partial LOOP_DETECTED: The agent made the same Read call 8 times.
-    => Take it up again with `adjutant resume SESSION --say TEXT`, saying what to do differently.
-    ");
+    => Say what to do differently, with `adjutant resume sess_1700000001_bbbbbb --say "TEXT"`.
+    "#);
     sim.check_over();
 }
 

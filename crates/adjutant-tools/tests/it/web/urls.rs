@@ -262,9 +262,9 @@ fn a_domain_that_was_not_allowed_is_not_even_resolved() {
 fn the_tools_of_the_web_exist_only_with_a_handle_to_it() {
     let names =
         |rig: &Rig| rig.toolbox.specs().into_iter().map(|spec| spec.name).collect::<Vec<_>>();
-    assert_eq!(names(&Rig::new()), ["Read", "Grep", "Glob", "Note", "Edit", "Write"]);
+    assert_eq!(names(&Rig::new()), ["Read", "Grep", "Glob", "Note", "Edit", "Write", "Run"]);
     let rig = rig_with(Web::new());
-    assert_eq!(names(&rig), ["Read", "Grep", "Glob", "Note", "WebFetch", "Edit", "Write"]);
+    assert_eq!(names(&rig), ["Read", "Grep", "Glob", "Note", "WebFetch", "Edit", "Write", "Run"]);
     for spec in rig.toolbox.specs() {
         assert_eq!(refused_arguments(&rig, &spec), Vec::<String>::new(), "{}", spec.name);
     }

@@ -28,7 +28,7 @@ use adjutant_workspace::{
 use tempfile::TempDir;
 
 /// When everything in these tests is committed.
-fn now() -> SystemTime {
+pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
@@ -37,18 +37,18 @@ fn find_git() -> Git {
 }
 
 /// A user's repository, worked on with plain git, and a state directory next to it.
-struct User {
-    outer: TempDir,
-    tree: PathBuf,
+pub(crate) struct User {
+    pub(crate) outer: TempDir,
+    pub(crate) tree: PathBuf,
 }
 
 impl User {
     /// A folder that is no repository yet.
-    fn bare_folder() -> Self {
+    pub(crate) fn bare_folder() -> Self {
         Self::folder_in(TempDir::new().unwrap())
     }
 
-    fn folder_in(outer: TempDir) -> Self {
+    pub(crate) fn folder_in(outer: TempDir) -> Self {
         let tree = outer.path().join("user tree");
         fs::create_dir(&tree).unwrap();
         fs::create_dir(outer.path().join("home")).unwrap();
@@ -56,7 +56,7 @@ impl User {
     }
 
     /// A repository without commits.
-    fn unborn() -> Self {
+    pub(crate) fn unborn() -> Self {
         Self::bare_folder().initialised()
     }
 
@@ -67,7 +67,7 @@ impl User {
         Self::folder_in(outer).initialised().filled()
     }
 
-    fn initialised(self) -> Self {
+    pub(crate) fn initialised(self) -> Self {
         let user = self;
         user.git(["init", "-q", "-b", "main", "."]);
         user.git(["config", "gc.auto", "0"]);
@@ -75,11 +75,11 @@ impl User {
     }
 
     /// A repository with one commit of a few files.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::unborn().filled()
     }
 
-    fn filled(self) -> Self {
+    pub(crate) fn filled(self) -> Self {
         let user = self;
         user.write("README", "one\ntwo\nthree\n");
         user.write("src/lib.rs", "fn a() {}\n");
@@ -89,7 +89,10 @@ impl User {
         user
     }
 
-    fn command(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    pub(crate) fn command(
+        &self,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Command {
         let mut command = Command::new("git");
         command
             .current_dir(&self.tree)
@@ -105,18 +108,18 @@ impl User {
         command
     }
 
-    fn try_git(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
+    pub(crate) fn try_git(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
         self.command(arguments).output().unwrap()
     }
 
     /// Runs plain git as the user would; it must succeed.
-    fn git(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
+    pub(crate) fn git(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
         let output = self.try_git(arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
-    fn commit(&self, message: &str) -> ObjectId {
+    pub(crate) fn commit(&self, message: &str) -> ObjectId {
         self.git(["add", "-A"]);
         self.git(["commit", "-q", "--allow-empty", "-m", message]);
         self.id("HEAD")
@@ -129,19 +132,19 @@ impl User {
         self.id("HEAD")
     }
 
-    fn id(&self, name: &str) -> ObjectId {
+    pub(crate) fn id(&self, name: &str) -> ObjectId {
         ObjectId::parse(&self.git(["rev-parse", "--verify", name])).unwrap()
     }
 
-    fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.tree.join(relative)
     }
 
-    fn write(&self, relative: impl AsRef<Path>, text: &str) {
+    pub(crate) fn write(&self, relative: impl AsRef<Path>, text: &str) {
         put(&self.path(relative), text);
     }
 
-    fn read(&self, relative: impl AsRef<Path>) -> String {
+    pub(crate) fn read(&self, relative: impl AsRef<Path>) -> String {
         fs::read_to_string(self.path(relative)).unwrap()
     }
 
@@ -154,7 +157,7 @@ impl User {
     }
 
     /// The files of a tree with their contents, as plain git tells them.
-    fn files(&self, tree: &ObjectId) -> BTreeMap<String, String> {
+    pub(crate) fn files(&self, tree: &ObjectId) -> BTreeMap<String, String> {
         let listed = self.git(["ls-tree", "-r", "-z", tree.as_str()]);
         let entries: Vec<(&str, &str)> =
             listed.split('\0').filter_map(|entry| entry.split_once('\t')).collect();
@@ -193,7 +196,7 @@ impl User {
     }
 
     /// Everything of the user's that nobody may change: status, index, stash, references, config.
-    fn untouched(&self) -> Vec<String> {
+    pub(crate) fn untouched(&self) -> Vec<String> {
         let others = self.git(["for-each-ref", "--format=%(refname) %(objectname)"]);
         let others = others.lines().filter(|line| !line.starts_with("refs/adjutant/"));
         let others = others.collect::<Vec<_>>().join("\n");
@@ -232,7 +235,7 @@ fn work<'a>(base: &'a ObjectId, root: &'a Root, changes: &'a [Change]) -> Commit
     Commit { base: Some(base), root, changes, message: "work\n", at: now() }
 }
 
-fn put(path: &Path, text: &str) {
+pub(crate) fn put(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
@@ -254,7 +257,7 @@ fn child(name: &str) -> ResultRef {
 }
 
 /// The files below a folder with their contents and kinds, `.git` left out.
-fn on_disk(folder: &Path) -> BTreeMap<String, String> {
+pub(crate) fn on_disk(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
     while let Some(at) = open.pop() {

@@ -1,0 +1,155 @@
+//! Writers in workspaces of their own: when they begin, what is waited for, what a crash leaves.
+
+use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
+use adjutant_core::{Resumption, Rights, Writes};
+
+use super::*;
+
+fn writers() -> Policy {
+    let tools = r#"tools=["Delegate","Edit","Read","Run","Task","Write"]"#;
+    policy(Preset::Story, &["enabled=true", "contract=report", tools])
+}
+
+fn by_hand() -> Sim {
+    let mut sim = Sim::new(writers());
+    sim.spaces_at_once = false;
+    sim
+}
+
+fn space(name: &str) -> Space {
+    Space {
+        kind: SpaceKind::Overlay,
+        path: format!("state/{name}"),
+        base: "0".repeat(40),
+        layers: vec!["lower".into(), "upper".into()],
+        remarks: Vec::new(),
+    }
+}
+
+fn made(sim: &mut Sim, session: SessionId) -> String {
+    let made = Ok(space(&session.to_string()));
+    kinds(&sim.submit(Command::TakeSpace { session, made }).unwrap())
+}
+
+fn kept(sim: &mut Sim, session: SessionId, kept: Result<KeptWork, String>) -> String {
+    kinds(&sim.submit(Command::KeepSpace { session, kept }).unwrap())
+}
+
+fn work() -> KeptWork {
+    let file =
+        ChangedFile { path: "a.rs".into(), how: "modified".into(), added: Some(1), removed: None };
+    KeptWork { commit: Some("1".repeat(40)), files: vec![file], ..KeptWork::default() }
+}
+
+#[test]
+fn a_writer_takes_no_turn_before_its_workspace_is_on_record() {
+    let mut sim = by_hand();
+    let child = sim.child(about("x"));
+    assert_eq!(sim.model_calls(child).len(), 0);
+    let asked = Effect::MakeSpace { session: child, above: None };
+    assert_eq!(sim.effects.last(), Some(&asked));
+    // A crash before it is there asks again.
+    sim.restart(Resumption { rights: Rights::of(&writers()), ..Resumption::default() });
+    assert_eq!(sim.effects.last(), Some(&asked));
+    assert_eq!(made(&mut sim, child), "space_made reserved");
+    assert_eq!(sim.model_calls(child).len(), 1);
+    // Another one of the same is nobody's.
+    assert_eq!(made(&mut sim, child), "");
+}
+
+#[test]
+fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
+    let mut sim = by_hand();
+    let child = sim.child(about("x"));
+    let made = Err("worktree already exists".to_owned());
+    sim.submit(Command::TakeSpace { session: child, made }).unwrap();
+    insta::assert_snapshot!(sim.ended(child), @r"
+    failed TOOL_UNAVAILABLE: ERROR: Failed to create child worktree for delegation.
+
+    Child: x
+    Git error: worktree already exists
+    => `adjutant doctor` says what this machine allows; `adjutant prune` clears what old runs left.
+    ");
+    assert!(sim.tree.outcome().is_some());
+}
+
+#[test]
+fn the_run_waits_until_the_work_is_kept_whatever_the_end_and_across_crashes() {
+    for cancelled in [false, true] {
+        let mut sim = by_hand();
+        let child = sim.child(about("x"));
+        made(&mut sim, child);
+        if cancelled {
+            sim.cancel(child);
+        } else {
+            sim.say(child, "done");
+        }
+        assert!(!sim.state(child).is_live());
+        assert_eq!(sim.tree.outcome(), None);
+        let keep = Effect::KeepSpace { session: child, space: space(&child.to_string()) };
+        assert_eq!(sim.tree.due_keeps().collect::<Vec<_>>(), [keep.clone()]);
+        sim.restart(Resumption { rights: Rights::of(&writers()), ..Resumption::default() });
+        assert!(sim.effects.contains(&keep));
+        assert_eq!(kept(&mut sim, child, Ok(work())), "space_kept ended run_ended");
+        assert_eq!(kept(&mut sim, child, Ok(work())), "");
+    }
+}
+
+#[test]
+fn a_run_whose_work_could_not_be_kept_is_not_completed() {
+    let mut sim = by_hand();
+    let child = sim.child(about("x"));
+    made(&mut sim, child);
+    sim.say(child, "done");
+    kept(&mut sim, child, Err("the disk is full".into()));
+    assert_eq!(sim.end(child).0, Outcome::Completed);
+    assert_eq!(sim.tree.outcome(), Some(Outcome::Partial));
+}
+
+#[test]
+fn who_writes_below_a_writer_begins_from_its_workspace_and_readers_look_at_it() {
+    let mut sim = by_hand();
+    let parent = sim.child(about("x"));
+    made(&mut sim, parent);
+    let child = sim.child_of(parent, about("y"));
+    let asked = Effect::MakeSpace { session: child, above: Some(parent) };
+    assert_eq!(sim.effects.last(), Some(&asked));
+    assert_eq!(sim.tree.space_of(child).unwrap().0, parent);
+    made(&mut sim, child);
+    assert_eq!(sim.tree.space_of(child).unwrap().0, child);
+    assert_eq!(sim.tree.batch_of(child), format!("{parent}-1"));
+}
+
+#[test]
+fn commands_run_only_in_a_workspace_of_ones_own() {
+    let run = |writes| {
+        let tools = adjutant_core::ToolSet::all();
+        Rights { tools, network: false, writes }.usable_tools().contains("Run")
+    };
+    assert!(run(Writes::Own));
+    for elsewhere in [Writes::Nowhere, Writes::Below("specs".into()), Writes::Anywhere] {
+        assert!(!run(elsewhere));
+    }
+    // The root has none, so it is offered no tool that writes.
+    let sim = Sim::led(writers(), "lead", "goal");
+    let root = sim.root();
+    assert_eq!(sim.tree.space_of(root), None);
+    let mut sim = sim;
+    sim.submit(Command::TakeTurn { session: root }).unwrap();
+    sim.call(root, vec![tool("1", "Run", json!({"command": "true"}))]);
+    assert!(sim.told(root)[0].starts_with("Not run: `Run` needs a workspace of your own"));
+}
+
+#[test]
+fn two_trees_have_no_right_to_write_in_common() {
+    let below = Writes::Below("specs".into());
+    for (one, other, both) in [
+        (Writes::Own, Writes::Own, Writes::Own),
+        (Writes::Own, Writes::Anywhere, Writes::Own),
+        (Writes::Own, below, Writes::Nowhere),
+        (Writes::Own, Writes::Nowhere, Writes::Nowhere),
+    ] {
+        assert_eq!(one.intersection(&other), both);
+        assert_eq!(other.intersection(&one), both);
+    }
+}

@@ -1,0 +1,265 @@
+//! Workspaces of delegations that write: made, found again, kept, and the tools that act in them.
+//!
+//! Everything here blocks and is called on threads for tools. Invariant: what a writer's tools touch
+//! is its own workspace, or that of the nearest above it who has one; nobody falls back to the tree
+//! of a person.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
+use adjutant_core::{RunId, SessionId};
+use adjutant_tools::{Confinement, Toolbox};
+use adjutant_workspace::sandbox::{Helper, Network};
+use adjutant_workspace::space::{
+    Kept, Kind, KindWish, Options, Record, SandboxWish, Workspace, Workspaces,
+};
+
+use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
+
+use crate::clock::Wall;
+
+/// What a person says about workspaces.
+#[derive(Clone, Debug)]
+pub struct SpaceSetup {
+    /// Where they are kept.
+    pub state: PathBuf,
+    /// Which kind is wanted.
+    pub kind: Option<SpaceKind>,
+    /// Ignored folders that are there all the same, such as `target` or `node_modules`.
+    pub include_ignored: Vec<PathBuf>,
+    /// Whether commands run without a sandbox; only a person can say so.
+    pub sandbox_off: bool,
+    /// Directories that commands may read beside those of the system.
+    pub grants: Vec<PathBuf>,
+    /// Directories that commands never see, such as a person's home.
+    pub hidden: Vec<PathBuf>,
+}
+
+impl SpaceSetup {
+    /// Takes the usual: the best kind there is, a sandbox, nothing beside.
+    #[must_use]
+    pub const fn new(state: PathBuf) -> Self {
+        Self {
+            state,
+            kind: None,
+            include_ignored: Vec::new(),
+            sandbox_off: false,
+            grants: Vec::new(),
+            hidden: Vec::new(),
+        }
+    }
+
+    /// Opens the repository at `tree`; nothing is changed by it.
+    pub(crate) fn open(&self, tree: &Path, network: bool) -> Result<Workspaces, String> {
+        let wish = match self.kind {
+            None => KindWish::Best,
+            Some(SpaceKind::Overlay) => KindWish::Overlay,
+            Some(SpaceKind::Worktree) => KindWish::Worktree,
+        };
+        let options = Options {
+            wish,
+            network: if network { Network::Granted } else { Network::Off },
+            include_ignored: self.include_ignored.clone(),
+            helper: Helper::this_program(),
+        };
+        Workspaces::open(tree, &self.state, options).map_err(|error| chain(&error))
+    }
+}
+
+/// The workspaces of one run.
+pub(crate) struct Spaces {
+    all: Workspaces,
+    setup: SpaceSetup,
+    run: String,
+    wall: Wall,
+    // A std mutex: held for a map look-up, and while a workspace is taken up again, so that none is
+    // mounted twice.
+    open: Mutex<BTreeMap<SessionId, Arc<Workspace>>>,
+}
+
+impl Spaces {
+    /// Returns the workspaces of a run.
+    pub(crate) fn new(all: Workspaces, setup: SpaceSetup, run: RunId, wall: Wall) -> Self {
+        Self { all, setup, run: run.to_string(), wall, open: Mutex::default() }
+    }
+
+    /// Makes the workspace of a delegation; `batch` is what it was handed down with.
+    pub(crate) fn make(
+        &self,
+        session: SessionId,
+        batch: &str,
+        above: Option<(SessionId, Space)>,
+    ) -> Result<Space, String> {
+        let above = above.map(|(above, space)| self.get(above, &space)).transpose()?;
+        let made = self.all.make(&self.run, &session.to_string(), batch, above.as_deref());
+        let made = Arc::new(made.map_err(|error| chain(&error))?);
+        let space = as_space(made.record());
+        self.lock().insert(session, made);
+        Ok(space)
+    }
+
+    /// Returns a workspace, taken up again where this process has not seen it yet.
+    fn get(&self, session: SessionId, space: &Space) -> Result<Arc<Workspace>, String> {
+        let mut open = self.lock();
+        if let Some(known) = open.get(&session) {
+            return Ok(Arc::clone(known));
+        }
+        let found = self.all.adopt(&self.run, &session.to_string(), &as_record(space));
+        let found = Arc::new(found.map_err(|error| chain(&error))?);
+        open.insert(session, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// Returns the tools of `toolbox`, acting in a workspace.
+    pub(crate) fn toolbox(
+        &self,
+        session: SessionId,
+        space: &Space,
+        toolbox: &Toolbox,
+    ) -> Result<Toolbox, String> {
+        let root = self.get(session, space)?.root().map_err(|error| chain(&error))?;
+        Ok(toolbox.with_root(root))
+    }
+
+    /// Returns what commands run in.
+    pub(crate) fn confinement(
+        &self,
+        session: SessionId,
+        space: &Space,
+    ) -> Result<Confinement, String> {
+        let workspace = self.get(session, space)?;
+        if self.setup.sandbox_off {
+            return Ok(Confinement::Off { root: PathBuf::from(&space.path) });
+        }
+        let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());
+        let wish = SandboxWish { grants, hidden, ..SandboxWish::default() };
+        workspace
+            .sandbox(wish)
+            .map(|it| Confinement::Sandboxed(Box::new(it)))
+            .map_err(|error| chain(&error))
+    }
+
+    /// Keeps the work in a workspace, then clears the workspace away.
+    pub(crate) fn keep(
+        &self,
+        session: SessionId,
+        space: &Space,
+        message: &str,
+    ) -> Result<KeptWork, String> {
+        let workspace = self.get(session, space)?;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        let kept = workspace.keep(message, at).map_err(|error| chain(&error))?;
+        self.lock().remove(&session);
+        // Work is kept by now; a checkout that stays behind is found by the next sweep.
+        let _ = workspace.close();
+        Ok(as_kept(kept))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn as_space(record: Record) -> Space {
+    let kind = match record.kind {
+        Kind::Overlay => SpaceKind::Overlay,
+        Kind::Worktree => SpaceKind::Worktree,
+    };
+    let Record { path, base, layers, remarks, .. } = record;
+    Space { kind, path, base, layers, remarks }
+}
+
+fn as_record(space: &Space) -> Record {
+    let kind = match space.kind {
+        SpaceKind::Overlay => Kind::Overlay,
+        SpaceKind::Worktree => Kind::Worktree,
+    };
+    let Space { path, base, layers, remarks, .. } = space.clone();
+    Record { kind, path, base, layers, remarks }
+}
+
+fn as_kept(kept: Kept) -> KeptWork {
+    let files = kept.diff.entries.iter().map(|entry| ChangedFile {
+        path: entry.path.display().to_string(),
+        how: how(&entry.status),
+        added: entry.lines.map(|lines| lines.added),
+        removed: entry.lines.map(|lines| lines.removed),
+    });
+    // Whatever the repository ignores is not work: nobody expects a build to come back.
+    let left_out = |it: &&Skipped| it.reason != SkipReason::Ignored;
+    let skipped = kept.skipped.iter().filter(left_out);
+    KeptWork {
+        reference: kept.commit.as_ref().map(|_| kept.reference.to_string()),
+        commit: kept.commit.map(|commit| commit.as_str().to_owned()),
+        files: files.collect(),
+        skipped: skipped.map(|it| format!("{} ({})", it.path.display(), why(it.reason))).collect(),
+    }
+}
+
+fn how(status: &DiffStatus) -> String {
+    match status {
+        DiffStatus::Added => "added".to_owned(),
+        DiffStatus::Deleted => "deleted".to_owned(),
+        DiffStatus::Modified => "modified".to_owned(),
+        DiffStatus::TypeChanged => "type changed".to_owned(),
+        DiffStatus::Renamed(from) => format!("renamed from {}", from.display()),
+    }
+}
+
+const fn why(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::NestedRepository => "a repository of its own",
+        SkipReason::Special => "no file, folder or link",
+        SkipReason::Unreadable => "cannot be read",
+        SkipReason::Ignored => "ignored",
+    }
+}
+
+/// Returns an error and what lies behind it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text += &format!(": {source}");
+        next = source.source();
+    }
+    text
+}
+
+const CLOSED: &str = "your workspace cannot be opened here";
+
+/// Where the tools of one delegation act.
+#[derive(Clone)]
+pub(crate) enum Bench {
+    /// In the tree of a person.
+    Shared(Arc<Toolbox>),
+    /// Nowhere: the workspace it belongs to cannot be had.
+    Closed,
+    /// In a workspace.
+    Own { spaces: Arc<Spaces>, owner: SessionId, space: Space, toolbox: Arc<Toolbox> },
+}
+
+impl Bench {
+    /// Returns the tools; blocks.
+    pub(crate) fn toolbox(&self) -> Result<Arc<Toolbox>, String> {
+        match self {
+            Self::Shared(toolbox) => Ok(Arc::clone(toolbox)),
+            Self::Closed => Err(CLOSED.to_owned()),
+            Self::Own { spaces, owner, space, toolbox } => {
+                spaces.toolbox(*owner, space, toolbox).map(Arc::new)
+            }
+        }
+    }
+
+    /// Returns what commands run in; blocks.
+    pub(crate) fn confinement(&self) -> Result<Confinement, String> {
+        match self {
+            Self::Shared(_) => Err("commands run only in a workspace of your own".to_owned()),
+            Self::Closed => Err(CLOSED.to_owned()),
+            Self::Own { spaces, owner, space, .. } => spaces.confinement(*owner, space),
+        }
+    }
+}

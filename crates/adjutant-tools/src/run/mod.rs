@@ -1,0 +1,334 @@
+//! Run: a command in the shell's language, held by a sandbox.
+//!
+//! Both streams are one pipe to the command, so that what it says comes in the order in which it was said. Who
+//! may run commands was judged before, and what holds them is handed in. Start at [`run()`]; what is shown of
+//! the output is in `live` and `text`.
+
+mod live;
+mod text;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use adjutant_core::numbers::grouped;
+use adjutant_workspace::PathError;
+use adjutant_workspace::sandbox::{
+    Bounds, Cancel, Config, End, Ended, Level, Network, PlainEnd, Program, RunError, Sandbox,
+    Unavailable, Unconfined,
+};
+
+use self::live::Live;
+use crate::args::{ArgError, Args, Field, brief};
+use crate::output::{ToolOutput, remark};
+use crate::toolbox::Call;
+use crate::{ToolName, show};
+
+static FIELDS: [Field; 4] = [
+    Field::new("command", &["cmd"]),
+    Field::new("cwd", &["workdir", "directory"]),
+    Field::new("timeout", &["timeout_seconds"]),
+    Field::new("description", &[]),
+];
+
+/// The longest command; the kernel takes no argument of twice this.
+const MAX_COMMAND_BYTES: usize = 64 * 1024;
+
+/// How long a command may take that does not say.
+const DEFAULT_SECONDS: u64 = 120;
+
+/// The longest a command may ask for. Inclusive.
+const MAX_SECONDS: u64 = 600;
+
+/// Runs the command, which is its argument, with both streams in one pipe.
+const JOINED: &str = "exec /bin/sh -c \"$0\" 2>&1";
+
+/// What holds the commands of an agent.
+#[derive(Debug)]
+pub enum Confinement {
+    /// A sandbox.
+    Sandboxed(Box<Sandbox>),
+    /// There is none, or not the one that is required: every command is refused with the reason.
+    Unavailable(Unavailable),
+    /// Nothing, because a person typed so; commands start below `root`.
+    Off {
+        /// The workspace.
+        root: PathBuf,
+    },
+}
+
+/// Why nothing was run, in words for the model.
+type Objection = String;
+
+/// How a command ended, and what held it.
+struct Over {
+    end: End,
+    elapsed: Duration,
+    /// What is to be said about the confinement, one remark each.
+    remarks: Vec<String>,
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(
+    call: &Call<'_>,
+    confinement: &Confinement,
+    environment: &[(String, String)],
+    cancel: &Cancel,
+    on_output: &mut dyn FnMut(&str),
+) -> Result<ToolOutput, Objection> {
+    let asked = Asked::read(call, confinement)?;
+    let mut live = Live::new(call.caps.run_bytes, call.masker, on_output);
+    let (over, bounds) = match confinement {
+        Confinement::Sandboxed(sandbox) => {
+            let config = sandbox.config();
+            let program = asked.program(Some(config), environment);
+            let ended =
+                sandbox.run(&program, cancel, &mut live).map_err(|why| asked.failed(why))?;
+            (over(ended, config.network), config.bounds.clone())
+        }
+        Confinement::Unavailable(why) => return Err(unavailable(why)),
+        Confinement::Off { root } => {
+            let program = asked.program(None, environment);
+            let ended = Unconfined::new(root).run(&program, cancel, &mut live);
+            (unconfined(ended.map_err(|why| asked.failed_outside(why))?), Bounds::default())
+        }
+    };
+    let mut text = first_line(&over, asked.timeout, &bounds);
+    text.push('\n');
+    let shown = live.finish();
+    text.push_str(&shown);
+    if shown.is_empty() {
+        remark(&mut text, "no output");
+    }
+    if over.end == End::TimedOut && asked.timeout < Duration::from_secs(MAX_SECONDS) {
+        remark(&mut text, format_args!("`timeout` may be {MAX_SECONDS} seconds at most"));
+    }
+    for words in &over.remarks {
+        remark(&mut text, words);
+    }
+    Ok(ToolOutput { is_error: over.end != End::Exited(0), ..ToolOutput::ok(text) })
+}
+
+/// What a call asks for.
+struct Asked {
+    command: String,
+    directory: PathBuf,
+    timeout: Duration,
+}
+
+impl Asked {
+    fn read(call: &Call<'_>, confinement: &Confinement) -> Result<Self, Objection> {
+        let args = Args::new(ToolName::Run, call.arguments, &FIELDS).map_err(words)?;
+        let command = args.required("command").map_err(words)?;
+        check_command(&command)?;
+        let seconds = args.number("timeout", 1).map_err(words)?.unwrap_or(DEFAULT_SECONDS);
+        if seconds > MAX_SECONDS {
+            return Err(format!("`timeout` is in seconds, {MAX_SECONDS} at most, got {seconds}"));
+        }
+        let cwd = args.text("cwd").map_err(words)?.unwrap_or_default();
+        let directory =
+            directory(call, confinement, &cwd).map_err(|error| show::path_error(&cwd, &error))?;
+        Ok(Self { command, directory, timeout: Duration::from_secs(seconds) })
+    }
+
+    fn program(&self, config: Option<&Config>, added: &[(String, String)]) -> Program {
+        let words = ["/bin/sh", "-c", JOINED, &self.command].map(OsString::from);
+        let mut program = Program::new(words);
+        program.directory.clone_from(&self.directory);
+        program.timeout = self.timeout;
+        let set = &mut program.environment;
+        set.push(("CI".into(), "1".into()));
+        match config {
+            Some(config) => prepend_path(set, &config.grants),
+            // These are private only inside a sandbox. Elsewhere a stranger could plant files in them.
+            None => set.retain(|(name, _)| name != "HOME" && name != "TMPDIR"),
+        }
+        for (name, value) in added.iter().filter(|(name, value)| can_be_set(name, value)) {
+            set.retain(|(known, _)| known != name.as_str());
+            set.push((name.into(), value.into()));
+        }
+        program
+    }
+
+    /// Says why nothing was run where there is no sandbox that could have failed.
+    fn failed_outside(&self, error: RunError) -> Objection {
+        if let RunError::Helper(why) = error {
+            return format!("not run: {why}");
+        }
+        self.failed(error)
+    }
+
+    fn failed(&self, error: RunError) -> Objection {
+        match error {
+            RunError::Empty | RunError::Nul | RunError::NotStarted { .. } => {
+                format!("not run: {error}")
+            }
+            RunError::Directory { .. } => {
+                let shown = show::path(&self.directory);
+                format!("`{shown}` is no directory of the workspace; list them with Glob")
+            }
+            RunError::Unavailable(why) => unavailable(&why),
+            RunError::Helper(why) => unavailable(&Unavailable { why: why.to_string() }),
+        }
+    }
+}
+
+fn words(error: ArgError) -> Objection {
+    error.0
+}
+
+fn check_command(command: &str) -> Result<(), Objection> {
+    if command.trim().is_empty() {
+        return Err("`command` is blank; write the command to run".to_owned());
+    }
+    if command.contains('\0') {
+        return Err("`command` contains a NUL byte, which no command can".to_owned());
+    }
+    if command.len() > MAX_COMMAND_BYTES {
+        return Err(format!(
+            "`command` has {} bytes, more than the {} that are taken; write a script with Write and run that",
+            grouped(command.len() as u64),
+            grouped(MAX_COMMAND_BYTES as u64)
+        ));
+    }
+    Ok(())
+}
+
+/// Finds the starting directory; commands are shown the workspace at a path of its own, which may be named too.
+fn directory(
+    call: &Call<'_>,
+    confinement: &Confinement,
+    written: &str,
+) -> Result<PathBuf, PathError> {
+    let mut path = Path::new(written);
+    if let Confinement::Sandboxed(sandbox) = confinement {
+        path = path.strip_prefix(&sandbox.config().at).unwrap_or(path);
+    }
+    let relative = call.root.relative(path)?;
+    call.root.open_dir(&relative)?;
+    Ok(relative.as_path().to_owned())
+}
+
+/// Puts the programs of granted toolchains before those of the system.
+fn prepend_path(set: &mut [(OsString, OsString)], grants: &[PathBuf]) {
+    let Some((_, path)) = set.iter_mut().find(|(name, _)| name == "PATH") else { return };
+    let granted = grants.iter().filter_map(|grant| {
+        let below = grant.join("bin");
+        if below.is_dir() { Some(below) } else { grant.ends_with("bin").then(|| grant.clone()) }
+    });
+    let all: Vec<PathBuf> = granted.chain(std::env::split_paths(path)).collect();
+    // A path with a colon cannot be named there.
+    let all = all.iter().filter(|it| !it.as_os_str().as_encoded_bytes().contains(&b':'));
+    if let Ok(joined) = std::env::join_paths(all) {
+        *path = joined;
+    }
+}
+
+fn can_be_set(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+}
+
+fn over(ended: Ended, network: Network) -> Over {
+    let mut remarks = Vec::new();
+    if !ended.tree_gone {
+        remarks.push("a process could not be ended within a second".to_owned());
+    }
+    match &ended.level {
+        Level::Full => {}
+        level @ Level::Reduced(_) => remarks.push(format!("sandbox: {level}")),
+    }
+    match network {
+        Network::Off => {}
+        Network::Granted => {
+            remarks.push(format!("network: granted; {}", network.left_open().join("; ")));
+        }
+    }
+    Over { end: ended.end, elapsed: ended.elapsed, remarks }
+}
+
+fn unconfined(ended: PlainEnd) -> Over {
+    let mut remarks = Vec::new();
+    if !ended.output_closed {
+        remarks.push("a process left the command's group and may live on".to_owned());
+    }
+    remarks.push("sandbox: off".to_owned());
+    Over { end: ended.end, elapsed: ended.elapsed, remarks }
+}
+
+fn first_line(over: &Over, timeout: Duration, bounds: &Bounds) -> String {
+    let took = format!("{:.1} s", over.elapsed.as_secs_f64());
+    match over.end {
+        End::Exited(code) => format!("exit {code} in {took}"),
+        End::Signalled(signal) => format!("signal {signal} in {took}"),
+        End::TimedOut => format!("timed out after {} s", timeout.as_secs()),
+        End::Cancelled => format!("stopped: cancelled after {took}"),
+        End::OutOfMemory { .. } => {
+            format!("stopped: used more than {} of memory", size(bounds.memory_bytes))
+        }
+        End::TooMuchWritten { .. } => {
+            format!("stopped: wrote more than {} into the workspace", size(bounds.disk_bytes))
+        }
+    }
+}
+
+fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let whole = units.iter().find(|(bits, _)| bytes >> bits > 0 && bytes.trailing_zeros() >= *bits);
+    match whole {
+        Some((bits, unit)) => format!("{} {unit}", bytes >> bits),
+        None => format!("{} bytes", grouped(bytes)),
+    }
+}
+
+fn unavailable(why: &Unavailable) -> Objection {
+    let why = brief(&why.why);
+    format!(
+        "not run: there is no sandbox for commands here ({why}), and without one none is run. Go on without Run. A \
+         person can see what is missing with `adjutant doctor`, or do without the sandbox by typing `--sandbox=off`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use adjutant_workspace::sandbox::Layer;
+
+    use super::*;
+
+    #[test]
+    fn every_end_has_its_words() {
+        let bounds = Bounds { disk_bytes: 1_500, ..Bounds::default() };
+        for (end, words) in [
+            (End::Exited(0), "exit 0 in 1.2 s"),
+            (End::Signalled(9), "signal 9 in 1.2 s"),
+            (End::TimedOut, "timed out after 120 s"),
+            (End::Cancelled, "stopped: cancelled after 1.2 s"),
+            (End::OutOfMemory { bytes: 5 << 30 }, "stopped: used more than 4 GiB of memory"),
+            (
+                End::TooMuchWritten { bytes: 2_000 },
+                "stopped: wrote more than 1,500 bytes into the workspace",
+            ),
+        ] {
+            let over = Over { end, elapsed: Duration::from_millis(1_234), remarks: Vec::new() };
+            assert_eq!(first_line(&over, Duration::from_secs(120), &bounds), words);
+        }
+    }
+
+    #[test]
+    fn less_than_the_full_sandbox_is_said_and_so_is_a_process_that_stayed() {
+        let ended = |level, tree_gone| Ended {
+            end: End::Exited(0),
+            elapsed: Duration::ZERO,
+            level,
+            tree_gone,
+        };
+        assert!(over(ended(Level::Full, true), Network::Off).remarks.is_empty());
+        let reduced = ended(Level::Reduced(vec![Layer::Landlock, Layer::PidMax]), false);
+        assert_eq!(
+            over(reduced, Network::Off).remarks,
+            [
+                "a process could not be ended within a second",
+                "sandbox: reduced: without Landlock, bound on processes"
+            ]
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! Running programs without a sandbox, for a person who typed that they want none.
+//!
+//! A program gets a session of its own, only the environment it is given and no input. Its process group is
+//! ended with the call; what has left the group is not, because only a process namespace could find it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::call::{CHUNK_BYTES, GONE_WITHIN, Stopped, drain};
+use super::output::{Sink, patience};
+use super::raw;
+use super::run::{Cancel, End, FOREVER, Program, RunError, check};
+
+/// A directory in which programs run as the person who started this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unconfined {
+    root: PathBuf,
+}
+
+/// A call without a sandbox that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainEnd {
+    /// How it ended.
+    pub end: End,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Whether nobody holds its output open any more; `false` when a process has left the group and lives on.
+    pub output_closed: bool,
+}
+
+impl Unconfined {
+    /// Takes the directory in which programs start.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Runs a program to its end and streams what it says.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing was run. A program that ran and failed is no error.
+    pub fn run(
+        &self,
+        program: &Program,
+        cancel: &Cancel,
+        sink: &mut dyn Sink,
+    ) -> Result<PlainEnd, RunError> {
+        check(program)?;
+        let begun = Instant::now();
+        let mut group = self.start(program)?;
+        let deadline = begun.checked_add(program.timeout).unwrap_or(begun + FOREVER);
+        let stopped = group.attend(deadline, cancel, sink)?;
+        let status = group.end()?;
+        let output_closed = group.finish(sink)?;
+        let end = match (stopped, status.code(), status.signal()) {
+            (Stopped::TimedOut, ..) => End::TimedOut,
+            (Stopped::Cancelled, ..) => End::Cancelled,
+            (Stopped::Ended, Some(code), _) => End::Exited(code),
+            (Stopped::Ended, None, signal) => {
+                End::Signalled(signal.unwrap_or_else(|| Signal::KILL.as_raw()))
+            }
+        };
+        Ok(PlainEnd { end, elapsed: begun.elapsed(), output_closed })
+    }
+
+    fn start(&self, program: &Program) -> Result<Group, RunError> {
+        let mut words = program.words.iter();
+        let mut command = Command::new(words.next().ok_or(RunError::Empty)?);
+        command.args(words).env_clear().envs(program.environment.iter().cloned());
+        command.current_dir(self.directory(&program.directory)?);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = raw::own_session(&mut command).spawn().map_err(|error| {
+            let name = program.words.first().map(PathBuf::from).unwrap_or_default();
+            RunError::NotStarted { program: name, why: error.to_string() }
+        })?;
+        let mut group = Group { child, streams: [None, None], handle: None, is_over: false };
+        let number = i32::try_from(group.child.id()).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(io::ErrorKind::InvalidData).map_err(io::Error::from)?;
+        group.handle = Some(pidfd_open(number, PidfdFlags::empty()).map_err(io::Error::from)?);
+        group.streams = [
+            group.child.stdout.take().map(|it| File::from(OwnedFd::from(it))),
+            group.child.stderr.take().map(|it| File::from(OwnedFd::from(it))),
+        ];
+        Ok(group)
+    }
+
+    /// Finds the starting directory, which lies in the root when it is looked for.
+    fn directory(&self, asked: &Path) -> Result<PathBuf, RunError> {
+        let outside = || RunError::Directory { directory: asked.to_owned() };
+        let root = self.root.canonicalize()?;
+        let directory = root.join(asked).canonicalize().map_err(|_| outside())?;
+        if !directory.starts_with(&root) || !directory.is_dir() {
+            return Err(outside());
+        }
+        Ok(directory)
+    }
+}
+
+/// A process group, ended when this is dropped.
+struct Group {
+    /// Reaped only after the group was ended: until then its number means nobody else.
+    child: Child,
+    streams: [Option<File>; 2],
+    handle: Option<OwnedFd>,
+    is_over: bool,
+}
+
+impl Group {
+    fn attend(
+        &mut self,
+        deadline: Instant,
+        cancel: &Cancel,
+        sink: &mut dyn Sink,
+    ) -> io::Result<Stopped> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            let now = Instant::now();
+            if now >= deadline {
+                return Ok(Stopped::TimedOut);
+            }
+            let (streams, [cancelled, gone]) =
+                self.wait(patience(sink, now, deadline), Some(cancel))?;
+            if cancelled {
+                return Ok(Stopped::Cancelled);
+            }
+            drain(&mut self.streams, streams, &mut buffer, sink);
+            if gone {
+                return Ok(Stopped::Ended);
+            }
+        }
+    }
+
+    /// Ends the group and reaps its leader.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // Fails only when all of them are gone already.
+        let _ = number.map(|it| kill_process_group(it, Signal::KILL));
+        self.handle = None;
+        self.is_over = true;
+        self.child.wait()
+    }
+
+    /// Takes the output that is still in the pipes; true when they are at their end.
+    fn finish(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let deadline = Instant::now() + GONE_WITHIN;
+        while self.streams.iter().any(Option::is_some) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let (streams, _) = self.wait(left, None)?;
+            drain(&mut self.streams, streams, &mut buffer, sink);
+        }
+        Ok(true)
+    }
+
+    /// Waits for the streams, and for the call being cancelled and the leader being gone.
+    fn wait(&self, most: Duration, cancel: Option<&Cancel>) -> io::Result<([bool; 2], [bool; 2])> {
+        let [out, err] = &self.streams;
+        let all: [Option<&OwnedFd>; 2] = [cancel.map(Cancel::event), self.handle.as_ref()];
+        let mut watched = Vec::with_capacity(4);
+        watched.extend([out, err].into_iter().flatten().map(|it| PollFd::new(it, PollFlags::IN)));
+        watched.extend(all.into_iter().flatten().map(|it| PollFd::new(it, PollFlags::IN)));
+        let most = rustix::time::Timespec::try_from(most).ok();
+        match poll(&mut watched, most.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut ready = watched.iter().map(|it| !it.revents().is_empty());
+        let mut next = |is_there: bool| is_there && ready.next().unwrap_or(false);
+        let streams = [next(out.is_some()), next(err.is_some())];
+        Ok((streams, all.map(|it| next(it.is_some()))))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let _ = self.end();
+        }
+    }
+}

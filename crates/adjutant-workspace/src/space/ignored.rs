@@ -1,0 +1,186 @@
+//! Ignored folders that come along: dependencies and build results that programs need.
+//!
+//! They are copied, because a layer must not change while it is mounted and the user's own files do.
+//! A copy is made once for each state of the folders, told by names, sizes and dates; where the file
+//! system can, copies share their content.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, ioctl_ficlone, statat};
+
+use super::SpaceError;
+use crate::git::{Content, bytes_of, content, guarded, plain};
+use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
+
+/// The most entries of one folder.
+const MAX_ENTRIES: usize = 10_000_000;
+
+/// Files and folders that come along.
+#[derive(Debug)]
+pub(super) struct Included {
+    root: Root,
+    entries: Vec<Entry>,
+    key: String,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: RelPath,
+    kind: FileKind,
+    mode: u32,
+    modified: Duration,
+}
+
+impl Included {
+    /// Looks at what is to come along; none when there is nothing.
+    pub(super) fn look(
+        repository: &Repository,
+        wanted: &[PathBuf],
+    ) -> Result<Option<Self>, SpaceError> {
+        let tree = repository.work_tree();
+        let root = Root::open(tree).map_err(SpaceError::path(tree))?;
+        let mut found = Self { root, entries: Vec::new(), key: String::new() };
+        let mut hash = Hash::default();
+        for path in wanted {
+            if !plain(path) || guarded(path) || path.as_os_str().is_empty() {
+                return Err(SpaceError::Include { path: path.clone() });
+            }
+            found.add_all(path, &mut hash).map_err(SpaceError::path(path))?;
+        }
+        found.key = format!("{:016x}", hash.0);
+        Ok((!found.entries.is_empty()).then_some(found))
+    }
+
+    /// Tells this state of the folders from others.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn add_all(&mut self, wanted: &Path, hash: &mut Hash) -> Result<(), PathError> {
+        let parent = wanted.parent().unwrap_or(Path::new(""));
+        let folder = match self.root.open_dir(&RelPath::new(parent)?) {
+            Ok(folder) => folder,
+            // What is not there yet does not come along.
+            Err(PathError::NotFound | PathError::NotDirectory) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for above in parent.ancestors().filter(|above| !above.as_os_str().is_empty()) {
+            let entry = Entry {
+                path: RelPath::new(above)?,
+                kind: FileKind::Directory,
+                mode: 0o755,
+                modified: Duration::ZERO,
+            };
+            self.entries.push(entry);
+        }
+        let name = wanted.file_name().unwrap_or_default();
+        match folder.kind_of(name)? {
+            Some(kind) => self.add(&folder, name, wanted, kind, hash),
+            None => Ok(()),
+        }
+    }
+
+    fn add(
+        &mut self,
+        folder: &Dir,
+        name: &std::ffi::OsStr,
+        path: &Path,
+        kind: FileKind,
+        hash: &mut Hash,
+    ) -> Result<(), PathError> {
+        if guarded(path) {
+            return Ok(());
+        }
+        let stat = match statat(folder.handle(), name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            // Gone while we looked: whoever builds there goes on.
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(PathError::from_errno(errno)),
+        };
+        let seconds = u64::try_from(stat.st_mtime).unwrap_or_default();
+        let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or_default();
+        let modified = Duration::new(seconds, nanoseconds.min(999_999_999));
+        let (mode, size) = (stat.st_mode, stat.st_size);
+        hash.add(bytes_of(path));
+        hash.add(format!("\0{mode}\0{size}\0{modified:?}\0").as_bytes());
+        let entry = Entry { path: RelPath::new(path)?, kind, mode, modified };
+        match kind {
+            FileKind::Directory => {
+                self.entries.push(entry);
+                let below = folder.open_dir(name)?;
+                let mut listed = below.list(MAX_ENTRIES)?.entries;
+                listed.sort_by(|one, other| one.name.cmp(&other.name));
+                for item in listed {
+                    self.add(&below, &item.name, &path.join(&item.name), item.kind, hash)?;
+                }
+            }
+            FileKind::Regular | FileKind::Symlink => self.entries.push(entry),
+            FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::CharDevice
+            | FileKind::BlockDevice
+            | FileKind::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Copies everything into a folder; what is there already stays.
+    pub(super) fn copy(&self, into: &Path) -> Result<(), SpaceError> {
+        for entry in &self.entries {
+            let to = into.join(entry.path.as_path());
+            if entry.kind == FileKind::Directory {
+                fs::create_dir_all(&to).map_err(SpaceError::io("copying an ignored folder"))?;
+                continue;
+            }
+            let opened =
+                content(&self.root, &entry.path).map_err(SpaceError::path(entry.path.as_path()))?;
+            let done = match opened {
+                Ok(Content::File { file, .. }) => copy_file(file, &to, entry),
+                Ok(Content::Link(target)) => {
+                    std::os::unix::fs::symlink(crate::git::path_of(&target), &to)
+                }
+                // Gone or closed to us: a build that needs it says so.
+                Ok(Content::Nothing) | Err(_) => Ok(()),
+            };
+            match done {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(SpaceError::io("copying an ignored folder")(error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn copy_file(mut from: fs::File, to: &Path, entry: &Entry) -> io::Result<()> {
+    let mode = (entry.mode & 0o777) | 0o600;
+    let mut copy = fs::File::options().write(true).create_new(true).mode(mode).open(to)?;
+    if ioctl_ficlone(&copy, &from).is_err() {
+        io::copy(&mut from, &mut copy)?;
+    }
+    // Build tools go by dates.
+    copy.set_modified(UNIX_EPOCH + entry.modified)
+}
+
+/// FNV-1a, 64 bits: tells states apart, protects against nobody.
+#[derive(Debug)]
+pub(super) struct Hash(pub(super) u64);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hash {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The layers that workspaces stand on, named by what they hold.
+//!
+//! A layer is made once, under another name, and then only read. Whoever stands on it holds a lock,
+//! so that it is not removed meanwhile.
+//!
+//! Start at [`Shared::ground`].
+
+use std::any::Any;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, mknodat};
+
+use super::ignored::Included;
+use super::record::LayerName;
+use super::slot::{remove_all, upper_in};
+use super::workspaces::Shared;
+use super::{SpaceError, gitdir};
+use crate::trees::Held;
+use crate::{Bases, Lease, ObjectId};
+
+/// Layers nobody uses that are kept for the next one.
+const KEPT: usize = 4;
+
+/// What is being made longer than this belongs to a process that is gone.
+const STALE: Duration = Duration::from_secs(60 * 60);
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Something that keeps a layer from being removed.
+type Pin = Arc<dyn Any + Send + Sync>;
+
+/// Layers that are only read, in order, and what keeps them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ground {
+    pub(super) names: Vec<LayerName>,
+    pub(super) paths: Vec<PathBuf>,
+    pins: Vec<Pin>,
+    lease: Option<Arc<Lease>>,
+}
+
+impl Ground {
+    fn push(&mut self, name: LayerName, path: PathBuf, pin: Pin) {
+        self.names.push(name);
+        self.paths.push(path);
+        self.pins.push(pin);
+    }
+}
+
+impl Shared {
+    /// Has these layers ready, lowest first; what can be made again is made.
+    pub(super) fn ground(&self, names: &[LayerName]) -> Result<Ground, SpaceError> {
+        let mut ground = Ground::default();
+        for name in names {
+            self.add_layer(&mut ground, name.clone())?;
+        }
+        Ok(ground)
+    }
+
+    /// Puts one more layer on top.
+    pub(super) fn add_layer(&self, ground: &mut Ground, name: LayerName) -> Result<(), SpaceError> {
+        let (path, pin): (PathBuf, Pin) = match &name {
+            LayerName::Base(tree) => {
+                let lease = Arc::new(Bases::open(&self.repository)?.lease(tree)?);
+                ground.lease = Some(Arc::clone(&lease));
+                (lease.path().to_owned(), lease)
+            }
+            LayerName::Delta(tree, commit) => {
+                let lease = leased(ground, &name)?;
+                let stored = self.stored(&format!("delta-{tree}-{commit}"), |files| {
+                    self.write_difference(tree, commit, files)?;
+                    gitdir::write(&self.repository, &files.join(".git"), commit)?;
+                    let index = files.join(".git/index");
+                    gitdir::write_index(&self.repository, &lease, commit, &index)
+                })?;
+                (stored.0, Arc::new(stored.1))
+            }
+            LayerName::Meta(tree, commit) => {
+                let lease = leased(ground, &name)?;
+                let stored = self.stored(&format!("meta-{tree}-{commit}"), |files| {
+                    gitdir::write_head(&files.join(".git"), commit)
+                        .map_err(SpaceError::io("making a private git directory"))?;
+                    let index = files.join(".git/index");
+                    gitdir::write_index(&self.repository, &lease, commit, &index)
+                })?;
+                (stored.0, Arc::new(stored.1))
+            }
+            LayerName::Ignored(key) => {
+                let stored = self.stored(&format!("ignored-{key}"), |files| {
+                    let now = Included::look(&self.repository, &self.options.include_ignored)?;
+                    now.map_or(Ok(()), |included| included.copy(files))
+                })?;
+                (stored.0, Arc::new(stored.1))
+            }
+            LayerName::Upper(of, number) => {
+                let path = upper_in(&self.slot_path(of), *number);
+                let missing = || SpaceError::Record(format!("{name}, which is gone"));
+                let held = Held::folder(&path).map_err(|_| missing())?;
+                // Mounted as the top of another workspace, it must not be stood upon.
+                if !held.take(FlockOperation::NonBlockingLockShared)? {
+                    return Err(SpaceError::InUse { path });
+                }
+                (path, Arc::new(held))
+            }
+        };
+        ground.push(name, path, pin);
+        Ok(())
+    }
+
+    /// Writes what `commit` has differently from `tree` as a layer.
+    pub(super) fn write_difference(
+        &self,
+        tree: &ObjectId,
+        commit: &ObjectId,
+        files: &Path,
+    ) -> Result<(), SpaceError> {
+        for gone in self.repository.write_layer(tree, commit, files)? {
+            let at = files.join(&gone);
+            let hide = || -> io::Result<()> {
+                fs::create_dir_all(at.parent().unwrap_or(files))?;
+                mknodat(CWD, &at, FileType::CharacterDevice, Mode::empty(), 0)?;
+                Ok(())
+            };
+            hide().map_err(SpaceError::io("marking a deleted file"))?;
+        }
+        Ok(())
+    }
+
+    fn layers_folder(&self) -> PathBuf {
+        self.private.join("layers")
+    }
+
+    /// Returns a layer that is kept under a name, making it where there is none.
+    fn stored(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Path) -> Result<(), SpaceError>,
+    ) -> Result<(PathBuf, Held), SpaceError> {
+        let folder = self.layers_folder();
+        let at = folder.join(name);
+        if let Some(held) = take_shared(&at)? {
+            return Ok((at.join("files"), held));
+        }
+        fs::create_dir_all(&folder).map_err(SpaceError::io("making a layer"))?;
+        // One at a time: of eight who need the same layer, one makes it and seven find it.
+        let making = Held::file(&folder.join("lock"))?;
+        making.take(FlockOperation::LockExclusive)?;
+        if let Some(held) = take_shared(&at)? {
+            return Ok((at.join("files"), held));
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let new = folder.join(format!(".new-{}-{number}", std::process::id()));
+        let made = remove_all(&new)
+            .and_then(|()| {
+                fs::create_dir_all(new.join("files")).map_err(SpaceError::io("making a layer"))
+            })
+            .and_then(|()| make(&new.join("files")));
+        if let Err(error) = made {
+            // Best effort: `prune_layers` removes what is left.
+            let _ = remove_all(&new);
+            return Err(error);
+        }
+        let held = Held::file(&new.join("lock"))?;
+        held.take(FlockOperation::LockShared)?;
+        fs::rename(&new, &at).map_err(SpaceError::io("making a layer"))?;
+        Ok((at.join("files"), held))
+    }
+
+    /// Removes layers that nobody stands on, but for the newest few.
+    pub(super) fn prune_layers(&self) -> Result<(), SpaceError> {
+        let folder = self.layers_folder();
+        let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
+        let making = Held::file(&folder.join("lock"))?;
+        if !making.take(FlockOperation::NonBlockingLockExclusive)? {
+            return Ok(());
+        }
+        let mut unused: Vec<(SystemTime, PathBuf, Held)> = Vec::new();
+        for path in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            let changed = fs::metadata(&path).and_then(|found| found.modified());
+            let changed = changed.unwrap_or(SystemTime::UNIX_EPOCH);
+            if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+                if changed.elapsed().is_ok_and(|age| age > STALE) {
+                    remove_all(&path)?;
+                }
+                continue;
+            }
+            let Ok(held) = Held::file(&path.join("lock")) else { continue };
+            if held.take(FlockOperation::NonBlockingLockExclusive)? {
+                unused.push((changed, path, held));
+            }
+        }
+        unused.sort_by(|one, other| other.0.cmp(&one.0));
+        for (_, path, _held) in unused.into_iter().skip(KEPT) {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let gone = folder.join(format!(".gone-{}-{number}", std::process::id()));
+            fs::rename(&path, &gone).map_err(SpaceError::io("removing a layer"))?;
+            remove_all(&gone)?;
+        }
+        Ok(())
+    }
+}
+
+fn leased(ground: &Ground, name: &LayerName) -> Result<Arc<Lease>, SpaceError> {
+    ground.lease.clone().ok_or_else(|| SpaceError::Record(format!("{name} without a base")))
+}
+
+/// Takes a layer that is there; none where there is none.
+fn take_shared(at: &Path) -> Result<Option<Held>, SpaceError> {
+    let file = at.join("lock");
+    if !file.exists() {
+        return Ok(None);
+    }
+    let Ok(held) = Held::file(&file) else { return Ok(None) };
+    held.take(FlockOperation::LockShared)?;
+    // It may have been removed before the lock was taken.
+    let same = fs::metadata(&file).is_ok_and(|there| there.ino() == held.number());
+    Ok(same.then_some(held))
+}

@@ -1,0 +1,256 @@
+//! An overlay workspace: what it stands on, what was written, and the mount that shows both.
+//!
+//! Invariant: a layer of changes is either the top of one mount, or frozen and below others, never
+//! both. The kernel's lock on its folder says which.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::layers::Ground;
+use super::record::LayerName;
+use super::slot::{Slot, is_empty};
+use super::workspaces::Shared;
+use super::{Kind, Record, SpaceError};
+use crate::git::Imported;
+use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
+use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
+
+/// How long the holder of a process that was killed may take to let go of a layer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.
+const MAX_OWN: usize = 200;
+
+/// An overlay workspace that this process holds.
+#[derive(Debug)]
+pub(super) struct OverlaySpace {
+    shared: Arc<Shared>,
+    reference: ResultRef,
+    slot: Slot,
+    /// What was there before it.
+    ground: Arc<Ground>,
+    base: ObjectId,
+    remarks: Vec<String>,
+    /// The number of the layer that takes changes; those before it are frozen.
+    top: usize,
+    mounted: Option<Arc<Mounted>>,
+    /// The commit of the state up to the layer of this number, itself not included.
+    frozen: Option<(usize, ObjectId)>,
+}
+
+/// What a workspace begins with.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) ground: Arc<Ground>,
+    pub(super) base: ObjectId,
+    pub(super) remarks: Vec<String>,
+}
+
+impl OverlaySpace {
+    /// Makes the workspace in a slot that holds nothing, or takes up the layers it has.
+    pub(super) fn begin(
+        shared: Arc<Shared>,
+        reference: ResultRef,
+        slot: Slot,
+        start: Start,
+        top: usize,
+    ) -> Result<Self, SpaceError> {
+        let Start { ground, base, remarks } = start;
+        let mut space = Self {
+            shared,
+            reference,
+            slot,
+            ground,
+            base,
+            remarks,
+            top,
+            mounted: None,
+            frozen: None,
+        };
+        space.slot.make_upper(top)?;
+        space.slot.write_record(&space.record())?;
+        space.mounted()?;
+        Ok(space)
+    }
+
+    pub(super) fn record(&self) -> Record {
+        let own = (0..=self.top).map(|number| self.own_name(number));
+        Record {
+            kind: Kind::Overlay,
+            path: self.slot.tree().to_string_lossy().into_owned(),
+            base: self.base.to_string(),
+            layers: self.ground.names.iter().cloned().chain(own).map(|it| it.to_string()).collect(),
+            remarks: self.remarks.clone(),
+        }
+    }
+
+    fn own_name(&self, number: usize) -> LayerName {
+        LayerName::Upper(self.reference.clone(), number)
+    }
+
+    /// Returns the mount, mounting first where there is none.
+    pub(super) fn mounted(&mut self) -> Result<Arc<Mounted>, SpaceError> {
+        if let Some(mounted) = &self.mounted {
+            return Ok(Arc::clone(mounted));
+        }
+        let frozen = (0..self.top).map(|number| self.slot.upper(number));
+        let layers = Layers {
+            lowers: self.ground.paths.iter().cloned().chain(frozen).collect(),
+            upper: self.slot.upper(self.top),
+            work: self.slot.work(self.top),
+            at: self.slot.tree(),
+            network: self.shared.options.network,
+        };
+        let begun = Instant::now();
+        let mounted = loop {
+            match Overlay::mount(&self.shared.options.helper, layers.clone()) {
+                Err(OverlayError::InUse { .. }) if begun.elapsed() < PATIENCE => {
+                    // The holder of a killed process ends by itself; there is nothing to wait on.
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                done => break Arc::new(done?),
+            }
+        };
+        self.mounted = Some(Arc::clone(&mounted));
+        Ok(mounted)
+    }
+
+    pub(super) fn root(&mut self) -> Result<Root, SpaceError> {
+        let mounted = self.mounted()?;
+        let path = self.slot.tree();
+        let handle =
+            mounted.root().try_clone_to_owned().map_err(SpaceError::io("sharing a root"))?;
+        let root = Root::from_handle(handle, &path).map_err(SpaceError::path(path))?;
+        // While a handle is in use the layer it writes to is not frozen.
+        Ok(root.keeping(mounted))
+    }
+
+    /// Makes a commit of everything that was written, upon the base; no reference is moved.
+    pub(super) fn import(
+        &mut self,
+        message: &str,
+        at: SystemTime,
+    ) -> Result<(Imported, Vec<Skipped>), SpaceError> {
+        let mut changes: Vec<Change> = Vec::new();
+        let mut skipped = Vec::new();
+        for number in 0..=self.top {
+            let upper = self.slot.upper(number);
+            let found = Root::open(&upper).and_then(|root| layer_changes(&root));
+            let (more, left) = found.map_err(SpaceError::path(upper))?;
+            changes.extend(more);
+            skipped.extend(left);
+        }
+        changes.sort();
+        changes.dedup();
+        // The merged tree says what is there now, whichever layer it lies in.
+        let root = self.root()?;
+        let (changes, ignored) =
+            self.shared.repository.leave_out_ignored(&self.base, &root, changes)?;
+        skipped.extend(ignored);
+        let base = &self.base;
+        let commit = Commit { base: Some(base), root: &root, changes: &changes, message, at };
+        let imported = self.shared.repository.scratch(None)?.import(commit)?;
+        skipped.extend(imported.made.skipped.iter().cloned());
+        skipped.sort();
+        skipped.dedup();
+        Ok((imported, skipped))
+    }
+
+    /// Says whether anything at all was written.
+    pub(super) fn is_untouched(&self) -> Result<bool, SpaceError> {
+        for number in 0..=self.top {
+            if !is_empty(&self.slot.upper(number))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the commit of the state as it is, and the layers that show it to another workspace.
+    ///
+    /// Where nobody uses the mount at this moment, the layer that takes changes is frozen and a new one
+    /// put on top. Otherwise what git keeps of the state is written as a layer of its own.
+    pub(super) fn snapshot(&mut self, at: SystemTime) -> Result<Start, SpaceError> {
+        let unchanged = is_empty(&self.slot.upper(self.top))?;
+        let state = match &self.frozen {
+            Some((top, commit)) if *top == self.top && unchanged => commit.clone(),
+            Some(_) | None if self.is_untouched()? => self.base.clone(),
+            Some(_) | None => self.import(super::workspace::STATE, at)?.0.made.commit,
+        };
+        self.shared.hold(&self.reference, &state)?;
+        if unchanged || self.freeze()? {
+            self.frozen = Some((self.top, state.clone()));
+            return self.above(state);
+        }
+        let remark = "its parent was at work: ignored files the parent wrote are not in it";
+        let mut start = self.shared.afresh(&self.ground.names, state)?;
+        start.remarks.push(remark.to_owned());
+        Ok(start)
+    }
+
+    /// The layers of this workspace but the top one, for another to stand on.
+    fn above(&self, state: ObjectId) -> Result<Start, SpaceError> {
+        let mut ground = Ground::clone(&self.ground);
+        for number in 0..self.top {
+            self.shared.add_layer(&mut ground, self.own_name(number))?;
+        }
+        if state != self.base
+            && let Some(LayerName::Base(tree)) = ground.names.first().cloned()
+        {
+            self.shared.add_layer(&mut ground, LayerName::Meta(tree, state.clone()))?;
+        }
+        Ok(Start { ground: Arc::new(ground), base: state, remarks: Vec::new() })
+    }
+
+    /// Puts a new layer on top of the one that takes changes; says whether that was possible.
+    fn freeze(&mut self) -> Result<bool, SpaceError> {
+        if self.top >= MAX_OWN {
+            return Ok(false);
+        }
+        // Nobody gets another handle while this is borrowed.
+        let Some(mounted) = self.mounted.take() else { return Ok(false) };
+        match Arc::try_unwrap(mounted) {
+            Ok(mounted) => mounted.unmount(),
+            Err(mounted) => {
+                self.mounted = Some(mounted);
+                return Ok(false);
+            }
+        }
+        self.slot.make_upper(self.top + 1)?;
+        self.top += 1;
+        // Recorded first: after a crash the frozen layer is not written to again.
+        if let Err(error) = self.slot.write_record(&self.record()) {
+            self.top -= 1;
+            return Err(error);
+        }
+        self.mounted()?;
+        Ok(true)
+    }
+
+    /// Unmounts and removes the folder.
+    pub(super) fn remove(mut self) -> Result<(), SpaceError> {
+        if let Some(mounted) = self.mounted.take() {
+            match Arc::try_unwrap(mounted) {
+                Ok(mounted) => mounted.unmount(),
+                // Whoever has it sees an empty tree from here on.
+                Err(still_used) => drop(still_used),
+            }
+        }
+        self.slot.clear()
+    }
+}
+
+/// Turns what went wrong into what the file tools understand.
+pub(super) fn path_error(error: SpaceError) -> PathError {
+    match error {
+        SpaceError::Path { source, .. } => source,
+        SpaceError::Io { source, .. } => PathError::Io(source),
+        SpaceError::Git(_)
+        | SpaceError::Overlay(_)
+        | SpaceError::InUse { .. }
+        | SpaceError::Unkept { .. }
+        | SpaceError::Closed { .. }
+        | SpaceError::Record(_)
+        | SpaceError::Include { .. } => PathError::Io(std::io::Error::other(error)),
+    }
+}

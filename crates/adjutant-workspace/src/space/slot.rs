@@ -1,0 +1,186 @@
+//! The folder of one workspace: its lock, its record, its own layers.
+//!
+//! Invariant: a folder without a record holds no work. The record is written before anyone can work
+//! there and removed after the work is kept.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use super::{Record, SpaceError};
+use crate::trees::Held;
+
+/// The folder of one workspace, held by this process.
+#[derive(Debug)]
+pub(super) struct Slot {
+    path: PathBuf,
+    _lock: Held,
+}
+
+impl Slot {
+    /// Takes the folder, making it where there is none.
+    pub(super) fn take(path: PathBuf) -> Result<Self, SpaceError> {
+        loop {
+            fs::create_dir_all(&path).map_err(SpaceError::io("making a workspace"))?;
+            if let Some(slot) = Self::seize(path.clone())? {
+                return Ok(slot);
+            }
+        }
+    }
+
+    /// Takes the folder that is there; none when it went away meanwhile.
+    pub(super) fn seize(path: PathBuf) -> Result<Option<Self>, SpaceError> {
+        let file = path.join("lock");
+        let Ok(held) = Held::file(&file) else {
+            return if path.exists() { Err(SpaceError::InUse { path }) } else { Ok(None) };
+        };
+        if !held.take(FlockOperation::NonBlockingLockExclusive)? {
+            return Err(SpaceError::InUse { path });
+        }
+        // Whoever removed the folder meanwhile held the lock of a file that is gone.
+        let same = fs::metadata(&file).is_ok_and(|there| there.ino() == held.number());
+        Ok(same.then_some(Self { path, _lock: held }))
+    }
+
+    /// Where the merged tree appears.
+    pub(super) fn tree(&self) -> PathBuf {
+        self.path.join("tree")
+    }
+
+    pub(super) fn upper(&self, number: usize) -> PathBuf {
+        upper_in(&self.path, number)
+    }
+
+    pub(super) fn work(&self, number: usize) -> PathBuf {
+        self.path.join(format!("work-{number}"))
+    }
+
+    /// Makes the folders of a layer that takes changes.
+    pub(super) fn make_upper(&self, number: usize) -> Result<(), SpaceError> {
+        for folder in [self.tree(), self.upper(number), self.work(number)] {
+            fs::create_dir_all(folder).map_err(SpaceError::io("making a layer"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_record(&self, record: &Record) -> Result<(), SpaceError> {
+        let text = serde_json::to_vec(record).map_err(io::Error::other);
+        let next = self.path.join("record.next");
+        text.and_then(|text| fs::write(&next, text))
+            .and_then(|()| fs::rename(&next, self.path.join("record")))
+            .map_err(SpaceError::io("recording a workspace"))
+    }
+
+    pub(super) fn record(&self) -> Result<Option<Record>, SpaceError> {
+        read_record(&self.path)
+    }
+
+    /// Removes everything that is left in the folder, which stays.
+    pub(super) fn empty(&self) -> Result<(), SpaceError> {
+        clear_files(&self.path)?;
+        if holds_layers(&self.path) {
+            return Err(SpaceError::InUse { path: self.path.clone() });
+        }
+        Ok(())
+    }
+
+    /// Removes everything in the folder but layers that others still stand on, and then the folder.
+    pub(super) fn clear(&self) -> Result<(), SpaceError> {
+        clear_files(&self.path)?;
+        // Fails while a layer is left; then a later look removes it.
+        if !holds_layers(&self.path) {
+            let _ = fs::remove_file(self.path.join("lock"));
+            let _ = fs::remove_dir(&self.path);
+            if let Some(run) = self.path.parent() {
+                let _ = fs::remove_dir(run);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn clear_files(slot: &Path) -> Result<(), SpaceError> {
+    let entries = fs::read_dir(slot).map_err(SpaceError::io("removing a workspace"))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    // The record goes first: what is left of a folder without one holds no work.
+    paths.sort_by_key(|path| !path.ends_with("record"));
+    for path in paths.into_iter().filter(|path| !path.ends_with("lock")) {
+        let is_upper = name_of(&path).starts_with("upper-");
+        // Others who stand on it hold a lock on it; it is held here until it is gone.
+        let held = if is_upper { Some(Held::folder(&path)?) } else { None };
+        if let Some(held) = &held
+            && !held.take(FlockOperation::NonBlockingLockExclusive)?
+        {
+            continue;
+        }
+        remove_all(&path)?;
+    }
+    Ok(())
+}
+
+/// Reads what is recorded in the folder of a workspace.
+pub(super) fn read_record(slot: &Path) -> Result<Option<Record>, SpaceError> {
+    match fs::read(slot.join("record")) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| SpaceError::Io { doing: "reading a record", source: error.into() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SpaceError::io("reading a record")(error)),
+    }
+}
+
+/// Returns where a layer of changes lies in the folder of a workspace.
+pub(super) fn upper_in(slot: &Path, number: usize) -> PathBuf {
+    slot.join(format!("upper-{number}"))
+}
+
+fn holds_layers(slot: &Path) -> bool {
+    let mut entries = fs::read_dir(slot).into_iter().flatten().flatten();
+    entries.any(|entry| name_of(&entry.path()).starts_with("upper-"))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Says whether nothing is in a folder, or there is none.
+pub(super) fn is_empty(folder: &Path) -> Result<bool, SpaceError> {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(SpaceError::io("looking into a layer")(error)),
+    }
+}
+
+/// Removes a file or folder, also where a program took its own rights away.
+pub(super) fn remove_all(path: &Path) -> Result<(), SpaceError> {
+    let Ok(found) = path.symlink_metadata() else { return Ok(()) };
+    let removed = if found.is_dir() {
+        fs::remove_dir_all(path).or_else(|_| {
+            open_up(path);
+            fs::remove_dir_all(path)
+        })
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(SpaceError::io("removing a workspace")(error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn open_up(folder: &Path) {
+    // Best effort: the removal that follows says what did not work.
+    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! One workspace, as the engine holds it.
+//!
+//! Start at [`Workspace::root`], [`Workspace::sandbox`] and [`Workspace::keep`].
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use super::overlay::{OverlaySpace, Start, path_error};
+use super::workspaces::Shared;
+use super::worktree::WorktreeSpace;
+use super::{Record, SpaceError, gitdir};
+use crate::git::Imported;
+use crate::sandbox::{Bounds, Config, Layer, Place, Sandbox, Unavailable};
+use crate::{Diff, ObjectId, PathError, ResultRef, Root, Skipped};
+
+/// What the commit of a state says that another workspace begins from.
+pub(super) const STATE: &str = "State of the workspace before the work\n";
+
+/// The workspace of one child.
+#[derive(Debug)]
+pub struct Workspace {
+    shared: Arc<Shared>,
+    reference: ResultRef,
+    path: PathBuf,
+    /// A std mutex: held for one call of git or the kernel, never across the work of a program.
+    space: Mutex<Option<Space>>,
+    /// The record as it was last, for when it is closed.
+    last: Mutex<Record>,
+}
+
+#[derive(Debug)]
+pub(super) enum Space {
+    Overlay(OverlaySpace),
+    Worktree(Box<WorktreeSpace>),
+}
+
+/// What a sandbox in a workspace shows besides the workspace, and what it may use.
+#[derive(Clone, Debug, Default)]
+pub struct SandboxWish {
+    /// Toolchains and caches, shown read-only.
+    pub grants: Vec<PathBuf>,
+    /// Hidden even below a grant, such as the home directory; the state directory and the user's own
+    /// checkout always are.
+    pub hidden: Vec<PathBuf>,
+    /// What one call may use.
+    pub bounds: Bounds,
+    /// Layers that may be missing. Empty unless a person accepted less.
+    pub may_miss: Vec<Layer>,
+}
+
+/// Work that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The commit; none when there is no work.
+    pub commit: Option<ObjectId>,
+    /// Where it is kept.
+    pub reference: ResultRef,
+    /// The state it began from.
+    pub base: ObjectId,
+    /// The files that differ, with lines counted.
+    pub diff: Diff,
+    /// What was left out, and why.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Space {
+    fn record(&self) -> Record {
+        match self {
+            Self::Overlay(space) => space.record(),
+            Self::Worktree(space) => space.record(),
+        }
+    }
+
+    pub(super) fn import(
+        &mut self,
+        message: &str,
+        at: SystemTime,
+    ) -> Result<(Imported, Vec<Skipped>), SpaceError> {
+        match self {
+            Self::Overlay(space) => space.import(message, at),
+            Self::Worktree(space) => Ok(space.worktree.import(message, at)?),
+        }
+    }
+}
+
+impl Workspace {
+    pub(super) fn new(shared: &Arc<Shared>, reference: ResultRef, space: Space) -> Self {
+        let record = space.record();
+        Self {
+            shared: Arc::clone(shared),
+            reference,
+            path: PathBuf::from(&record.path),
+            space: Mutex::new(Some(space)),
+            last: Mutex::new(record),
+        }
+    }
+
+    /// Returns the path by which programs and models know the workspace.
+    ///
+    /// An overlay is not mounted there for anyone but its own programs; use [`Workspace::root`].
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns where its result is kept.
+    #[must_use]
+    pub fn reference(&self) -> &ResultRef {
+        &self.reference
+    }
+
+    /// Opens the merged tree, for the file tools.
+    ///
+    /// For one call of a tool: once a child was made from this workspace, a handle from before may show
+    /// an older state, and as long as one is held the child's start is slower.
+    ///
+    /// # Errors
+    ///
+    /// When it is closed or cannot be opened.
+    pub fn root(&self) -> Result<Root, PathError> {
+        let mut space = self.lock();
+        match space.as_mut() {
+            Some(Space::Overlay(space)) => space.root().map_err(path_error),
+            Some(Space::Worktree(space)) => Root::open(space.worktree.path()),
+            None => Err(PathError::NotFound),
+        }
+    }
+
+    /// Returns what is needed to take it up again; it changes when a child is made from it.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        let now = self.lock().as_ref().map(Space::record);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(now) = now {
+            *last = now;
+        }
+        last.clone()
+    }
+
+    /// Makes a sandbox whose programs work here; for one call, as [`Workspace::root`].
+    ///
+    /// # Errors
+    ///
+    /// When the workspace is closed, or a layer of the sandbox is missing that may not be.
+    pub fn sandbox(&self, more: SandboxWish) -> Result<Sandbox, Unavailable> {
+        let why = |error: SpaceError| Unavailable { why: error.to_string() };
+        let SandboxWish { mut grants, mut hidden, bounds, may_miss } = more;
+        grants.extend(gitdir::object_folders(&self.shared.repository));
+        let place = match self.lock().as_mut() {
+            Some(Space::Overlay(space)) => Place::Overlay(space.mounted().map_err(why)?),
+            Some(Space::Worktree(space)) => {
+                grants.push(space.private());
+                Place::Directory(space.worktree.path().to_owned())
+            }
+            None => return Err(why(SpaceError::Closed { path: self.path.clone() })),
+        };
+        let repository = &self.shared.repository;
+        hidden.push(self.shared.state.clone());
+        hidden.push(repository.work_tree().to_owned());
+        hidden.push(repository.common_dir().to_owned());
+        Sandbox::new(Config {
+            helper: self.shared.options.helper.clone(),
+            place,
+            at: self.path.clone(),
+            grants,
+            hidden,
+            network: self.shared.options.network,
+            bounds,
+            may_miss,
+        })
+    }
+
+    /// Commits all work to `refs/adjutant/<run>/<child>`; doing it again changes nothing.
+    ///
+    /// What the repository's patterns ignore is left out and named.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be kept; everything is then as it was.
+    pub fn keep(&self, message: &str, at: SystemTime) -> Result<Kept, SpaceError> {
+        let mut space = self.lock();
+        let space = space.as_mut().ok_or_else(|| self.closed())?;
+        keep(&self.shared, &self.reference, space, message, at)
+    }
+
+    /// Unmounts it and removes its files; closing again does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`SpaceError::Unkept`] when there is work that is not kept; otherwise why it could not be removed.
+    pub fn close(&self) -> Result<(), SpaceError> {
+        // Kept for whoever asks later.
+        let _ = self.record();
+        let mut lock = self.lock();
+        let Some(mut space) = lock.take() else { return Ok(()) };
+        match is_kept(&self.shared, &self.reference, &mut space) {
+            Ok(true) => remove(space),
+            Ok(false) => {
+                *lock = Some(space);
+                Err(SpaceError::Unkept { path: self.path.clone() })
+            }
+            Err(error) => {
+                *lock = Some(space);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns what another workspace that is made from this one begins with.
+    pub(super) fn snapshot(&self, at: SystemTime) -> Result<Start, SpaceError> {
+        match self.lock().as_mut().ok_or_else(|| self.closed())? {
+            Space::Overlay(space) => space.snapshot(at),
+            Space::Worktree(space) => {
+                let (state, _) = space.worktree.import(STATE, at)?;
+                let base = if state.made.tree == state.base_tree {
+                    space.worktree.base().clone()
+                } else {
+                    state.made.commit
+                };
+                self.shared.hold(&self.reference, &base)?;
+                Ok(Start { ground: Arc::default(), base, remarks: Vec::new() })
+            }
+        }
+    }
+
+    fn closed(&self) -> SpaceError {
+        SpaceError::Closed { path: self.path.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Space>> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Commits what differs from the base, unless the reference already has it.
+pub(super) fn keep(
+    shared: &Shared,
+    reference: &ResultRef,
+    space: &mut Space,
+    message: &str,
+    at: SystemTime,
+) -> Result<Kept, SpaceError> {
+    let base = space.record().base()?;
+    let before = shared.repository.result(reference)?;
+    if before.is_none()
+        && let Space::Overlay(overlay) = &*space
+        && overlay.is_untouched()?
+    {
+        let (diff, skipped) = (Diff::default(), Vec::new());
+        return Ok(Kept { commit: None, reference: reference.clone(), base, diff, skipped });
+    }
+    let (Imported { made, base_tree }, skipped) = space.import(message, at)?;
+    let had = before.as_ref().map(|commit| shared.repository.tree_of(commit)).transpose()?;
+    let commit = match before {
+        Some(before) if had.as_ref() == Some(&made.tree) => Some(before),
+        None if made.tree == base_tree => None,
+        before => {
+            shared.repository.keep(reference, &made.commit, before.as_ref())?;
+            Some(made.commit)
+        }
+    };
+    let diff = match &commit {
+        Some(commit) => shared.repository.diff(&base, commit)?,
+        None => Diff::default(),
+    };
+    Ok(Kept { commit, reference: reference.clone(), base, diff, skipped })
+}
+
+/// Says whether the reference has everything that differs from the base.
+pub(super) fn is_kept(
+    shared: &Shared,
+    reference: &ResultRef,
+    space: &mut Space,
+) -> Result<bool, SpaceError> {
+    if let Space::Overlay(overlay) = &*space
+        && overlay.is_untouched()?
+    {
+        return Ok(true);
+    }
+    let (Imported { made, base_tree }, _) = space.import(STATE, SystemTime::UNIX_EPOCH)?;
+    if made.tree == base_tree {
+        return Ok(true);
+    }
+    let Some(kept) = shared.repository.result(reference)? else { return Ok(false) };
+    Ok(shared.repository.tree_of(&kept)? == made.tree)
+}
+
+/// Removes the files of a workspace whose work is kept.
+pub(super) fn remove(space: Space) -> Result<(), SpaceError> {
+    match space {
+        Space::Overlay(space) => space.remove(),
+        Space::Worktree(space) => Ok(space.worktree.remove()?),
+    }
+}

@@ -1,0 +1,356 @@
+//! The workspaces of one repository.
+//!
+//! Owns the choice of the kind, the captures that batches share, and where everything lies:
+//! `<state>/spaces/<repository>/<run>/<child>`, and `.private` next to the runs for what they share.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::SystemTime;
+
+use super::ignored::{Hash, Included};
+use super::layers::Ground;
+use super::overlay::{OverlaySpace, Start};
+use super::record::LayerName;
+use super::slot::{Slot, is_empty};
+use super::workspace::{Space, Workspace};
+use super::worktree::WorktreeSpace;
+use super::{Kind, SpaceError};
+use crate::git::bytes_of;
+use crate::overlay::Overlay;
+use crate::sandbox::{Helper, Network};
+use crate::{Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Snapshot};
+
+/// Captures that are remembered; a batch is over long before as many others began.
+const MAX_BATCHES: usize = 64;
+
+/// The part of the name of references that hold states which work began from.
+pub(super) const BASES: &str = "_bases/";
+
+/// How much of a list of paths a remark names.
+const NAMED: usize = 5;
+
+/// Which kind of workspace is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KindWish {
+    /// An overlay where the machine allows it, a work tree elsewhere.
+    #[default]
+    Best,
+    /// An overlay or nothing.
+    Overlay,
+    /// A work tree.
+    Worktree,
+}
+
+/// How the workspaces of a repository are to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which kind.
+    pub wish: KindWish,
+    /// Whether programs in them reach the network.
+    pub network: Network,
+    /// Ignored folders that come along, relative to the repository.
+    pub include_ignored: Vec<PathBuf>,
+    /// The program that mounts and confines.
+    pub helper: Helper,
+}
+
+/// The workspaces of one repository, for all its runs.
+#[derive(Clone, Debug)]
+pub struct Workspaces {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What all workspaces of a repository have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) repository: Repository,
+    pub(super) options: Options,
+    /// The state directory of the product.
+    pub(super) state: PathBuf,
+    /// The folder of this repository in it.
+    pub(super) folder: PathBuf,
+    pub(super) private: PathBuf,
+    kind: Kind,
+    fallback: Option<String>,
+    batches: Mutex<VecDeque<(String, Arc<Batch>)>>,
+}
+
+/// One capture, made by whoever needs it first.
+#[derive(Debug, Default)]
+struct Batch {
+    captured: Mutex<Option<Captured>>,
+}
+
+#[derive(Debug)]
+struct Captured {
+    layers: Vec<LayerName>,
+    commit: ObjectId,
+    remarks: Vec<String>,
+    /// Kept by those who stand on it.
+    ground: Weak<Ground>,
+}
+
+impl Workspaces {
+    /// Opens the workspaces of the repository that `tree` lies in; `state` is where everything is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::NotARepository`], which says how to make one; [`SpaceError::Overlay`] when nothing but
+    /// overlays is wanted and there can be none; otherwise what could not be opened.
+    pub fn open(tree: &Path, state: &Path, options: Options) -> Result<Self, SpaceError> {
+        let git = Git::find(&std::env::var_os("PATH").unwrap_or_default())?;
+        let tree = fs::canonicalize(tree).map_err(SpaceError::io("opening the folder"))?;
+        fs::create_dir_all(state).map_err(SpaceError::io("making the state directory"))?;
+        let state =
+            fs::canonicalize(state).map_err(SpaceError::io("opening the state directory"))?;
+        let top = tree.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok());
+        let top = top.ok_or_else(|| GitError::NotARepository { path: tree.clone() })?;
+        let folder = state.join("spaces").join(name_of(top));
+        let private = folder.join(".private");
+        let repository = Repository::open(&git, &tree, &private)?;
+        let (kind, fallback) = choose(&options, &private)?;
+        let shared = Shared {
+            repository,
+            options,
+            state,
+            folder,
+            private,
+            kind,
+            fallback,
+            batches: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Says which kind the workspaces are.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.shared.kind
+    }
+
+    /// Says why they are no overlays, where they are none.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&str> {
+        self.shared.fallback.as_deref()
+    }
+
+    /// Returns the repository.
+    #[must_use]
+    pub fn repository(&self) -> &Repository {
+        &self.shared.repository
+    }
+
+    /// Makes the workspace of a child.
+    ///
+    /// It begins with the state of the user's tree, captured once for all calls of the same run and
+    /// `batch`; or, with `above`, with the state of that workspace at this moment. One of the same name
+    /// that a crash left is taken up where it holds work and made anew where it holds none.
+    ///
+    /// # Errors
+    ///
+    /// [`SpaceError::InUse`] when there is a living one of that name; otherwise why it could not be made.
+    pub fn make(
+        &self,
+        run: &str,
+        child: &str,
+        batch: &str,
+        above: Option<&Workspace>,
+    ) -> Result<Workspace, SpaceError> {
+        let reference = ResultRef::new(run, child)?;
+        let shared = &self.shared;
+        let now = SystemTime::now();
+        let space = match shared.kind {
+            Kind::Overlay => {
+                let slot = Slot::take(shared.slot_path(&reference))?;
+                if let Some(mut record) = slot.record()?
+                    && !shared.is_untouched(&reference, &record)?
+                {
+                    record.remarks.push("taken up as it was left".to_owned());
+                    let space = shared.take_up(&reference, slot, &record)?;
+                    return Ok(Workspace::new(shared, reference, Space::Overlay(space)));
+                }
+                slot.empty()?;
+                let start = match above {
+                    Some(above) => above.snapshot(now)?,
+                    None => shared.captured(run, batch, now)?,
+                };
+                let shared = Arc::clone(shared);
+                Space::Overlay(OverlaySpace::begin(shared, reference.clone(), slot, start, 0)?)
+            }
+            Kind::Worktree => {
+                let start = match above {
+                    Some(above) => above.snapshot(now)?,
+                    None => shared.captured(run, batch, now)?,
+                };
+                let space = WorktreeSpace::begin(shared, &reference, &start.base, start.remarks)?;
+                Space::Worktree(Box::new(space))
+            }
+        };
+        Ok(Workspace::new(shared, reference, space))
+    }
+}
+
+impl Shared {
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn slot_path(&self, reference: &ResultRef) -> PathBuf {
+        self.folder.join(reference.run()).join(reference.child())
+    }
+
+    /// Returns the state of the user's tree as this batch knows it.
+    fn captured(&self, run: &str, batch: &str, at: SystemTime) -> Result<Start, SpaceError> {
+        let batch = self.batch(format!("{run}/{batch}"));
+        let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match &mut *captured {
+            Some(known) => known,
+            empty => empty.insert(self.capture(run, at)?),
+        };
+        let ground = match known.ground.upgrade() {
+            Some(ground) => ground,
+            None if self.kind == Kind::Worktree => Arc::default(),
+            None => {
+                let ground = Arc::new(self.ground(&known.layers)?);
+                known.ground = Arc::downgrade(&ground);
+                ground
+            }
+        };
+        let (base, remarks) = (known.commit.clone(), known.remarks.clone());
+        Ok(Start { ground, base, remarks })
+    }
+
+    fn capture(&self, run: &str, at: SystemTime) -> Result<Captured, SpaceError> {
+        let snapshot = self.repository.capture(at)?;
+        self.hold_for(run, &snapshot.commit)?;
+        let mut layers = vec![
+            LayerName::Base(snapshot.head_tree.clone()),
+            LayerName::Delta(snapshot.head_tree.clone(), snapshot.commit.clone()),
+        ];
+        if let Some(included) = Included::look(&self.repository, &self.options.include_ignored)? {
+            layers.push(LayerName::Ignored(included.key().to_owned()));
+        }
+        let (commit, remarks) = (snapshot.commit.clone(), remarks(&snapshot));
+        Ok(Captured { layers, commit, remarks, ground: Weak::new() })
+    }
+
+    fn batch(&self, key: String) -> Arc<Batch> {
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, batch)) = batches.iter().find(|(known, _)| *known == key) {
+            return Arc::clone(batch);
+        }
+        let batch = Arc::<Batch>::default();
+        batches.push_back((key, Arc::clone(&batch)));
+        if batches.len() > MAX_BATCHES {
+            batches.pop_front();
+        }
+        batch
+    }
+
+    /// Keeps a commit that work stands on from being collected.
+    pub(super) fn hold(&self, of: &ResultRef, commit: &ObjectId) -> Result<(), SpaceError> {
+        self.hold_for(of.run(), commit)
+    }
+
+    fn hold_for(&self, run: &str, commit: &ObjectId) -> Result<(), SpaceError> {
+        let name = format!("{}{}", base_refs(run), commit);
+        if self.repository.common_dir().join(&name).is_file() {
+            return Ok(());
+        }
+        match self.repository.point(&name, commit, None) {
+            // It leads to nothing but the commit it is named after.
+            Err(GitError::Moved { .. }) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// Layers that show a commit, from a base that is likely to be warm.
+    pub(super) fn afresh(&self, like: &[LayerName], commit: ObjectId) -> Result<Start, SpaceError> {
+        let tree = match like.first() {
+            Some(LayerName::Base(tree)) => tree.clone(),
+            Some(_) | None => self.repository.tree_of(&commit)?,
+        };
+        let mut names = vec![LayerName::Base(tree.clone()), LayerName::Delta(tree, commit.clone())];
+        names.extend(like.iter().filter(|name| matches!(name, LayerName::Ignored(_))).cloned());
+        let ground = Arc::new(self.ground(&names)?);
+        Ok(Start { ground, base: commit, remarks: Vec::new() })
+    }
+
+    /// Says whether nothing was written in a recorded workspace.
+    pub(super) fn is_untouched(
+        &self,
+        reference: &ResultRef,
+        record: &super::Record,
+    ) -> Result<bool, SpaceError> {
+        for name in record.layers()? {
+            if let LayerName::Upper(of, number) = name
+                && of == *reference
+                && !is_empty(&super::slot::upper_in(&self.slot_path(reference), number))?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The references that hold the states that the work of a run began from.
+pub(super) fn base_refs(run: &str) -> String {
+    // A folder below the run's: no result of a child, and not listed as one.
+    format!("{}{run}/{BASES}", ResultRef::PREFIX)
+}
+
+fn choose(options: &Options, private: &Path) -> Result<(Kind, Option<String>), SpaceError> {
+    if options.wish == KindWish::Worktree {
+        return Ok((Kind::Worktree, Some("work trees were asked for".to_owned())));
+    }
+    match Overlay::probe(&options.helper, private) {
+        Ok(()) => Ok((Kind::Overlay, None)),
+        Err(error) if options.wish == KindWish::Overlay => Err(error.into()),
+        Err(error) => Ok((Kind::Worktree, Some(error.to_string()))),
+    }
+}
+
+/// Names the folder of a repository: by its own name for people, by its path for us.
+fn name_of(tree: &Path) -> String {
+    let mut hash = Hash::default();
+    hash.add(bytes_of(tree));
+    let name = tree.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    let name: String = name.chars().filter(plain).take(32).collect();
+    format!("{name}-{:016x}", hash.0)
+}
+
+/// Says what a person should know about a captured state.
+fn remarks(snapshot: &Snapshot) -> Vec<String> {
+    let mut all = Vec::new();
+    if !snapshot.submodules.is_empty() {
+        all.push(format!("submodules are empty: {}", listed(&snapshot.submodules)));
+    }
+    if snapshot.filtered {
+        all.push("files with a content filter are as git stores them".to_owned());
+    }
+    for (reason, text) in [
+        (SkipReason::NestedRepository, "repositories inside the repository are left out"),
+        (SkipReason::Special, "pipes, sockets and devices are left out"),
+        (SkipReason::Unreadable, "files that cannot be read are left out"),
+    ] {
+        let skipped = snapshot.skipped.iter().filter(|skipped| skipped.reason == reason);
+        let paths: Vec<PathBuf> = skipped.map(|skipped| skipped.path.clone()).collect();
+        if !paths.is_empty() {
+            all.push(format!("{text}: {}", listed(&paths)));
+        }
+    }
+    all
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let shown = paths.iter().take(NAMED).map(|path| path.display().to_string());
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if paths.len() > NAMED {
+        text.push_str(&format!(" and {} more", paths.len() - NAMED));
+    }
+    text
+}

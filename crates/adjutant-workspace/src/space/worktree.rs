@@ -1,0 +1,106 @@
+//! A workspace that is a work tree of git.
+//!
+//! Its `.git` is made to lead to a private git directory, as in the other kind: programs see the base
+//! and the objects, and nothing of the user's own git directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::ignored::Included;
+use super::workspaces::Shared;
+use super::{Kind, Record, SpaceError, gitdir};
+use crate::git::bytes_of;
+use crate::{ObjectId, ResultRef, Worktree, Worktrees};
+
+/// A work tree that this process holds.
+#[derive(Debug)]
+pub(super) struct WorktreeSpace {
+    pub(super) worktree: Worktree,
+    remarks: Vec<String>,
+}
+
+impl WorktreeSpace {
+    /// Makes a work tree of `base`, or takes up the one that is there.
+    pub(super) fn begin(
+        shared: &Arc<Shared>,
+        reference: &ResultRef,
+        base: &ObjectId,
+        mut remarks: Vec<String>,
+    ) -> Result<Self, SpaceError> {
+        let all = Worktrees::open(&shared.repository)?;
+        if let Ok(worktree) = all.adopt(reference) {
+            if worktree.base() == base || !worktree.is_clean()? {
+                remarks.push("taken up as it was left".to_owned());
+                let space = Self { worktree, remarks };
+                space.make_private(shared)?;
+                return Ok(space);
+            }
+            worktree.remove()?;
+        } else {
+            all.clear_torn(reference)?;
+        }
+        let worktree = all.create(reference, base)?;
+        let space = Self { worktree, remarks };
+        space.make_private(shared)?;
+        if let Some(included) = Included::look(&shared.repository, &shared.options.include_ignored)?
+        {
+            included.copy(space.worktree.path())?;
+        }
+        Ok(space)
+    }
+
+    /// Takes up the work tree that is there; none where there is none.
+    pub(super) fn take_up(
+        shared: &Arc<Shared>,
+        reference: &ResultRef,
+        remarks: Vec<String>,
+    ) -> Result<Option<Self>, SpaceError> {
+        let all = Worktrees::open(&shared.repository)?;
+        let Ok(worktree) = all.adopt(reference) else { return Ok(None) };
+        let space = Self { worktree, remarks };
+        // Its making may have been cut short just before this.
+        space.make_private(shared)?;
+        Ok(Some(space))
+    }
+
+    fn make_private(&self, shared: &Shared) -> Result<(), SpaceError> {
+        let private = self.private();
+        gitdir::write(&shared.repository, &private, self.worktree.base())?;
+        let put = || -> std::io::Result<()> {
+            fs::copy(self.worktree.git_dir().join("index"), private.join("index"))?;
+            let mut pointer = b"gitdir: ".to_vec();
+            pointer.extend_from_slice(bytes_of(&private));
+            pointer.push(b'\n');
+            fs::write(self.worktree.path().join(".git"), pointer)
+        };
+        put().map_err(SpaceError::io("making a private git directory"))
+    }
+
+    /// Where the private git directory lies: next to the files.
+    pub(super) fn private(&self) -> PathBuf {
+        self.worktree.path().parent().unwrap_or(Path::new("/")).join("git")
+    }
+
+    pub(super) fn record(&self) -> Record {
+        Record {
+            kind: Kind::Worktree,
+            path: self.worktree.path().to_string_lossy().into_owned(),
+            base: self.worktree.base().to_string(),
+            layers: Vec::new(),
+            remarks: self.remarks.clone(),
+        }
+    }
+
+    /// Writes what a commit has differently from the base over the files.
+    pub(super) fn bring(&self, shared: &Shared, commit: &ObjectId) -> Result<(), SpaceError> {
+        let path = self.worktree.path();
+        for gone in shared.repository.write_layer(self.worktree.base(), commit, path)? {
+            let at = path.join(gone);
+            if at.symlink_metadata().is_ok() {
+                fs::remove_file(at).map_err(SpaceError::io("bringing back work"))?;
+            }
+        }
+        Ok(())
+    }
+}

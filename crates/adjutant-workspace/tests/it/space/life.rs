@@ -1,0 +1,250 @@
+//! Made, written in, kept, closed.
+
+use adjutant_workspace::sandbox::End;
+use adjutant_workspace::space::SpaceError;
+use adjutant_workspace::{DiffStatus, GitError, Lines, SkipReason};
+
+use super::*;
+use crate::git::put;
+
+#[test]
+fn work_by_tools_and_programs_is_in_the_reference() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let before = user.untouched();
+        let spaces = open(&user, wish);
+        assert_eq!(spaces.kind(), kind);
+        assert_eq!(spaces.fallback().is_none(), kind == Kind::Overlay);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        write(&space, "README", "one\ntwo\n3\n");
+        write(&space, "made/by/tool", "tool\n");
+        remove(&space, "src/lib.rs");
+        let (ended, said) = run(&space, "echo program > made/by/program && cat README; pwd");
+        assert_eq!(ended.end, End::Exited(0), "{said}");
+        assert_eq!(said, format!("one\ntwo\n3\n{}\n", space.path().display()));
+        let kept = space.keep("work\n", now()).unwrap();
+        assert_eq!(kept.reference.to_string(), "refs/adjutant/run/child");
+        let commit = kept.commit.clone().unwrap();
+        assert_eq!(user.id("refs/adjutant/run/child"), commit);
+        assert_eq!(user.id("refs/adjutant/run/child^"), kept.base);
+        let shown: Vec<(String, DiffStatus, Option<Lines>)> = kept
+            .diff
+            .entries
+            .iter()
+            .map(|entry| (entry.path.display().to_string(), entry.status.clone(), entry.lines))
+            .collect();
+        let lines = |added, removed| Some(Lines { added, removed });
+        assert_eq!(
+            shown,
+            [
+                ("README".to_owned(), DiffStatus::Modified, lines(1, 1)),
+                ("made/by/program".to_owned(), DiffStatus::Added, lines(1, 0)),
+                ("made/by/tool".to_owned(), DiffStatus::Added, lines(1, 0)),
+                ("src/lib.rs".to_owned(), DiffStatus::Deleted, lines(0, 1)),
+            ]
+        );
+        assert_eq!(contents(&user, &commit), files(&space));
+        space.close().unwrap();
+        space.close().unwrap();
+        assert!(space.root().is_err());
+        assert_eq!(user.id("refs/adjutant/run/child"), commit);
+        assert_eq!(user.untouched(), before, "{kind}");
+        assert!(!space.path().exists());
+    }
+}
+
+#[test]
+fn keeping_again_changes_nothing_and_what_is_not_kept_is_not_removed() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        assert_eq!(space.keep("nothing\n", now()).unwrap().commit, None);
+        write(&space, "new", "1\n");
+        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        let first = space.keep("work\n", now()).unwrap();
+        let later = now() + std::time::Duration::from_secs(60);
+        let second = space.keep("said otherwise\n", later).unwrap();
+        assert_eq!(first, second);
+        write(&space, "new", "2\n");
+        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        let third = space.keep("work\n", later).unwrap();
+        assert_eq!(contents(&user, &third.commit.unwrap())["new"], "2\n");
+        remove(&space, "new");
+        let undone = space.keep("work\n", later).unwrap();
+        assert_eq!(undone.diff.entries, [], "work that was undone is not reported");
+        space.close().unwrap();
+    }
+}
+
+#[test]
+fn it_begins_with_the_true_state_of_the_tree() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        user.write("README", "dirty\n");
+        user.write("untracked/file", "new\n");
+        user.write("target/built", "built\n");
+        user.write("note.log", "ignored\n");
+        user.write("staged", "staged\n");
+        user.git(["add", "staged"]);
+        std::fs::remove_file(user.path("src/lib.rs")).unwrap();
+        std::fs::remove_file(user.path("src/deep/down/file")).unwrap();
+        put(&user.path("src/deep/down/file/now/a/folder"), "x\n");
+        let before = user.untouched();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let expected = [
+            (".gitignore", "target/\n*.log\n"),
+            ("README", "dirty\n"),
+            ("src/deep/down/file/now/a/folder", "x\n"),
+            ("staged", "staged\n"),
+            ("untracked/file", "new\n"),
+        ];
+        let expected: BTreeMap<String, String> =
+            expected.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
+        assert_eq!(files(&space), expected, "{kind}");
+
+        user.write("README", "later\n");
+        user.write("later", "later\n");
+        let sibling = spaces.make("run", "sibling", "1", None).unwrap();
+        assert_eq!(files(&space), expected, "later edits show: {kind}");
+        assert_eq!(files(&sibling), expected, "captured once for a batch: {kind}");
+        let next = spaces.make("run", "next", "2", None).unwrap();
+        assert_eq!(read(&next, "README").unwrap(), "later\n");
+        write(&sibling, "only", "mine\n");
+        assert_eq!(read(&space, "only"), None, "siblings see each other: {kind}");
+        user.write("README", "dirty\n");
+        std::fs::remove_file(user.path("later")).unwrap();
+        let kept = sibling.keep("work\n", now()).unwrap();
+        assert_eq!(kept.diff.entries.len(), 1, "{:?}", kept.diff);
+        for space in [space, sibling, next] {
+            space.close().unwrap();
+        }
+        assert_eq!(user.untouched(), before, "{kind}");
+    }
+}
+
+#[test]
+fn ignored_files_are_left_out_and_named_folders_come_along() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        user.write("target/debug/tool", "built\n");
+        user.write("other.log", "x\n");
+        let mut options = options(wish);
+        options.include_ignored = vec!["target/debug".into(), "not/there".into()];
+        let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        assert_eq!(read(&space, "target/debug/tool").unwrap(), "built\n", "{kind}");
+        assert_eq!(read(&space, "other.log"), None);
+        user.write("target/debug/tool", "rebuilt\n");
+        assert_eq!(read(&space, "target/debug/tool").unwrap(), "built\n", "shows through: {kind}");
+        write(&space, "target/debug/tool", "mine\n");
+        write(&space, "own.log", "mine\n");
+        write(&space, "kept", "mine\n");
+        let kept = space.keep("work\n", now()).unwrap();
+        let paths: Vec<_> = kept.diff.entries.iter().map(|entry| entry.path.clone()).collect();
+        assert_eq!(paths, [PathBuf::from("kept")], "{kind}");
+        assert!(kept.skipped.iter().all(|skipped| skipped.reason == SkipReason::Ignored));
+        assert!(kept.skipped.iter().any(|skipped| skipped.path == Path::new("own.log")));
+        assert_eq!(user.read("target/debug/tool"), "rebuilt\n");
+        space.close().unwrap();
+    }
+    let user = user();
+    for bad in ["/etc", "../x", ".git", ""] {
+        let mut options = options(KindWish::Best);
+        options.include_ignored = vec![bad.into()];
+        let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
+        let refused = spaces.make("run", "child", "1", None).unwrap_err();
+        assert!(matches!(refused, SpaceError::Include { .. }), "{bad}: {refused}");
+    }
+}
+
+#[test]
+fn git_reads_inside_and_writes_nothing_of_the_users() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        user.write("README", "dirty\n");
+        user.git(["config", "core.fsmonitor", "touch /var/tmp/planted-monitor-ran; false"]);
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let (_, clean) = run(&space, "git status --porcelain; git log --format=%s | cat");
+        assert_eq!(clean, "State of the working tree before the work\nfirst\n", "{kind}");
+        write(&space, "README", "child\n");
+        write(&space, "new", "child\n");
+        let text = "git status --porcelain; git diff --stat | tail -1; git show HEAD:README; \
+            git add new 2>/dev/null || echo cannot add; \
+            (echo x > .git/config) 2>/dev/null || echo cannot write";
+        let (_, said) = run(&space, text);
+        assert_eq!(
+            said,
+            " M README\n?? new\n 1 file changed, 1 insertion(+), 1 deletion(-)\ndirty\n\
+             cannot add\ncannot write\n",
+            "{kind}"
+        );
+        let text = format!(
+            "cat '{0}/README' '{0}/.git/config' 2>/dev/null || echo hidden; \
+             touch '{0}/.git/objects/x' 2>/dev/null || echo read-only",
+            user.tree.display()
+        );
+        assert_eq!(run(&space, &text).1, "hidden\nread-only\n", "{kind}");
+        space.keep("work\n", now()).unwrap();
+        space.close().unwrap();
+    }
+    assert!(!Path::new("/var/tmp/planted-monitor-ran").exists());
+}
+
+#[test]
+fn a_repository_without_commits_and_a_folder_without_one() {
+    for (wish, kind) in KINDS {
+        let unborn = User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised();
+        let spaces = open(&unborn, wish);
+        let empty = spaces.make("run", "empty", "1", None).unwrap();
+        assert_eq!(files(&empty).len(), 0, "{kind}");
+        unborn.write("first", "1\n");
+        let space = spaces.make("run", "child", "2", None).unwrap();
+        assert_eq!(read(&space, "first").unwrap(), "1\n");
+        write(&space, "second", "2\n");
+        let kept = space.keep("work\n", now()).unwrap();
+        assert_eq!(kept.diff.entries.len(), 1);
+        assert_eq!(run(&space, "git status --porcelain").1, "?? second\n", "{kind}");
+        space.close().unwrap();
+        empty.close().unwrap();
+
+        let bare = User::bare_folder();
+        let refused = Workspaces::open(&bare.tree, &state(&bare), options(wish)).unwrap_err();
+        assert!(matches!(refused, SpaceError::Git(GitError::NotARepository { .. })), "{refused}");
+        assert!(refused.to_string().contains("`git init`"), "{refused}");
+    }
+}
+
+#[test]
+fn eight_at_once() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        user.write("README", "dirty\n");
+        let before = user.untouched();
+        let spaces = open(&user, wish);
+        let work = |number: usize| {
+            let child = format!("c{number}");
+            let space = spaces.make("run", &child, "1", None).unwrap();
+            assert_eq!(read(&space, "README").unwrap(), "dirty\n");
+            write(&space, "who", &child);
+            let (ended, _) = run(&space, "cat who >> README");
+            assert_eq!(ended.end, End::Exited(0));
+            let kept = space.keep("work\n", now()).unwrap();
+            space.close().unwrap();
+            (child, kept.commit.unwrap())
+        };
+        let all: Vec<(String, ObjectId)> = std::thread::scope(|scope| {
+            let work = &work;
+            let threads: Vec<_> = (0..8).map(|it| scope.spawn(move || work(it))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (child, commit) in all {
+            let shown = contents(&user, &commit);
+            assert_eq!(shown["README"], format!("dirty\n{child}"), "{kind}");
+        }
+        assert_eq!(user.untouched(), before);
+        assert_eq!(spaces.repository().results().unwrap().len(), 8);
+    }
+}

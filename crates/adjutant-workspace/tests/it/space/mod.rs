@@ -1,0 +1,95 @@
+//! Workspaces of both kinds, through the one type the engine uses.
+
+mod crash;
+mod life;
+mod nested;
+mod speed;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use adjutant_workspace::sandbox::{Cancel, Captured, Ended, Network, Program};
+use adjutant_workspace::space::{Kind, KindWish, Options, SandboxWish, Workspace, Workspaces};
+use adjutant_workspace::{Folders, ObjectId, RelPath};
+use tempfile::TempDir;
+
+use crate::git::{User, now};
+use crate::overlay::helper;
+use crate::rel;
+
+/// Both kinds; every test of behaviour runs with each.
+const KINDS: [(KindWish, Kind); 2] =
+    [(KindWish::Overlay, Kind::Overlay), (KindWish::Worktree, Kind::Worktree)];
+
+/// A user whose files do not lie below `/tmp`, which sandboxes replace.
+fn user() -> User {
+    User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised().filled()
+}
+
+fn state(user: &User) -> PathBuf {
+    user.outer.path().join("state")
+}
+
+fn options(wish: KindWish) -> Options {
+    Options { wish, network: Network::Off, include_ignored: Vec::new(), helper: helper() }
+}
+
+fn open(user: &User, wish: KindWish) -> Workspaces {
+    Workspaces::open(&user.tree, &state(user), options(wish)).unwrap()
+}
+
+fn write(space: &Workspace, path: &str, text: &str) {
+    let root = space.root().unwrap();
+    let place = root.place(&rel(""), &rel(path), Folders::Made).unwrap();
+    let before = place.read(1 << 20).unwrap();
+    place.replace(text.as_bytes(), before.as_ref(), OsStr::new(".new")).unwrap();
+}
+
+fn remove(space: &Workspace, path: &str) {
+    let root = space.root().unwrap();
+    root.place(&rel(""), &rel(path), Folders::Expected).unwrap().remove().unwrap();
+}
+
+/// The content of a file, or `None` where there is none.
+fn read(space: &Workspace, path: &str) -> Option<String> {
+    let opened = space.root().unwrap().open_file(&rel(path)).ok()?;
+    Some(std::io::read_to_string(opened.file).unwrap())
+}
+
+/// All files of a workspace as the file tools see them, `.git` left out.
+fn files(space: &Workspace) -> BTreeMap<String, String> {
+    let root = space.root().unwrap();
+    let mut found = BTreeMap::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(at) = open.pop() {
+        let folder = root.open_dir(&RelPath::new(&at).unwrap()).unwrap();
+        for entry in folder.list(10_000).unwrap().entries {
+            let path = at.join(&entry.name);
+            if path == Path::new(".git") {
+                continue;
+            }
+            if entry.kind == adjutant_workspace::FileKind::Directory {
+                open.push(path);
+            } else {
+                let name = path.to_str().unwrap().to_owned();
+                let text = read(space, &name).unwrap_or_else(|| "link".to_owned());
+                found.insert(name, text);
+            }
+        }
+    }
+    found
+}
+
+/// Runs a command of the shell in the sandbox of the workspace.
+fn run(space: &Workspace, text: &str) -> (Ended, String) {
+    let sandbox = space.sandbox(SandboxWish::default()).unwrap();
+    let mut captured = Captured::new(64 << 10);
+    let ended = sandbox.run(&Program::shell(text), &Cancel::new().unwrap(), &mut captured).unwrap();
+    (ended, String::from_utf8_lossy(&captured.bytes()).into_owned())
+}
+
+fn contents(user: &User, commit: &ObjectId) -> BTreeMap<String, String> {
+    let plain = |(path, text): (String, String)| (path, text[7..].to_owned());
+    user.files(commit).into_iter().map(plain).collect()
+}
