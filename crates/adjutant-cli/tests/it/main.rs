@@ -53,3 +53,4 @@ mod watch;
 mod work;
 mod work_ends;
 mod work_rig;
+mod work_run;

@@ -60,7 +60,7 @@ impl Repo {
             .args(args)
             .current_dir(folder)
             .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", self.rig.home())
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .envs([("GIT_AUTHOR_DATE", &date), ("GIT_COMMITTER_DATE", &date)])
