@@ -2,6 +2,7 @@
 
 mod records;
 mod task;
+mod work;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ pub(crate) use records::{
     StatusArgs, TellArgs, WaitArgs, WatchArgs,
 };
 pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
+pub(crate) use work::{DiffArgs, DiscardArgs, MergeAfter, MergeArgs, MergeAs};
 
 /// Bounded delegation for AI agents.
 ///
@@ -164,9 +166,15 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// Say something to a subagent at work, before its next turn.
     Tell(TellArgs),
+    /// Show what the subagents of a run changed in their workspaces.
+    Diff(DiffArgs),
+    /// Merge that work into the files or onto branches, or take a merge back.
+    Merge(MergeArgs),
+    /// Drop that work.
+    Discard(DiscardArgs),
     /// Put back what the agents of a run changed, where nobody touched it since.
     Undo(crate::undo::UndoArgs),
-    /// Remove the content of old runs; metadata and cost stay.
+    /// Remove the content of old runs and results that are merged; metadata and cost stay.
     Prune(PruneArgs),
     /// Print a completion script for your shell.
     Completions {
@@ -378,6 +386,10 @@ pub(crate) struct WorkFlags {
     /// `run` takes it within a slash command too, before the prompt.
     #[arg(long)]
     pub(crate) in_place: bool,
+
+    /// What becomes of the work in workspaces once the run has ended; only completed work is merged.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "report")]
+    pub(crate) merge: MergeAfter,
 
     #[command(flatten)]
     pub(crate) spaces: SpaceFlags,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use adjutant_core::Policy;
 use adjutant_core::policy::Approval;
 use adjutant_engine::{Answer, Approver, Question};
-use adjutant_view::approval;
+use adjutant_view::{approval, sanitize};
 
 use crate::live::columns;
 
@@ -33,6 +33,19 @@ impl Terminal {
     pub(crate) fn open() -> Option<Self> {
         let open = |write: bool| File::options().read(!write).write(write).open("/dev/tty").ok();
         Some(Self { input: open(false)?, output: open(true)?, turn: Mutex::new(()) })
+    }
+}
+
+impl Terminal {
+    /// Shows a text, made safe, and waits for yes or no; a terminal that is gone says no.
+    pub(crate) fn confirm(&self, text: &str, prompt: &str) -> bool {
+        let mut output = &self.output;
+        if write!(output, "{}{prompt}", sanitize::block(text)).is_err() {
+            return false;
+        }
+        let line = BufReader::new(&self.input).lines().next();
+        let answer = line.and_then(Result::ok).unwrap_or_default();
+        matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
     }
 }
 

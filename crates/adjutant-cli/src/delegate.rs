@@ -83,6 +83,7 @@ pub(crate) fn run_delegate(
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
         result_tokens: policy.result_tokens,
+        merge: args.work.merge,
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     let exit = carry_out(
@@ -264,8 +265,9 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         EngineError::Lock(_) if error.is_in_use() => {
             Failure::caused(Exit::Usage, error).hint("`adjutant status` shows what goes on in it.")
         }
-        EngineError::Spaces(_) => Failure::caused(Exit::Usage, error)
-            .hint("`adjutant doctor` says what this machine allows; without --write agents only read."),
+        EngineError::Spaces(_) => Failure::caused(Exit::Usage, error).hint(
+            "`adjutant doctor` says what this machine allows; without --write agents only read.",
+        ),
         EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
             .hint("Name a model that can be had with --model, or give this one its key."),
         EngineError::Home(_)

@@ -13,7 +13,7 @@ use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_engine::{Answer, Archive, Engine, Setup};
 use adjutant_view::approval::Question;
 
-use crate::args::{DemoArgs, Form};
+use crate::args::{DemoArgs, Form, MergeAfter};
 use crate::delegate::{absolute, failed, form};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
@@ -85,6 +85,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
+        merge: MergeAfter::Report,
     };
     let work = Work::Tasks { briefs, concurrency: None };
     let exit = carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;

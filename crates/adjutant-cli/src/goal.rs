@@ -92,6 +92,7 @@ pub(crate) fn run_goal(
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
+        merge: flags.merge,
     };
     let approver = approver_of(flags, &policy);
     let exit = carry_out(

@@ -31,6 +31,7 @@ mod tasks;
 mod undo;
 mod watch;
 mod wiring;
+mod work;
 
 use std::process::ExitCode;
 
@@ -81,6 +82,9 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Cost(run) => records::run_cost(&archive()?, &run, json),
         Command::Errors(args) => errors::run_errors(&archive()?, &args, json),
         Command::Log(args) => records::run_log(&archive()?, &args, json),
+        Command::Diff(args) => work::run_diff(&archive()?, &args, json),
+        Command::Merge(args) => work::run_merge(&archive()?, &args, json),
+        Command::Discard(args) => work::run_discard(&archive()?, &args, json),
         Command::Undo(args) => undo::run_undo(&archive()?, &args, json),
         Command::Prune(args) => records::run_prune(&archive()?, &args, json),
         Command::Cancel(args) => control::run_cancel(&archive()?, &args, json),

@@ -5,7 +5,6 @@ use std::io::{self, IsTerminal, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use adjutant_core::numbers::grouped;
@@ -17,6 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
 use crate::settings::{Settings, user_config_path};
 use crate::wiring::{Listed, Wiring};
+use crate::work;
 
 /// How long a local server has to answer the doctor's knock.
 const KNOCK: Duration = Duration::from_millis(300);
@@ -74,7 +74,8 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     let mut findings = providers(&wiring);
     findings.push(store(home));
     findings.push(kernel());
-    findings.push(git());
+    let machine = work::findings(home).into_iter();
+    findings.extend(machine.map(|(name, fine, says)| finding(name, fine, says)));
     let terminal = io::stderr().is_terminal();
     findings.push(finding(
         "terminal",
@@ -158,19 +159,6 @@ fn kernel() -> Finding {
         "Linux 5.6 or newer is needed for confined file access"
     };
     finding(format!("kernel {}.{}", version.0, version.1), fine, says)
-}
-
-fn git() -> Finding {
-    let version =
-        Command::new("git").arg("--version").output().ok().filter(|output| output.status.success());
-    match version {
-        Some(output) => {
-            finding("git", true, String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        }
-        None => {
-            finding("git", false, "not found; reading agents do not need it, writing agents will")
-        }
-    }
 }
 
 /// Writes a commented configuration where none is.

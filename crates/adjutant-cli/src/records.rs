@@ -17,6 +17,7 @@ use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
 use crate::projections;
 use crate::run::{show_results, transcripts};
+use crate::work::prune_results;
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
 const FOLD: u32 = 7;
@@ -294,19 +295,24 @@ pub(crate) fn run_prune(
             Swept::Failed(problem) => problems.push(format!("{run}: {problem}")),
         }
     }
+    let mut old = prune_results(archive, args.days, args.unmerged);
+    problems.append(&mut old.problems);
     for problem in &problems {
         say(&format!("adjutant: {problem}"));
     }
     if as_json {
+        let (dropped, left, room) = old.json();
         print_json(&json!({
             "v": 1, "expired": expired, "removed": removed, "bytes": bytes, "problems": problems,
+            "results_dropped": dropped, "results_left": left, "room": room,
         }))?;
     } else {
         let mut text = format!("{} expired", counted(expired.len(), "run"));
         if !removed.is_empty() {
             text += &format!(", {} that never began removed", removed.len());
         }
-        print(&format!("{text}\n"))?;
+        print(&format!("{text}\n{}", old.lines()))?;
+        old.advice().iter().for_each(|text| advise(text));
     }
     Ok(if problems.is_empty() { Exit::Completed } else { Exit::Partial })
 }

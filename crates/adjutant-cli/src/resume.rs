@@ -7,7 +7,7 @@ use adjutant_engine::slash::{Handbook, builtin_agents};
 use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup, SpaceSetup};
 
 use crate::agents;
-use crate::args::{Form, PolicyFlags, ResumeArgs, WorkFlags};
+use crate::args::{Form, MergeAfter, PolicyFlags, ResumeArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::commands;
 use crate::delegate::{absolute, failed, form, write_in_place};
@@ -147,7 +147,7 @@ pub(crate) fn go_on(
     let engine = engine.with_spaces(SpaceSetup::new(archive.path().to_owned()));
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let showing = Showing { form, events: flags.events, result_tokens };
+    let showing = Showing { form, events: flags.events, result_tokens, merge: MergeAfter::Report };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
 }

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::args::Form;
+use crate::args::{Form, MergeAfter};
 use crate::ask::is_asking;
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
@@ -28,6 +28,7 @@ use crate::hints::program;
 use crate::live::{self, Live};
 use crate::output::{print, print_json, say, say_view};
 use crate::projections;
+use crate::work::after_run;
 
 /// How a run and its result are shown.
 pub(crate) struct Showing {
@@ -37,6 +38,8 @@ pub(crate) struct Showing {
     pub(crate) events: bool,
     /// Tokens of one result; `None` for all of it.
     pub(crate) result_tokens: Option<u64>,
+    /// What becomes of the work in workspaces.
+    pub(crate) merge: MergeAfter,
 }
 
 /// Threads for tools: a thousand children must not mean a thousand stacks, and each thread more is
@@ -115,6 +118,7 @@ pub(crate) fn carry_out(
         let results = Results::of_run(view);
         show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
+    after_run(archive, view, showing.merge);
     archive.prune_daily();
     match finished {
         Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),

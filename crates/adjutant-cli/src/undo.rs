@@ -36,7 +36,8 @@ pub(crate) struct UndoArgs {
 const UNDO_HELP: &str = "\
 A file is put back only if it is exactly what the agents left; one that somebody changed since is named and
 left alone. Files that were created are removed. What was done is recorded in the run. The list of tasks
-stays as it is; tasks that still link such a file, or stand completed by the run, are named.
+stays as it is; tasks that still link such a file, or stand completed by the run, are named. Work that was
+merged with `adjutant merge` is taken back with `adjutant merge --undo`.
 
 Examples:
   adjutant undo --dry-run           what of the latest run of this tree can be put back

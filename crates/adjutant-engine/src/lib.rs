@@ -30,6 +30,7 @@ pub mod slash;
 mod spaces;
 pub mod specs;
 mod undo;
+pub mod work;
 mod writing;
 
 pub use adjutant_core::Secret;

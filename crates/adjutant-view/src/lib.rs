@@ -17,6 +17,7 @@ pub mod layout;
 pub mod log;
 mod names;
 pub mod palette;
+pub mod patch;
 pub mod progress;
 pub mod results;
 pub mod run;

@@ -23,14 +23,14 @@ pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
 pub use folder::{DirLock, Lock};
 pub use git::{
-    Change, Commit, Committed, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, Git, GitError,
-    Kept, Lines, ObjectId, Preview, Pruned, Repository, ResultRef, Side, SkipReason, Skipped,
-    Snapshot, layer_changes,
+    Binary, Change, Commit, Committed, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, Git,
+    GitError, Kept, Lines, ObjectId, Patch, Preview, Pruned, Repository, ResultRef, Side,
+    SkipReason, Skipped, Snapshot, layer_changes,
 };
 pub use path::RelPath;
 pub use place::{FileMode, Folders, Image, Over, Place};
 pub use root::{OpenedFile, Root};
 pub use trees::{
-    Applied, ApplyError, Bases, Lease, LeaseCost, Orphan, Recovered, Worktree, WorktreeEntry,
-    Worktrees,
+    Applied, ApplyError, Bases, Lease, LeaseCost, Orphan, Recovered, Rehearsed, Worktree,
+    WorktreeEntry, Worktrees,
 };

@@ -205,8 +205,22 @@ lists sessions.";
 
 /// `adjutant prune`.
 #[derive(Debug, Args)]
+#[command(after_help = PRUNE_HELP)]
 pub(crate) struct PruneArgs {
     /// Content older than this is removed [default: what each run's own policy says].
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) days: Option<u32>,
+
+    /// Also drop old results that are merged nowhere; their commits are printed.
+    #[arg(long)]
+    pub(crate) unmerged: bool,
 }
+
+const PRUNE_HELP: &str = "\
+Examples:
+  adjutant prune                   what is older than each run's policy says, merged results of 30 days
+  adjutant prune --days 7
+  adjutant prune --days 90 --unmerged
+
+A result is the work of a subagent in a repository, under refs/adjutant/. One that no branch has is listed
+and left, however old it is, unless --unmerged says otherwise.";

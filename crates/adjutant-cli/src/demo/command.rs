@@ -14,7 +14,7 @@ use adjutant_engine::{Answer, Archive, Engine, Setup};
 use adjutant_view::sanitize;
 
 use super::model;
-use crate::args::{Form, TaskAddArgs};
+use crate::args::{Form, MergeAfter, TaskAddArgs};
 use crate::commands;
 use crate::delegate::{absolute, failed};
 use crate::exit::{Exit, Failure};
@@ -71,8 +71,12 @@ fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     let known = roster.agents.iter().cloned().chain([prepared.definition.clone()]);
     let engine = errand.engage(engine.with_agents(known, &[]), &prepared, &policy, &roster);
-    let showing =
-        Showing { form: Form::Markdown, events: false, result_tokens: policy.result_tokens };
+    let showing = Showing {
+        form: Form::Markdown,
+        events: false,
+        result_tokens: policy.result_tokens,
+        merge: MergeAfter::Report,
+    };
     let work = Work::Goal(prepared.goal(&policy, None, ""));
     carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)
 }

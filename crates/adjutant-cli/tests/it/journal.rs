@@ -46,6 +46,20 @@ pub(crate) fn age(folder: &Path, run: &str) {
     fs::write(folder.join("lock"), lock.to_string()).unwrap();
 }
 
+/// Adds an event to the end of a journal, correctly sealed.
+pub(crate) fn append(path: &Path, run: &str, event: &serde_json::Value) {
+    let bytes = fs::read(path).unwrap();
+    let mut last: serde_json::Value =
+        serde_json::from_slice(lines(&bytes).last().unwrap()).unwrap();
+    let seq = last["seq"].as_u64().unwrap() + 1;
+    let (at, wall) = (last["at"].take(), last["wall"].take());
+    let body = format!(r#"{{"v":1,"seq":{seq},"at":{at},"wall":{wall},"event":{event}"#);
+    let mut journal = bytes;
+    journal.extend(format!("{body},\"crc\":\"00000000\"}}\n").bytes());
+    fs::write(path, journal).unwrap();
+    reseal(path, run, str::to_owned);
+}
+
 const AGE: Duration = Duration::from_secs(90 * 86_400);
 
 /// Changes every record and seals it again.

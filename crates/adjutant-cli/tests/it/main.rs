@@ -51,3 +51,7 @@ mod terminal;
 mod undo;
 mod watch;
 mod whose_run;
+mod work;
+mod work_ends;
+mod work_rig;
+mod work_run;

@@ -78,6 +78,16 @@ impl Repository {
         self.capture_from(head, at)
     }
 
+    /// Says whether a commit is a captured state, which holds what was not committed then.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn is_captured(&self, commit: &ObjectId) -> Result<bool, GitError> {
+        let said = format!("{commit}^{{/^{}}}", MESSAGE.trim_end());
+        Ok(self.resolve(&said)?.as_ref() == Some(commit))
+    }
+
     /// Captures the state relative to a commit that need not be HEAD.
     pub(crate) fn capture_from(
         &self,

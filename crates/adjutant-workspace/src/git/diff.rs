@@ -59,6 +59,26 @@ pub struct Lines {
     pub removed: u64,
 }
 
+/// Which part of a difference becomes a patch.
+#[derive(Clone, Copy, Debug)]
+pub struct Patch<'a> {
+    /// What lies at and below these paths; everything where none is given.
+    pub paths: &'a [PathBuf],
+    /// What becomes of content that is not text.
+    pub binary: Binary,
+    /// The most bytes of it.
+    pub max_bytes: usize,
+}
+
+/// How a patch shows content that is not text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binary {
+    /// Only that it differs, for people.
+    Named,
+    /// All of it, so that the patch can be applied.
+    Whole,
+}
+
 impl Diff {
     /// Adds up the lines of all files.
     #[must_use]
@@ -78,18 +98,39 @@ impl Repository {
     ///
     /// Why git could not compare them.
     pub fn diff(&self, from: &ObjectId, to: &ObjectId) -> Result<Diff, GitError> {
-        self.compare(from, to, &["--raw", "--numstat", "-M"])
+        self.diff_within(from, to, &[])
+    }
+
+    /// Compares what lies at and below some paths of the work tree; everything where none is given.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not compare them.
+    pub fn diff_within(
+        &self,
+        from: &ObjectId,
+        to: &ObjectId,
+        paths: &[PathBuf],
+    ) -> Result<Diff, GitError> {
+        self.compare(from, to, &["--raw", "--numstat", "-M"], paths)
     }
 
     /// Compares by name only: what must be written and removed to get from one to the other.
     pub(crate) fn differences(&self, from: &ObjectId, to: &ObjectId) -> Result<Diff, GitError> {
-        self.compare(from, to, &["--raw", "--no-renames"])
+        self.compare(from, to, &["--raw", "--no-renames"], &[])
     }
 
-    fn compare(&self, from: &ObjectId, to: &ObjectId, how: &[&str]) -> Result<Diff, GitError> {
+    fn compare(
+        &self,
+        from: &ObjectId,
+        to: &ObjectId,
+        how: &[&str],
+        paths: &[PathBuf],
+    ) -> Result<Diff, GitError> {
         let scratch = self.scratch(None)?;
         let call = scratch.call("diff-tree").args(["-r", "-z", "--no-ext-diff", "--no-textconv"]);
-        let output = call.args(how).args([from.as_str(), to.as_str()]).run()?;
+        let call = call.args(how).args([from.as_str(), to.as_str(), "--"]).args(paths);
+        let output = call.run()?;
         read(&output.bytes).ok_or_else(|| GitError::Unreadable { command: "diff-tree".to_owned() })
     }
 
@@ -104,10 +145,32 @@ impl Repository {
         to: &ObjectId,
         max_bytes: usize,
     ) -> Result<(Vec<u8>, bool), GitError> {
+        self.patch_of(from, to, Patch { paths: &[], binary: Binary::Named, max_bytes })
+    }
+
+    /// Returns a patch, and whether there is more of it.
+    ///
+    /// Names are written as they are but for control characters and quotes, as `git apply` reads them.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not compare them.
+    pub fn patch_of(
+        &self,
+        from: &ObjectId,
+        to: &ObjectId,
+        what: Patch<'_>,
+    ) -> Result<(Vec<u8>, bool), GitError> {
         let scratch = self.scratch(None)?;
-        let call = scratch.call("diff-tree").args(["-r", "-p", "-M", "--no-color"]);
-        let call = call.args(["--no-ext-diff", "--no-textconv"]).args([from.as_str(), to.as_str()]);
-        let output = call.cut_at(max_bytes).run()?;
+        let call = scratch.call("diff-tree").args(["-r", "-p", "-M"]);
+        let call = match what.binary {
+            Binary::Named => call,
+            Binary::Whole => call.arg("--binary"),
+        };
+        let call = call.args(["--no-color", "--no-ext-diff", "--no-textconv"]);
+        let call = call.config("core.quotePath=false");
+        let call = call.args([from.as_str(), to.as_str(), "--"]).args(what.paths);
+        let output = call.cut_at(what.max_bytes).run()?;
         Ok((output.bytes, output.truncated))
     }
 }

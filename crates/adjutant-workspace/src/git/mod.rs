@@ -23,7 +23,7 @@ mod scratch;
 pub use capture::Snapshot;
 pub(crate) use capture::Status;
 pub use change::{Change, SkipReason, Skipped, layer_changes};
-pub use diff::{Diff, DiffEntry, DiffStatus, Lines};
+pub use diff::{Binary, Diff, DiffEntry, DiffStatus, Lines, Patch};
 pub use error::GitError;
 pub use id::{ObjectId, ResultRef};
 pub use import::{Commit, Committed};

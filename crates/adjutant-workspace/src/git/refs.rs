@@ -40,9 +40,35 @@ impl Repository {
     ///
     /// Why git could not be asked.
     pub fn results(&self) -> Result<Vec<Kept>, GitError> {
+        self.listed(ResultRef::PREFIX)
+    }
+
+    /// Lists the results of one run that are kept, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::BadName`], or why git could not be asked.
+    pub fn results_of(&self, run: &str) -> Result<Vec<Kept>, GitError> {
+        let any = ResultRef::new(run, "any")?;
+        self.listed(&format!("{}{}/", ResultRef::PREFIX, any.run()))
+    }
+
+    /// Names the results that are kept, without asking what is merged.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn result_names(&self) -> Result<Vec<ResultRef>, GitError> {
+        let call = self.call("for-each-ref").arg("--format=%(refname)");
+        let output = call.arg(ResultRef::PREFIX).run()?;
+        let text = String::from_utf8_lossy(&output.bytes);
+        Ok(text.lines().filter_map(ResultRef::parse).collect())
+    }
+
+    fn listed(&self, below: &str) -> Result<Vec<Kept>, GitError> {
         let call = self.call("for-each-ref").arg("--sort=committerdate");
         let call = call.arg("--format=%(refname) %(objectname) %(committerdate:unix)");
-        let output = call.arg(ResultRef::PREFIX).run()?;
+        let output = call.arg(below).run()?;
         let head = self.head()?;
         let mut kept = Vec::new();
         for line in String::from_utf8_lossy(&output.bytes).lines() {

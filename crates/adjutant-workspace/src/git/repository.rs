@@ -93,6 +93,20 @@ impl Repository {
         self
     }
 
+    /// Keeps private files elsewhere from now on: what is applied belongs to one work tree, so each
+    /// needs a folder of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be made.
+    pub fn with_state(mut self, state: &Path) -> Result<Self, GitError> {
+        fs::create_dir_all(state).map_err(GitError::io("making the state directory"))?;
+        let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
+        self.state = state;
+        self.sweep();
+        Ok(self)
+    }
+
     /// Returns the folder that the repository's files lie in.
     #[must_use]
     pub fn work_tree(&self) -> &Path {

@@ -67,6 +67,22 @@ pub enum ApplyError {
     Git(#[from] GitError),
 }
 
+/// The state a result is merged with.
+#[derive(Clone, Copy)]
+pub(super) struct Onto<'a> {
+    pub(super) commit: &'a ObjectId,
+    pub(super) tree: &'a ObjectId,
+    /// Files whose uncommitted content is known to have a way back.
+    pub(super) known: &'a BTreeSet<PathBuf>,
+}
+
+/// A merge that was made in the object store and may be carried out.
+pub(super) struct Merge {
+    pub(super) tree: ObjectId,
+    pub(super) diff: Diff,
+    pub(super) submodules: Vec<PathBuf>,
+}
+
 /// A result that is now in the work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
@@ -97,16 +113,8 @@ impl Repository {
         let _alone = self.apply_lock()?;
         self.put_back_unfinished()?;
         let ours = self.capture(at)?;
-        let preview = self.preview(result, &ours.commit)?;
-        if !preview.is_clean() {
-            return Err(ApplyError::Conflicts { preview });
-        }
-        let mut diff = self.differences(&ours.tree, &preview.tree)?;
-        let submodule = |entry: &DiffEntry| [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
-        let submodules =
-            diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
-        diff.entries.retain(|entry| !submodule(entry));
-        self.refuse_unseen(&ours, result, &diff)?;
+        let onto = Onto { commit: &ours.commit, tree: &ours.tree, known: &BTreeSet::new() };
+        let Merge { tree, diff, submodules } = self.merge_onto(result, &ours, onto)?;
         let root = self.root()?;
         let (name, plan) = self.plan(result, &root, &diff)?;
         let done = plan.carry_out(&root).map_err(stuck);
@@ -115,7 +123,7 @@ impl Repository {
             let _ = fs::remove_dir_all(&plan.folder);
         }
         done?;
-        let diff = self.diff(&ours.tree, &preview.tree)?;
+        let diff = self.diff(&ours.tree, &tree)?;
         Ok(Applied { name, diff, submodules })
     }
 
@@ -203,12 +211,36 @@ impl Repository {
         Ok(all)
     }
 
+    /// Merges a result with a state of the work tree in the object store, and judges whether what
+    /// then differs may be replaced.
+    pub(super) fn merge_onto(
+        &self,
+        result: &ObjectId,
+        ours: &Snapshot,
+        onto: Onto<'_>,
+    ) -> Result<Merge, ApplyError> {
+        let preview = self.preview(result, onto.commit)?;
+        if !preview.is_clean() {
+            return Err(ApplyError::Conflicts { preview });
+        }
+        let mut diff = self.differences(onto.tree, &preview.tree)?;
+        let submodule = |entry: &DiffEntry| [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
+        let submodules =
+            diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
+        diff.entries.retain(|entry| !submodule(entry));
+        self.refuse_unseen(ours, result, &diff, onto.known)?;
+        Ok(Merge { tree: preview.tree, diff, submodules })
+    }
+
     /// Refuses files whose uncommitted content is not what the child began from.
+    ///
+    /// What another application left exactly so is no such content: its journal has the way back.
     fn refuse_unseen(
         &self,
         ours: &Snapshot,
         result: &ObjectId,
         diff: &Diff,
+        known: &BTreeSet<PathBuf>,
     ) -> Result<(), ApplyError> {
         let touched: BTreeSet<&Path> = diff.entries.iter().map(|e| e.path.as_path()).collect();
         let dirty: BTreeSet<&Path> =
@@ -219,8 +251,26 @@ impl Repository {
         }
         let since = self.differences(&self.base_of(result)?, &ours.commit)?;
         let unseen = since.entries.into_iter().map(|entry| entry.path);
-        let paths: Vec<PathBuf> = unseen.filter(|path| dirty.contains(path.as_path())).collect();
+        let unseen = unseen.filter(|path| dirty.contains(path.as_path()) && !known.contains(path));
+        let mut paths: BTreeSet<PathBuf> = unseen.collect();
+        if !paths.is_empty() {
+            self.subtract_applied(&mut paths)?;
+        }
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
         if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
+    }
+
+    /// Takes out the paths that are exactly as an earlier application left them.
+    fn subtract_applied(&self, paths: &mut BTreeSet<PathBuf>) -> Result<(), ApplyError> {
+        let root = self.root()?;
+        let entries = fs::read_dir(self.applies()).map_err(GitError::io("listing the journals"))?;
+        for entry in entries.flatten() {
+            let Some(plan) = Plan::load(&entry.path()).filter(Plan::is_done) else { continue };
+            for path in plan.still_as_left(&root, paths).map_err(stuck)? {
+                paths.remove(&path);
+            }
+        }
+        Ok(())
     }
 
     /// Writes down everything that is needed to carry the change out and to take it back.
@@ -320,7 +370,7 @@ impl Repository {
         }
     }
 
-    fn apply_lock(&self) -> Result<Held, GitError> {
+    pub(super) fn apply_lock(&self) -> Result<Held, GitError> {
         fs::create_dir_all(self.applies()).map_err(GitError::io("making the journals"))?;
         let held = Held::file(&self.applies().join("lock"))?;
         held.take(FlockOperation::LockExclusive)?;
@@ -331,7 +381,7 @@ impl Repository {
         self.state().join("applies")
     }
 
-    fn root(&self) -> Result<Root, GitError> {
+    pub(super) fn root(&self) -> Result<Root, GitError> {
         Root::open(self.work_tree())
             .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })
     }

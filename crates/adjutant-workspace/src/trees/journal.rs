@@ -7,6 +7,7 @@
 //! Start at [`Plan::carry_out`]. Invariant: a file is replaced or put back only while it is exactly
 //! what the plan says it was.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -193,6 +194,21 @@ impl Plan {
             }
         }
         Ok(changed)
+    }
+
+    /// Returns those of `paths` that this plan replaced and nobody changed since.
+    pub(super) fn still_as_left(
+        &self,
+        root: &Root,
+        paths: &BTreeSet<PathBuf>,
+    ) -> Result<Vec<PathBuf>, Stuck> {
+        let mut left = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            if paths.contains(&step.path) && self.matches(root, number, step, When::After)? {
+                left.push(step.path.clone());
+            }
+        }
+        Ok(left)
     }
 
     pub(super) fn image(&self, number: usize, when: When) -> PathBuf {

@@ -1,16 +1,18 @@
 //! Directories made from trees of git, and changes brought back into the user's own.
 //!
 //! Owns warm checkouts that overlays stand on (`bases`), the work trees of children where there is
-//! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`).
+//! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`; `rehearse` only tries).
 
 mod apply;
 mod bases;
 mod export;
 mod journal;
 mod lock;
+mod rehearse;
 mod worktree;
 
 pub use apply::{Applied, ApplyError, Recovered};
 pub use bases::{Bases, Lease, LeaseCost};
 pub(crate) use lock::Held;
+pub use rehearse::Rehearsed;
 pub use worktree::{Orphan, Worktree, WorktreeEntry, Worktrees};

@@ -9,6 +9,7 @@ mod matrix;
 mod merge;
 mod program;
 mod random;
+mod rehearse;
 mod speed;
 mod vertical;
 mod worktree;

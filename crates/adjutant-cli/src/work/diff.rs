@@ -1,0 +1,166 @@
+//! `diff`: what a result changes in what its agent began from.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Component, Path, PathBuf};
+
+use adjutant_engine::Archive;
+use adjutant_engine::work::{Binary, Diff, DiffEntry, DiffStatus, Patch, shared_files};
+use adjutant_view::palette::Style;
+use adjutant_view::{patch, sanitize};
+use serde_json::{Value, json};
+
+use super::{Chosen, Picked, explained, file_json, size};
+use crate::args::DiffArgs;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json, say};
+use crate::records::colours;
+
+/// The most of one patch that is shown; more is said to be there.
+const PATCH_BYTES: usize = 64 * 1024 * 1024;
+
+/// Shows what results change.
+pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Result<Exit, Failure> {
+    let (run, paths) = split(args);
+    let chosen = Chosen::find(archive, run)?;
+    let paths = beneath(&chosen, &paths)?;
+    let diffs = chosen.diffs(&paths)?;
+    let shared = shared_files(&diffs);
+    if as_json {
+        print_json(&json!({
+            "v": 1, "run": chosen.run, "tree": chosen.work.tree().to_string_lossy(),
+            "results": chosen.picked.iter().zip(&diffs).map(as_object).collect::<Vec<_>>(),
+            "gone": chosen.gone_json(), "shared": chosen.shared_json(&shared),
+        }))?;
+        return Ok(Exit::Completed);
+    }
+    chosen.say_gone()?;
+    if chosen.picked.is_empty() {
+        say(&format!("adjutant: {} kept no work: nothing was changed", chosen.name));
+    }
+    for (picked, diff) in chosen.picked.iter().zip(&diffs) {
+        let merged = if picked.kept.merged { ", merged already" } else { "" };
+        say(&format!("{}: {}{merged}", picked.title(), size(diff)));
+        if args.stat {
+            print(&stat(diff))?;
+        } else {
+            show(&chosen, picked, &paths)?;
+        }
+    }
+    chosen.say_shared(&shared);
+    Ok(Exit::Completed)
+}
+
+fn as_object((picked, diff): (&Picked, &Diff)) -> Value {
+    let mut object = picked.json();
+    let lines = diff.lines();
+    object["files"] = diff.entries.iter().map(file_json).collect();
+    object["added"] = json!(lines.added);
+    object["removed"] = json!(lines.removed);
+    object
+}
+
+/// Takes the first word for a path where it can be nothing else.
+fn split(args: &DiffArgs) -> (Option<&str>, Vec<PathBuf>) {
+    let Some(first) = args.run.as_deref() else { return (None, args.paths.clone()) };
+    let is_id = first == "latest" || first.starts_with("run_") || first.starts_with("sess_");
+    if !is_id && (first.contains('/') || Path::new(first).symlink_metadata().is_ok()) {
+        let paths = std::iter::once(PathBuf::from(first)).chain(args.paths.iter().cloned());
+        return (None, paths.collect());
+    }
+    (Some(first), args.paths.clone())
+}
+
+/// Returns paths as the repository has them; they need not exist here.
+fn beneath(chosen: &Chosen, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
+    let tree = chosen.work.tree();
+    // For a run of another folder, paths count from the top of that.
+    let from = if here.starts_with(tree) { here.as_path() } else { tree };
+    let named = |path: &PathBuf| {
+        let mut whole = PathBuf::new();
+        for part in from.join(path).components() {
+            match part {
+                Component::ParentDir => drop(whole.pop()),
+                Component::CurDir => {}
+                Component::Normal(_) | Component::RootDir | Component::Prefix(_) => {
+                    whole.push(part)
+                }
+            }
+        }
+        let inside = whole.strip_prefix(tree).map(Path::to_owned);
+        inside.map_err(|_| {
+            let (path, tree) = (path.display(), tree.display());
+            Failure::usage(format!("{path} does not lie in {tree}"))
+        })
+    };
+    let mut all = paths.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+    // The top itself is everything.
+    if all.iter().any(|path| path.as_os_str().is_empty()) {
+        all.clear();
+    }
+    Ok(all)
+}
+
+/// Prints a patch: for eyes on a terminal, and exactly as it is anywhere else.
+fn show(chosen: &Chosen, picked: &Picked, paths: &[PathBuf]) -> Result<(), Failure> {
+    let terminal = io::stdout().is_terminal();
+    let binary = if terminal { Binary::Named } else { Binary::Whole };
+    let what = Patch { paths, binary, max_bytes: PATCH_BYTES };
+    let (bytes, more) = chosen.work.patch(&picked.kept, what).map_err(|error| explained(&error))?;
+    if terminal {
+        print(&patch::render(&bytes, colours()))?;
+    } else {
+        write_exactly(&bytes)?;
+    }
+    if more {
+        return Err(Failure::new(
+            Exit::Partial,
+            format!("{}: the patch is longer than 64 MiB and was cut", picked.title()),
+        )
+        .hint("Name paths, or look with `git show` at its commit."));
+    }
+    Ok(())
+}
+
+fn write_exactly(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Failed, format!("cannot write to standard output: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Returns a line for each file.
+fn stat(diff: &Diff) -> String {
+    diff.entries.iter().map(stat_line).collect()
+}
+
+fn stat_line(entry: &DiffEntry) -> String {
+    let palette = colours();
+    let name = |path: &Path| sanitize::line(&path.to_string_lossy()).into_owned();
+    let path = name(&entry.path);
+    let (letter, path) = match &entry.status {
+        DiffStatus::Added => ("A", path),
+        DiffStatus::Deleted => ("D", path),
+        DiffStatus::Modified => ("M", path),
+        DiffStatus::TypeChanged => ("T", path),
+        DiffStatus::Renamed(old) => ("R", format!("{} => {path}", name(old))),
+    };
+    let modes = match (entry.old_mode, entry.new_mode) {
+        (0, _) | (_, 0) => String::new(),
+        (old, new) if old == new => String::new(),
+        (old, new) => format!("  mode {old:06o} => {new:06o}"),
+    };
+    let lines = entry.lines.map_or_else(
+        || format!("{:>11}", "not text"),
+        |lines| {
+            let added = palette.paint(Style::Good, &format!("{:>5}", format!("+{}", lines.added)));
+            let removed =
+                palette.paint(Style::Bad, &format!("{:>5}", format!("-{}", lines.removed)));
+            format!("{added} {removed}")
+        },
+    );
+    format!("{letter} {lines}  {path}{modes}\n")
+}

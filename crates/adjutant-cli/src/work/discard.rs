@@ -1,0 +1,86 @@
+//! `discard`: forgetting results, so that their commits can still be found for a while.
+
+use adjutant_engine::Archive;
+use adjutant_engine::work::WorkError;
+use serde_json::{Value, json};
+
+use super::{Chosen, Picked, explained, size};
+use crate::args::DiscardArgs;
+use crate::ask::Terminal;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json, say};
+use crate::records::counted;
+
+/// Discards results once a person said so.
+pub(crate) fn run_discard(
+    archive: &Archive,
+    args: &DiscardArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let chosen = Chosen::find(archive, Some(&args.run))?;
+    if !as_json || chosen.picked.is_empty() {
+        chosen.say_gone()?;
+    }
+    if chosen.picked.is_empty() && !as_json {
+        say(&format!("adjutant: {} kept no work: there is nothing to discard", chosen.name));
+        return Ok(Exit::Completed);
+    }
+    if !args.yes && !chosen.picked.is_empty() {
+        ask(&chosen)?;
+    }
+    let done: Vec<(&Picked, Result<(), WorkError>)> =
+        chosen.picked.iter().map(|it| (it, chosen.work.discard(&it.kept))).collect();
+    let failed = done.iter().filter(|(_, done)| done.is_err()).count();
+    if as_json {
+        let results: Vec<Value> = done.iter().map(as_object).collect();
+        print_json(&json!({
+            "v": 1, "run": chosen.run, "tree": chosen.work.tree().to_string_lossy(),
+            "results": results, "gone": chosen.gone_json(),
+        }))?;
+    } else {
+        print(&done.iter().map(line).collect::<String>())?;
+        if failed < done.len() {
+            say("Until git collects them, `git branch NAME COMMIT` brings the work back.");
+        }
+    }
+    Ok(match failed {
+        0 => Exit::Completed,
+        all if all == done.len() => Exit::Failed,
+        _ => Exit::Partial,
+    })
+}
+
+/// Shows what would be lost and asks; nobody to ask is a no.
+fn ask(chosen: &Chosen) -> Result<(), Failure> {
+    let count = counted(chosen.picked.len(), "result");
+    let Some(terminal) = Terminal::open() else {
+        let text = format!("{count} would be discarded, and there is no terminal to ask on");
+        return Err(Failure::new(Exit::Refused, text)
+            .hint("Add --yes to discard without asking; `adjutant diff` shows what it is."));
+    };
+    let mut shown = String::new();
+    for (picked, diff) in chosen.picked.iter().zip(chosen.diffs(&[])?) {
+        let merged = if picked.kept.merged { "merged" } else { "not merged" };
+        shown += &format!("{}: {}, {merged}\n", picked.title(), size(&diff));
+    }
+    if terminal.confirm(&shown, &format!("Discard {count}? [y/N] ")) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Refused, "nothing was discarded"))
+}
+
+fn line((picked, done): &(&Picked, Result<(), WorkError>)) -> String {
+    match done {
+        Ok(()) => format!("discarded  {}: commit {}\n", picked.title(), picked.kept.commit),
+        Err(error) => format!("kept  {}: {}\n", picked.title(), explained(error)),
+    }
+}
+
+fn as_object((picked, done): &(&Picked, Result<(), WorkError>)) -> Value {
+    let mut object = picked.json();
+    object["discarded"] = json!(done.is_ok());
+    if let Err(error) = done {
+        object["reason"] = json!(explained(error).to_string());
+    }
+    object
+}

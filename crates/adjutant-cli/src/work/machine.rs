@@ -1,0 +1,37 @@
+//! What `doctor` says of the sandbox and of workspaces.
+
+use std::path::Path;
+
+use adjutant_engine::work::{Machine, look_at_machine};
+
+use super::search;
+
+/// Says what agents that write would find here: a name, whether it is as it should be, and the words.
+pub(crate) fn findings(home: &Path) -> [(&'static str, bool, String); 4] {
+    let Machine { git, sandbox, overlay, user_namespaces } = look_at_machine(&search(), home);
+    let git = match git {
+        Ok(version) => (true, format!("git version {version}")),
+        Err(why) => (false, format!("{why}; only agents that write need it")),
+    };
+    let sandbox = match sandbox {
+        Ok((level, missing)) => (missing.is_empty(), level),
+        Err(why) => (false, format!("none: {why}; programs of agents are refused")),
+    };
+    let namespaces = if user_namespaces {
+        "an ordinary user may make them"
+    } else {
+        "not allowed here; a kernel setting such as kernel.unprivileged_userns_clone or \
+         kernel.apparmor_restrict_unprivileged_userns may forbid them"
+    };
+    let workspace = match overlay {
+        Ok(()) => (true, "overlay: made in constant time".to_owned()),
+        Err(why) if git.0 => (false, format!("git work trees, slower to make: {why}")),
+        Err(why) => (false, format!("none: {why}, and no git for work trees")),
+    };
+    [
+        ("git", git.0, git.1),
+        ("user namespaces", user_namespaces, namespaces.to_owned()),
+        ("sandbox", sandbox.0, sandbox.1),
+        ("workspaces", workspace.0, workspace.1),
+    ]
+}

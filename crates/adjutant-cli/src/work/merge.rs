@@ -1,0 +1,335 @@
+//! `merge`: results into the user's files or onto branches, and back again.
+
+use adjutant_engine::Archive;
+use adjutant_engine::work::{Conflict, Diff, Shared, TakenBack, Verdict, WorkError, shared_files};
+use adjutant_view::sanitize;
+use serde_json::{Value, json};
+
+use super::{Chosen, LISTED, Picked, conflict_json, conflict_line, explained, file_json, size};
+use crate::args::{MergeArgs, MergeAs};
+use crate::exit::{Exit, Failure};
+use crate::hints::{advise, completed};
+use crate::output::{print, print_json, say};
+use crate::records::counted;
+
+/// What became of one result.
+pub(super) enum Fate {
+    /// It was judged, and merged where that was wanted.
+    Judged(Verdict),
+    /// It is on a branch of this name.
+    Branched { name: String, uncommitted: bool },
+    /// No branch could be made.
+    Unbranched(WorkError),
+}
+
+/// Merges results, or takes merges back.
+pub(crate) fn run_merge(
+    archive: &Archive,
+    args: &MergeArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let chosen = Chosen::find(archive, args.run.as_deref())?;
+    if args.undo {
+        return take_back(&chosen, as_json);
+    }
+    if !as_json {
+        chosen.say_gone()?;
+    }
+    let shared = shared_files(&chosen.diffs(&[])?);
+    if !args.dry_run {
+        recover(&chosen)?;
+    }
+    let previews = preview(&chosen)?;
+    if !as_json {
+        chosen.say_shared(&shared);
+        say(&outlook(&chosen, &previews));
+    }
+    let fates = match (args.how, args.dry_run) {
+        (_, true) => previews.into_iter().map(Fate::Judged).collect(),
+        (how, false) => carry_out(&chosen, how),
+    };
+    if as_json {
+        print_json(&as_object(&chosen, args, &fates, &shared))?;
+    } else {
+        let lines = chosen.picked.iter().zip(&fates);
+        print(&lines.map(|(picked, fate)| line(picked, fate, args.dry_run)).collect::<String>())?;
+        say_next(&chosen, &fates, args.dry_run);
+    }
+    Ok(exit(&fates, chosen.gone.len()))
+}
+
+/// Puts back what a merge that was killed left half done, before anything is judged.
+fn recover(chosen: &Chosen) -> Result<(), Failure> {
+    let left = chosen.work.recover().map_err(|error| explained(&error))?;
+    for path in left {
+        let path = path.to_string_lossy().into_owned();
+        say(&format!("adjutant: {path}: changed during a merge that was cut short, left as it is"));
+    }
+    Ok(())
+}
+
+/// Judges the results in their order.
+pub(super) fn preview(chosen: &Chosen) -> Result<Vec<Verdict>, Failure> {
+    let kept: Vec<_> = chosen.picked.iter().map(|it| it.kept.clone()).collect();
+    chosen.work.preview(&kept).map_err(|error| explained(&error))
+}
+
+/// Merges the results one after the other; what is wrong with one does not stop the others.
+pub(super) fn carry_out(chosen: &Chosen, how: MergeAs) -> Vec<Fate> {
+    let one = |picked: &Picked| match how {
+        MergeAs::Apply => Fate::Judged(chosen.work.apply(&picked.kept)),
+        MergeAs::Branch => match chosen.work.branch(&picked.kept) {
+            Ok(name) => {
+                // Only a remark hangs on it.
+                let uncommitted = chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false);
+                Fate::Branched { name, uncommitted }
+            }
+            Err(error) => Fate::Unbranched(error),
+        },
+    };
+    chosen.picked.iter().map(one).collect()
+}
+
+/// Says in one line what is to be expected.
+pub(super) fn outlook(chosen: &Chosen, previews: &[Verdict]) -> String {
+    if previews.is_empty() {
+        return format!("adjutant: {} kept no work: there is nothing to merge", chosen.name);
+    }
+    let count = |is: fn(&Verdict) -> bool| previews.iter().filter(|it| is(it)).count();
+    let parts = [
+        (count(|it| matches!(it, Verdict::Merges { .. })), "to merge"),
+        (count(|it| matches!(it, Verdict::Already)), "there already"),
+        (count(|it| matches!(it, Verdict::Conflicts(_))), "in conflict"),
+        (count(|it| matches!(it, Verdict::Dirty(_))), "held by uncommitted changes"),
+        (count(|it| matches!(it, Verdict::Failed(_))), "failing"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, words)| format!("{count} {words}"))
+        .collect();
+    format!("{} of {}: {}", counted(previews.len(), "result"), chosen.name, parts.join(", "))
+}
+
+/// Returns what became of a result in words, with its files where they matter.
+pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
+    let title = picked.title();
+    match fate {
+        Fate::Judged(Verdict::Merges { diff, submodules }) => {
+            let word = if dry_run { "would merge" } else { "merged" };
+            let mut text = format!("{word}  {title}: {}\n", size(diff));
+            for path in submodules {
+                let path = path.to_string_lossy();
+                text += &format!("  {}: a submodule, left as it is\n", sanitize::line(&path));
+            }
+            text
+        }
+        Fate::Judged(Verdict::Already) => format!("there already  {title}\n"),
+        Fate::Judged(Verdict::Conflicts(conflicts)) => {
+            let head = format!("conflict  {title}: {}\n", counted(conflicts.len(), "file"));
+            head + &conflicts.iter().map(conflict_line).collect::<String>()
+        }
+        Fate::Judged(Verdict::Dirty(paths)) => {
+            let mut text = format!(
+                "refused  {title}: {} with uncommitted changes it never saw\n",
+                counted(paths.len(), "file")
+            );
+            for path in paths.iter().take(LISTED) {
+                text += &format!("  {}\n", sanitize::line(&path.to_string_lossy()));
+            }
+            text
+        }
+        Fate::Judged(Verdict::Failed(error)) => {
+            let failure = Failure::caused(Exit::Failed, error).to_string();
+            format!("failed  {title}: {}\n", sanitize::line(&failure))
+        }
+        Fate::Branched { name, uncommitted } => {
+            let remark = if *uncommitted {
+                "; it also holds the uncommitted files the work began from"
+            } else {
+                ""
+            };
+            format!("branch  {title}: {name}{remark}\n")
+        }
+        Fate::Unbranched(error) => {
+            let failure = explained(error).to_string();
+            format!("failed  {title}: {}\n", sanitize::line(&failure))
+        }
+    }
+}
+
+/// Says what can be done now.
+pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
+    let name = &chosen.name;
+    let has = |is: fn(&Fate) -> bool| fates.iter().any(is);
+    if has(|it| matches!(it, Fate::Judged(Verdict::Dirty(_)))) {
+        advise(
+            "Commit or stash those files, or take the work as a branch: `adjutant merge --as branch`.",
+        );
+    }
+    if let Some((picked, _)) = chosen
+        .picked
+        .iter()
+        .zip(fates)
+        .find(|(_, fate)| matches!(fate, Fate::Judged(Verdict::Conflicts(_))))
+    {
+        advise(&format!(
+            "A conflict is solved on a branch: `adjutant merge {} --as branch`, then `git merge`.",
+            picked.id()
+        ));
+    }
+    let merges = has(|it| matches!(it, Fate::Judged(Verdict::Merges { .. })));
+    if dry_run && merges {
+        advise(&format!("`adjutant merge {name}` does it; `adjutant diff {name}` shows it."));
+    } else if merges {
+        advise(&format!(
+            "Merged as uncommitted changes. `adjutant merge --undo {name}` takes it back."
+        ));
+    }
+}
+
+/// Returns the exit code: everything, some, nothing, or nothing because of uncommitted changes.
+pub(super) fn exit(fates: &[Fate], gone: usize) -> Exit {
+    let well = |fate: &&Fate| {
+        matches!(
+            fate,
+            Fate::Judged(Verdict::Merges { .. } | Verdict::Already) | Fate::Branched { .. }
+        )
+    };
+    let dirty = |fate: &Fate| matches!(fate, Fate::Judged(Verdict::Dirty(_)));
+    let merged = fates.iter().filter(well).count();
+    match merged {
+        all if all == fates.len() && gone == 0 => Exit::Completed,
+        0 if !fates.is_empty() && fates.iter().all(dirty) => Exit::Refused,
+        0 => Exit::Failed,
+        _ => Exit::Partial,
+    }
+}
+
+fn as_object(chosen: &Chosen, args: &MergeArgs, fates: &[Fate], shared: &[Shared]) -> Value {
+    let how = match args.how {
+        MergeAs::Apply => "apply",
+        MergeAs::Branch => "branch",
+    };
+    let results = chosen.picked.iter().zip(fates);
+    let merged = |it: &Fate| matches!(it, Fate::Judged(Verdict::Merges { .. }));
+    let undo = (!args.dry_run && fates.iter().any(merged))
+        .then(|| command(&format!("adjutant merge --undo {}", chosen.name)));
+    json!({
+        "v": 1, "run": chosen.run, "tree": chosen.work.tree().to_string_lossy(), "how": how,
+        "dry_run": args.dry_run, "undo": undo,
+        "results": results.map(|(picked, fate)| fate_json(picked, fate, args.dry_run)).collect::<Vec<_>>(),
+        "gone": chosen.gone_json(), "shared": chosen.shared_json(shared),
+    })
+}
+
+/// Returns a command as it must be typed.
+fn command(text: &str) -> String {
+    completed(&format!("`{text}`")).trim_matches('`').to_owned()
+}
+
+fn fate_json(picked: &Picked, fate: &Fate, dry_run: bool) -> Value {
+    let mut object = picked.json();
+    let (word, name, value): (&str, &str, Value) = match fate {
+        Fate::Judged(Verdict::Merges { diff, submodules }) => {
+            object["submodules"] =
+                submodules.iter().map(|it| json!(it.to_string_lossy())).collect();
+            (if dry_run { "would_merge" } else { "merged" }, "files", files(diff))
+        }
+        Fate::Judged(Verdict::Already) => ("already", "files", json!([])),
+        Fate::Judged(Verdict::Conflicts(all)) => ("conflict", "conflicts", conflicts(all)),
+        Fate::Judged(Verdict::Dirty(paths)) => {
+            ("refused", "dirty", paths.iter().map(|it| json!(it.to_string_lossy())).collect())
+        }
+        Fate::Judged(Verdict::Failed(error)) => {
+            ("failed", "reason", json!(Failure::caused(Exit::Failed, error).to_string()))
+        }
+        Fate::Branched { name, uncommitted } => {
+            object["holds_uncommitted"] = json!(uncommitted);
+            ("branched", "branch", json!(name))
+        }
+        Fate::Unbranched(error) => ("failed", "reason", json!(explained(error).to_string())),
+    };
+    object["fate"] = json!(word);
+    object[name] = value;
+    object
+}
+
+fn files(diff: &Diff) -> Value {
+    diff.entries.iter().map(file_json).collect()
+}
+
+fn conflicts(all: &[Conflict]) -> Value {
+    all.iter().map(conflict_json).collect()
+}
+
+/// Takes back what was merged into the files; also of results that were discarded since.
+fn take_back(chosen: &Chosen, as_json: bool) -> Result<Exit, Failure> {
+    recover(chosen)?;
+    let there = chosen.picked.iter().map(|it| (it.json(), it.title(), it.kept.commit.clone()));
+    let gone = chosen.gone.iter().zip(chosen.gone_json());
+    let gone = gone.map(|(it, json)| (json, it.title(), it.commit.clone()));
+    let all: Vec<(Value, String, String)> = there.chain(gone).collect();
+    let commits: Vec<String> = all.iter().map(|(_, _, commit)| commit.clone()).collect();
+    let taken = chosen.work.take_back(&commits).map_err(|error| explained(&error))?;
+    let done = taken.iter().filter(|it| matches!(it, TakenBack::Done)).count();
+    let nothing = taken.iter().filter(|it| matches!(it, TakenBack::Nothing)).count();
+    if as_json {
+        let results: Vec<Value> = all
+            .into_iter()
+            .zip(&taken)
+            .map(|((object, _, _), taken)| taken_json(object, taken))
+            .collect();
+        print_json(&json!({
+            "v": 1, "run": chosen.run, "tree": chosen.work.tree().to_string_lossy(), "how": "undo",
+            "dry_run": false, "undo": null, "results": results, "gone": [], "shared": [],
+        }))?;
+    } else {
+        let lines = all.iter().zip(&taken).map(|((_, title, _), taken)| taken_line(title, taken));
+        print(&lines.collect::<String>())?;
+        if done == 0 && nothing == taken.len() {
+            say(&format!("adjutant: nothing of {} is merged into the files", chosen.name));
+        }
+    }
+    Ok(match taken.len() - nothing {
+        all if all == done => Exit::Completed,
+        _ if done == 0 => Exit::Refused,
+        _ => Exit::Partial,
+    })
+}
+
+fn taken_line(title: &str, taken: &TakenBack) -> String {
+    match taken {
+        TakenBack::Done => format!("taken back  {title}\n"),
+        TakenBack::Nothing => String::new(),
+        TakenBack::Changed(paths) => {
+            let mut text =
+                format!("left  {title}: {} changed since\n", counted(paths.len(), "file"));
+            for path in paths.iter().take(LISTED) {
+                text += &format!("  {}\n", sanitize::line(&path.to_string_lossy()));
+            }
+            text
+        }
+        TakenBack::Failed(error) => {
+            let failure = Failure::caused(Exit::Failed, error).to_string();
+            format!("left  {title}: {}\n", sanitize::line(&failure))
+        }
+    }
+}
+
+fn taken_json(mut object: Value, taken: &TakenBack) -> Value {
+    let word = match taken {
+        TakenBack::Done => "taken_back",
+        TakenBack::Nothing => "not_merged",
+        TakenBack::Changed(paths) => {
+            object["dirty"] = paths.iter().map(|it| json!(it.to_string_lossy())).collect();
+            "refused"
+        }
+        TakenBack::Failed(error) => {
+            object["reason"] = json!(Failure::caused(Exit::Failed, error).to_string());
+            "failed"
+        }
+    };
+    object["fate"] = json!(word);
+    object
+}

@@ -1,0 +1,353 @@
+//! What agents left in results: which results are meant, and how they are named to a person.
+//!
+//! The repository says what is kept, the journal who made it. Start at [`Chosen::find`]; the commands are in the
+//! files beside this one.
+
+mod diff;
+mod discard;
+mod machine;
+mod merge;
+mod prune;
+mod report;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use adjutant_core::{Outcome, RunId, SessionId, State};
+use adjutant_engine::work::{
+    Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, KeptResult, Shared, Side, Work,
+    WorkError,
+};
+use adjutant_engine::{Archive, RunFiles};
+use adjutant_view::{Liveness, RunView, sanitize};
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+use crate::records::{self, Need, counted, failed};
+
+pub(crate) use diff::run_diff;
+pub(crate) use discard::run_discard;
+pub(crate) use machine::findings;
+pub(crate) use merge::run_merge;
+pub(crate) use prune::prune_results;
+pub(crate) use report::after_run;
+
+/// Where git is looked for when nothing says it.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Returns where programs are looked for.
+pub(crate) fn search() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into())
+}
+
+/// One result and who made it.
+pub(crate) struct Picked {
+    /// The result.
+    pub(crate) kept: KeptResult,
+    /// What its agent was called; empty where no journal says it.
+    pub(crate) label: String,
+    /// How the delegation ended; nothing where it did not, or nobody knows.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// A result that was kept once and is not there any more.
+pub(crate) struct Gone {
+    session: SessionId,
+    label: String,
+    commit: String,
+}
+
+/// The results that a command is about.
+pub(crate) struct Chosen {
+    /// Where they are.
+    pub(crate) work: Work,
+    /// Whose they are.
+    pub(crate) run: RunId,
+    /// What was named on the command line or stands for it: a run or a session.
+    pub(crate) name: String,
+    /// Those that are there, parents before their children.
+    pub(crate) picked: Vec<Picked>,
+    /// Those that are not.
+    pub(crate) gone: Vec<Gone>,
+}
+
+impl Chosen {
+    /// Finds the results of a run or session; of the latest run of this folder where none is named.
+    pub(crate) fn find(archive: &Archive, text: Option<&str>) -> Result<Self, Failure> {
+        let (files, session) = match text {
+            Some(text) => archive.find(text).map_err(failed)?,
+            None => (latest_here(archive)?, None),
+        };
+        let (view, liveness) = records::fold(&files, Need::Numbers)?;
+        let work = Work::open(&search(), Path::new(view.workdir()), archive.path())
+            .map_err(|error| explained(&error))?;
+        say_elsewhere(&work, files.id());
+        Self::of(work, &view, liveness, session)
+    }
+
+    /// Takes the results of a run whose view is at hand.
+    pub(crate) fn of(
+        work: Work,
+        view: &RunView,
+        liveness: Liveness,
+        session: Option<SessionId>,
+    ) -> Result<Self, Failure> {
+        let run = view.run().ok_or_else(|| Failure::new(Exit::Failed, "the run never began"))?;
+        let mut kept = work.results(run).map_err(|error| explained(&error))?;
+        let session = session.filter(|session| *session != run.root_session());
+        let is_meant = |it: Option<SessionId>| session.is_none() || it == session;
+        let (mut picked, mut gone) = (Vec::new(), Vec::new());
+        for delegation in view.preorder() {
+            let found = kept.iter().position(|it| it.session == Some(delegation.session));
+            let found = found.map(|place| kept.remove(place));
+            let outcome = match delegation.state {
+                State::Ended(outcome) => Some(outcome),
+                State::AwaitingApproval | State::Queued | State::Running => None,
+            };
+            if !is_meant(Some(delegation.session)) {
+                continue;
+            }
+            let label = delegation.label.as_str().to_owned();
+            let commit = delegation.kept.as_ref().and_then(|it| it.0.commit.clone());
+            match (found, commit) {
+                (Some(_), _) if outcome.is_none() && liveness == Liveness::Alive => {
+                    say(&format!("adjutant: {} is still at work", delegation.session));
+                }
+                (Some(kept), _) => picked.push(Picked { kept, label, outcome }),
+                (None, Some(commit)) => {
+                    gone.push(Gone { session: delegation.session, label, commit });
+                }
+                (None, None) => {}
+            }
+        }
+        // What no journal tells of is somebody's work all the same.
+        for kept in kept.into_iter().filter(|it| is_meant(it.session)) {
+            picked.push(Picked { kept, label: String::new(), outcome: None });
+        }
+        let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
+        Ok(Self { work, run, name, picked, gone })
+    }
+
+    /// Compares every result with what its agent began from.
+    pub(crate) fn diffs(&self, paths: &[PathBuf]) -> Result<Vec<Diff>, Failure> {
+        let diff = |it: &Picked| self.work.diff(&it.kept, paths);
+        self.picked.iter().map(diff).collect::<Result<_, _>>().map_err(|error| explained(&error))
+    }
+
+    /// Fails when everything that was kept is gone, and says which of it is where only some is.
+    pub(crate) fn say_gone(&self) -> Result<(), Failure> {
+        for gone in &self.gone {
+            let there = self.work.has_commit(&gone.commit).unwrap_or(false);
+            let rest = if there {
+                format!("its commit {} is still there: `git show {}`", gone.commit, gone.commit)
+            } else {
+                format!("git has no commit {} any more", gone.commit)
+            };
+            let text = format!("the result of {} was discarded or pruned; {rest}", gone.title());
+            if self.picked.is_empty() && self.gone.len() == 1 {
+                return Err(Failure::new(Exit::Failed, text));
+            }
+            say(&format!("adjutant: {text}"));
+        }
+        if self.picked.is_empty() && !self.gone.is_empty() {
+            return Err(Failure::new(Exit::Failed, format!("{}: no result is left", self.name)));
+        }
+        Ok(())
+    }
+
+    fn gone_json(&self) -> Vec<Value> {
+        let one = |it: &Gone| {
+            let session = it.session.to_string();
+            json!({ "session": session, "label": it.label, "commit": it.commit })
+        };
+        self.gone.iter().map(one).collect()
+    }
+
+    /// Names the files that several results touch, with who touches them.
+    pub(crate) fn say_shared(&self, shared: &[Shared]) {
+        for one in shared.iter().take(LISTED) {
+            let by: Vec<String> = one
+                .by
+                .iter()
+                .filter_map(|place| self.picked.get(*place))
+                .map(Picked::title)
+                .collect();
+            let path = sanitize::line(&one.path.to_string_lossy()).into_owned();
+            say(&format!("adjutant: {path} is touched by {}", by.join(" and ")));
+        }
+        if shared.len() > LISTED {
+            let more = counted(shared.len() - LISTED, "more file");
+            say(&format!("adjutant: {more} are touched by several"));
+        }
+    }
+
+    fn shared_json(&self, shared: &[Shared]) -> Vec<Value> {
+        let names = |it: &Shared| -> Vec<String> {
+            it.by.iter().filter_map(|place| self.picked.get(*place)).map(Picked::id).collect()
+        };
+        let one = |it: &Shared| json!({ "path": it.path.to_string_lossy(), "by": names(it) });
+        shared.iter().map(one).collect()
+    }
+}
+
+impl Picked {
+    /// Returns the session, or the reference where its name is no session's.
+    pub(crate) fn id(&self) -> String {
+        self.kept.session.map_or_else(|| self.kept.reference.clone(), |it| it.to_string())
+    }
+
+    /// Returns who made it, for a person.
+    pub(crate) fn title(&self) -> String {
+        title(&self.id(), &self.label)
+    }
+
+    /// Returns what every JSON says of a result.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "session": self.kept.session.map(|it| it.to_string()), "label": self.label,
+            "outcome": self.outcome, "reference": self.kept.reference, "commit": self.kept.commit,
+            "merged": self.kept.merged,
+        })
+    }
+}
+
+impl Gone {
+    fn title(&self) -> String {
+        title(&self.session.to_string(), &self.label)
+    }
+}
+
+/// Files of one kind that a person is shown; programs are told all.
+pub(crate) const LISTED: usize = 20;
+
+fn title(id: &str, label: &str) -> String {
+    if label.is_empty() { id.to_owned() } else { format!("{id} [{}]", sanitize::label(label)) }
+}
+
+/// Finds the latest run in the work tree around the current folder that kept something.
+fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
+    let work = Work::open(&search(), Path::new("."), archive.path());
+    let work = work.map_err(|error| explained(&error))?;
+    let with_results = work.runs().map_err(|error| explained(&error))?;
+    for files in archive.runs().map_err(failed)? {
+        // One that cannot be read is passed over here; naming it says why.
+        let Some(workdir) = files.workdir() else { continue };
+        if !workdir.starts_with(work.tree()) {
+            continue;
+        }
+        let kept = |view: &RunView| {
+            view.delegations()
+                .any(|it| it.kept.as_ref().is_some_and(|kept| kept.0.commit.is_some()))
+        };
+        if with_results.contains(&files.id())
+            || records::numbers(&files).is_ok_and(|(view, _)| kept(&view))
+        {
+            return Ok(files);
+        }
+    }
+    let tree = work.tree().display();
+    Err(Failure::usage(format!("no run in {tree} has kept work"))
+        .hint("Name a run of another folder; `adjutant status` lists the runs."))
+}
+
+/// Says where a run worked when that is not here.
+fn say_elsewhere(work: &Work, run: RunId) {
+    let here = std::env::current_dir().and_then(std::fs::canonicalize);
+    if here.is_ok_and(|here| !here.starts_with(work.tree())) {
+        say(&format!("adjutant: {run} worked in {}", work.tree().display()));
+    }
+}
+
+/// Returns the failure of something with a repository.
+pub(crate) fn explained(error: &WorkError) -> Failure {
+    let exit = match error {
+        WorkError::Git(GitError::NotARepository { .. }) => Exit::Usage,
+        WorkError::Git(_) | WorkError::Apply(_) => Exit::Failed,
+    };
+    Failure::caused(exit, error)
+}
+
+/// Returns how a file differs, as JSON.
+pub(crate) fn file_json(entry: &DiffEntry) -> Value {
+    let mut file = json!({
+        "path": entry.path.to_string_lossy(), "status": word(&entry.status),
+        "old_mode": mode(entry.old_mode), "new_mode": mode(entry.new_mode),
+        "added": entry.lines.map(|lines| lines.added),
+        "removed": entry.lines.map(|lines| lines.removed),
+    });
+    if let DiffStatus::Renamed(from) = &entry.status {
+        file["from"] = json!(from.to_string_lossy());
+    }
+    file
+}
+
+const fn word(status: &DiffStatus) -> &'static str {
+    match status {
+        DiffStatus::Added => "added",
+        DiffStatus::Deleted => "deleted",
+        DiffStatus::Modified => "modified",
+        DiffStatus::TypeChanged => "type_changed",
+        DiffStatus::Renamed(_) => "renamed",
+    }
+}
+
+fn mode(mode: u32) -> Option<String> {
+    (mode != 0).then(|| format!("{mode:06o}"))
+}
+
+/// Returns a conflict as JSON, with every side.
+pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
+    let side = |side: &Option<Side>| {
+        side.as_ref().map(|it| json!({ "mode": format!("{:06o}", it.mode), "id": it.id.as_str() }))
+    };
+    let (kind, _) = clash(conflict.kind);
+    json!({
+        "path": conflict.path.to_string_lossy(), "kind": kind, "base": side(&conflict.base),
+        "target": side(&conflict.ours), "result": side(&conflict.theirs),
+    })
+}
+
+/// Returns a conflict in words, with what each side has.
+pub(crate) fn conflict_line(conflict: &Conflict) -> String {
+    let side = |side: &Option<Side>| match side {
+        Some(side) => {
+            let id = side.id.as_str().get(..8).unwrap_or_default();
+            let mode =
+                if side.mode == 0o100_644 { String::new() } else { format!(" {:06o}", side.mode) };
+            format!("{id}{mode}")
+        }
+        None => "nothing".to_owned(),
+    };
+    let (_, words) = clash(conflict.kind);
+    let path = conflict.path.to_string_lossy();
+    let (target, result) = (side(&conflict.ours), side(&conflict.theirs));
+    format!("  {}: {words} (target {target}, result {result})\n", sanitize::line(&path))
+}
+
+/// Returns the name of a kind of conflict, and the words for it.
+const fn clash(kind: ConflictKind) -> (&'static str, &'static str) {
+    match kind {
+        ConflictKind::BothModified => ("both_modified", "both changed the same lines"),
+        ConflictKind::Binary => ("binary", "both changed it, and it is not text"),
+        ConflictKind::BothAdded => ("both_added", "both made it, differently"),
+        ConflictKind::DeletedByTarget => {
+            ("deleted_by_target", "deleted in the target, changed by the result")
+        }
+        ConflictKind::DeletedByChild => {
+            ("deleted_by_result", "changed in the target, deleted by the result")
+        }
+        ConflictKind::Rename => ("rename", "renamed on one side, changed otherwise on the other"),
+        ConflictKind::Mode => ("mode", "the sides differ in kind or mode"),
+        ConflictKind::FileAndFolder => {
+            ("file_and_folder", "a file on one side, a folder on the other")
+        }
+        ConflictKind::Submodule => ("submodule", "a submodule differs"),
+    }
+}
+
+/// Returns the lines and files of a difference in words: `3 files, +10 -2`.
+pub(crate) fn size(diff: &Diff) -> String {
+    let lines = diff.lines();
+    format!("{}, +{} -{}", counted(diff.entries.len(), "file"), lines.added, lines.removed)
+}

@@ -1,0 +1,124 @@
+//! What `prune` does about results: merged ones go when they are old, others only when a person says so.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use adjutant_engine::Archive;
+use adjutant_engine::work::{KeptResult, Quota, Work, quota};
+use serde_json::{Value, json};
+
+use super::{explained, search};
+use crate::records::counted;
+
+/// How old a result is when nobody says another age.
+const DAYS: u32 = 30;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What was found of old results, and what room is taken.
+#[derive(Default)]
+pub(crate) struct Old {
+    dropped: Vec<(PathBuf, KeptResult)>,
+    left: Vec<(PathBuf, KeptResult)>,
+    quota: Quota,
+    /// What went wrong, a sentence each.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Drops old results in the repositories that runs worked in: merged ones, and others with `unmerged`.
+pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool) -> Old {
+    let mut old = Old::default();
+    let before = SystemTime::now() - DAY * days.unwrap_or(DAYS);
+    let mut seen = BTreeSet::new();
+    for work in repositories(archive) {
+        // Work trees of one repository share their results.
+        if !seen.insert(work.shared_folder().to_owned()) {
+            continue;
+        }
+        match work.all_results() {
+            Ok(all) => {
+                let aged = all.into_iter().filter(|it| it.at < before);
+                aged.for_each(|result| old.judge(&work, result, unmerged));
+            }
+            Err(error) => {
+                let tree = work.tree().display();
+                old.problems.push(format!("{tree}: {}", explained(&error)));
+            }
+        }
+    }
+    old.quota = quota(archive.path());
+    old
+}
+
+/// Opens every repository that a run worked in; a tree that is gone or none has no results.
+fn repositories(archive: &Archive) -> Vec<Work> {
+    let runs = archive.runs().unwrap_or_default();
+    let trees: BTreeSet<PathBuf> = runs.iter().filter_map(|files| files.workdir()).collect();
+    let trees = trees.into_iter().filter(|tree| tree.is_dir());
+    let open = |tree: PathBuf| Work::open(&search(), &tree, archive.path()).ok();
+    trees.filter_map(open).collect()
+}
+
+impl Old {
+    fn judge(&mut self, work: &Work, result: KeptResult, unmerged: bool) {
+        let tree = work.tree().to_owned();
+        if !result.merged && !unmerged {
+            self.left.push((tree, result));
+            return;
+        }
+        match work.discard(&result) {
+            Ok(()) => self.dropped.push((tree, result)),
+            Err(error) => {
+                self.problems.push(format!("{}: {}", result.reference, explained(&error)));
+            }
+        }
+    }
+
+    /// Returns a line for each result, and one about the room.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = String::new();
+        for (_, it) in &self.dropped {
+            let state = if it.merged { "merged" } else { "not merged" };
+            text += &format!("dropped  {} ({state}): commit {}\n", it.reference, it.commit);
+        }
+        for (tree, it) in &self.left {
+            text += &format!("left  {}: old and not merged, in {}\n", it.reference, tree.display());
+        }
+        let Quota { bases, spaces, merges } = self.quota;
+        if bases + spaces + merges > 0 {
+            let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
+            text += &format!(
+                "workspaces take {} MiB, their bases {} MiB, the way back from merges {} MiB\n",
+                mib(spaces),
+                mib(bases),
+                mib(merges)
+            );
+        }
+        text
+    }
+
+    /// Says how to drop what was left.
+    pub(crate) fn advice(&self) -> Option<String> {
+        (!self.left.is_empty()).then(|| {
+            let count = counted(self.left.len(), "old result");
+            format!("{count} not merged; `adjutant prune --unmerged` drops those too.")
+        })
+    }
+
+    /// Returns what JSON says of it.
+    pub(crate) fn json(&self) -> (Value, Value, Value) {
+        let list = |all: &[(PathBuf, KeptResult)]| -> Value {
+            let one = |(tree, it): &(PathBuf, KeptResult)| {
+                json!({
+                    "reference": it.reference, "run": it.run, "commit": it.commit,
+                    "merged": it.merged, "tree": tree.to_string_lossy(),
+                })
+            };
+            all.iter().map(one).collect()
+        };
+        let Quota { bases, spaces, merges } = self.quota;
+        let room = json!({ "bases": bases, "spaces": spaces, "merges": merges });
+        (list(&self.dropped), list(&self.left), room)
+    }
+}

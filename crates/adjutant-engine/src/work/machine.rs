@@ -1,0 +1,52 @@
+//! What this machine offers to agents that write: git, the sandbox, and the kind of workspace.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use adjutant_workspace::Git;
+use adjutant_workspace::overlay::{Overlay, OverlayError};
+use adjutant_workspace::sandbox::{Helper, Sandbox};
+
+use super::SPACES;
+
+/// What was found out about the machine, each by trying it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The version of git, or why it cannot be used.
+    pub git: Result<String, String>,
+    /// What holds programs, and the layers that are missing; or why programs cannot be run.
+    pub sandbox: Result<(String, Vec<String>), String>,
+    /// Nothing where workspaces are overlays, or why they are work trees of git.
+    pub overlay: Result<(), String>,
+    /// Whether an ordinary user may make namespaces.
+    pub user_namespaces: bool,
+}
+
+/// Tries everything that agents who write need; this program must be its own sandbox helper.
+#[must_use]
+pub fn look_at_machine(search: &OsStr, state: &Path) -> Machine {
+    let helper = Helper::this_program();
+    let git = Git::find(search).map(|git| git.version().to_owned());
+    let level = Sandbox::level_here(&helper);
+    let sandbox = level.map(|level| {
+        let missing = level.missing().iter().map(ToString::to_string).collect();
+        (level.to_string(), missing)
+    });
+    let spaces = state.join(SPACES);
+    let made = std::fs::create_dir_all(&spaces).map_err(OverlayError::Holder);
+    let overlay = made.and_then(|()| Overlay::probe(&helper, &spaces));
+    let user_namespaces = !matches!(overlay, Err(OverlayError::NoUserNamespaces(_)));
+    Machine {
+        git: git.map_err(|error| error.to_string()),
+        sandbox: sandbox.map_err(|error| error.why),
+        overlay: overlay.map_err(|error| said(&error)),
+        user_namespaces,
+    }
+}
+
+fn said(error: &OverlayError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,400 @@
+//! What agents left behind in results: compared, merged, taken back, branched off, discarded.
+//!
+//! A result is a commit under `refs/adjutant/<run>/<session>`; the repository holds it, whatever became of the
+//! run. This knows runs and sessions and asks `adjutant-workspace` for the rest; it prints nothing and decides
+//! nothing for a person.
+//!
+//! Start at [`Work::open`] and [`Work::results`]. Invariant: no file of the user changes but in [`Work::apply`]
+//! and [`Work::take_back`], and each of them changes all its files or none.
+
+mod machine;
+mod quota;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use adjutant_core::{RunId, SessionId, content_hash};
+use adjutant_workspace::{ApplyError, Git, Kept, ObjectId, Repository, ResultRef};
+pub use adjutant_workspace::{
+    Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Lines, Patch, Side,
+};
+
+pub use machine::{Machine, look_at_machine};
+pub use quota::{Quota, quota};
+
+/// The folder of the state directory that holds workspaces.
+const SPACES: &str = "spaces";
+
+/// The folder of the state directory that holds what is needed to take merges back.
+const MERGES: &str = "merges";
+
+/// Says why something could not be done with a result.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// Git failed, or there is no repository.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The user's files could not be looked at or replaced.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+/// A result that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptResult {
+    /// Who made it, where the name is one of a session.
+    pub session: Option<SessionId>,
+    /// The run, as the reference has it.
+    pub run: String,
+    /// The reference that keeps it.
+    pub reference: String,
+    /// The commit, by its id.
+    pub commit: String,
+    /// When it was committed.
+    pub at: SystemTime,
+    /// Whether HEAD or a branch already has all of it.
+    pub merged: bool,
+}
+
+/// What became of a result, or would become of it.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is merged, or would be, and this changes.
+    Merges {
+        /// The files.
+        diff: Diff,
+        /// Submodules it changes; they are left as they are.
+        submodules: Vec<PathBuf>,
+    },
+    /// Everything in it is there already.
+    Already,
+    /// These files cannot be merged; nothing changes.
+    Conflicts(Vec<Conflict>),
+    /// These files hold uncommitted changes that the agent never saw; nothing changes.
+    Dirty(Vec<PathBuf>),
+    /// It could not be done; nothing changes.
+    Failed(ApplyError),
+}
+
+/// What became of a merge that was to be taken back.
+#[derive(Debug)]
+pub enum TakenBack {
+    /// The files are what they were before.
+    Done,
+    /// It was not merged into the files, so there is nothing to take back.
+    Nothing,
+    /// These files changed since; nothing was taken back.
+    Changed(Vec<PathBuf>),
+    /// It could not be done.
+    Failed(ApplyError),
+}
+
+/// A file that several results touch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// The file.
+    pub path: PathBuf,
+    /// The places of the results that touch it.
+    pub by: Vec<usize>,
+}
+
+/// The results kept in one repository, and the user's files they can be merged into.
+#[derive(Clone, Debug)]
+pub struct Work {
+    repository: Repository,
+}
+
+impl Work {
+    /// Opens the repository that `tree` lies in. Git is looked for in `search`, as in the value of `PATH`;
+    /// `state` is the state directory.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::NotARepository`], [`GitError::NoGit`], or why git could not be asked.
+    pub fn open(search: &OsStr, tree: &Path, state: &Path) -> Result<Self, WorkError> {
+        Ok(Self { repository: repository_at(search, tree, state)? })
+    }
+
+    /// Returns the folder that the repository's files lie in.
+    #[must_use]
+    pub fn tree(&self) -> &Path {
+        self.repository.work_tree()
+    }
+
+    /// Returns the git directory that all work trees of the repository share.
+    #[must_use]
+    pub fn shared_folder(&self) -> &Path {
+        self.repository.common_dir()
+    }
+
+    /// Lists what is kept of a run, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn results(&self, run: RunId) -> Result<Vec<KeptResult>, WorkError> {
+        let kept = self.repository.results_of(&run.to_string())?;
+        Ok(kept.into_iter().map(KeptResult::of).collect())
+    }
+
+    /// Lists everything that is kept, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn all_results(&self) -> Result<Vec<KeptResult>, WorkError> {
+        Ok(self.repository.results()?.into_iter().map(KeptResult::of).collect())
+    }
+
+    /// Says which runs have something kept here.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn runs(&self) -> Result<Vec<RunId>, WorkError> {
+        let names = self.repository.result_names()?;
+        let mut runs: Vec<RunId> =
+            names.iter().filter_map(|name| name.run().parse().ok()).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        Ok(runs)
+    }
+
+    /// Says whether git still has a commit, though nothing may keep it.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn has_commit(&self, commit: &str) -> Result<bool, WorkError> {
+        match ObjectId::parse(commit) {
+            Some(id) => Ok(self.repository.resolve(&format!("{id}^{{commit}}"))?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Compares a result with what its agent began from, at and below `paths` or everywhere.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not compare them.
+    pub fn diff(&self, result: &KeptResult, paths: &[PathBuf]) -> Result<Diff, WorkError> {
+        let (base, commit) = self.ends(result)?;
+        Ok(self.repository.diff_within(&base, &commit, paths)?)
+    }
+
+    /// Returns the same as a patch, and whether there is more of it.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not compare them.
+    pub fn patch(
+        &self,
+        result: &KeptResult,
+        what: Patch<'_>,
+    ) -> Result<(Vec<u8>, bool), WorkError> {
+        let (base, commit) = self.ends(result)?;
+        Ok(self.repository.patch_of(&base, &commit, what)?)
+    }
+
+    /// Says what would become of each result if they were merged in this order.
+    ///
+    /// # Errors
+    ///
+    /// Why the user's files could not be looked at.
+    pub fn preview(&self, results: &[KeptResult]) -> Result<Vec<Verdict>, WorkError> {
+        let ids = results.iter().map(id_of).collect::<Result<Vec<_>, _>>()?;
+        let rehearsed = self.repository.rehearse(&ids, SystemTime::now())?;
+        let verdict = |one: Result<adjutant_workspace::Rehearsed, _>| match one {
+            Ok(done) => Verdict::of(done.diff, done.submodules),
+            Err(error) => Verdict::refused(error),
+        };
+        Ok(rehearsed.into_iter().map(verdict).collect())
+    }
+
+    /// Merges a result into the user's files, all of it or nothing.
+    #[must_use]
+    pub fn apply(&self, result: &KeptResult) -> Verdict {
+        let id = match id_of(result) {
+            Ok(id) => id,
+            Err(error) => return Verdict::Failed(error.into()),
+        };
+        let at = SystemTime::now();
+        // What is there already leaves no way back that would lead nowhere.
+        match self.repository.rehearse(std::slice::from_ref(&id), at).map(|mut one| one.pop()) {
+            Ok(Some(Ok(one))) if one.diff.entries.is_empty() => {
+                return Verdict::of(one.diff, one.submodules);
+            }
+            Ok(_) => {}
+            Err(error) => return Verdict::Failed(error),
+        }
+        match self.repository.apply(&id, at) {
+            Ok(done) => Verdict::of(done.diff, done.submodules),
+            Err(error) => Verdict::refused(error),
+        }
+    }
+
+    /// Puts back what a merge that was cut short had replaced, and returns what it had to leave.
+    ///
+    /// # Errors
+    ///
+    /// Why something could not be put back.
+    pub fn recover(&self) -> Result<Vec<PathBuf>, WorkError> {
+        let recovered = self.repository.recover()?;
+        Ok(recovered.into_iter().flat_map(|one| one.left).collect())
+    }
+
+    /// Takes merges back, by the commits that were merged; later ones before earlier ones.
+    ///
+    /// # Errors
+    ///
+    /// Why the journals could not be read.
+    pub fn take_back(&self, commits: &[String]) -> Result<Vec<TakenBack>, WorkError> {
+        let mut done: Vec<TakenBack> = commits.iter().map(|_| TakenBack::Nothing).collect();
+        // One that another was merged over can be taken back only after it.
+        loop {
+            let mut went_on = false;
+            for (commit, fate) in commits.iter().zip(&mut done) {
+                for name in self.applications(commit)? {
+                    *fate = match self.repository.undo(&name) {
+                        Ok(()) => {
+                            went_on = true;
+                            TakenBack::Done
+                        }
+                        Err(ApplyError::ChangedSince { paths }) => TakenBack::Changed(paths),
+                        Err(error) => TakenBack::Failed(error),
+                    };
+                }
+            }
+            if !went_on {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Says whether a commit is merged into the files and can be taken back.
+    ///
+    /// # Errors
+    ///
+    /// Why the journals could not be read.
+    pub fn is_applied(&self, commit: &str) -> Result<bool, WorkError> {
+        Ok(!self.applications(commit)?.is_empty())
+    }
+
+    /// Makes a branch at a result and returns its name.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Moved`] when a branch of that name is elsewhere.
+    pub fn branch(&self, result: &KeptResult) -> Result<String, WorkError> {
+        Ok(self.repository.branch(&reference_of(result)?)?)
+    }
+
+    /// Says whether a branch at a result also holds files that were not committed when its agent began.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn holds_uncommitted(&self, result: &KeptResult) -> Result<bool, WorkError> {
+        let (base, _) = self.ends(result)?;
+        Ok(self.repository.is_captured(&base)?)
+    }
+
+    /// Forgets a result; its commit stays until git collects it.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Moved`] when it is another one by now, [`GitError::Missing`] when it is gone.
+    pub fn discard(&self, result: &KeptResult) -> Result<(), WorkError> {
+        Ok(self.repository.discard(&reference_of(result)?, &id_of(result)?)?)
+    }
+
+    fn applications(&self, commit: &str) -> Result<Vec<String>, WorkError> {
+        let start = format!("{}-", commit.get(..12).unwrap_or(commit));
+        let mut names = self.repository.applied()?;
+        names.retain(|name| name.starts_with(&start));
+        Ok(names)
+    }
+
+    fn ends(&self, result: &KeptResult) -> Result<(ObjectId, ObjectId), WorkError> {
+        let commit = id_of(result)?;
+        Ok((self.repository.base_of(&commit)?, commit))
+    }
+}
+
+impl KeptResult {
+    fn of(kept: Kept) -> Self {
+        Self {
+            session: kept.reference.child().parse().ok(),
+            run: kept.reference.run().to_owned(),
+            reference: kept.reference.to_string(),
+            commit: kept.commit.to_string(),
+            at: kept.at,
+            merged: kept.merged,
+        }
+    }
+}
+
+impl Verdict {
+    fn of(diff: Diff, submodules: Vec<PathBuf>) -> Self {
+        if diff.entries.is_empty() && submodules.is_empty() {
+            return Self::Already;
+        }
+        Self::Merges { diff, submodules }
+    }
+
+    fn refused(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Conflicts { preview } => Self::Conflicts(preview.conflicts),
+            ApplyError::Dirty { paths } => Self::Dirty(paths),
+            ApplyError::Stuck { .. }
+            | ApplyError::ChangedSince { .. }
+            | ApplyError::Unknown(_)
+            | ApplyError::Git(_) => Self::Failed(error),
+        }
+    }
+}
+
+/// Finds the files that more than one of the differences touch.
+#[must_use]
+pub fn shared_files(diffs: &[Diff]) -> Vec<Shared> {
+    let mut touched: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
+    for (place, diff) in diffs.iter().enumerate() {
+        for entry in &diff.entries {
+            let old = match &entry.status {
+                DiffStatus::Renamed(old) => Some(old.as_path()),
+                DiffStatus::Added
+                | DiffStatus::Deleted
+                | DiffStatus::Modified
+                | DiffStatus::TypeChanged => None,
+            };
+            for path in [Some(entry.path.as_path()), old].into_iter().flatten() {
+                let by = touched.entry(path).or_default();
+                if by.last() != Some(&place) {
+                    by.push(place);
+                }
+            }
+        }
+    }
+    let shared = touched.into_iter().filter(|(_, by)| by.len() > 1);
+    shared.map(|(path, by)| Shared { path: path.to_owned(), by }).collect()
+}
+
+/// Opens the repository that `tree` lies in, with a folder of the state directory for that work tree alone:
+/// what is merged into one tree must never be put back in another.
+fn repository_at(search: &OsStr, tree: &Path, state: &Path) -> Result<Repository, GitError> {
+    let merges = state.join(MERGES);
+    let found = Repository::open(&Git::find(search)?, tree, &merges)?;
+    let key = content_hash(found.work_tree().as_os_str().as_bytes());
+    found.with_state(&merges.join(key.get(..16).unwrap_or(&key)))
+}
+
+fn id_of(result: &KeptResult) -> Result<ObjectId, GitError> {
+    ObjectId::parse(&result.commit).ok_or_else(|| GitError::Missing(result.commit.clone()))
+}
+
+fn reference_of(result: &KeptResult) -> Result<ResultRef, GitError> {
+    ResultRef::parse(&result.reference).ok_or_else(|| GitError::BadName(result.reference.clone()))
+}

@@ -1,0 +1,90 @@
+//! Trying out what applying results one after the other would do, without touching a file.
+//!
+//! Each is merged, in the object store, with what those before it would have left. Start at
+//! [`Repository::rehearse`]. Invariant: what this says would be applied is judged by the code that applies.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::apply::{ApplyError, Merge, Onto};
+use crate::git::{Diff, GitError, ObjectId, Repository};
+
+/// A result that could be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rehearsed {
+    /// What would change.
+    pub diff: Diff,
+    /// Submodules the result changes; they would not be applied.
+    pub submodules: Vec<PathBuf>,
+}
+
+impl Repository {
+    /// Says what would become of each result if they were applied in this order.
+    ///
+    /// One that could not be is passed over, and the next is judged without it.
+    ///
+    /// # Errors
+    ///
+    /// Why the work tree could not be looked at. What is wrong with one result is in its place.
+    pub fn rehearse(
+        &self,
+        results: &[ObjectId],
+        at: SystemTime,
+    ) -> Result<Vec<Result<Rehearsed, ApplyError>>, ApplyError> {
+        let _alone = self.apply_lock()?;
+        let ours = self.capture(at)?;
+        let (mut commit, mut tree) = (ours.commit.clone(), ours.tree.clone());
+        let mut known = BTreeSet::new();
+        let mut all = Vec::new();
+        for result in results {
+            let onto = Onto { commit: &commit, tree: &tree, known: &known };
+            let merged = self.merge_onto(result, &ours, onto).and_then(|merge| {
+                self.refuse_in_the_way(&merge.diff, &known)?;
+                Ok(merge)
+            });
+            let Merge { tree: next, diff, submodules } = match merged {
+                Ok(merge) => merge,
+                Err(error) => {
+                    all.push(Err(error));
+                    continue;
+                }
+            };
+            known.extend(diff.entries.into_iter().map(|entry| entry.path));
+            all.push(Ok(Rehearsed { diff: self.diff(&tree, &next)?, submodules }));
+            commit = self.stand_in(&next, &commit)?;
+            tree = next;
+        }
+        Ok(all)
+    }
+
+    /// Refuses files that git does not know of where the result has new ones.
+    fn refuse_in_the_way(&self, diff: &Diff, known: &BTreeSet<PathBuf>) -> Result<(), ApplyError> {
+        let new = diff.entries.iter().filter(|entry| entry.old_mode == 0).map(|entry| &entry.path);
+        let there = |path: &&PathBuf| {
+            let found = self.work_tree().join(path).symlink_metadata();
+            found.is_ok_and(|found| !found.is_dir()) && !known.contains(*path)
+        };
+        let paths: Vec<PathBuf> = new.filter(there).cloned().collect();
+        if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
+    }
+
+    /// Makes a commit of a tree so that it can be merged with; no reference leads to it.
+    fn stand_in(&self, tree: &ObjectId, parent: &ObjectId) -> Result<ObjectId, GitError> {
+        let scratch = self.scratch(None)?;
+        let mut call = scratch.call("commit-tree").args(["-m", "rehearsal", "-p"]);
+        for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
+            call = call.env(name, "Adjutant");
+        }
+        for email in ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
+            call = call.env(email, "adjutant@localhost");
+        }
+        for date in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
+            // Always the same, so that rehearsing again makes no new object.
+            call = call.env(date, "@0 +0000");
+        }
+        let output = call.args([parent.as_str(), tree.as_str()]).run()?;
+        ObjectId::from_bytes(&output.bytes)
+            .ok_or_else(|| GitError::Unreadable { command: "commit-tree".to_owned() })
+    }
+}
