@@ -18,6 +18,12 @@ pub const EDIT: &str = "Edit";
 /// The tool that runs commands.
 pub const RUN: &str = "Run";
 
+/// Says whether calls of the tool are made one after the other, in the order they were asked for: a
+/// command must see the edit before it, and no two may change the same file at once.
+pub(crate) fn is_in_turn(tool: &str) -> bool {
+    is_write(tool) || tool == RUN
+}
+
 /// Says whether calls of the tool change files.
 pub(crate) fn is_write(tool: &str) -> bool {
     tool == WRITE || tool == EDIT

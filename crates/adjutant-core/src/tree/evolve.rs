@@ -19,7 +19,7 @@ use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::time::Timestamp;
-use crate::write::is_write;
+use crate::write::is_in_turn;
 
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     match event {
@@ -84,7 +84,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             let node = &mut tree.nodes[index];
             node.called.insert(*call);
             let name = node.pending.get(*call as usize).and_then(Option::as_ref);
-            if name.is_some_and(|call| is_write(&call.name)) {
+            if name.is_some_and(|call| is_in_turn(&call.name)) {
                 node.writing.insert(*call);
             }
             tree.remember_call(index, *call);

@@ -9,7 +9,7 @@ use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
 use crate::schema::{DELEGATE, RETURN, TASK};
-use crate::write::is_write;
+use crate::write::is_in_turn;
 
 impl Tree {
     /// Returns what follows from `event`, which has been folded in already.
@@ -152,7 +152,7 @@ impl Tree {
         if call.name == RETURN {
             return self.return_alone(session).map_or_else(Reaction::default, effect);
         }
-        if is_write(&call.name) {
+        if is_in_turn(&call.name) {
             return node.write(index, call).map_or_else(Reaction::default, effect);
         }
         effect(if call.name == DELEGATE || call.name == TASK {

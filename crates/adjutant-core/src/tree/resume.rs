@@ -107,7 +107,8 @@ impl Tree {
             let is_begun = node.called.contains(&call);
             let unknown = || ToolOutput::error(INTERRUPTED);
             let known = node.looked_at(call, &wish.looked).filter(|_| is_begun);
-            let known = known.or_else(|| (is_begun && !may_begin_again(made)).then(unknown));
+            let is_done_once = is_begun && !node.waits_its_turn(call) && !may_begin_again(made);
+            let known = known.or_else(|| is_done_once.then(unknown));
             if let Some(output) = known {
                 events.push(Event::ToolReturned { session, call, output });
             } else if made.name != RETURN && !usable.contains(&made.name) {

@@ -1,4 +1,4 @@
-//! Calls that change files: one after the other, each recorded before it happens, and none of them
+//! Calls that change files, commands among them: one after the other, each recorded before it happens, and none of them
 //! twice.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::command::{Effect, Reaction};
 use crate::event::{Event, ToolOutput};
 use crate::ids::SessionId;
 use crate::message::ToolCall;
-use crate::write::{Change, Looked, Writes};
+use crate::write::{Change, Looked, Writes, is_write};
 
 /// What looking at the files told about writes without a result.
 pub(super) type Looks = BTreeMap<(SessionId, u32), Looked>;
@@ -55,12 +55,20 @@ impl Node {
         self.writing.iter().copied().find(|call| self.awaits(self.turn, *call))
     }
 
+    /// Says whether a call waits for one before it, and so has certainly not been made.
+    pub(super) fn waits_its_turn(&self, call: u32) -> bool {
+        self.writing.contains(&call) && self.next_write() != Some(call)
+    }
+
     /// Returns what a write does next, if it is its turn.
     pub(super) fn write(&self, index: u32, call: ToolCall) -> Option<Effect> {
         if self.next_write() != Some(index) {
             return None;
         }
         let (session, turn) = (self.session, self.turn);
+        if !is_write(&call.name) {
+            return Some(Effect::Tool { session, turn, index, call });
+        }
         // Rights may have shrunk since the call was let through.
         let is_held = self.rights.usable_tools().contains(&call.name);
         let writes = if is_held { self.rights.writes.clone() } else { Writes::Nowhere };

@@ -135,13 +135,33 @@ impl Runner {
         index: u32,
         call: ToolCall,
     ) -> Result<(), EngineError> {
+        let work = self.works.entry(session).or_default();
+        // After a resumption two facts may ask for the same call.
+        if work.writing.replace((turn, index)) == Some((turn, index)) {
+            return Ok(());
+        }
         let cancel = Arc::new(Cancel::new()?);
-        self.works.entry(session).or_default().commands.push(Arc::clone(&cancel));
+        work.commands.push(Arc::clone(&cancel));
         let (bench, heard) = (self.bench(session), self.heard.0.clone());
         let depth = self.tree.node(session).map_or(0, |node| node.depth);
         let environment = [("DELEGATION_DEPTH".to_owned(), depth.to_string())];
-        self.tasks.spawn_blocking(move || {
-            run_command(&bench, session, turn, index, &call, &environment, &cancel, &heard)
+        // A command may take minutes: it has a thread of its own, so that nobody's tools wait for it. An
+        // agent runs one at a time, so there are no more of them than agents at work.
+        let (done, waits) = tokio::sync::oneshot::channel();
+        std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {
+            let ended =
+                run_command(&bench, session, turn, index, &call, &environment, &cancel, &heard);
+            // Nobody waits where the run is over.
+            let _ = done.send(ended);
+        })?;
+        self.tasks.spawn(async move {
+            let gone = |_| Done::Tool {
+                session,
+                turn,
+                call: index,
+                result: Ok(ToolOutput::error("the command's thread is gone")),
+            };
+            waits.await.unwrap_or_else(gone)
         });
         Ok(())
     }

@@ -60,7 +60,9 @@ impl Question {
             let network = if grant.rights.network { "network" } else { "no network" };
             let writes = match &grant.rights.writes {
                 Writes::Nowhere => String::new(),
-                writes @ (Writes::Below(_) | Writes::Own | Writes::Anywhere) => format!("; writes {writes}"),
+                writes @ (Writes::Below(_) | Writes::Own | Writes::Anywhere) => {
+                    format!("; writes {writes}")
+                }
             };
             format!("{}; {network}{writes}", grant.rights.usable_tools())
         });

@@ -64,14 +64,16 @@ fn what_reads_is_run_again_and_what_may_have_acted_is_told_and_not_repeated() {
     let first = tool("2", "Run", json!({"command": "make"}));
     let second = tool("3", "Run", json!({"command": "make test"}));
     sim.call(child, vec![read("1", "a"), first, second]);
-    assert_eq!(sim.tools_run(child), ["Read", "Run", "Run"]);
-    sim.output(child, 2, "ran");
+    assert_eq!(sim.tools_run(child), ["Read", "Run"]);
     let wish = wish(&sim);
     let events = sim.restart(wish);
     let told = answers(&events, child);
     let [(1, text)] = told[..] else { panic!("{told:?}") };
     assert!(text.starts_with("Interrupted"), "{text}");
-    assert_eq!(sim.tools_run(child), ["Read"]);
+    // The second waited for the first, so it was not made yet; the runtime makes it once, however
+    // often it is asked.
+    assert!(sim.tools_run(child).contains(&"Run"));
+    sim.output(child, 2, "ran");
     // A second crash tells nothing twice.
     let wish = Resumption { rights: Rights::of(sim.tree.policy()), ..Resumption::default() };
     let events = sim.restart(wish);

@@ -153,3 +153,16 @@ fn two_trees_have_no_right_to_write_in_common() {
         assert_eq!(other.intersection(&one), both);
     }
 }
+
+#[test]
+fn commands_and_edits_of_one_answer_are_made_one_after_the_other() {
+    let mut sim = Sim::new(writers());
+    let child = sim.child(about("x"));
+    let run = |id| tool(id, "Run", json!({"command": "make"}));
+    sim.call(child, vec![run("1"), tool("2", "Write", json!({})), run("3"), read("4", "a")]);
+    assert_eq!(sim.tools_run(child), ["Run", "Read"]);
+    sim.output(child, 0, "made");
+    assert!(matches!(sim.effects.last(), Some(Effect::PrepareWrite { index: 1, .. })));
+    sim.output(child, 1, "written");
+    assert_eq!(sim.tools_run(child), ["Run", "Read", "Run"]);
+}
