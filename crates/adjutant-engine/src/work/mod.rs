@@ -223,16 +223,7 @@ impl Work {
             Ok(id) => id,
             Err(error) => return Verdict::Failed(error.into()),
         };
-        let at = SystemTime::now();
-        // What is there already leaves no way back that would lead nowhere.
-        match self.repository.rehearse(std::slice::from_ref(&id), at).map(|mut one| one.pop()) {
-            Ok(Some(Ok(one))) if one.diff.entries.is_empty() => {
-                return Verdict::of(one.diff, one.submodules);
-            }
-            Ok(_) => {}
-            Err(error) => return Verdict::Failed(error),
-        }
-        match self.repository.apply(&id, at) {
+        match self.repository.apply(&id, SystemTime::now()) {
             Ok(done) => Verdict::of(done.diff, done.submodules),
             Err(error) => Verdict::refused(error),
         }
