@@ -2,6 +2,7 @@
 
 use adjutant_engine::Archive;
 use adjutant_engine::work::WorkError;
+use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
 use super::{Chosen, Picked, explained, size};
@@ -72,7 +73,10 @@ fn ask(chosen: &Chosen) -> Result<(), Failure> {
 fn line((picked, done): &(&Picked, Result<(), WorkError>)) -> String {
     match done {
         Ok(()) => format!("discarded  {}: commit {}\n", picked.title(), picked.kept.commit),
-        Err(error) => format!("kept  {}: {}\n", picked.title(), explained(error)),
+        Err(error) => {
+            let why = explained(error).to_string();
+            format!("kept  {}: {}\n", picked.title(), sanitize::line(&why))
+        }
     }
 }
 

@@ -80,8 +80,14 @@ impl Chosen {
             None => (latest_here(archive)?, None),
         };
         let (view, liveness) = records::fold(&files, Need::Numbers)?;
-        let work = Work::open(&search(), Path::new(view.workdir()), archive.path())
-            .map_err(|error| explained(&error))?;
+        let workdir = Path::new(view.workdir());
+        if !workdir.is_dir() {
+            let (run, path) = (files.id(), workdir.display());
+            let text = format!("{run} worked in {path}, which is not there any more");
+            return Err(Failure::new(Exit::Failed, text));
+        }
+        let work = Work::open(&search(), workdir, archive.path());
+        let work = work.map_err(|error| explained(&error))?;
         say_elsewhere(&work, files.id());
         Self::of(work, &view, liveness, session)
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use adjutant_engine::Archive;
 use adjutant_engine::work::{KeptResult, Quota, Work, quota};
+use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
 use super::{explained, search};
@@ -83,7 +84,9 @@ impl Old {
             text += &format!("dropped  {} ({state}): commit {}\n", it.reference, it.commit);
         }
         for (tree, it) in &self.left {
-            text += &format!("left  {}: old and not merged, in {}\n", it.reference, tree.display());
+            let tree = tree.display().to_string();
+            let tree = sanitize::line(&tree);
+            text += &format!("left  {}: old and not merged, in {tree}\n", it.reference);
         }
         let Quota { bases, spaces, merges } = self.quota;
         if bases + spaces + merges > 0 {

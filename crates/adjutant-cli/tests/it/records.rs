@@ -316,7 +316,10 @@ fn prune_leaves_fresh_runs_alone() {
         --- stderr ---
         [exit 0]
     ");
-    let expected = json!({ "v": 1, "expired": [], "removed": [], "bytes": 0, "problems": [] });
+    let expected = json!({
+        "v": 1, "expired": [], "removed": [], "bytes": 0, "problems": [],
+        "results_dropped": [], "results_left": [], "room": { "bases": 0, "spaces": 0, "merges": 0 },
+    });
     assert_eq!(rig.run(["prune", "--json"]).json(), expected);
     assert!(rig.run(["result"]).stdout.contains("notes.txt has 3 lines."));
     assert_eq!(rig.run(["prune", "--days", "0"]).code, 2);

@@ -87,6 +87,7 @@ fn a_run_of_another_folder_is_merged_where_it_worked() {
     fs::rename(repo.rig.work(), repo.rig.path().join("moved")).unwrap();
     let gone = repo.rig.call(["diff", &ran.run]).cwd(&other).run();
     assert_eq!(gone.code, 1, "{gone}");
+    assert!(gone.stderr.contains("which is not there any more"), "{gone}");
 }
 
 #[test]

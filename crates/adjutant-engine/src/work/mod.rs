@@ -221,16 +221,7 @@ impl Work {
             Ok(id) => id,
             Err(error) => return Verdict::Failed(error.into()),
         };
-        let at = SystemTime::now();
-        // What is there already leaves no way back that would lead nowhere.
-        match self.repository.rehearse(std::slice::from_ref(&id), at).map(|mut one| one.pop()) {
-            Ok(Some(Ok(one))) if one.diff.entries.is_empty() => {
-                return Verdict::of(one.diff, one.submodules);
-            }
-            Ok(_) => {}
-            Err(error) => return Verdict::Failed(error),
-        }
-        match self.repository.apply(&id, at) {
+        match self.repository.apply(&id, SystemTime::now()) {
             Ok(done) => Verdict::of(done.diff, done.submodules),
             Err(error) => Verdict::refused(error),
         }
@@ -385,8 +376,15 @@ pub fn shared_files(diffs: &[Diff]) -> Vec<Shared> {
 /// Opens the repository that `tree` lies in, with a folder of the state directory for that work tree alone:
 /// what is merged into one tree must never be put back in another.
 fn repository_at(search: &OsStr, tree: &Path, state: &Path) -> Result<Repository, GitError> {
+    let git = Git::find(search)?;
+    // Where there is no repository, nothing is made in the state directory either.
+    let missing = |source| GitError::Io { doing: "opening the folder", source };
+    let start = tree.canonicalize().map_err(missing)?;
+    if !start.ancestors().any(|folder| folder.join(".git").symlink_metadata().is_ok()) {
+        return Err(GitError::NotARepository { path: start });
+    }
     let merges = state.join(MERGES);
-    let found = Repository::open(&Git::find(search)?, tree, &merges)?;
+    let found = Repository::open(&git, tree, &merges)?;
     let key = content_hash(found.work_tree().as_os_str().as_bytes());
     found.with_state(&merges.join(key.get(..16).unwrap_or(&key)))
 }
@@ -397,4 +395,36 @@ fn id_of(result: &KeptResult) -> Result<ObjectId, GitError> {
 
 fn reference_of(result: &KeptResult) -> Result<ResultRef, GitError> {
     ResultRef::parse(&result.reference).ok_or_else(|| GitError::BadName(result.reference.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diff(entries: &[(&str, DiffStatus)]) -> Diff {
+        let id = ObjectId::parse(&"0".repeat(40)).unwrap();
+        let entry = |(path, status): &(&str, DiffStatus)| DiffEntry {
+            status: status.clone(),
+            path: PathBuf::from(path),
+            old_mode: 0o100_644,
+            new_mode: 0o100_644,
+            old_id: id.clone(),
+            new_id: id.clone(),
+            lines: None,
+        };
+        Diff { entries: entries.iter().map(entry).collect() }
+    }
+
+    #[test]
+    fn a_file_that_one_renames_and_another_changes_is_shared() {
+        let renamed = DiffStatus::Renamed("old".into());
+        let diffs = [
+            diff(&[("new", renamed), ("own", DiffStatus::Added)]),
+            diff(&[("alone", DiffStatus::Deleted)]),
+            diff(&[("old", DiffStatus::Modified)]),
+        ];
+        let shared = shared_files(&diffs);
+        assert_eq!(shared, [Shared { path: "old".into(), by: vec![0, 2] }]);
+        assert_eq!(shared_files(&diffs[..2]), []);
+    }
 }

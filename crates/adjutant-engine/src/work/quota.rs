@@ -42,11 +42,10 @@ fn bases(folder: &Path, depth: usize) -> u64 {
 /// What cannot be read is not counted: it may be gone by now, or a mount of somebody at work.
 fn room(path: &Path) -> u64 {
     let Ok(found) = path.symlink_metadata() else { return 0 };
-    // Blocks are counted in 512 bytes, whatever the file system uses.
-    let own = found.blocks() * 512;
     if !found.is_dir() {
-        return own;
+        // Blocks are counted in 512 bytes, whatever the file system uses.
+        return found.blocks() * 512;
     }
-    let Ok(entries) = fs::read_dir(path) else { return own };
-    own + entries.flatten().map(|entry| room(&entry.path())).sum::<u64>()
+    let Ok(entries) = fs::read_dir(path) else { return 0 };
+    entries.flatten().map(|entry| room(&entry.path())).sum::<u64>()
 }

@@ -86,7 +86,7 @@ pub(super) struct Merge {
 /// A result that is now in the work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The name by which it can be taken back.
+    /// The name by which it can be taken back; empty where everything was there already.
     pub name: String,
     /// What changed.
     pub diff: Diff,
@@ -115,6 +115,9 @@ impl Repository {
         let ours = self.capture(at)?;
         let onto = Onto { commit: &ours.commit, tree: &ours.tree, known: &BTreeSet::new() };
         let Merge { tree, diff, submodules } = self.merge_onto(result, &ours, onto)?;
+        if diff.entries.is_empty() {
+            return Ok(Applied { name: String::new(), diff, submodules });
+        }
         let root = self.root()?;
         let (name, plan) = self.plan(result, &root, &diff)?;
         let done = plan.carry_out(&root).map_err(stuck);

@@ -41,7 +41,7 @@ fn what_is_rehearsed_is_what_then_happens() {
     assert_eq!(user.untouched(), untouched);
     assert!(rehearsed[0].is_ok() && rehearsed[2].is_ok(), "{rehearsed:?}");
     assert!(matches!(&rehearsed[1], Err(ApplyError::Conflicts { preview })
-        if preview.conflicts[0].path == PathBuf::from("long")));
+        if preview.conflicts[0].path == Path::new("long")));
     // The third is merged with what the first left, although that is committed nowhere.
     let first = repository.apply(&results[0], now()).unwrap();
     assert!(matches!(repository.apply(&results[1], now()), Err(ApplyError::Conflicts { .. })));
