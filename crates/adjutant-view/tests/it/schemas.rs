@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
 use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Rights, Timestamp, Usd};
 use adjutant_view::approval::Question;
 use adjutant_view::events::EventStream;
@@ -58,7 +59,44 @@ fn everything() -> History {
     h.push(Event::ToolRefused { session: odd, call: 0, text: "Not run.".into() });
     h.reply(odd, &"long ".repeat(100), vec![], tokens(1, 1));
     h.end(odd, Outcome::Completed, None);
+    in_workspaces(&mut h);
     h
+}
+
+/// Adds the events of two writers: one whose work was kept, one whose work could not be.
+fn in_workspaces(h: &mut History) {
+    let [fine, poor] = h.call([("fine", "x"), ("poor", "x")]);
+    let file = |how: &str, lines| ChangedFile {
+        path: "src/a.rs".into(),
+        how: how.into(),
+        added: lines,
+        removed: lines,
+    };
+    let kept = KeptWork {
+        commit: Some("c0ffee".into()),
+        reference: Some("refs/adjutant/run_1_aaaaaa/sess_1_aaaaaa".into()),
+        files: vec![file("modified", Some(2)), file("added", None)],
+        skipped: vec!["a.sock (no file, folder or link)".into()],
+    };
+    let problem = Some("the disk is full".to_owned());
+    let ends = [
+        (fine, SpaceKind::Overlay, kept, None),
+        (poor, SpaceKind::Worktree, KeptWork::default(), problem),
+    ];
+    for (session, kind, kept, problem) in ends {
+        h.start(session);
+        let space = Space {
+            kind,
+            path: "/spaces/1".into(),
+            base: "abc".into(),
+            layers: vec!["/bases/abc".into()],
+            remarks: vec!["`lib` is a submodule and empty".into()],
+        };
+        h.push(Event::SpaceMade { session, space });
+        h.push(Event::Printed { session, text: "ok\n".into() });
+        h.end(session, Outcome::Completed, None);
+        h.push(Event::SpaceKept { session, kept, problem });
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test reads the documentation")]
