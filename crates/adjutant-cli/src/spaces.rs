@@ -62,6 +62,15 @@ impl SpaceFlags {
         if self.write {
             write_in_workspaces(settings)?;
         }
+        if self.sandbox == SandboxWish::Off && self.workspace == Some(WorkspaceWish::Overlay) {
+            return Err(Failure::usage(
+                "--sandbox=off needs --workspace=worktree: an overlay is seen only within a sandbox",
+            ));
+        }
+        if let Some(missing) = self.grant.iter().find(|grant| !grant.is_dir()) {
+            let text = format!("--grant {}: there is no such directory", missing.display());
+            return Err(Failure::usage(text));
+        }
         if self.sandbox == SandboxWish::Off {
             say("adjutant: --sandbox=off: commands of agents run as you, with all your rights");
         }
@@ -77,7 +86,8 @@ impl SpaceFlags {
             }),
             include_ignored: self.include_ignored.clone(),
             sandbox_off: self.sandbox == SandboxWish::Off,
-            grants: self.grant.clone(),
+            // Seen from the workspace, a relative path would be another one.
+            grants: self.grant.iter().filter_map(|grant| grant.canonicalize().ok()).collect(),
             hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
             ..SpaceSetup::new(home.to_owned())
         }

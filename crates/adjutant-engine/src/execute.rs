@@ -280,14 +280,13 @@ pub(crate) fn use_tool(
     let began = Instant::now();
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
     let result = guard(|| {
-        let toolbox = match bench.toolbox() {
-            Ok(toolbox) => toolbox,
-            Err(problem) => return ToolOutput::error(problem),
-        };
-        as_output(match approved {
-            Some(approved) => toolbox.fetch(&request.arguments, approved, &should_stop),
-            None => toolbox.call_by_name(&request.name, &request.arguments, &should_stop),
-        })
+        let used = bench.with_toolbox(|toolbox| {
+            Ok(as_output(match approved {
+                Some(approved) => toolbox.fetch(&request.arguments, approved, &should_stop),
+                None => toolbox.call_by_name(&request.name, &request.arguments, &should_stop),
+            }))
+        });
+        used.unwrap_or_else(ToolOutput::error)
     });
     Done::Tool { session, turn, call, result }
 }
@@ -309,17 +308,16 @@ pub(crate) fn run_command(
         let _ = heard.try_send((session, Sign::Printed(text.to_owned())));
     };
     let result = guard(|| {
-        let ready = bench.toolbox().and_then(|toolbox| Ok((toolbox, bench.confinement()?)));
-        match ready {
-            Ok((toolbox, inside)) => {
-                let output =
-                    toolbox.run(&request.arguments, &inside, environment, cancel, &mut printed);
-                as_output(output)
-            }
-            Err(problem) => ToolOutput::error(format!(
+        let ran = bench.with_toolbox(|toolbox| {
+            let inside = bench.confinement()?;
+            let arguments = &request.arguments;
+            Ok(as_output(toolbox.run(arguments, &inside, environment, cancel, &mut printed)))
+        });
+        ran.unwrap_or_else(|problem| {
+            ToolOutput::error(format!(
                 "not run: {problem}. A person can look with `adjutant doctor`."
-            )),
-        }
+            ))
+        })
     });
     Done::Tool { session, turn, call, result }
 }
@@ -338,7 +336,8 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
 ///
 /// The contract itself says which paths it wants to know about, so nothing is parsed twice.
 pub(crate) fn verify(bench: &Bench, session: SessionId, call: Option<u32>, text: String) -> Done {
-    let facts = guard(|| bench.toolbox().map_or_else(|_| Vec::new(), |it| look_at(&it, &text)));
+    let look = || bench.with_toolbox(|toolbox| Ok(look_at(toolbox, &text)));
+    let facts = guard(|| look().unwrap_or_default());
     Done::Verified { session, call, text, facts }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
@@ -55,6 +55,8 @@ impl SpaceSetup {
     /// Opens the repository at `tree`; nothing is changed by it.
     pub(crate) fn open(&self, tree: &Path, network: bool) -> Result<Workspaces, String> {
         let wish = match self.kind {
+            // Without a sandbox nothing is mounted, so there must be a directory as it is.
+            None if self.sandbox_off => KindWish::Worktree,
             None => KindWish::Best,
             Some(SpaceKind::Overlay) => KindWish::Overlay,
             Some(SpaceKind::Worktree) => KindWish::Worktree,
@@ -78,12 +80,24 @@ pub(crate) struct Spaces {
     // A std mutex: held for a map look-up, and while a workspace is taken up again, so that none is
     // mounted twice.
     open: Mutex<BTreeMap<SessionId, Arc<Workspace>>>,
+    gates: Mutex<BTreeMap<SessionId, Gate>>,
 }
+
+/// Tools go in and out of a workspace; keeping its work waits until all are out, and lets nobody in
+/// afterwards. Says whether it is shut.
+type Gate = Arc<RwLock<bool>>;
 
 impl Spaces {
     /// Returns the workspaces of a run.
     pub(crate) fn new(all: Workspaces, setup: SpaceSetup, run: RunId, wall: Wall) -> Self {
-        Self { all, setup, run: run.to_string(), wall, open: Mutex::default() }
+        Self {
+            all,
+            setup,
+            run: run.to_string(),
+            wall,
+            open: Mutex::default(),
+            gates: Mutex::default(),
+        }
     }
 
     /// Makes the workspace of a delegation; `batch` is what it was handed down with.
@@ -142,6 +156,19 @@ impl Spaces {
             .map_err(|error| chain(&error))
     }
 
+    fn gate(&self, session: SessionId) -> Gate {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(gates.entry(session).or_default())
+    }
+
+    /// Clears away a workspace that came too late for the one it was made for.
+    pub(crate) fn drop_unused(&self, session: SessionId) {
+        if let Some(unused) = self.lock().remove(&session) {
+            // What stays behind is found by the next sweep.
+            let _ = unused.close();
+        }
+    }
+
     /// Keeps the work in a workspace, then clears the workspace away.
     pub(crate) fn keep(
         &self,
@@ -149,10 +176,13 @@ impl Spaces {
         space: &Space,
         message: &str,
     ) -> Result<KeptWork, String> {
+        let gate = self.gate(session);
+        let mut is_shut = gate.write().unwrap_or_else(PoisonError::into_inner);
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
         let kept = workspace.keep(message, at).map_err(|error| chain(&error))?;
         self.lock().remove(&session);
+        *is_shut = true;
         // Work is kept by now; a checkout that stays behind is found by the next sweep.
         let _ = workspace.close();
         Ok(as_kept(kept))
@@ -243,8 +273,23 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    /// Returns the tools; blocks.
-    pub(crate) fn toolbox(&self) -> Result<Arc<Toolbox>, String> {
+    /// Does something with the tools; the workspace is not kept before that is over. Blocks.
+    pub(crate) fn with_toolbox<T>(
+        &self,
+        act: impl FnOnce(&Toolbox) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let gate = match self {
+            Self::Own { spaces, owner, .. } => Some(spaces.gate(*owner)),
+            Self::Shared(_) | Self::Closed => None,
+        };
+        let inside = gate.as_ref().map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner));
+        if inside.as_ref().is_some_and(|is_shut| **is_shut) {
+            return Err(CLOSED.to_owned());
+        }
+        act(&*self.toolbox()?)
+    }
+
+    fn toolbox(&self) -> Result<Arc<Toolbox>, String> {
         match self {
             Self::Shared(toolbox) => Ok(Arc::clone(toolbox)),
             Self::Closed => Err(CLOSED.to_owned()),

@@ -48,12 +48,13 @@ pub(crate) fn prepare(
     writes: &Writes,
 ) -> Done {
     let prepared = guard(|| {
-        let toolbox = bench.toolbox().map_err(ToolOutput::error)?;
-        let (change, before) =
-            match toolbox.prepare_write(&request.name, &request.arguments, writes) {
-                Prepared::Answer(output) => return Err(as_output(output)),
-                Prepared::Change { change, before } => (change, before),
-            };
+        let prepared = bench.with_toolbox(|toolbox| {
+            Ok(toolbox.prepare_write(&request.name, &request.arguments, writes))
+        });
+        let (change, before) = match prepared.map_err(ToolOutput::error)? {
+            Prepared::Answer(output) => return Err(as_output(output)),
+            Prepared::Change { change, before } => (change, before),
+        };
         if let (Some(folder), Some(hash), Some(bytes)) = (folder, &change.before, before) {
             folder.keep_before(hash, &bytes).map_err(|error| {
                 let why = error.io();
@@ -91,11 +92,13 @@ pub(crate) fn commit(
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
     let temp = temp_name(session, turn, call);
     let (name, arguments) = (&request.name, &request.arguments);
-    let result = guard(|| match bench.toolbox() {
-        Ok(toolbox) => {
-            as_output(toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop))
-        }
-        Err(problem) => ToolOutput::error(problem),
+    let result = guard(|| {
+        let written = bench.with_toolbox(|toolbox| {
+            let written =
+                toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop);
+            Ok(as_output(written))
+        });
+        written.unwrap_or_else(ToolOutput::error)
     });
     Done::Tool { session, turn, call, result }
 }
@@ -106,16 +109,16 @@ pub(crate) fn look(
     bench: &dyn Fn(SessionId) -> Bench,
 ) -> BTreeMap<(SessionId, u32), Looked> {
     let looked = tree.open_writes().map(|(session, turn, call, change)| {
+        let found = bench(session).with_toolbox(|toolbox| {
+            // Best effort: a leftover is in nobody's way.
+            let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
+            Ok(match toolbox.look(&change.path) {
+                Ok(now) => change.look(now.as_deref()),
+                Err(_) => Looked::Unknown,
+            })
+        });
         // A workspace that cannot be opened says nothing about its files.
-        let Ok(toolbox) = bench(session).toolbox() else {
-            return ((session, call), Looked::Unknown);
-        };
-        // Best effort: a leftover is in nobody's way.
-        let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
-        let looked = match toolbox.look(&change.path) {
-            Ok(now) => change.look(now.as_deref()),
-            Err(_) => Looked::Unknown,
-        };
+        let looked = found.unwrap_or(Looked::Unknown);
         ((session, call), looked)
     });
     looked.collect()

@@ -99,8 +99,8 @@ struct Work {
     model: Option<AbortHandle>,
     /// The write that was begun last, by turn and place: none is begun twice.
     writing: Option<(u32, u32)>,
-    /// What stops the commands it has begun.
-    commands: Vec<Arc<Cancel>>,
+    /// What stops the command it began last.
+    command: Option<Arc<Cancel>>,
 }
 
 /// How an agent is introduced to its model.
@@ -329,7 +329,9 @@ impl Runner {
             }
             Done::SpaceMade { session, result } => {
                 let made = result.unwrap_or_else(|crash| Err(crash.message));
-                Command::TakeSpace { session, made }
+                self.submit(Command::TakeSpace { session, made })?;
+                self.drop_unused_space(session);
+                return Ok(());
             }
             Done::SpaceKept { session, result } => {
                 let kept = result.unwrap_or_else(|crash| Err(crash.message));

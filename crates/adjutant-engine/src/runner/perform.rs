@@ -28,7 +28,7 @@ impl Runner {
             }
             Effect::Tool { session, turn, index, call } => {
                 if call.name == RUN {
-                    self.run_command(session, turn, index, call)?;
+                    self.run_command(session, turn, index, call);
                     return Ok(());
                 }
                 let stop = Arc::clone(&self.works.entry(session).or_default().stop);
@@ -103,7 +103,9 @@ impl Runner {
                 self.unread.remove(&session);
                 if let Some(work) = self.works.remove(&session) {
                     work.stop.store(true, Ordering::Relaxed);
-                    work.commands.iter().for_each(|cancel| cancel.cancel());
+                    if let Some(command) = work.command {
+                        command.cancel();
+                    }
                     if let Some(model) = work.model {
                         model.abort();
                     }
@@ -128,42 +130,41 @@ impl Runner {
         }
     }
 
-    fn run_command(
-        &mut self,
-        session: SessionId,
-        turn: u32,
-        index: u32,
-        call: ToolCall,
-    ) -> Result<(), EngineError> {
+    fn run_command(&mut self, session: SessionId, turn: u32, index: u32, call: ToolCall) {
         let work = self.works.entry(session).or_default();
         // After a resumption two facts may ask for the same call.
         if work.writing.replace((turn, index)) == Some((turn, index)) {
-            return Ok(());
+            return;
         }
-        let cancel = Arc::new(Cancel::new()?);
-        work.commands.push(Arc::clone(&cancel));
         let (bench, heard) = (self.bench(session), self.heard.0.clone());
         let depth = self.tree.node(session).map_or(0, |node| node.depth);
         let environment = [("DELEGATION_DEPTH".to_owned(), depth.to_string())];
         // A command may take minutes: it has a thread of its own, so that nobody's tools wait for it. An
         // agent runs one at a time, so there are no more of them than agents at work.
         let (done, waits) = tokio::sync::oneshot::channel();
-        std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {
-            let ended =
-                run_command(&bench, session, turn, index, &call, &environment, &cancel, &heard);
-            // Nobody waits where the run is over.
-            let _ = done.send(ended);
-        })?;
+        let begun = Cancel::new().and_then(|cancel| {
+            let cancel = Arc::new(cancel);
+            let held = Arc::clone(&cancel);
+            std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {
+                let ended =
+                    run_command(&bench, session, turn, index, &call, &environment, &held, &heard);
+                // Nobody waits where the run is over.
+                let _ = done.send(ended);
+            })?;
+            Ok(cancel)
+        });
+        let problem = match begun {
+            Ok(cancel) => {
+                self.works.entry(session).or_default().command = Some(cancel);
+                "its thread is gone".to_owned()
+            }
+            Err(error) => error.to_string(),
+        };
         self.tasks.spawn(async move {
-            let gone = |_| Done::Tool {
-                session,
-                turn,
-                call: index,
-                result: Ok(ToolOutput::error("the command's thread is gone")),
-            };
+            let not_run = ToolOutput::error(format!("the command could not be run: {problem}"));
+            let gone = |_| Done::Tool { session, turn, call: index, result: Ok(not_run) };
             waits.await.unwrap_or_else(gone)
         });
-        Ok(())
     }
 
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>) {
@@ -179,6 +180,15 @@ impl Runner {
             let result = guard(|| spaces.make(session, &batch, above));
             Done::SpaceMade { session, result }
         });
+    }
+
+    /// Clears away a workspace whose delegation ended while it was made.
+    pub(super) fn drop_unused_space(&mut self, session: SessionId) {
+        let is_used = self.tree.node(session).is_some_and(|node| node.space.is_some());
+        if let Some(spaces) = self.shop.spaces.clone().filter(|_| !is_used) {
+            // The run does not wait for it, and nothing follows from it.
+            drop(tokio::task::spawn_blocking(move || spaces.drop_unused(session)));
+        }
     }
 
     fn keep_space(&mut self, session: SessionId, space: Space) {
