@@ -13,7 +13,7 @@ Usage: adjutant-bench [--quick] [--json] [--filter NAME]
   --quick        small sizes and few rounds: a smoke test, its numbers mean little
   --json         the table as JSON
   --filter NAME  only the groups whose name contains NAME: core, whole process, wall, HTTP,
-                 store, views
+                 store, views, workspaces
 ";
 
 /// The word that makes this program start and measure one other.

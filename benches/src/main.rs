@@ -13,8 +13,11 @@ mod fixture;
 mod history;
 mod http_bars;
 mod launch;
+mod repos;
+mod result_bars;
 mod sample;
 mod server;
+mod space_bars;
 mod spawn;
 mod store_bars;
 mod table;
@@ -22,6 +25,7 @@ mod task_bars;
 mod view_bars;
 mod wall_bars;
 mod whole_bars;
+mod writer_bars;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -38,13 +42,14 @@ pub(crate) type Failure = Box<dyn Error>;
 type Group = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, Group); 6] = [
+const GROUPS: [(&str, Group); 7] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
     ("HTTP", http_bars::measure),
     ("store", store_bars::measure),
     ("views", view_bars::measure),
+    ("workspaces", space_bars::measure),
 ];
 
 fn main() -> ExitCode {

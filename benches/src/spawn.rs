@@ -23,6 +23,11 @@ impl Binary {
         Ok(Self { path: build("adjutant-cli", "adjutant")?, launcher })
     }
 
+    /// Returns where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Runs `adjutant` with `args`, in an environment without settings, and returns what it took.
     pub(crate) fn run(&self, dir: &Path, args: &[OsString]) -> Result<Taken, Failure> {
         self.run_in(dir, args, &[])

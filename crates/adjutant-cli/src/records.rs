@@ -297,6 +297,9 @@ pub(crate) fn run_prune(
     }
     let mut old = prune_results(archive, args.days, args.unmerged);
     problems.append(&mut old.problems);
+    for done in &old.swept {
+        say(&format!("adjutant: {done}"));
+    }
     for problem in &problems {
         say(&format!("adjutant: {problem}"));
     }

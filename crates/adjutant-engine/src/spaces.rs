@@ -14,12 +14,13 @@ use adjutant_core::{RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
-    Kept, Kind, KindWish, Options, Record, SandboxWish, Workspace, Workspaces,
+    Kept, Kind, KindWish, Options, Record, SandboxWish, Swept, Workspace, Workspaces,
 };
 
 use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
 
-use crate::clock::Wall;
+use crate::archive::{Archive, Life};
+use crate::clock::{Wall, wall_now};
 
 /// What a person says about workspaces.
 #[derive(Clone, Debug)]
@@ -67,7 +68,43 @@ impl SpaceSetup {
             include_ignored: self.include_ignored.clone(),
             helper: Helper::this_program(),
         };
-        Workspaces::open(tree, &self.state, options).map_err(|error| chain(&error))
+        let all = Workspaces::open(tree, &self.state, options).map_err(|error| chain(&error))?;
+        let top = all.repository().work_tree();
+        if top != tree.canonicalize().map_err(|error| error.to_string())? {
+            return Err(format!(
+                "{} is a folder within the repository {}; agents that write work in all of it, so name \
+                 that one",
+                tree.display(),
+                top.display()
+            ));
+        }
+        if self.state.canonicalize().is_ok_and(|state| state.starts_with(top)) {
+            return Err(format!(
+                "the state directory {} lies in the repository, where agents would see it; keep it \
+                 elsewhere",
+                self.state.display()
+            ));
+        }
+        Ok(all)
+    }
+
+    /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what
+    /// was done, a line each.
+    pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
+        let Ok(all) = self.open(tree, false) else { return Vec::new() };
+        let is_live = |run: &str| {
+            let life = archive.find(run).map(|(files, _)| files.life());
+            // Whatever cannot be told is left alone.
+            !matches!(life, Ok(Ok(Life::Dead)))
+        };
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
+        let swept = all.sweep(&is_live, at).unwrap_or_default();
+        let said = swept.into_iter().map(|it| match it {
+            Swept::Kept(reference, _) => format!("kept what was left in {reference}"),
+            Swept::Removed(reference) => format!("removed the empty workspace of {reference}"),
+            Swept::Unclear(reference, why) => format!("left {reference} alone: {why}"),
+        });
+        said.collect()
     }
 }
 

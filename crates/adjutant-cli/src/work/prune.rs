@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use adjutant_engine::Archive;
 use adjutant_engine::work::{KeptResult, Quota, Work, quota};
+use adjutant_engine::{Archive, SpaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,8 @@ pub(crate) struct Old {
     dropped: Vec<(PathBuf, KeptResult)>,
     left: Vec<(PathBuf, KeptResult)>,
     quota: Quota,
+    /// What crashes had left, and what became of it.
+    pub(crate) swept: Vec<String>,
     /// What went wrong, a sentence each.
     pub(crate) problems: Vec<String>,
 }
@@ -32,11 +34,13 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
     let mut old = Old::default();
     let before = SystemTime::now() - DAY * days.unwrap_or(DAYS);
     let mut seen = BTreeSet::new();
+    let setup = SpaceSetup::new(archive.path().to_owned());
     for work in repositories(archive) {
         // Work trees of one repository share their results.
         if !seen.insert(work.shared_folder().to_owned()) {
             continue;
         }
+        old.swept.extend(setup.sweep(work.tree(), archive));
         match work.all_results() {
             Ok(all) => {
                 let aged = all.into_iter().filter(|it| it.at < before);

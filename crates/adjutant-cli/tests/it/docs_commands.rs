@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::rig::{BINARY, Rig};
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -15,15 +15,25 @@ fn page() -> String {
 }
 
 /// The blocks of a kind of fence, in order.
-fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
+pub(crate) fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
     let fence = format!("```{kind}\n");
     page.split(fence.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-/// Runs a line as a shell does, with nothing in the environment but what a rig has.
-fn typed(rig: &Rig, line: &str) -> (i32, String) {
+/// The lines of a page that are typed, in order; the one that names the model is the test's own.
+pub(crate) fn lines(page: &str) -> Vec<&str> {
+    blocks(page, "console")
+        .iter()
+        .flat_map(|block| block.lines())
+        .map(|line| line.strip_prefix("$ ").unwrap_or_else(|| panic!("{line}")))
+        .filter(|line| !line.starts_with("export "))
+        .collect()
+}
+
+/// Runs a line as a shell does, with a scripted model and nothing else in the environment but what a rig has.
+pub(crate) fn typed(rig: &Rig, script: &str, line: &str) -> (i32, String) {
     let programs = Path::new(BINARY).parent().unwrap().display();
-    let model = repository().join("examples/scripts/commands.toml");
+    let model = repository().join("examples/scripts").join(script);
     let out = Command::new("sh")
         .args(["-c", line])
         .env_clear()
@@ -41,15 +51,10 @@ fn typed(rig: &Rig, line: &str) -> (i32, String) {
 #[test]
 fn every_command_of_the_page_works_in_the_order_it_is_shown() {
     let (rig, page) = (Rig::new(), page());
-    let lines: Vec<&str> = blocks(&page, "console")
-        .iter()
-        .flat_map(|block| block.lines())
-        .map(|line| line.strip_prefix("$ ").unwrap_or_else(|| panic!("{line}")))
-        .filter(|line| !line.starts_with("export "))
-        .collect();
+    let lines = lines(&page);
     assert!(lines.len() > 15, "{lines:?}");
     for line in lines {
-        let (code, said) = typed(&rig, line);
+        let (code, said) = typed(&rig, "commands.toml", line);
         assert_eq!(code, 0, "{line}\n{said}");
         if line.contains("undo --dry-run") {
             assert!(said.contains("src/token.txt"), "{said}");

@@ -1,0 +1,129 @@
+//! What it costs to keep work and to move a base: it follows what changed, not what is there.
+
+use std::ffi::OsStr;
+use std::time::SystemTime;
+
+use adjutant_workspace::sandbox::Helper;
+use adjutant_workspace::space::{KindWish, Workspace};
+use adjutant_workspace::{Bases, Folders, Git, LeaseCost, RelPath, Repository};
+
+use crate::Failure;
+use crate::repos::{Repo, timed};
+use crate::sample::{Plan, Spread};
+use crate::space_bars::{least, make, open};
+use crate::table::{MILLIS, Row, TIMES};
+
+/// How many files change.
+const CHANGED: [usize; 3] = [1, 100, 1_000];
+
+const KEEP: &str = "from the call until the commit is in its reference, synced, with the list of files and lines it \
+comes to";
+const MOVE: &str = "from the call until the base is leased; nobody used it";
+
+/// Keeping the work in an overlay workspace.
+pub(crate) fn commits(
+    plan: &Plan,
+    middle: &Repo,
+    largest: &Repo,
+    helper: &Helper,
+) -> Result<Vec<Row>, Failure> {
+    let small = kept(plan, middle, 1, helper)?;
+    let mut taken = Vec::new();
+    for count in CHANGED {
+        taken.push(kept(plan, largest, count, helper)?);
+    }
+    Ok(follows("commit of", &taken, small, [middle.files, largest.files], Some(30.0), KEEP))
+}
+
+fn kept(plan: &Plan, repo: &Repo, count: usize, helper: &Helper) -> Result<Spread, Failure> {
+    let all = open(repo, KindWish::Overlay, helper)?;
+    let first = make(&all, "first")?;
+    let mut round = 0;
+    let rounds = if count == 1 { 15 } else { 5 };
+    let taken = plan.rounds(rounds, || -> Result<f64, Failure> {
+        round += 1;
+        let space = make(&all, &format!("commit-{count}-{round}"))?;
+        for path in repo.spread(count) {
+            write(&space, &path, &format!("by child {round} of {count}: {path}\n"))?;
+        }
+        let (taken, kept) = timed(|| space.keep("Work of a child\n", SystemTime::now()))?;
+        if kept.diff.entries.len() != count {
+            return Err(format!("{} files were kept", kept.diff.entries.len()).into());
+        }
+        space.close()?;
+        Ok(taken)
+    })?;
+    first.close()?;
+    Ok(taken)
+}
+
+fn write(space: &Workspace, path: &str, text: &str) -> Result<(), Failure> {
+    let root = space.root()?;
+    let place = root.place(&RelPath::default(), &RelPath::new(path)?, Folders::Made)?;
+    let before = place.read(1 << 20)?;
+    Ok(place.replace(text.as_bytes(), before.as_ref(), OsStr::new(".new"))?)
+}
+
+/// Moving a base that nobody uses to another tree.
+pub(crate) fn moves(plan: &Plan, middle: &Repo, largest: &Repo) -> Result<Vec<Row>, Failure> {
+    let small = moved(plan, middle)?.remove(0);
+    let taken = moved(plan, largest)?;
+    let files = [middle.files, largest.files];
+    Ok(follows("move of an unused base by", &taken, small, files, None, MOVE))
+}
+
+fn moved(plan: &Plan, repo: &Repo) -> Result<Vec<Spread>, Failure> {
+    let git = Git::find(&std::env::var_os("PATH").unwrap_or_default())?;
+    let repository = Repository::open(&git, &repo.tree(), &repo.beside("moved"))?;
+    let bases = Bases::open(&repository)?;
+    let tree = |name: &str| -> Result<_, Failure> {
+        let tree = repository.resolve(&format!("refs/heads/{name}^{{tree}}"))?;
+        Ok(tree.ok_or_else(|| format!("there is no {name}"))?)
+    };
+    let main = tree("main")?;
+    drop(bases.lease(&main)?);
+    let mut all = Vec::new();
+    for count in CHANGED {
+        let other = tree(&format!("by_{count}"))?;
+        all.push(plan.rounds(5, || -> Result<f64, Failure> {
+            let (taken, lease) = timed(|| bases.lease(&other))?;
+            if lease.cost() != LeaseCost::Moved(count) {
+                return Err(format!("a base was not moved but {:?}", lease.cost()).into());
+            }
+            drop(lease);
+            drop(bases.lease(&main)?);
+            Ok(taken)
+        })?);
+    }
+    bases.clear()?;
+    Ok(all)
+}
+
+/// Rows that say whether a cost follows what changed: for ten times as much at most ten times the time, and
+/// for the same change nearly the same in a large repository as in a small one.
+fn follows(
+    what: &str,
+    taken: &[Spread],
+    small: Spread,
+    [few, many]: [usize; 2],
+    bar: Option<f64>,
+    note: &str,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (count, taken) in CHANGED.iter().zip(taken) {
+        let name = format!("{what} {count} in {many} files");
+        let row = match bar.filter(|_| *count == 1) {
+            Some(bar) => Row::at_most(name, *taken, bar, MILLIS),
+            None => Row::info(name, *taken, MILLIS),
+        };
+        rows.push(row.note(note));
+    }
+    if let [one, hundred, thousand] = taken {
+        let more = least(*thousand, *hundred);
+        rows.push(Row::at_most(format!("{what} 1000 files against 100"), more, 10.0, TIMES));
+        let size = least(*one, small);
+        let name = format!("{what} 1 file, in {many} against in {few}");
+        rows.push(Row::at_most(name, size, 1.5, TIMES));
+    }
+    rows
+}

@@ -1,0 +1,185 @@
+//! The bars of workspaces, side by side with git on the same repositories in the same run.
+//!
+//! Wall time, because a person waits for it. Where it is compared with git, rounds take both in turn and
+//! the least of one is held against the least of the other: what each takes when nothing else disturbs it.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use adjutant_workspace::sandbox::{Helper, Network};
+use adjutant_workspace::space::{KindWish, Options, Workspace, Workspaces};
+
+use crate::repos::{Repo, timed};
+use crate::sample::{Plan, Spread};
+use crate::spawn::Binary;
+use crate::table::{COUNT, MILLIS, Row, TIMES};
+use crate::{Failure, result_bars, say, writer_bars};
+
+/// The run that workspaces are made for.
+pub(crate) const RUN: &str = "run_bench";
+
+/// How many files the repositories have.
+const SIZES: [usize; 4] = [100, 1_000, 10_000, 50_000];
+
+/// From how many files on a capture is compared: below, git is nothing but the start of a process.
+const CAPTURED_FROM: usize = 1_000;
+
+/// Work trees made at the same time.
+const AT_ONCE: usize = 8;
+
+const CAPTURE: &str = "three files changed and one untracked since the last round; the least of all rounds, `git status \
+--porcelain` of the same state before it";
+const READY: &str = "another child of a batch, from the call until its tree, its own git directory and its top layer are \
+there; the state of the user's tree was captured with the first of the batch";
+const FALLBACK: &str = "as for the overlay, in a state with uncommitted files, which git's own work tree does not have";
+
+/// Measures the group.
+pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let helper = Helper::at(Binary::build()?.path());
+    let mut repos = Vec::new();
+    for files in SIZES.into_iter().filter(|files| !plan.quick || *files <= 10_000) {
+        say(&format!("making a repository of {files} files …"));
+        repos.push(Repo::make(files)?);
+    }
+    let (Some(largest), Some(middle)) = (repos.last(), repos.get(1)) else {
+        return Err("there is no repository to measure on".into());
+    };
+    let mut rows = captures(plan, &repos, &helper)?;
+    rows.extend(ready(plan, &repos, &helper)?);
+    rows.extend(at_once(middle, &helper)?);
+    rows.extend(result_bars::commits(plan, middle, largest, &helper)?);
+    rows.extend(result_bars::moves(plan, middle, largest)?);
+    rows.extend(writer_bars::spawns(plan, middle, &helper)?);
+    rows.extend(writer_bars::idle(largest, &helper)?);
+    rows.extend(writer_bars::eight(plan, largest)?);
+    Ok(rows)
+}
+
+/// Opens the workspaces of a repository, each kind with a state directory of its own.
+pub(crate) fn open(repo: &Repo, wish: KindWish, helper: &Helper) -> Result<Workspaces, Failure> {
+    let state = repo.beside(if wish == KindWish::Worktree { "worktrees" } else { "state" });
+    let options = Options {
+        wish,
+        network: Network::Off,
+        include_ignored: Vec::new(),
+        helper: helper.clone(),
+    };
+    Ok(Workspaces::open(&repo.tree(), &state, options)?)
+}
+
+/// Makes a workspace of the one batch there is.
+pub(crate) fn make(all: &Workspaces, child: &str) -> Result<Workspace, Failure> {
+    Ok(all.make(RUN, child, "batch", None)?)
+}
+
+/// Returns the least of one as a part of the least of the other.
+pub(crate) fn least(one: Spread, other: Spread) -> Spread {
+    Spread::exact(one.min / other.min)
+}
+
+/// The state of the user's tree as a commit, against one look by git.
+fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for repo in repos.iter().filter(|repo| repo.files >= CAPTURED_FROM) {
+        let all = open(repo, KindWish::Overlay, helper)?;
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for round in 0..plan.pick(15, 3) {
+            repo.dirty(round + 1)?;
+            let (git, _) = timed(|| repo.git(["status", "--porcelain"]))?;
+            let (capture, state) = timed(|| all.repository().capture(SystemTime::now()))?;
+            if state.changes.len() != 4 {
+                return Err(format!("{} changes were captured", state.changes.len()).into());
+            }
+            ours.push(capture);
+            theirs.push(git);
+        }
+        let [ours, theirs] = [ours, theirs].map(Spread::of);
+        rows.push(Row::info(format!("git status, {} files", repo.files), theirs, MILLIS));
+        let what = format!("capture of the user's tree, {} files", repo.files);
+        rows.push(Row::info(what, ours, MILLIS));
+        let what = format!("capture against git status, {} files", repo.files);
+        rows.push(Row::at_most(what, least(ours, theirs), 1.2, TIMES).note(CAPTURE));
+    }
+    Ok(rows)
+}
+
+/// Workspaces of both kinds, beside `git worktree add`.
+fn ready(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failure> {
+    let (mut rows, mut fallback, mut medians) = (Vec::new(), Vec::new(), Vec::new());
+    for repo in repos {
+        let overlay = overlays(plan, repo, helper)?;
+        let [git, own] = worktrees(plan, repo, helper)?;
+        let files = repo.files;
+        medians.push(overlay.median);
+        rows.push(Row::info(format!("git worktree add, {files} files"), git, MILLIS));
+        let what = format!("overlay workspace ready, {files} files");
+        rows.push(Row::at_most(what, overlay, 20.0, MILLIS).note(READY));
+        let what = format!("work tree against git worktree add, {files} files");
+        fallback.push(Row::at_most(what, least(own, git), 1.05, TIMES).note(FALLBACK));
+    }
+    let Spread { min, max, .. } = Spread::of(medians);
+    let what = "overlay workspace ready, slowest size against fastest";
+    rows.push(Row::at_most(what, Spread::exact(max / min), 1.5, TIMES));
+    rows.extend(fallback);
+    Ok(rows)
+}
+
+fn overlays(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Spread, Failure> {
+    let all = open(repo, KindWish::Overlay, helper)?;
+    // Stays, so that the others find their base and the captured state.
+    let first = make(&all, "first")?;
+    let mut number = 0;
+    let taken = plan.rounds(31, || -> Result<f64, Failure> {
+        number += 1;
+        let (taken, space) = timed(|| make(&all, &format!("overlay-{number}")))?;
+        space.close()?;
+        Ok(taken)
+    })?;
+    first.close()?;
+    Ok(taken)
+}
+
+/// Returns what git takes, and what ours takes.
+fn worktrees(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<[Spread; 2], Failure> {
+    let all = open(repo, KindWish::Worktree, helper)?;
+    make(&all, "first")?.close()?;
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    let rounds = if repo.files < 10_000 { 9 } else { 5 };
+    for round in 0..plan.pick(rounds, 2) {
+        let place = repo.beside(&format!("git-{round}"));
+        let (git, _) = timed(|| added(repo, &place))?;
+        let (own, space) = timed(|| make(&all, &format!("worktree-{round}")))?;
+        space.close()?;
+        repo.git(["worktree".as_ref(), "remove".as_ref(), "--force".as_ref(), place.as_os_str()])?;
+        theirs.push(git);
+        ours.push(own);
+    }
+    Ok([theirs, ours].map(Spread::of))
+}
+
+fn added(repo: &Repo, place: &Path) -> Result<String, Failure> {
+    let words = ["worktree", "add", "--quiet", "--detach"].map(AsRef::as_ref);
+    repo.git(words.into_iter().chain([place.as_os_str(), "HEAD".as_ref()]))
+}
+
+/// Eight work trees at the same time: ours, and what becomes of git's own.
+fn at_once(repo: &Repo, helper: &Helper) -> Result<Vec<Row>, Failure> {
+    let all = open(repo, KindWish::Worktree, helper)?;
+    let made = std::thread::scope(|scope| {
+        let one = |number| {
+            let all = &all;
+            // What a thread cannot send back as an error is one that is lost.
+            scope.spawn(move || make(all, &format!("at-once-{number}")).ok())
+        };
+        let threads: Vec<_> = (0..AT_ONCE).map(one).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect::<Vec<_>>()
+    });
+    let listed = repo.git(["worktree", "list", "--porcelain"])?;
+    let known = listed.lines().filter(|line| line.contains("at-once-")).count();
+    for space in &made {
+        space.close()?;
+    }
+    let what = format!("work trees of {AT_ONCE} made at once that are there");
+    let there = Spread::exact(made.len().min(known) as f64);
+    Ok(vec![Row::above(what, there, AT_ONCE as f64 - 1.0, COUNT)])
+}
