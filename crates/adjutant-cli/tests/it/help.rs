@@ -76,8 +76,11 @@ fn help_names_every_command_and_every_exit_code() {
           cancel       End a run, or a subagent and all below it, from any terminal
           wait         Wait for the end of a run; the exit code is that of the run
           tell         Say something to a subagent at work, before its next turn
+          diff         Show what the subagents of a run changed in their workspaces
+          merge        Merge that work into the files or onto branches, or take a merge back
+          discard      Drop that work
           undo         Put back what the agents of a run changed, where nobody touched it since
-          prune        Remove the content of old runs; metadata and cost stay
+          prune        Remove the content of old runs and results that are merged; metadata and cost stay
           completions  Print a completion script for your shell
           help         Print this message or the help of the given subcommand(s)
 
@@ -184,6 +187,45 @@ fn the_help_of_delegate_teaches_by_example() {
               --in-place
                   Let agents whose definition says so write anywhere in the tree, not only below the specs
                   folder; `run` takes it within a slash command too, before the prompt
+
+              --merge <HOW>
+                  What becomes of the work in workspaces once the run has ended; only completed work is
+                  merged
+
+                  Possible values:
+                  - report: Say what would merge, what is in conflict, and the commands to go on with
+                  - apply:  Merge what completed into the files, as `adjutant merge` does
+                  - branch: Make a branch of what completed, as `adjutant merge --as branch` does
+                  
+                  [default: report]
+
+              --write
+                  Let agents write, each in a workspace of its own: its work comes back as a commit to look
+                  at with `adjutant diff` and to take over with `adjutant merge`
+
+              --include-ignored <DIR>
+                  An ignored folder that workspaces hold all the same, such as target or node_modules; may
+                  be repeated
+
+              --workspace <KIND>
+                  How workspaces are made; the better kind this machine allows by default
+
+                  Possible values:
+                  - overlay:  Layers over a shared checkout
+                  - worktree: A work tree of git
+
+              --sandbox <WHICH>
+                  What holds the commands that agents run. Off runs them as you, with all your rights
+
+                  Possible values:
+                  - on:  The sandbox, or nothing is run
+                  - off: Nothing
+                  
+                  [default: on]
+
+              --grant <DIR>
+                  A directory that commands may read beside those of the system, such as a toolchain; may be
+                  repeated
 
               --allow-domain <HOST>
                   A host that WebFetch may ask without a question; may be repeated

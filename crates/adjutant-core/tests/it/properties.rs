@@ -529,5 +529,5 @@ fn random_histories_meet_every_kind_of_event() {
     }
     // Agents are defined by front ends; a loop needs more patience than chance has.
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED TIMEOUT approval_asked approved assigned attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late marked messaged overran paused progressed refused replied reserved run_ended run_started settled space_kept space_made started told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STALLED STATUS_SYNC_FAILED TIMEOUT approval_asked approved assigned attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late marked messaged overran paused progressed refused replied reserved run_ended run_started settled space_kept space_made started told tool_called tool_refused tool_returned");
 }
