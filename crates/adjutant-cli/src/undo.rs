@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::Event;
 use adjutant_core::task::{Status, Task};
+use adjutant_core::undo::Elsewhere;
+use adjutant_core::{Event, RunId, SessionId};
 use adjutant_engine::specs::Specs;
-use adjutant_engine::{Archive, ArchiveError, Fate, RunFiles, Undo, UndoError};
+use adjutant_engine::{Archive, ArchiveError, Fate, RunFiles, Undo, UndoError, Undone};
 use adjutant_view::sanitize;
 use clap::Args;
 use serde_json::{Value, json};
@@ -36,8 +37,9 @@ pub(crate) struct UndoArgs {
 const UNDO_HELP: &str = "\
 A file is put back only if it is exactly what the agents left; one that somebody changed since is named and
 left alone. Files that were created are removed. What was done is recorded in the run. The list of tasks
-stays as it is; tasks that still link such a file, or stand completed by the run, are named. Work that was
-merged with `adjutant merge` is taken back with `adjutant merge --undo`.
+stays as it is; tasks that still link such a file, or stand completed by the run, are named. What agents did
+in workspaces of their own was never here and is left in its reference: `adjutant discard` drops it, and what
+was merged with `adjutant merge` is taken back with `adjutant merge --undo`.
 
 Examples:
   adjutant undo --dry-run           what of the latest run of this tree can be put back
@@ -52,6 +54,7 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
     };
     let session = session.filter(|session| *session != files.id().root_session());
     let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
+    let Undone { files: undone, elsewhere } = undone;
     let root = files.workdir().unwrap_or_default();
     let linked = left_on_the_list(&files, &root, &undone);
     if as_json {
@@ -60,6 +63,7 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
         print_json(&json!({
             "v": 1, "run": files.id(), "session": session, "dry_run": args.dry_run,
             "root": root, "files": files_json,
+            "elsewhere": elsewhere.iter().map(elsewhere_object).collect::<Vec<_>>(),
             "tasks": linked.iter().map(Linked::object).collect::<Vec<_>>(),
         }))?;
     } else {
@@ -69,7 +73,12 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
         }
         let lines = undone.iter().map(|undo| line(undo, args.dry_run));
         print(&lines.collect::<String>())?;
-        say(&summary(&undone, args.dry_run));
+        let told = elsewhere.iter().filter_map(|it| elsewhere_sentence(files.id(), it));
+        let told: Vec<String> = told.collect();
+        if !undone.is_empty() || told.is_empty() {
+            say(&summary(&undone, args.dry_run));
+        }
+        told.iter().for_each(|sentence| say(sentence));
         linked.iter().for_each(|linked| say(&format!("adjutant: {}", linked.sentence())));
     }
     Ok(exit(&undone))
@@ -126,6 +135,29 @@ impl Linked {
         let links = sanitize::collapsed(&self.links.join(", "));
         let links = if links.is_empty() { links } else { format!(" and links {links}") };
         format!("task {number} is still {status}{links}")
+    }
+}
+
+fn elsewhere_object((session, at): &(SessionId, Elsewhere)) -> Value {
+    let reference = match at {
+        Elsewhere::Kept(reference) => Some(reference),
+        Elsewhere::Workspace | Elsewhere::Nowhere => None,
+    };
+    json!({ "session": session, "reference": reference })
+}
+
+/// Says where work is that was not done in the tree; nothing about one that did none.
+fn elsewhere_sentence(run: RunId, (session, at): &(SessionId, Elsewhere)) -> Option<String> {
+    match at {
+        Elsewhere::Kept(reference) => Some(format!(
+            "adjutant: {session} changed nothing here: its work is in {reference}; `adjutant discard {session}` \
+             drops it"
+        )),
+        Elsewhere::Workspace => Some(format!(
+            "adjutant: {session} changed nothing here: its work is in a workspace that was not kept yet; \
+             `adjutant resume {run}` goes on with it, `adjutant cancel {run}` keeps it as it is"
+        )),
+        Elsewhere::Nowhere => None,
     }
 }
 

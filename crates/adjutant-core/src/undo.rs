@@ -14,6 +14,18 @@ use crate::write::Change;
 pub struct Changes {
     steps: Vec<Step>,
     parents: BTreeMap<SessionId, SessionId>,
+    spaces: BTreeMap<SessionId, Elsewhere>,
+}
+
+/// Where the work of a delegation is that had a workspace of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// In its workspace, which nobody has kept yet.
+    Workspace,
+    /// In the commit that this reference keeps.
+    Kept(String),
+    /// Nowhere: it changed nothing.
+    Nowhere,
 }
 
 #[derive(Clone, Debug)]
@@ -43,8 +55,22 @@ impl Changes {
         if let Event::Granted(grant) = event {
             self.parents.insert(grant.session, grant.parent);
         }
+        if let Event::SpaceMade { session, .. } = event {
+            self.spaces.insert(*session, Elsewhere::Workspace);
+        }
+        if let Event::SpaceKept { session, kept, problem } = event {
+            let elsewhere = match (&kept.reference, problem) {
+                (Some(reference), _) => Elsewhere::Kept(reference.clone()),
+                (None, Some(_)) => Elsewhere::Workspace,
+                (None, None) => Elsewhere::Nowhere,
+            };
+            self.spaces.insert(*session, elsewhere);
+        }
         if let Event::WritePrepared { session, call, change } = event {
-            self.add(Some((*session, *call)), change);
+            // The file of that name in a person's tree is another one.
+            if !self.is_in_workspace(*session) {
+                self.add(Some((*session, *call)), change);
+            }
         }
         if let Event::Undone { change } = event {
             self.add(None, change);
@@ -109,6 +135,20 @@ impl Changes {
         Remedy::Change(Change { path: path.to_owned(), before: owned(now), after: owned(target) })
     }
 
+    /// Returns whose work is not in the tree at all, of everyone or of a delegation and all below it.
+    pub fn elsewhere(
+        &self,
+        session: Option<SessionId>,
+    ) -> impl Iterator<Item = (SessionId, &Elsewhere)> {
+        let meant = self.spaces.iter().filter(move |(of, _)| self.is_within(**of, session));
+        meant.map(|(of, elsewhere)| (*of, elsewhere))
+    }
+
+    /// Whether it, or the nearest above it that has one, works in a workspace.
+    fn is_in_workspace(&self, of: SessionId) -> bool {
+        self.spaces.keys().any(|owner| self.is_within(of, Some(*owner)))
+    }
+
     fn is_within(&self, of: SessionId, session: Option<SessionId>) -> bool {
         let Some(session) = session else { return true };
         // A journal cannot make a circle, but a damaged one must not hold us either.
@@ -128,6 +168,7 @@ impl Changes {
 mod tests {
     use super::*;
     use crate::event::ToolOutput;
+    use crate::space::{KeptWork, Space, SpaceKind};
 
     const ONE: &str = "sess_1735460684_aaaaaa";
     const TWO: &str = "sess_1735460684_bbbbbb";
@@ -203,5 +244,47 @@ mod tests {
         assert_eq!(all.paths(None).len(), 1);
         assert_eq!(all.paths(Some(ONE.parse().unwrap())).len(), 1);
         assert_eq!(all.paths(Some("sess_1735460684_cccccc".parse().unwrap())).len(), 0);
+    }
+
+    fn space() -> Space {
+        let (path, base) = ("/s".to_owned(), "b".to_owned());
+        Space { kind: SpaceKind::Overlay, path, base, layers: vec![], remarks: vec![] }
+    }
+
+    #[test]
+    fn what_was_written_in_a_workspace_is_no_change_of_the_tree() {
+        let (one, two): (SessionId, SessionId) = (ONE.parse().unwrap(), TWO.parse().unwrap());
+        let mut all = Changes::default();
+        all.fold(&Event::SpaceMade { session: one, space: space() });
+        for session in [one, two] {
+            all.fold(&Event::WritePrepared { session, call: 0, change: change("a", "b") });
+        }
+        assert_eq!(all.paths(Some(one)).len(), 0);
+        assert_eq!(all.paths(Some(two)).len(), 1);
+        // Not even where the tree holds the same bytes by chance.
+        assert_eq!(all.remedy("f", Some(one), Some("b")), Remedy::Differs);
+        assert_eq!(all.elsewhere(None).collect::<Vec<_>>(), [(one, &Elsewhere::Workspace)]);
+        assert_eq!(all.elsewhere(Some(two)).count(), 0);
+    }
+
+    #[test]
+    fn where_the_work_is_follows_from_what_was_kept() {
+        let session = ONE.parse().unwrap();
+        let reference = |name: &str| KeptWork {
+            commit: Some("c".into()),
+            reference: Some(name.into()),
+            ..KeptWork::default()
+        };
+        let full = || Some("the disk is full".to_owned());
+        for (kept, problem, expected) in [
+            (reference("refs/1"), None, Elsewhere::Kept("refs/1".into())),
+            (KeptWork::default(), None, Elsewhere::Nowhere),
+            (KeptWork::default(), full(), Elsewhere::Workspace),
+        ] {
+            let mut all = Changes::default();
+            all.fold(&Event::SpaceMade { session, space: space() });
+            all.fold(&Event::SpaceKept { session, kept, problem });
+            assert_eq!(all.elsewhere(None).next(), Some((session, &expected)));
+        }
     }
 }

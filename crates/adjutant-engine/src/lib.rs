@@ -50,4 +50,4 @@ pub use resume::{Past, Resume};
 pub use role::Role;
 pub use runner::{Control, Narrator, Reporter};
 pub use spaces::SpaceSetup;
-pub use undo::{Fate, Undo, UndoError};
+pub use undo::{Fate, Undo, UndoError, Undone};

@@ -37,6 +37,8 @@ pub struct SpaceSetup {
     pub grants: Vec<PathBuf>,
     /// Directories that commands never see, such as a person's home.
     pub hidden: Vec<PathBuf>,
+    /// The program that holds workspaces and starts what runs in them; this one where none is named.
+    pub helper: Option<PathBuf>,
 }
 
 impl SpaceSetup {
@@ -50,6 +52,7 @@ impl SpaceSetup {
             sandbox_off: false,
             grants: Vec::new(),
             hidden: Vec::new(),
+            helper: None,
         }
     }
 
@@ -66,7 +69,7 @@ impl SpaceSetup {
             wish,
             network: if network { Network::Granted } else { Network::Off },
             include_ignored: self.include_ignored.clone(),
-            helper: Helper::this_program(),
+            helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| chain(&error))?;
         let top = all.repository().work_tree();

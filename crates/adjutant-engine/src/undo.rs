@@ -6,12 +6,21 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use adjutant_core::undo::{Changes, Remedy};
+use adjutant_core::undo::{Changes, Elsewhere, Remedy};
 use adjutant_core::{Change, Event, SessionId, content_hash};
 use adjutant_tools::Caps;
 use adjutant_workspace::{Folders, Image, PathError, Place, RelPath, Root};
 
 use crate::archive::{ArchiveError, Expiry, Life, RunFiles};
+
+/// What became of the changes of a run or delegation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// The files that were changed where the run worked.
+    pub files: Vec<Undo>,
+    /// Whose work is somewhere else, and was not touched.
+    pub elsewhere: Vec<(SessionId, Elsewhere)>,
+}
 
 /// What became of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,13 +67,13 @@ pub enum UndoError {
 
 impl RunFiles {
     /// Puts back what the run changed, or what a delegation and all below it changed; only says so
-    /// when `dry_run`.
+    /// when `dry_run`. What was done in workspaces never reached the tree and is left where it is.
     ///
     /// # Errors
     ///
     /// When the run is live, expired or cannot be read, or its tree cannot be opened. What is wrong
     /// with one file is part of the answer.
-    pub fn undo(&self, session: Option<SessionId>, dry_run: bool) -> Result<Vec<Undo>, UndoError> {
+    pub fn undo(&self, session: Option<SessionId>, dry_run: bool) -> Result<Undone, UndoError> {
         if matches!(self.life()?, Life::Live { .. }) {
             return Err(ArchiveError::Live(self.id()).into());
         }
@@ -82,16 +91,17 @@ impl RunFiles {
         let path = workdir.ok_or(UndoError::NeverBegan)?;
         let root = Root::open(&path).map_err(|source| UndoError::Workdir { path, source })?;
         let temp = format!(".adjutant-undo-{}.tmp", self.id());
-        let mut done = Vec::new();
+        let mut files = Vec::new();
         for path in changes.paths(session) {
             let fate = match self.undo_one(&root, &changes, session, path, &temp, dry_run) {
                 Ok(fate) => fate,
                 Err(Trouble::Archive(error)) => return Err(error.into()),
                 Err(Trouble::File(why)) => Fate::Failed(why),
             };
-            done.push(Undo { path: path.to_owned(), fate });
+            files.push(Undo { path: path.to_owned(), fate });
         }
-        Ok(done)
+        let elsewhere = changes.elsewhere(session).map(|(of, it)| (of, it.clone())).collect();
+        Ok(Undone { files, elsewhere })
     }
 
     fn undo_one(

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adjutant_core::policy::Operation;
+use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{
     AgentName, Assignment, Event, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
@@ -14,7 +14,7 @@ use adjutant_core::{
 use adjutant_engine::roster::{UserFolders, muster};
 use adjutant_engine::{
     Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Resume, Setup, Staff, Storage, Tool, Wall, Web,
+    Resume, Setup, SpaceSetup, Staff, Storage, Tool, Wall, Web,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -25,6 +25,9 @@ use crate::model::{Request, Watched};
 
 /// The wall clock of every test: a second in 2024.
 const WALL_MS: u64 = 1_735_460_684_000;
+
+/// The tools of those who write.
+const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
 
 /// Looks at every event and may give orders.
 type Watch = Box<dyn FnMut(&Event, &mpsc::Sender<Control>)>;
@@ -51,6 +54,8 @@ pub struct Rig {
     wall: Wall,
     tools: Vec<Arc<dyn Tool>>,
     assignment: Option<Assignment>,
+    elsewhere: Option<PathBuf>,
+    spaces: Option<SpaceSetup>,
 }
 
 /// What happened.
@@ -98,13 +103,31 @@ impl Rig {
             wall: || WALL_MS,
             tools: Vec::new(),
             assignment: None,
+            elsewhere: None,
+            spaces: None,
         }
+    }
+
+    /// Works in this folder, which stays when the rig goes.
+    #[must_use]
+    pub fn at(mut self, folder: PathBuf) -> Self {
+        self.elsewhere = Some(folder);
+        self
+    }
+
+    /// Lets agents write in workspaces of their own.
+    #[must_use]
+    pub fn spaces(mut self, setup: SpaceSetup) -> Self {
+        self.policy.workspace = WorkspaceKind::Own;
+        self.policy.tools = ToolSet::new(self.policy.tools.iter().chain(WRITING));
+        self.spaces = Some(setup);
+        self
     }
 
     /// Puts a file into the work tree.
     #[must_use]
     pub fn file(self, path: &str, text: &str) -> Self {
-        let path = self.tree.path().join(path);
+        let path = self.tree().join(path);
         let folder = path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder).expect("a folder in the tree");
         std::fs::write(&path, text).expect("a file in the tree");
@@ -114,7 +137,7 @@ impl Rig {
     /// Returns the work tree.
     #[must_use]
     pub fn tree(&self) -> PathBuf {
-        self.tree.path().to_owned()
+        self.elsewhere.clone().unwrap_or_else(|| self.tree.path().to_owned())
     }
 
     /// Changes the policy.
@@ -304,13 +327,14 @@ impl Rig {
     }
 
     async fn play(self, past: Option<(RunId, Resume)>) -> Story {
+        let workdir = self.tree();
         let script = self.script;
         let scripted = || Arc::new(ScriptedModel::from_toml(&script).expect("a script")) as _;
         let model = Watched::new(self.model.unwrap_or_else(scripted));
         let setup = Setup {
             policy: self.policy,
             model: Arc::new(model.clone()),
-            workdir: self.tree.path().to_owned(),
+            workdir: workdir.clone(),
             system: self.system,
             opener: None,
             web: self.web,
@@ -321,13 +345,16 @@ impl Rig {
         let mut engine = Engine::new(setup).expect("an engine").with_sources(self.wall, chance);
         let home = self.home.as_ref().map(TempDir::path);
         let user = UserFolders::usual(home, home.map(|home| home.join(".config")).as_deref());
-        let roster = muster(self.tree.path(), &user).expect("a roster");
+        let roster = muster(&workdir, &user).expect("a roster");
         engine = engine.with_agents(roster.agents, &self.models_allowed);
         if let Some(agent) = self.default_agent {
             engine = engine.with_default_agent(agent);
         }
         if let Some(assignment) = self.assignment {
             engine = engine.with_assignment(assignment);
+        }
+        if let Some(spaces) = self.spaces {
+            engine = engine.with_spaces(spaces);
         }
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;

@@ -255,7 +255,7 @@ fn unknown_tools_and_broken_arguments_are_answered_and_the_child_goes_on() {
         ### [a] ✓
         **Usage**: in=2,000 out=20 · no price · sess_0000000000_aaaaaa
 
-        > Not run: `Run` needs a sandbox, which this version does not have. Available: Glob, Grep, Note, Read.
+        > Not run: `Run` needs a workspace of your own, which you do not have. Available: Glob, Grep, Note, Read.
         > Not run: `Nope` is not available to you. Available: Glob, Grep, Note, Read.
         > Not run: the arguments are not valid JSON. Send one JSON object.
         > `../secret.txt` is outside the workspace; give a path relative to its root
@@ -265,7 +265,7 @@ fn unknown_tools_and_broken_arguments_are_answered_and_the_child_goes_on() {
         --- stderr ---
         run_0000000000_bbbbbb started
         [a] started (1/1)
-        [a] Run: Not run: `Run` needs a sandbox, which this version does not have. Available: Glob, Grep, Note, Read.
+        [a] Run: Not run: `Run` needs a workspace of your own, which you do not have. Available: Glob, Grep, Note, Read.
         [a] Nope: Not run: `Nope` is not available to you. Available: Glob, Grep, Note, Read.
         [a] Read: Not run: the arguments are not valid JSON. Send one JSON object.
         [a] Read ../secret.txt

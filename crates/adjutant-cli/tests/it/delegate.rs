@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::rig::{Output, Rig};
 use crate::schema::assert_fits;
+use crate::work_rig::Repo;
 
 /// A reader that looks at a file, and an answer for everyone else.
 pub(crate) const SCRIPT: &str = r#"
@@ -241,18 +242,16 @@ fn budgets_bound_the_run_and_the_advice_works_when_pasted() {
 
 #[test]
 fn a_preset_that_asks_nobody_needs_no_yes() {
-    let rig = rig();
-    let out = rig.run([
-        "delegate",
-        "--model",
-        rig.model(),
-        "--preset",
-        "claude-loop",
-        "--enable-delegation",
-        "-t",
-        "a=x",
-        "--json",
-    ]);
+    // Stories write in workspaces, which need a repository.
+    let repo = Repo { rig: rig() };
+    repo.git(["init", "-q", "-b", "main", "."]);
+    repo.commit("first");
+    let rig = &repo.rig;
+    let out = rig
+        .call(["delegate", "--model", rig.model(), "--preset", "claude-loop"])
+        .args(["--enable-delegation", "-t", "a=x", "--json"])
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .run();
     // The script speaks prose where this preset wants a return, so its child ends partial.
     assert_eq!(out.code, 3, "{out}");
     assert_eq!(rig.run(["status", "latest", "--json"]).json()["runs"][0]["preset"], "story");

@@ -247,7 +247,7 @@ fn log_shows_every_event_and_as_json_one_per_line() {
         2000-01-01T00:00:00.000Z  [reader] turn 1 attempt 1
         2000-01-01T00:00:00.000Z  [reader] turn 1 replied, 2 tool calls (in=1,000 out=50 $0.0037): I will look first.
         2000-01-01T00:00:00.000Z  [reader] calls Read notes.txt
-        2000-01-01T00:00:00.000Z  [reader] Run notes.txt is worth a look not run: Not run: `Run` needs a sandbox, which this version does not have. Available: Glob, Grep, Note, Read.
+        2000-01-01T00:00:00.000Z  [reader] Run notes.txt is worth a look not run: Not run: `Run` needs a workspace of your own, which you do not have. Available: Glob, Grep, Note, Read.
         2000-01-01T00:00:00.000Z  [reader] Read notes.txt returned 20 bytes
         2000-01-01T00:00:00.000Z  [reader] turn 2 attempt 1
         2000-01-01T00:00:00.000Z  [reader] turn 2 replied, 0 tool calls (in=1,200 out=60 $0.0045): notes.txt has 3 lines.

@@ -118,3 +118,36 @@ fn a_conflict_at_the_end_of_a_run_is_reported_and_changes_nothing() {
     assert_eq!(applied.code, 3, "{applied}");
     assert_eq!(repo.read("long"), lines(&[(2, "by one")]));
 }
+
+#[test]
+fn undo_says_where_the_work_is_and_never_touches_a_file_of_that_name() {
+    for kind in ["overlay", "worktree"] {
+        let repo = repository();
+        assert_eq!(delegate(&repo, &["one", "two"], &["--workspace", kind]).code, 0, "{kind}");
+        // The user happens to have written exactly what the first agent did.
+        repo.rig.write("long", lines(&[(2, "by one")]));
+        let before = repo.state();
+        let undone = repo.json(&["undo"], 0);
+        assert_eq!(undone["files"], json!([]), "{kind}");
+        let elsewhere = undone["elsewhere"].as_array().unwrap();
+        assert_eq!(elsewhere.len(), 2, "{kind}: {undone}");
+        let session = elsewhere[0]["session"].as_str().unwrap();
+        let reference = elsewhere[0]["reference"].as_str().unwrap();
+        repo.git(["rev-parse", "--verify", reference]);
+
+        let out = repo.rig.run(["undo", session]);
+        assert_eq!((out.code, out.stdout.as_str()), (0, ""), "{kind}: {out}");
+        for words in [
+            &format!("its work is in {reference}"),
+            &format!("`adjutant discard {session}` drops it"),
+        ] {
+            assert!(out.stderr.contains(words), "{kind}: {words}\n{out}");
+        }
+        assert_eq!(repo.state(), before, "{kind}: the user's file stays");
+        assert_eq!(
+            repo.json(&["discard", session, "--yes"], 0)["results"][0]["discarded"],
+            true,
+            "{kind}"
+        );
+    }
+}

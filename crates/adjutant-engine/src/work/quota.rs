@@ -22,7 +22,17 @@ pub struct Quota {
 pub fn quota(state: &Path) -> Quota {
     let spaces = state.join(SPACES);
     let bases = bases(&spaces, BASES_DEPTH);
-    Quota { bases, spaces: room(&spaces).saturating_sub(bases), merges: room(&state.join(MERGES)) }
+    Quota {
+        bases,
+        spaces: below(&spaces).saturating_sub(bases),
+        merges: below(&state.join(MERGES)),
+    }
+}
+
+/// What lies in a folder: one that is there and empty takes no room worth telling.
+fn below(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries.flatten().map(|entry| room(&entry.path())).sum()
 }
 
 /// How far below the folder of workspaces a repository keeps its bases.
@@ -46,6 +56,5 @@ fn room(path: &Path) -> u64 {
         // Blocks are counted in 512 bytes, whatever the file system uses.
         return found.blocks() * 512;
     }
-    let Ok(entries) = fs::read_dir(path) else { return 0 };
-    entries.flatten().map(|entry| room(&entry.path())).sum::<u64>()
+    below(path)
 }

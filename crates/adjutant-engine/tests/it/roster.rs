@@ -52,7 +52,7 @@ impl Place {
 
 /// A policy that permits every tool, so that what is missing was taken away by the file.
 fn all() -> Policy {
-    Policy { network: true, in_place: true, ..Preset::Story.policy() }
+    Policy { network: true, ..Preset::Story.policy() }
 }
 
 fn summary(agent: &Definition) -> String {

@@ -321,7 +321,7 @@ async fn who_may_write_where() {
             in_place(command().file("a", "old")),
             "Run",
             "a",
-            "needs a sandbox",
+            "needs a workspace of your own",
             Some("old"),
         ),
     ] {

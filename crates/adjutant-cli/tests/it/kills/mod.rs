@@ -12,6 +12,7 @@ mod harm;
 mod kernel;
 mod play;
 mod rivals;
+mod spaces;
 mod sweep;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,141 @@
+//! Agents that write in workspaces of their own: who sees what, and what is kept however they end.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use adjutant_core::{Event, Outcome};
+use adjutant_engine::{Control, EngineError};
+
+use crate::spaces_rig::{KINDS, Yard, adds, call, kept, says, told};
+
+#[tokio::test]
+async fn siblings_write_the_same_file_and_neither_sees_the_other_nor_the_person_either() {
+    for kind in KINDS {
+        let yard = Yard::new();
+        let before = yard.mine();
+        let read = |label: &str| call(label, "Read", "{ path = \"list\" }");
+        let writer = |label: &str| adds(label, label) + &read(label) + &says(label, "done");
+        let script = writer("one") + &writer("two");
+        let story = yard.rig(kind, &script).task("one", "a").task("two", "b").delegate().await;
+        assert_eq!(story.outcome(), Outcome::Completed, "{kind:?}: {:?}", story.ends());
+        assert_eq!(yard.mine(), before, "{kind:?}");
+        for (label, other) in [("one", "two"), ("two", "one")] {
+            let files = yard.work(&story, label);
+            assert_eq!(files["list"], format!("{label}\nEND\n"), "{kind:?}");
+            assert_eq!(files["mine"], "untracked\n", "{kind:?}: it began from the true state");
+            let seen = told(&story, label).concat();
+            assert!(seen.contains(label) && !seen.contains(other), "{kind:?}: {seen}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_below_a_writer_begins_from_what_the_writer_has_and_leaves_it_alone() {
+    for kind in KINDS {
+        let yard = Yard::new();
+        let down = "{ tasks = [{ label = \"below\", prompt = \"go on\" }] }";
+        let script = adds("top", "by top")
+            + &call("top", "Delegate", down)
+            + &adds("top", "later")
+            + &says("top", "done")
+            + &adds("below", "by below")
+            + &says("below", "done");
+        let rig = yard.rig(kind, &script);
+        let before = yard.mine();
+        let rig = rig.policy(|policy| {
+            policy.max_depth = 2;
+            let tools = policy.tools.iter().chain(["Delegate"]);
+            policy.tools = adjutant_core::ToolSet::new(tools);
+        });
+        let story = rig.task("top", "work").delegate().await;
+        assert_eq!(story.outcome(), Outcome::Completed, "{kind:?}: {:?}", story.ends());
+        assert_eq!(yard.work(&story, "below")["list"], "by top\nby below\nEND\n", "{kind:?}");
+        assert_eq!(yard.work(&story, "top")["list"], "by top\nlater\nEND\n", "{kind:?}");
+        assert_eq!(yard.mine(), before, "{kind:?}");
+    }
+}
+
+/// How one ends that has written something: the rest of its script, and what is said of its end.
+const ENDS: [(&str, &str); 4] = [
+    ("error = \"authentication\"", "half: failed PROVIDER_ERROR"),
+    ("panic = true", "half: failed INTERNAL"),
+    ("text = \"late\"\ndelay_ms = 600000", "half: partial TIMEOUT"),
+    ("text = \"never\"\ndelay_ms = 600000\nchunks = 2", "half: cancelled CANCELLED"),
+];
+
+#[tokio::test]
+async fn work_is_kept_however_its_agent_ends() {
+    for kind in KINDS {
+        for (turn, expected) in ENDS {
+            let yard = Yard::new();
+            let before = yard.mine();
+            let script = adds("half", "half done") + "[[turn]]\nlabel = \"half\"\n" + turn;
+            let mut rig = yard.rig(kind, &script).task("half", "work");
+            if expected.contains("TIMEOUT") {
+                rig = rig.policy(|policy| {
+                    policy.timeout_s = adjutant_core::policy::Timeout::Seconds(2);
+                });
+            }
+            if expected.contains("CANCELLED") {
+                rig = rig.when(|event, control| {
+                    if matches!(event, Event::Reserved { reservation, .. } if reservation.turn == 2)
+                    {
+                        control.try_send(Control::CancelRun).unwrap();
+                    }
+                });
+            }
+            let story = rig.delegate().await;
+            assert_eq!(story.ends(), [expected], "{kind:?}");
+            let files = yard.work(&story, "half");
+            assert_eq!(files["list"], "half done\nEND\n", "{kind:?}: {expected}");
+            assert_eq!(yard.mine(), before, "{kind:?}: {expected}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_who_changes_nothing_leaves_no_reference() {
+    for kind in KINDS {
+        let yard = Yard::new();
+        let story = yard.rig(kind, &says("idle", "done")).task("idle", "a").delegate().await;
+        assert_eq!(kept(&story, "idle").reference, None, "{kind:?}");
+        let all = yard.git(&["for-each-ref", "--format=%(refname)", "refs/adjutant"]);
+        // What a run began from is held for as long as the run is.
+        let results: Vec<&str> = all.lines().filter(|name| !name.contains("/_bases/")).collect();
+        assert_eq!(results, [""; 0], "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_repository_nothing_is_spent() {
+    for kind in KINDS {
+        let yard = Yard::without_repository();
+        let story = yard.rig(kind, &says("a", "done")).task("a", "work").delegate().await;
+        let Err(EngineError::Spaces(why)) = &story.result else { panic!("{:?}", story.result) };
+        assert!(why.contains("git init"), "{why}");
+        assert!(story.requests.is_empty() && story.events.is_empty(), "{:?}", story.kinds());
+    }
+}
+
+#[tokio::test]
+async fn what_a_command_prints_is_told_while_it_runs_and_a_cancel_ends_it_at_once() {
+    for kind in KINDS {
+        let yard = Yard::new();
+        let command = "{ command = \"echo begun > ran; echo ready; sleep 600; echo over >> ran\" }";
+        let script = call("long", "Run", command) + &says("long", "done");
+        let cancelled: Rc<Cell<Option<Instant>>> = Rc::default();
+        let at = Rc::clone(&cancelled);
+        let rig = yard.rig(kind, &script).task("long", "work").when(move |event, control| {
+            let Event::Printed { text, .. } = event else { return };
+            if text.contains("ready") && at.replace(Some(Instant::now())).is_none() {
+                control.try_send(Control::CancelRun).unwrap();
+            }
+        });
+        let story = rig.delegate().await;
+        let took = cancelled.get().expect("it printed").elapsed();
+        assert_eq!(story.ends(), ["long: cancelled CANCELLED"], "{kind:?}");
+        assert_eq!(yard.work(&story, "long")["ran"], "begun\n", "{kind:?}");
+        assert!(took < Duration::from_secs(1), "{kind:?}: {took:?} with the keeping of its work");
+    }
+}

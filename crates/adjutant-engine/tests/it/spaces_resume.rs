@@ -1,0 +1,87 @@
+//! Processes that end in the middle of work in workspaces: nothing is lost, nothing is done twice.
+
+use std::future::Future;
+
+use adjutant_core::Outcome;
+use adjutant_core::space::SpaceKind;
+use adjutant_engine::{EngineError, Resume};
+
+use crate::spaces_rig::{KINDS, Yard, adds, call, says, told};
+
+const EIO: i32 = 5;
+
+/// An edit, a command and a new file; each leaves a trace that tells once from twice.
+fn script() -> String {
+    adds("w", "first")
+        + &call("w", "Run", "{ command = \"echo ran >> ran\" }")
+        + &call("w", "Write", "{ file_path = \"new\", content = \"new\\n\" }")
+        + &says("w", "done")
+}
+
+/// One life of the engine. Its runtime goes with it, and waits for what is at work on threads.
+fn life<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(work)
+}
+
+/// What a resumed run was told of its calls.
+#[derive(Debug, Default)]
+struct Seen {
+    crashes: usize,
+    resumed: usize,
+    interrupted_runs: usize,
+}
+
+/// Ends the engine at its nth write to the journal and goes on; says whether it came to that.
+fn crash(kind: SpaceKind, nth: usize, seen: &mut Seen) -> bool {
+    let yard = Yard::new();
+    let before = yard.mine();
+    let rig = yard.rig(kind, &script()).task("w", "work");
+    let disk = rig.disk();
+    disk.fail_write(nth, 0, EIO);
+    if life(rig.delegate()).result.is_ok() {
+        return false;
+    }
+    seen.crashes += 1;
+    let at = format!("{kind:?}, write {nth}");
+    assert_eq!(yard.mine(), before, "{at}");
+    let journal = disk.bytes();
+    if journal.is_empty() {
+        return true;
+    }
+    let story = life(yard.rig(kind, &script()).resume(&journal, Resume::default()));
+    if matches!(story.result, Err(EngineError::NothingToResume(_))) {
+        assert!(story.requests.is_empty(), "{at}");
+        return true;
+    }
+    seen.resumed += 1;
+    assert_eq!(story.outcome(), Outcome::Completed, "{at}: {:?}", story.ends());
+    let told = told(&story, "w");
+    let [edit, run, write] = &told[..] else { panic!("{at}: {told:?}") };
+    let files = yard.work(&story, "w");
+    let lost = |answer: &str| usize::from(answer.starts_with("Interrupted before it was done"));
+    assert_eq!(files["list"].matches("first").count(), 1 - lost(edit), "{at}: {edit}");
+    assert_eq!(usize::from(files.contains_key("new")), 1 - lost(write), "{at}: {write}");
+    let ran = files.get("ran").map_or(0, |text| text.lines().count());
+    if run.starts_with("Interrupted") {
+        seen.interrupted_runs += 1;
+        assert!(ran <= 1, "{at}: it was repeated");
+    } else {
+        assert_eq!(ran, 1, "{at}: {run}");
+    }
+    assert_eq!(yard.mine(), before, "{at}");
+    true
+}
+
+#[test]
+fn after_a_crash_at_any_record_work_is_neither_lost_nor_made_twice() {
+    for kind in KINDS {
+        let mut seen = Seen::default();
+        let mut nth = 1;
+        while crash(kind, nth, &mut seen) {
+            nth += 1;
+        }
+        assert!(seen.resumed >= 8, "{kind:?}: {seen:?}");
+        assert!(seen.interrupted_runs >= 1, "{kind:?}: no command was cut off: {seen:?}");
+    }
+}

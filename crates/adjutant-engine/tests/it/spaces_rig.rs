@@ -1,0 +1,140 @@
+//! A person's repository, and runs whose agents write in workspaces beside it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use adjutant_core::Event;
+use adjutant_core::space::{KeptWork, SpaceKind};
+use adjutant_engine::SpaceSetup;
+use adjutant_testkit::{Rig, Story};
+use tempfile::TempDir;
+
+/// Both kinds; what agents see is the same in each.
+pub(crate) const KINDS: [SpaceKind; 2] = [SpaceKind::Overlay, SpaceKind::Worktree];
+
+/// A repository with one commit and one file that is not in it.
+pub(crate) struct Yard {
+    outer: TempDir,
+}
+
+impl Yard {
+    pub(crate) fn new() -> Self {
+        let yard = Self::without_repository();
+        yard.git(&["init", "-q", "-b", "main", "."]);
+        yard.git(&["add", "list"]);
+        yard.git(&["commit", "-q", "-m", "first"]);
+        yard
+    }
+
+    pub(crate) fn without_repository() -> Self {
+        // Not below /tmp, which sandboxes replace with one of their own.
+        let yard = Self { outer: TempDir::new_in("/var/tmp").unwrap() };
+        std::fs::create_dir(yard.tree()).unwrap();
+        std::fs::write(yard.tree().join("list"), "END\n").unwrap();
+        std::fs::write(yard.tree().join("mine"), "untracked\n").unwrap();
+        yard
+    }
+
+    pub(crate) fn tree(&self) -> PathBuf {
+        self.outer.path().join("tree")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.outer.path().join("state")
+    }
+
+    pub(crate) fn setup(&self, kind: SpaceKind) -> SpaceSetup {
+        let helper = Some(env!("CARGO_BIN_EXE_engine-helper").into());
+        SpaceSetup { kind: Some(kind), helper, ..SpaceSetup::new(self.state()) }
+    }
+
+    /// A run of writers; the rig goes, the repository stays.
+    pub(crate) fn rig(&self, kind: SpaceKind, script: &str) -> Rig {
+        Rig::new().at(self.tree()).spaces(self.setup(kind)).script(script)
+    }
+
+    pub(crate) fn git(&self, args: &[&str]) -> String {
+        let out = Command::new("git")
+            .args(args)
+            .current_dir(self.tree())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.outer.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .envs([("GIT_AUTHOR_NAME", "U"), ("GIT_COMMITTER_NAME", "U")])
+            .envs([("GIT_AUTHOR_EMAIL", "u@localhost"), ("GIT_COMMITTER_EMAIL", "u@localhost")])
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// Everything of the person's that nobody else may change.
+    pub(crate) fn mine(&self) -> String {
+        let status = self.git(&["status", "--porcelain=v2", "--untracked-files=all"]);
+        let read = |name: &str| std::fs::read_to_string(self.tree().join(name)).unwrap();
+        let heads = self.git(&["for-each-ref", "refs/heads", "refs/stash"]);
+        format!("{status}{heads}{}{}", read("list"), read("mine"))
+    }
+
+    /// The files of a commit with their contents.
+    pub(crate) fn files(&self, commit: &str) -> BTreeMap<String, String> {
+        let names = self.git(&["ls-tree", "-r", "--name-only", commit]);
+        let text = |name: &str| self.git(&["show", &format!("{commit}:{name}")]);
+        names.lines().map(|name| (name.to_owned(), text(name))).collect()
+    }
+
+    /// The files of the work that was kept of a task; it must be there.
+    pub(crate) fn work(&self, story: &Story, label: &str) -> BTreeMap<String, String> {
+        let kept = kept(story, label);
+        let reference = kept.reference.unwrap_or_else(|| panic!("{label} left nothing"));
+        let commit = kept.commit.unwrap();
+        assert_eq!(self.git(&["rev-parse", &reference]).trim_end(), commit, "{label}");
+        self.files(&commit)
+    }
+}
+
+/// What was kept of a task, by its label; it was tried exactly once since it last began.
+pub(crate) fn kept(story: &Story, label: &str) -> KeptWork {
+    let of = |event: &Event| match event {
+        Event::SpaceKept { session, kept, problem } => {
+            let is_meant = story.label(*session).as_deref() == Some(label);
+            is_meant.then(|| (kept.clone(), problem.clone()))
+        }
+        _ => None,
+    };
+    let all: Vec<_> = story.events.iter().filter_map(|(_, event)| of(event)).collect();
+    assert_eq!(all.len(), 1, "{label}: {all:?}");
+    let (kept, problem) = all.into_iter().next().unwrap();
+    assert_eq!(problem, None, "{label}");
+    kept
+}
+
+/// What agents were told by their tools, in order.
+pub(crate) fn told(story: &Story, label: &str) -> Vec<String> {
+    let said = story.events.iter().filter_map(|(_, event)| match event {
+        Event::ToolReturned { session, output, .. } => Some((*session, output.content.clone())),
+        Event::ToolRefused { session, text, .. } => Some((*session, text.clone())),
+        _ => None,
+    });
+    let of = |session| story.label(session).as_deref() == Some(label);
+    said.filter(|(session, _)| of(*session)).map(|(_, text)| text).collect()
+}
+
+/// A turn of one who calls a tool.
+pub(crate) fn call(label: &str, tool: &str, args: &str) -> String {
+    format!("[[turn]]\nlabel = \"{label}\"\n[[turn.call]]\ntool = \"{tool}\"\nargs = {args}\n")
+}
+
+/// A turn of one who says something.
+pub(crate) fn says(label: &str, text: &str) -> String {
+    format!("[[turn]]\nlabel = \"{label}\"\ntext = \"{text}\"\n")
+}
+
+/// A turn of one who adds a line to the list: a line that is there twice was written twice.
+pub(crate) fn adds(label: &str, line: &str) -> String {
+    let args =
+        format!("{{ file_path = \"list\", old_string = \"END\", new_string = \"{line}\\nEND\" }}");
+    call(label, "Edit", &args)
+}
