@@ -293,6 +293,7 @@ pub(crate) fn use_tool(
 }
 
 /// Runs a command in the workspace of a delegation; blocks.
+#[expect(clippy::too_many_arguments, reason = "one call, where it runs, and who listens")]
 pub(crate) fn run_command(
     bench: &Bench,
     session: SessionId,

@@ -87,7 +87,7 @@ fn the_run_waits_until_the_work_is_kept_whatever_the_end_and_across_crashes() {
         assert!(!sim.state(child).is_live());
         assert_eq!(sim.tree.outcome(), None);
         let keep = Effect::KeepSpace { session: child, space: space(&child.to_string()) };
-        assert_eq!(sim.tree.due_keeps().collect::<Vec<_>>(), [keep.clone()]);
+        assert_eq!(sim.tree.due_keeps().collect::<Vec<_>>(), std::slice::from_ref(&keep));
         sim.restart(Resumption { rights: Rights::of(&writers()), ..Resumption::default() });
         assert!(sim.effects.contains(&keep));
         assert_eq!(kept(&mut sim, child, Ok(work())), "space_kept ended run_ended");
