@@ -144,7 +144,7 @@ pub(crate) fn go_on(
         roster.agents.extend(builtin_agents(&roster.agents));
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    let engine = engine.with_spaces(SpaceSetup::new(archive.path().to_owned()));
+    let engine = engine.with_spaces(spaces::usual(archive.path()));
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
     let showing = Showing { form, events: flags.events, result_tokens, merge: MergeAfter::Report };
