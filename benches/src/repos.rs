@@ -132,7 +132,8 @@ fn commit(
             format!("{text}: {file}\nand some more lines\nof the usual length\n").repeat(4);
         write!(stream, "M 100644 inline {file}\ndata {}\n{content}\n", content.len())?;
     }
-    Ok(stream.push('\n'))
+    stream.push('\n');
+    Ok(())
 }
 
 /// Returns the milliseconds that `work` takes, and what it returns.
