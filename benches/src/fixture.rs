@@ -174,7 +174,7 @@ pub(crate) fn task(number: usize) -> Value {
 ///
 /// An ext4 without a journal passes over recently deleted files one by one when it makes new ones
 /// close to them: after a few runs of this bench each new transcript would cost a millisecond.
-fn spread(dir: &Path) {
+pub(crate) fn spread(dir: &Path) {
     let set = || {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(dir, flags, Mode::empty())?;

@@ -14,12 +14,16 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::Failure;
+use crate::fixture::spread;
 use crate::spawn::target_dir;
 
 /// Files of one folder.
 const PER_FOLDER: usize = 100;
 
 /// A repository with a checkout, and room for state beside it.
+///
+/// Checkouts made beside it stay until it goes: see `spread` in `fixture` for what removing many files does
+/// to the making of others in the next minutes.
 #[derive(Debug)]
 pub(crate) struct Repo {
     dir: TempDir,
@@ -31,6 +35,7 @@ impl Repo {
     /// Makes a repository of so many files, with a few changes that are not committed.
     pub(crate) fn make(files: usize) -> Result<Self, Failure> {
         let repo = Self { dir: TempDir::new_in(target_dir()?)?, files };
+        spread(repo.dir.path());
         fs::create_dir(repo.tree())?;
         repo.git(["init", "--quiet", "-b", "main", "."])?;
         repo.git(["config", "gc.auto", "0"])?;
@@ -127,7 +132,8 @@ fn commit(
             format!("{text}: {file}\nand some more lines\nof the usual length\n").repeat(4);
         write!(stream, "M 100644 inline {file}\ndata {}\n{content}\n", content.len())?;
     }
-    Ok(stream.push('\n'))
+    stream.push('\n');
+    Ok(())
 }
 
 /// Returns the milliseconds that `work` takes, and what it returns.

@@ -95,7 +95,6 @@ fn moved(plan: &Plan, repo: &Repo) -> Result<Vec<Spread>, Failure> {
             Ok(taken)
         })?);
     }
-    bases.clear()?;
     Ok(all)
 }
 

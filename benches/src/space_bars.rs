@@ -44,14 +44,20 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let (Some(largest), Some(middle)) = (repos.last(), repos.get(1)) else {
         return Err("there is no repository to measure on".into());
     };
-    let mut rows = captures(plan, &repos, &helper)?;
-    rows.extend(ready(plan, &repos, &helper)?);
-    rows.extend(at_once(middle, &helper)?);
-    rows.extend(result_bars::commits(plan, middle, largest, &helper)?);
-    rows.extend(result_bars::moves(plan, middle, largest)?);
-    rows.extend(writer_bars::spawns(plan, middle, &helper)?);
-    rows.extend(writer_bars::idle(largest, &helper)?);
-    rows.extend(writer_bars::eight(plan, largest)?);
+    let mut rows = Vec::new();
+    // Shown as they come: a person waits a minute for the table.
+    let mut add = |more: Vec<Row>| {
+        more.iter().for_each(|row| say(&format!("  {}: {}", row.what, row.measured)));
+        rows.extend(more);
+    };
+    add(writer_bars::eight(plan, largest)?);
+    add(captures(plan, &repos, &helper)?);
+    add(result_bars::commits(plan, middle, largest, &helper)?);
+    add(writer_bars::spawns(plan, middle, &helper)?);
+    add(writer_bars::idle(largest, &helper)?);
+    add(result_bars::moves(plan, middle, largest)?);
+    add(at_once(middle, &helper)?);
+    add(ready(plan, &repos, &helper)?);
     Ok(rows)
 }
 
@@ -129,7 +135,7 @@ fn overlays(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Spread, Failure
     // Stays, so that the others find their base and the captured state.
     let first = make(&all, "first")?;
     let mut number = 0;
-    let taken = plan.rounds(31, || -> Result<f64, Failure> {
+    let taken = plan.rounds(21, || -> Result<f64, Failure> {
         number += 1;
         let (taken, space) = timed(|| make(&all, &format!("overlay-{number}")))?;
         space.close()?;
@@ -142,15 +148,15 @@ fn overlays(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Spread, Failure
 /// Returns what git takes, and what ours takes.
 fn worktrees(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<[Spread; 2], Failure> {
     let all = open(repo, KindWish::Worktree, helper)?;
-    make(&all, "first")?.close()?;
+    // Captures the state of the batch.
+    make(&all, "first")?;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    let rounds = if repo.files < 10_000 { 9 } else { 5 };
+    let rounds = if repo.files < 10_000 { 9 } else { 2 };
     for round in 0..plan.pick(rounds, 2) {
         let place = repo.beside(&format!("git-{round}"));
         let (git, _) = timed(|| added(repo, &place))?;
-        let (own, space) = timed(|| make(&all, &format!("worktree-{round}")))?;
-        space.close()?;
-        repo.git(["worktree".as_ref(), "remove".as_ref(), "--force".as_ref(), place.as_os_str()])?;
+        // Both stay until the repository goes, see `Repo`.
+        let (own, _space) = timed(|| make(&all, &format!("worktree-{round}")))?;
         theirs.push(git);
         ours.push(own);
     }
@@ -176,9 +182,6 @@ fn at_once(repo: &Repo, helper: &Helper) -> Result<Vec<Row>, Failure> {
     });
     let listed = repo.git(["worktree", "list", "--porcelain"])?;
     let known = listed.lines().filter(|line| line.contains("at-once-")).count();
-    for space in &made {
-        space.close()?;
-    }
     let what = format!("work trees of {AT_ONCE} made at once that are there");
     let there = Spread::exact(made.len().min(known) as f64);
     Ok(vec![Row::above(what, there, AT_ONCE as f64 - 1.0, COUNT)])

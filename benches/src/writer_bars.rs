@@ -127,7 +127,7 @@ pub(crate) fn eight(plan: &Plan, repo: &Repo) -> Result<Vec<Row>, Failure> {
     // Makes the base.
     begun(delegate())?;
     let (mut starts, mut walls) = (Vec::new(), Vec::new());
-    for round in 0..plan.pick(7, 2) {
+    for round in 0..plan.pick(5, 2) {
         repo.dirty(1_000 + round)?;
         let (start, wall) = begun(delegate())?;
         starts.push(start);

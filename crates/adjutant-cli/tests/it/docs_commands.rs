@@ -38,7 +38,7 @@ pub(crate) fn typed(rig: &Rig, script: &str, line: &str) -> (i32, String) {
         .args(["-c", line])
         .env_clear()
         .envs(rig.environment())
-        .env("PATH", format!("{programs}:/usr/bin:/bin"))
+        .env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()))
         .env("ADJUTANT_MODEL", format!("script:{}", model.display()))
         .current_dir(rig.work())
         .stdin(Stdio::null())
