@@ -33,7 +33,7 @@ pub use refs::{Kept, Pruned};
 pub use repository::Repository;
 pub use run::Git;
 
-pub(crate) use change::{Content, content, guarded, plain};
+pub(crate) use change::{Content, bounded, content, guarded, plain, too_deep};
 pub(crate) use import::Imported;
 pub(crate) use repository::{bytes_of, path_of};
 pub(crate) use scratch::Scratch;
