@@ -28,6 +28,9 @@ fn photograph(folder: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
     found
 }
 
+/// Puts something hostile into a folder, for the git directory of a victim.
+type Plant = fn(&User, &Path);
+
 /// A git directory with nothing in it but what makes it one.
 fn hollow(at: &Path, config: &str) {
     for folder in ["objects", "refs"] {
@@ -41,7 +44,7 @@ fn hollow(at: &Path, config: &str) {
 fn a_folder_cannot_claim_the_repository_of_another() {
     let victim = User::new();
     let common = victim.path(".git");
-    let plants: [(&str, fn(&User, &Path)); 6] = [
+    let plants: [(&str, Plant); 6] = [
         ("a shared directory in a `.git` folder", |user, common| {
             hollow(&user.path(".git"), "");
             put(&user.path(".git/commondir"), &format!("{}\n", common.display()));
