@@ -174,9 +174,9 @@ fn hide_others(
         let shown = match entry.kind {
             FileKind::Directory => match depth {
                 0 => is_gits(entry.name.as_encoded_bytes()),
-                _ => depth < MAX_DEPTH,
+                _ => depth <= MAX_DEPTH,
             },
-            FileKind::Regular => depth > 0,
+            FileKind::Regular => depth > 0 || is_gits(entry.name.as_encoded_bytes()),
             FileKind::Symlink => true,
             FileKind::Fifo
             | FileKind::Socket
@@ -192,7 +192,11 @@ fn hide_others(
             }
             hidden.push(at);
         } else if entry.kind == FileKind::Directory {
-            hide_others(&folder.open_dir(&entry.name)?, &at, depth + 1, hidden)?;
+            match folder.open_dir(&entry.name) {
+                Ok(below) => hide_others(&below, &at, depth + 1, hidden)?,
+                Err(PathError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(())
@@ -200,7 +204,10 @@ fn hide_others(
 
 /// Says whether git has a folder of this name among its objects.
 fn is_gits(name: &[u8]) -> bool {
-    matches!(name, b"pack" | b"info") || (name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit))
+    // What git is writing goes away at any time, and a cover with it.
+    matches!(name, b"pack" | b"info")
+        || name.starts_with(b"tmp_obj")
+        || (name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Writes a path the way git reads one in a list of alternates.
