@@ -279,12 +279,14 @@ fn how(status: &DiffStatus) -> String {
     }
 }
 
-const fn why(reason: SkipReason) -> &'static str {
+fn why(reason: SkipReason) -> String {
     match reason {
-        SkipReason::NestedRepository => "a repository of its own",
-        SkipReason::Special => "no file, folder or link",
-        SkipReason::Unreadable => "cannot be read",
-        SkipReason::Ignored => "ignored",
+        SkipReason::NestedRepository => "a repository of its own".to_owned(),
+        SkipReason::Special => "no file, folder or link".to_owned(),
+        SkipReason::Unreadable => "cannot be read".to_owned(),
+        SkipReason::Ignored => "ignored".to_owned(),
+        SkipReason::TooDeep => "too deep".to_owned(),
+        SkipReason::TooLarge(bytes) => format!("too large, {bytes} bytes"),
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -21,6 +21,7 @@ use super::import::{Commit, Imported};
 use super::repository::{Repository, path_of};
 use super::run::Call;
 use super::scratch::Scratch;
+use super::trust::open_plain;
 use crate::{RelPath, Root};
 
 /// What the commit of a captured state says.
@@ -145,8 +146,11 @@ impl Repository {
     ) -> Result<Call<'c>, GitError> {
         let own = self.common_dir().join("info/exclude");
         if own.is_file() {
-            fs::copy(own, scratch.path("info").join("exclude"))
-                .map_err(GitError::io("copying the exclude file"))?;
+            let copy = || -> io::Result<u64> {
+                let mut to = fs::File::create(scratch.path("info").join("exclude"))?;
+                io::copy(&mut open_plain(&own)?, &mut to)
+            };
+            copy().map_err(GitError::io("copying the exclude file"))?;
         }
         let mut setting = std::ffi::OsString::from("core.excludesFile=");
         setting.push(self.excludes().unwrap_or(Path::new("/dev/null")));
@@ -158,7 +162,7 @@ impl Repository {
         let plain = path.symlink_metadata().is_ok_and(|found| found.is_file());
         let mut text = Vec::new();
         let read =
-            fs::File::open(path).and_then(|file| file.take(ATTRIBUTE_BYTES).read_to_end(&mut text));
+            open_plain(&path).and_then(|file| file.take(ATTRIBUTE_BYTES).read_to_end(&mut text));
         plain && read.is_ok() && text.windows(7).any(|word| word == b"filter=")
     }
 

@@ -6,12 +6,14 @@
 //! Start at [`Change`] and [`layer_changes`].
 
 use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Stat, fgetxattr, readlinkat, statat};
 use rustix::io::Errno;
 
+use super::GitError;
 use super::repository::path_of;
 use crate::kernel::{self, Links};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
@@ -19,8 +21,17 @@ use crate::{Dir, FileKind, PathError, RelPath, Root};
 /// Overlay attributes that say a folder hides what lies below it; the first in user namespaces.
 const OPAQUE: [&str; 2] = ["user.overlay.opaque", "trusted.overlay.opaque"];
 
-/// The most entries one folder of a layer may have.
-const MAX_ENTRIES: usize = 10_000_000;
+/// The most entries all folders of a layer may have together.
+const MAX_ALL: usize = 1_000_000;
+
+/// The deepest path that is kept: one handle is open for each level.
+pub(crate) const MAX_DEPTH: usize = 200;
+
+/// The longest path that is kept; git is told some hundred of them on one command line.
+const PATH_BYTES: usize = 2_000;
+
+/// The most files that one piece of work may change.
+const MAX_CHANGES: usize = 200_000;
 
 /// One way a folder differs from a base.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +72,10 @@ pub enum SkipReason {
     Unreadable,
     /// The repository's patterns ignore it.
     Ignored,
+    /// Its path has too many levels or is too long.
+    TooDeep,
+    /// It has this many bytes, or the work has too many with it.
+    TooLarge(u64),
 }
 
 /// What lies at a path, ready to be handed to git.
@@ -131,16 +146,58 @@ pub(crate) fn plain(path: &Path) -> bool {
 ///
 /// When the layer cannot be read.
 pub fn layer_changes(upper: &Root) -> Result<(Vec<Change>, Vec<Skipped>), PathError> {
+    layer_changes_within(upper, MAX_ALL)
+}
+
+fn layer_changes_within(
+    upper: &Root,
+    max: usize,
+) -> Result<(Vec<Change>, Vec<Skipped>), PathError> {
     let mut found = (Vec::new(), Vec::new());
     let top = upper.open_dir(&RelPath::default())?;
-    walk(&top, Path::new(""), &mut found)?;
+    let mut left = max;
+    walk(&top, Path::new(""), &mut found, &mut left)?;
     found.0.sort();
     Ok(found)
 }
 
-fn walk(folder: &Dir, at: &Path, found: &mut (Vec<Change>, Vec<Skipped>)) -> Result<(), PathError> {
-    for entry in folder.list(MAX_ENTRIES)?.entries {
+/// Says whether a path is too long, or has too many levels, to be kept.
+pub(crate) fn too_deep(path: &Path) -> bool {
+    path.as_os_str().len() > PATH_BYTES || path.components().count() > MAX_DEPTH
+}
+
+/// Refuses work that changes more files than are taken.
+pub(crate) fn bounded(changes: &[Change]) -> Result<(), GitError> {
+    within(changes.len(), MAX_CHANGES)
+}
+
+fn within(count: usize, max: usize) -> Result<(), GitError> {
+    if count <= max {
+        return Ok(());
+    }
+    let text =
+        format!("{count} files differ, more than the {max} that are kept; all were left in place");
+    Err(GitError::io("keeping the work")(io::Error::other(text)))
+}
+
+fn walk(
+    folder: &Dir,
+    at: &Path,
+    found: &mut (Vec<Change>, Vec<Skipped>),
+    left: &mut usize,
+) -> Result<(), PathError> {
+    let listed = folder.list(*left)?;
+    if listed.truncated {
+        let text = format!("more than {MAX_ALL} entries were written; all were left in place");
+        return Err(PathError::Io(io::Error::other(text)));
+    }
+    *left = left.saturating_sub(listed.entries.len());
+    for entry in listed.entries {
         let path = at.join(&entry.name);
+        if too_deep(&path) {
+            found.1.push(Skipped { path, reason: SkipReason::TooDeep });
+            continue;
+        }
         if entry.name.eq_ignore_ascii_case(".git") {
             found.1.push(Skipped { path, reason: SkipReason::NestedRepository });
             continue;
@@ -152,7 +209,7 @@ fn walk(folder: &Dir, at: &Path, found: &mut (Vec<Change>, Vec<Skipped>)) -> Res
                 if opaque(&below) {
                     found.0.push(Change::Deleted(named));
                 }
-                walk(&below, &path, found)?;
+                walk(&below, &path, found, left)?;
             }
             FileKind::Regular | FileKind::Symlink => found.0.push(Change::Written(named)),
             FileKind::CharDevice if whiteout(folder, entry.name.as_bytes())? => {
@@ -182,4 +239,25 @@ fn opaque(folder: &Dir) -> bool {
         fgetxattr(folder.handle(), *name, &mut value[..]).is_ok_and(|count| count == 1)
             && value[0] == b'y'
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_files_is_refused_by_number() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in 0..10 {
+            std::fs::create_dir(folder.path().join(name.to_string())).unwrap();
+            std::fs::write(folder.path().join(format!("{name}/file")), "").unwrap();
+        }
+        let root = Root::open(folder.path()).unwrap();
+        assert_eq!(layer_changes_within(&root, 20).unwrap().0.len(), 10);
+        assert!(layer_changes_within(&root, 19).is_err());
+        let refused = within(6, 5).unwrap_err();
+        let GitError::Io { source, .. } = refused else { panic!("{refused}") };
+        assert!(source.to_string().contains("more than the 5"), "{source}");
+        within(5, 5).unwrap();
+    }
 }

@@ -34,6 +34,17 @@ pub enum GitError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// `.git` names a git directory that does not say it is the one of this folder.
+    #[error(
+        "{} names the git directory {}, which does not name it back; if they belong together, \
+         `git config core.worktree` there must be the folder of the first", path.display(), git_dir.display()
+    )]
+    Foreign {
+        /// The `.git` in question.
+        path: PathBuf,
+        /// What it names.
+        git_dir: PathBuf,
+    },
     /// A name that cannot be part of a reference.
     #[error("`{0}` cannot name a run or a child in a reference")]
     BadName(String),

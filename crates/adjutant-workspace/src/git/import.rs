@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::GitError;
-use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain};
+use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
 use super::id::{ObjectId, ResultRef};
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
@@ -23,6 +23,12 @@ const IDENTITY: &str = "Adjutant <adjutant@localhost>";
 
 /// Files up to this size are read whole first, so that one that shrinks meanwhile does no harm.
 const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The largest file that is kept; a file may have a size without having content.
+pub(crate) const FILE_BYTES: u64 = 512 * 1024 * 1024;
+
+/// The most bytes of one commit; files beyond it are left out.
+const ALL_BYTES: u64 = 4 * FILE_BYTES;
 
 /// How much of a larger file is passed on at a time.
 const PIECE_BYTES: usize = 1024 * 1024;
@@ -144,6 +150,8 @@ struct Stream<'a> {
     stage: Stage,
     /// A large file that is being passed on.
     large: Option<(File, u64, PathBuf)>,
+    /// The bytes that were passed on.
+    bytes: u64,
     skipped: Vec<Skipped>,
 }
 
@@ -157,7 +165,7 @@ enum Stage {
 
 impl<'a> Stream<'a> {
     const fn new(commit: Commit<'a>) -> Self {
-        Self { commit, stage: Stage::Head, large: None, skipped: Vec::new() }
+        Self { commit, stage: Stage::Head, large: None, bytes: 0, skipped: Vec::new() }
     }
 
     /// Adds the next piece; says whether there was one.
@@ -229,12 +237,22 @@ impl<'a> Stream<'a> {
         if !self.allowed(path.as_path()) {
             return Ok(());
         }
+        if too_deep(path.as_path()) {
+            self.skip(path, SkipReason::TooDeep);
+            return Ok(());
+        }
         let opened = content(self.commit.root, path)
             .map_err(|source| GitError::Path { path: path.as_path().to_owned(), source })?;
         match opened {
             Ok(Content::Nothing) => self.deleted(path, buffer),
             Ok(Content::Link(target)) => inline("120000", path.as_path(), &target, buffer),
+            Ok(Content::File { len, .. })
+                if len > FILE_BYTES || self.bytes.saturating_add(len) > ALL_BYTES =>
+            {
+                self.skip(path, SkipReason::TooLarge(len));
+            }
             Ok(Content::File { file, len, executable }) => {
+                self.bytes += len;
                 let mode = if executable { "100755" } else { "100644" };
                 if len > WHOLE_BYTES {
                     entry(mode, path.as_path(), len, buffer);
@@ -248,11 +266,13 @@ impl<'a> Stream<'a> {
                     inline(mode, path.as_path(), &bytes, buffer);
                 }
             }
-            Err(reason) => {
-                self.skipped.push(Skipped { path: path.as_path().to_owned(), reason });
-            }
+            Err(reason) => self.skip(path, reason),
         }
         Ok(())
+    }
+
+    fn skip(&mut self, path: &RelPath, reason: SkipReason) {
+        self.skipped.push(Skipped { path: path.as_path().to_owned(), reason });
     }
 
     fn allowed(&mut self, path: &Path) -> bool {

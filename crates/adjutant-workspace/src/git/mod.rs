@@ -19,6 +19,7 @@ mod refs;
 mod repository;
 mod run;
 mod scratch;
+mod trust;
 
 pub use capture::Snapshot;
 pub(crate) use capture::Status;
@@ -32,7 +33,8 @@ pub use refs::{Kept, Pruned};
 pub use repository::Repository;
 pub use run::Git;
 
-pub(crate) use change::{Content, content, guarded, plain};
+pub(crate) use change::{Content, bounded, content, guarded, plain, too_deep};
 pub(crate) use import::Imported;
 pub(crate) use repository::{bytes_of, path_of};
 pub(crate) use scratch::Scratch;
+pub(crate) use trust::{open_plain, own_parts};

@@ -7,16 +7,13 @@
 //! program are used.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::GitError;
 use super::id::ObjectId;
 use super::run::{Call, Git};
-
-/// The longest a `.git` file may be; a path and a word.
-const POINTER_BYTES: u64 = 8 * 1024;
+use super::trust::{common_dir_of, git_dir_of, read_pointer};
 
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
@@ -43,14 +40,15 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// [`GitError::NotARepository`], [`GitError::Untrusted`] when `.git` is a link or belongs to
-    /// another folder, or why git could not be asked.
+    /// [`GitError::NotARepository`], [`GitError::Untrusted`] when `.git` is a link or holds one where
+    /// git keeps its own, [`GitError::Foreign`] when it is of another folder, or why git could not be
+    /// asked.
     pub fn open(git: &Git, path: &Path, state: &Path) -> Result<Self, GitError> {
         let start = fs::canonicalize(path).map_err(GitError::io("opening the folder"))?;
         fs::create_dir_all(state).map_err(GitError::io("making the state directory"))?;
         let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
         for folder in start.ancestors() {
-            if let Some(git_dir) = git_dir_of(folder)? {
+            if let Some(git_dir) = git_dir_of(git, folder)? {
                 return Self::at(git, folder, git_dir, &state);
             }
         }
@@ -230,81 +228,6 @@ impl Repository {
 
 fn well_known(id: &str) -> Result<ObjectId, GitError> {
     ObjectId::parse(id).ok_or_else(|| GitError::BadName(id.to_owned()))
-}
-
-/// Looks for the git directory of a folder; none where the folder has no `.git`.
-fn git_dir_of(folder: &Path) -> Result<Option<PathBuf>, GitError> {
-    let path = folder.join(".git");
-    let untrusted = |reason| Err(GitError::Untrusted { path: path.clone(), reason });
-    let Ok(found) = fs::symlink_metadata(&path) else { return Ok(None) };
-    if found.is_symlink() {
-        return untrusted("is a symbolic link; a repository's own folder or file is needed");
-    }
-    if found.is_dir() {
-        return Ok(is_git_dir(&path).then_some(path));
-    }
-    if !found.is_file() {
-        return untrusted("is neither a folder nor a file");
-    }
-    let Some(target) = read_pointer(&path, "gitdir: ") else {
-        return untrusted("is a file that names no git directory");
-    };
-    let Ok(target) = fs::canonicalize(folder.join(target)) else {
-        return untrusted("names a git directory that is not there");
-    };
-    if !is_git_dir(&target) {
-        return untrusted("names a folder that is no git directory");
-    }
-    if belongs(&target, folder, &path) {
-        Ok(Some(target))
-    } else {
-        untrusted("names the git directory of another folder")
-    }
-}
-
-/// Says whether a git directory elsewhere is the one of `folder`.
-fn belongs(git_dir: &Path, folder: &Path, pointer: &Path) -> bool {
-    if git_dir.join("commondir").exists() {
-        // A linked work tree: its git directory names the `.git` file.
-        let back = read_pointer(&git_dir.join("gitdir"), "");
-        return back.is_some_and(|back| {
-            fs::canonicalize(git_dir.join(back)).is_ok_and(|back| back == pointer)
-        });
-    }
-    // A folder called `.git` belongs to the folder it lies in. Other names are those of submodules
-    // and of `--separate-git-dir`, which do not say whose they are.
-    !git_dir.ends_with(".git") || git_dir.parent() == Some(folder)
-}
-
-fn is_git_dir(path: &Path) -> bool {
-    let shared = path.join("commondir").is_file();
-    path.join("HEAD").symlink_metadata().is_ok()
-        && (shared || (path.join("objects").is_dir() && path.join("refs").is_dir()))
-}
-
-fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
-    let Some(common) = read_pointer(&git_dir.join("commondir"), "") else {
-        return Ok(git_dir.to_owned());
-    };
-    let found = fs::canonicalize(git_dir.join(common));
-    let found = found.map_err(GitError::io("opening the shared git directory"))?;
-    if is_git_dir(&found) {
-        Ok(found)
-    } else {
-        let reason = "names a shared folder that is no git directory";
-        Err(GitError::Untrusted { path: git_dir.to_owned(), reason })
-    }
-}
-
-/// Reads a one-line file that holds a path after `prefix`.
-fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
-    let mut bytes = Vec::new();
-    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-    fs::File::open(path).ok()?.take(POINTER_BYTES).read_to_end(&mut bytes).ok()?;
-    let rest = bytes.strip_prefix(prefix.as_bytes())?;
-    let end = rest.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
-    let name = rest.get(..end).filter(|name| !name.is_empty())?;
-    Some(PathBuf::from(std::ffi::OsString::from_vec(name.to_vec())))
 }
 
 /// Returns the bytes of a path.

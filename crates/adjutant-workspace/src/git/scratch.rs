@@ -18,6 +18,7 @@ use super::GitError;
 use super::id::ObjectId;
 use super::repository::Repository;
 use super::run::Call;
+use super::trust::open_plain;
 
 /// After this long a scratch belongs to nobody: every call of git is bounded by less.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -115,7 +116,7 @@ impl Scratch<'_> {
     /// The time matters: git trusts the dates of files only where they are older than the index.
     pub(crate) fn copy_index(&self, git_dir: &Path) -> Result<(), GitError> {
         let copy = || -> io::Result<()> {
-            let mut from = match fs::File::open(git_dir.join("index")) {
+            let mut from = match open_plain(&git_dir.join("index")) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(error),
@@ -126,7 +127,8 @@ impl Scratch<'_> {
             to.set_modified(modified)?;
             for entry in fs::read_dir(git_dir)?.flatten() {
                 if entry.file_name().as_encoded_bytes().starts_with(b"sharedindex.") {
-                    fs::copy(entry.path(), self.folder.join(entry.file_name()))?;
+                    let mut to = fs::File::create(self.folder.join(entry.file_name()))?;
+                    io::copy(&mut open_plain(&entry.path())?, &mut to)?;
                 }
             }
             Ok(())

@@ -20,6 +20,12 @@ const SHARE: u32 = 20;
 /// The deepest directory that is looked into.
 const MAX_DEPTH: usize = 500;
 
+/// The most that a file counts by its size alone.
+const SIZE_CAP: u64 = 512 << 20;
+
+/// What the smallest entry counts.
+const ENTRY_BYTES: u64 = 4 << 10;
+
 /// Bounds and when they are looked at next.
 pub(crate) struct Watch {
     memory_bytes: u64,
@@ -128,7 +134,11 @@ fn add_up(directory: &OwnedFd, depth: usize, enough: u64, total: &mut u64) -> bo
             continue;
         }
         let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        *total += u64::try_from(stat.st_blocks).unwrap_or(0) << 9;
+        // A size without content still has to be read to be kept, and a name without either has to be
+        // stored; what is larger than any file that is kept is not read.
+        let blocks = u64::try_from(stat.st_blocks).unwrap_or(0) << 9;
+        let size = u64::try_from(stat.st_size).unwrap_or(0).min(SIZE_CAP);
+        *total = total.saturating_add(blocks.max(size).max(ENTRY_BYTES));
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             folders.push(name.to_owned());
         }

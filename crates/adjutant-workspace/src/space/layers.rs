@@ -96,7 +96,9 @@ impl Shared {
             LayerName::Ignored(key) => {
                 let stored = self.stored(&format!("ignored-{key}"), |files| {
                     let now = Included::look(&self.repository, &self.options.include_ignored)?;
-                    now.map_or(Ok(()), |included| included.copy(files))
+                    // Nothing under this name would be taken for what it was made of from then on.
+                    let gone = || SpaceError::Record(format!("{name}, which is gone"));
+                    now.ok_or_else(gone)?.copy(files)
                 })?;
                 (stored.0, Arc::new(stored.1))
             }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, OFlags, statat};
 
+use crate::git::too_deep;
 use crate::kernel::{self, Links};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
@@ -30,6 +31,10 @@ pub(super) fn open_up(layer: &Root, merged: &Root) -> Result<(), PathError> {
 fn folder(layer: &Dir, at: &Path, merged: &Root) -> Result<(), PathError> {
     for entry in layer.list(MAX_ENTRIES)?.entries {
         let path = at.join(&entry.name);
+        if too_deep(&path) {
+            // Not kept, so nobody needs to read it.
+            continue;
+        }
         match entry.kind {
             FileKind::Directory => {
                 widen(layer, &entry.name, &path, merged, FOLDER)?;

@@ -12,7 +12,7 @@ use super::record::LayerName;
 use super::slot::{Slot, is_empty};
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError};
-use crate::git::Imported;
+use crate::git::{Imported, bounded};
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
 
@@ -131,6 +131,7 @@ impl OverlaySpace {
         let (changes, ignored) =
             self.shared.repository.leave_out_ignored(&self.base, &root, changes)?;
         skipped.extend(ignored);
+        bounded(&changes)?;
         let base = &self.base;
         let commit = Commit { base: Some(base), root: &root, changes: &changes, message, at };
         let imported = self.shared.repository.scratch(None)?.import(commit)?;

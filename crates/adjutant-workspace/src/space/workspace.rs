@@ -146,7 +146,9 @@ impl Workspace {
     pub fn sandbox(&self, more: SandboxWish) -> Result<Sandbox, Unavailable> {
         let why = |error: SpaceError| Unavailable { why: error.to_string() };
         let SandboxWish { mut grants, mut hidden, bounds, may_miss } = more;
-        grants.extend(gitdir::object_folders(&self.shared.repository));
+        let objects = gitdir::objects(&self.shared.repository).map_err(why)?;
+        grants.extend(objects.folders);
+        hidden.extend(objects.hidden);
         let place = match self.lock().as_mut() {
             Some(Space::Overlay(space)) => Place::Overlay(space.mounted().map_err(why)?),
             Some(Space::Worktree(space)) => {

@@ -20,7 +20,7 @@ use super::{Kind, SpaceError};
 use crate::git::bytes_of;
 use crate::overlay::Overlay;
 use crate::sandbox::{Helper, Network};
-use crate::{Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Snapshot};
+use crate::{Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Snapshot};
 
 /// Captures that are remembered; a batch is over long before as many others began.
 const MAX_BATCHES: usize = 64;
@@ -332,10 +332,17 @@ fn remarks(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.filtered {
         all.push("files with a content filter are as git stores them".to_owned());
     }
+    let large = |skipped: &&Skipped| matches!(skipped.reason, SkipReason::TooLarge(_));
+    let large: Vec<PathBuf> =
+        snapshot.skipped.iter().filter(large).map(|skipped| skipped.path.clone()).collect();
+    if !large.is_empty() {
+        all.push(format!("changed files that are too large are left out: {}", listed(&large)));
+    }
     for (reason, text) in [
         (SkipReason::NestedRepository, "repositories inside the repository are left out"),
         (SkipReason::Special, "pipes, sockets and devices are left out"),
         (SkipReason::Unreadable, "files that cannot be read are left out"),
+        (SkipReason::TooDeep, "files that lie too deep are left out"),
     ] {
         let skipped = snapshot.skipped.iter().filter(|skipped| skipped.reason == reason);
         let paths: Vec<PathBuf> = skipped.map(|skipped| skipped.path.clone()).collect();

@@ -19,7 +19,7 @@ use super::lock::Held;
 use crate::Root;
 use crate::git::{
     Commit, Committed, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
-    Status, bytes_of,
+    Status, bounded, bytes_of,
 };
 
 /// The work trees made for children of one repository.
@@ -312,6 +312,7 @@ impl Worktree {
         at: SystemTime,
     ) -> Result<(Imported, Vec<Skipped>), GitError> {
         let Status { changes, mut skipped } = self.status()?;
+        bounded(&changes)?;
         let root = Root::open(self.path())
             .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
         let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };

@@ -86,6 +86,11 @@ fn a_repository_with_its_git_directory_elsewhere_is_found() {
     let elsewhere = user.outer.path().join("elsewhere.git");
     user.git(["init", "-q", "--separate-git-dir", elsewhere.to_str().unwrap(), "."]);
     user.write("a", "a\n");
+    // It must say whose it is: any folder could name it.
+    let refused = Repository::open(&find_git(), &user.tree, &user.state()).unwrap_err();
+    assert!(matches!(refused, GitError::Foreign { .. }), "{refused}");
+    assert!(refused.to_string().contains("core.worktree"), "{refused}");
+    user.git(["config", "core.worktree", user.tree.to_str().unwrap()]);
     check_capture_of_disk(&user);
 }
 

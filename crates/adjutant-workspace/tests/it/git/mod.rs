@@ -2,6 +2,7 @@
 
 mod apply;
 mod bases;
+mod claims;
 mod hostile;
 mod ignore;
 mod kills;

@@ -1,6 +1,8 @@
 //! Workspaces of both kinds, through the one type the engine uses.
 
+mod borrowed;
 mod crash;
+mod flood;
 mod life;
 mod nested;
 mod speed;

@@ -1,0 +1,177 @@
+//! Whether what lies at `.git` is the git directory of the folder it lies in.
+//!
+//! A folder that came from somebody else may hold any `.git`. It must not lead to the repository of
+//! another folder, nor to files that are no repository at all.
+//!
+//! Start at [`git_dir_of`]. Invariant: a git directory that is not inside the folder says itself that
+//! it belongs to it, and nothing git keeps in it is a link.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::GitError;
+use super::repository::path_of;
+use super::run::Git;
+
+/// The longest a `.git` file may be; a path and a word.
+const POINTER_BYTES: u64 = 8 * 1024;
+
+/// Files that git, or we, read from a git directory as they are.
+const READ: [&str; 8] = [
+    "config",
+    "config.worktree",
+    "index",
+    "info/exclude",
+    "objects/info/alternates",
+    "packed-refs",
+    "shallow",
+    "commondir",
+];
+
+/// Looks for the git directory of a folder; none where the folder has no `.git`.
+pub(super) fn git_dir_of(git: &Git, folder: &Path) -> Result<Option<PathBuf>, GitError> {
+    let path = folder.join(".git");
+    let untrusted = |reason| Err(GitError::Untrusted { path: path.clone(), reason });
+    let Ok(found) = fs::symlink_metadata(&path) else { return Ok(None) };
+    if found.is_symlink() {
+        return untrusted("is a symbolic link; a repository's own folder or file is needed");
+    }
+    if found.is_dir() {
+        if !is_git_dir(&path) {
+            return Ok(None);
+        }
+        if is_there(&path.join("commondir")) {
+            return untrusted("is a folder that claims to share another git directory");
+        }
+        return checked(path).map(Some);
+    }
+    if !found.is_file() {
+        return untrusted("is neither a folder nor a file");
+    }
+    let Some(target) = read_pointer(&path, "gitdir: ") else {
+        return untrusted("is a file that names no git directory");
+    };
+    let Ok(target) = fs::canonicalize(folder.join(target)) else {
+        return untrusted("names a git directory that is not there");
+    };
+    if !is_git_dir(&target) {
+        return untrusted("names a folder that is no git directory");
+    }
+    if belongs(git, &target, folder, &path)? {
+        checked(target).map(Some)
+    } else {
+        Err(GitError::Foreign { path, git_dir: target })
+    }
+}
+
+/// Says whether a git directory elsewhere is the one of `folder`.
+fn belongs(git: &Git, git_dir: &Path, folder: &Path, pointer: &Path) -> Result<bool, GitError> {
+    if is_there(&git_dir.join("commondir")) {
+        // A linked work tree: its git directory lies in the shared one and names the `.git` file.
+        // Only the shared one can have put it there.
+        let all = common_dir_of(git_dir)?.join("worktrees");
+        let back = read_pointer(&git_dir.join("gitdir"), "");
+        let back = back.and_then(|back| fs::canonicalize(git_dir.join(back)).ok());
+        return Ok(git_dir.parent() == Some(&all) && back.as_deref() == Some(pointer));
+    }
+    let named = work_tree_of(git, git_dir)?;
+    let named = named.and_then(|named| fs::canonicalize(git_dir.join(named)).ok());
+    Ok(named.as_deref() == Some(folder))
+}
+
+/// Returns the work tree that the configuration of a git directory names; submodules have one.
+fn work_tree_of(git: &Git, git_dir: &Path) -> Result<Option<PathBuf>, GitError> {
+    let config = git_dir.join("config");
+    if !fs::symlink_metadata(&config).is_ok_and(|found| found.is_file()) {
+        return Ok(None);
+    }
+    let call = git.call("config").env("GIT_DIR", "/dev/null").folder("/").arg("--file");
+    let call = call.arg(config).args(["--no-includes", "-z", "--get", "core.worktree"]);
+    let output = call.accept(&[0, 1]).run()?;
+    let value = output.bytes.strip_suffix(b"\0").filter(|value| !value.is_empty());
+    Ok(value.map(path_of))
+}
+
+/// Refuses a git directory with something else where git keeps its own folders and files.
+fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
+    let untrusted = |path: PathBuf, reason| Err(GitError::Untrusted { path, reason });
+    let common = common_dir_of(&git_dir)?;
+    if !own_parts(&common) {
+        let reason =
+            "is a git directory whose HEAD, objects or refs is a link or no file or folder";
+        return untrusted(common, reason);
+    }
+    for folder in [&git_dir, &common] {
+        if !fs::symlink_metadata(folder.join("HEAD")).is_ok_and(|found| found.is_file()) {
+            return untrusted(folder.join("HEAD"), "is no regular file");
+        }
+        for name in READ {
+            // A pipe would hold whoever reads it. A link to a file is what some people use.
+            let path = folder.join(name);
+            if is_there(&path) && !path.is_file() {
+                return untrusted(path, "is no regular file");
+            }
+        }
+    }
+    Ok(git_dir)
+}
+
+/// Says whether a shared git directory has what makes it one, and none of it is a link.
+pub(crate) fn own_parts(common: &Path) -> bool {
+    let kind = |name: &str| fs::symlink_metadata(common.join(name)).map(|found| found.file_type());
+    kind("HEAD").is_ok_and(|kind| kind.is_file())
+        && kind("objects").is_ok_and(|kind| kind.is_dir())
+        && kind("refs").is_ok_and(|kind| kind.is_dir())
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn is_git_dir(path: &Path) -> bool {
+    let shared = path.join("commondir").is_file();
+    is_there(&path.join("HEAD"))
+        && (shared || (path.join("objects").is_dir() && path.join("refs").is_dir()))
+}
+
+/// Returns the git directory that all work trees share.
+pub(super) fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
+    let Some(common) = read_pointer(&git_dir.join("commondir"), "") else {
+        return Ok(git_dir.to_owned());
+    };
+    let found = fs::canonicalize(git_dir.join(common));
+    let found = found.map_err(GitError::io("opening the shared git directory"))?;
+    if is_git_dir(&found) {
+        Ok(found)
+    } else {
+        let reason = "names a shared folder that is no git directory";
+        Err(GitError::Untrusted { path: git_dir.to_owned(), reason })
+    }
+}
+
+/// Reads a one-line file that holds a path after `prefix`.
+pub(super) fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::new();
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    open_plain(path).ok()?.take(POINTER_BYTES).read_to_end(&mut bytes).ok()?;
+    let rest = bytes.strip_prefix(prefix.as_bytes())?;
+    let end = rest.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
+    let name = rest.get(..end).filter(|name| !name.is_empty())?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(name.to_vec())))
+}
+
+/// Opens a regular file for reading and waits for nobody: a pipe is refused, not waited on.
+pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+    }
+}

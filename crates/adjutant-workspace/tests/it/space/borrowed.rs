@@ -1,0 +1,47 @@
+//! What a sandbox shows of the objects, which the repository itself says where to find.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+
+use super::*;
+use crate::git::put;
+
+#[test]
+fn alternates_open_no_other_folder_and_sockets_are_hidden() {
+    for (wish, kind) in KINDS {
+        let (user, lender) = (user(), user());
+        let loot = user.outer.path().canonicalize().unwrap().join("loot");
+        for folder in ["plain", "half/objects", "linked/refs", "linked/real"] {
+            put(&loot.join(folder).join("secret"), "secret\n");
+        }
+        put(&loot.join("linked/HEAD"), "ref: refs/heads/main\n");
+        std::os::unix::fs::symlink("real", loot.join("linked/objects")).unwrap();
+        let lent = lender.path(".git/objects");
+        let named = ["plain", "half/objects", "linked/objects", "linked/real"];
+        let mut list: String =
+            named.iter().map(|name| format!("{}\n", loot.join(name).display())).collect();
+        list.push_str(&format!("{}\n", lent.display()));
+        put(&user.path(".git/objects/info/alternates"), &list);
+        put(&lent.join("note"), "secret\n");
+        put(&lent.join("other/note"), "secret\n");
+        let top = UnixListener::bind(lent.join("s")).unwrap();
+        let deep = UnixListener::bind(lent.join("pack/s")).unwrap();
+        let before = fs::read_dir(&lent).unwrap().count();
+
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let text = format!(
+            "exec 2>/dev/null; find '{0}' -name secret | wc -l; \
+             test -S '{1}/s' || test -S '{1}/pack/s' && echo socket; \
+             cat '{1}/note' '{1}/other/note' | wc -c; git cat-file -t {2}",
+            loot.display(),
+            lent.display(),
+            lender.id("HEAD"),
+        );
+        let (_, said) = run(&space, &text);
+        assert_eq!(said, "0\n0\ncommit\n", "{kind}");
+        assert_eq!(fs::read_dir(&lent).unwrap().count(), before);
+        drop((top, deep));
+        space.close().unwrap();
+    }
+}
