@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use adjutant_core::ids::SUFFIX_LEN;
+use adjutant_core::policy::WorkspaceKind;
 use adjutant_core::{
     AgentName, Brief, Command, Effect, Event, Label, ModelSpec, Policy, Preset, Price, Reply,
     Rights, RunId, SessionId, StopReason, Task, Timestamp, ToolCall, ToolOutput, Tree, Usage, Usd,
@@ -61,6 +62,8 @@ pub(crate) fn roomy(preset: Preset) -> Policy {
         budget_tokens: None,
         budget_tokens_run: Some(u64::MAX / 2),
         budget_usd: Some(Usd::from_pico(u64::MAX / 2)),
+        // What is measured is the core; nobody here has a workspace to make.
+        workspace: WorkspaceKind::Shared,
         ..preset.policy()
     }
 }

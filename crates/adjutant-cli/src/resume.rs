@@ -4,7 +4,7 @@ use adjutant_core::Preset;
 use adjutant_core::policy::{Key, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::slash::{Handbook, builtin_agents};
-use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup, SpaceSetup};
+use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
 
 use crate::agents;
 use crate::args::{Form, MergeAfter, PolicyFlags, ResumeArgs, WorkFlags};
@@ -18,7 +18,7 @@ use crate::output::say;
 use crate::records;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
-use crate::spaces::write_in_workspaces;
+use crate::spaces::{usual, write_in_workspaces};
 use crate::wiring::Wiring;
 
 /// How a run goes on, as the flags of two commands say it.
@@ -144,7 +144,7 @@ pub(crate) fn go_on(
         roster.agents.extend(builtin_agents(&roster.agents));
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    let engine = engine.with_spaces(spaces::usual(archive.path()));
+    let engine = engine.with_spaces(usual(archive.path()));
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
     let showing = Showing { form, events: flags.events, result_tokens, merge: MergeAfter::Report };

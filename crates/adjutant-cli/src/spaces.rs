@@ -88,9 +88,16 @@ impl SpaceFlags {
             sandbox_off: self.sandbox == SandboxWish::Off,
             // Seen from the workspace, a relative path would be another one.
             grants: self.grant.iter().filter_map(|grant| grant.canonicalize().ok()).collect(),
-            hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
-            ..SpaceSetup::new(home.to_owned())
+            ..usual(home)
         }
+    }
+}
+
+/// Returns what the engine is told where nobody said anything: a person's home is never shown.
+pub(crate) fn usual(home: &Path) -> SpaceSetup {
+    SpaceSetup {
+        hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
+        ..SpaceSetup::new(home.to_owned())
     }
 }
 

@@ -192,9 +192,10 @@ fn hide_others(
             }
             hidden.push(at);
         } else if entry.kind == FileKind::Directory {
-            match folder.open_dir(&entry.name) {
-                Ok(below) => hide_others(&below, &at, depth + 1, hidden)?,
-                Err(PathError::NotFound) => {}
+            // What git is writing comes and goes while this is read.
+            let below = folder.open_dir(&entry.name);
+            match below.and_then(|below| hide_others(&below, &at, depth + 1, hidden)) {
+                Ok(()) | Err(PathError::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }
