@@ -9,7 +9,10 @@ use super::id::{ObjectId, ResultRef};
 use super::repository::Repository;
 
 /// A lock on a reference that is older than this belongs to a git that was killed.
-const STALE_LOCK: Duration = Duration::from_secs(60);
+const STALE_LOCK: Duration = Duration::from_secs(3);
+
+/// Between two looks at a lock.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A result that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +184,8 @@ impl Repository {
         Err(GitError::Moved { reference: reference.to_owned() })
     }
 
-    /// Removes the lock that a killed git left on a reference of ours; says whether there was one.
+    /// Waits until the lock on a reference of ours is let go of, or removes it where a killed git left
+    /// it; says whether it is worth trying again.
     ///
     /// Nobody but us writes these, and no update takes that long. Locks of others are left alone.
     fn remove_stale_lock(&self, reference: &str) -> bool {
@@ -189,9 +193,21 @@ impl Repository {
             return false;
         }
         let lock = self.common_dir().join(format!("{reference}.lock"));
-        let age = lock.symlink_metadata().and_then(|found| found.modified());
-        let age = age.ok().and_then(|time| time.elapsed().ok());
-        age.is_some_and(|age| age > STALE_LOCK) && std::fs::remove_file(&lock).is_ok()
+        let age = || lock.symlink_metadata().and_then(|found| found.modified()).ok();
+        if age().is_none() {
+            return false;
+        }
+        while let Some(since) = age() {
+            // A time in the future is no age.
+            if since.elapsed().is_ok_and(|age| age > STALE_LOCK) {
+                return std::fs::remove_file(&lock).is_ok();
+            }
+            if since.elapsed().is_err() {
+                return false;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        true
     }
 
     /// Says whether HEAD or a branch has the work: the commit itself, or all its changes.

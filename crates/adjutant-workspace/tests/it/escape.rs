@@ -398,7 +398,8 @@ fn calls_of_one_workspace_do_not_see_each_other() {
         fs::write(cell.path("at/go"), "").unwrap();
         let numbers: Vec<_> = processes.split(' ').filter(|it| it.parse::<u32>().is_ok()).collect();
         assert_eq!(numbers, ["1", "2"]);
-        assert_eq!(scratch, "\n");
+        // What the programs of this suite lie in may be shown there as well.
+        assert!(!scratch.contains("mine"), "{scratch}");
     });
 }
 
