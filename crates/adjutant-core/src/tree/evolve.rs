@@ -548,38 +548,6 @@ impl Tree {
         Ok(())
     }
 
-    /// Starts the silence clock anew while a model call is under way.
-    fn feed(&mut self, at: Timestamp, index: usize) {
-        let open = self.nodes[index].reservation.is_some();
-        let stall = self.policy.stall_s.filter(|_| open).map(|seconds| at.plus_seconds(seconds));
-        self.set_stall(index, stall);
-    }
-
-    fn set_stall(&mut self, index: usize, stall: Option<Timestamp>) {
-        let old = std::mem::replace(&mut self.nodes[index].stall_at, stall);
-        self.move_timer(index, Deadline::Stall, old, stall);
-    }
-
-    pub(super) fn set_retry(&mut self, index: usize, retry: Option<Timestamp>) {
-        let old = std::mem::replace(&mut self.nodes[index].retry_at, retry);
-        self.move_timer(index, Deadline::Retry, old, retry);
-    }
-
-    pub(super) fn move_timer(
-        &mut self,
-        index: usize,
-        why: Deadline,
-        old: Option<Timestamp>,
-        new: Option<Timestamp>,
-    ) {
-        if let Some(old) = old {
-            self.timers.remove(&(old, index, why));
-        }
-        if let Some(new) = new {
-            self.timers.insert((new, index, why));
-        }
-    }
-
     pub(super) fn known(
         &self,
         event: &'static str,
