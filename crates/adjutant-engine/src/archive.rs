@@ -13,6 +13,7 @@ use adjutant_store::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::chain::chain;
 use crate::clock::wall_now;
 use crate::follow::Follow;
 use crate::opening::Storage;
@@ -469,14 +470,3 @@ pub(crate) fn torn(reader: &JournalReader<Event>) -> u64 {
 
 /// Records worth a checkpoint: below this, folding again costs less than writing.
 const CHECKPOINT_AFTER: u64 = 2_000;
-
-/// Returns an error with its causes, as one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}

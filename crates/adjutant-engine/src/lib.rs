@@ -8,6 +8,7 @@
 //! happens and nothing is reported before its event is durable.
 
 mod archive;
+mod chain;
 mod clock;
 mod control;
 mod crash;

@@ -5,8 +5,8 @@ use std::path::Path;
 use adjutant_core::Mark;
 use adjutant_core::task::{TaskNumber, Update};
 
+use crate::chain::chain;
 use crate::clock::Wall;
-use crate::spaces::chain;
 use crate::specs::Specs;
 
 /// Makes a mark and returns what of it was made: nothing where the project has no list. Blocks.

@@ -20,6 +20,7 @@ use adjutant_workspace::space::{
 use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
 
 use crate::archive::{Archive, Life};
+use crate::chain::chain;
 use crate::clock::{Wall, wall_now};
 
 /// What a person says about workspaces.
@@ -288,17 +289,6 @@ fn why(reason: SkipReason) -> String {
         SkipReason::TooDeep => "too deep".to_owned(),
         SkipReason::TooLarge(bytes) => format!("too large, {bytes} bytes"),
     }
-}
-
-/// Returns an error and what lies behind it, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text += &format!(": {source}");
-        next = source.source();
-    }
-    text
 }
 
 const CLOSED: &str = "your workspace cannot be opened here";

@@ -8,6 +8,7 @@ use adjutant_workspace::overlay::{Overlay, OverlayError};
 use adjutant_workspace::sandbox::{Helper, Sandbox};
 
 use super::SPACES;
+use crate::chain::chain;
 
 /// What was found out about the machine, each by trying it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,14 +40,7 @@ pub fn look_at_machine(search: &OsStr, state: &Path) -> Machine {
     Machine {
         git: git.map_err(|error| error.to_string()),
         sandbox: sandbox.map_err(|error| error.why),
-        overlay: overlay.map_err(|error| said(&error)),
+        overlay: overlay.map_err(|error| chain(&error)),
         user_namespaces,
-    }
-}
-
-fn said(error: &OverlayError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }
