@@ -224,6 +224,9 @@ impl Repository {
     ) -> Result<Merge, ApplyError> {
         let preview = self.preview(result, onto.commit)?;
         if !preview.is_clean() {
+            // What nobody committed is theirs to settle first; a conflict with it is no news.
+            let touched = preview.conflicts.iter().map(|it| it.path.as_path()).collect();
+            self.refuse_unseen(ours, result, &touched, onto.known)?;
             return Err(ApplyError::Conflicts { preview });
         }
         let mut diff = self.differences(onto.tree, &preview.tree)?;
@@ -231,7 +234,8 @@ impl Repository {
         let submodules =
             diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
         diff.entries.retain(|entry| !submodule(entry));
-        self.refuse_unseen(ours, result, &diff, onto.known)?;
+        let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
+        self.refuse_unseen(ours, result, &touched, onto.known)?;
         Ok(Merge { tree: preview.tree, diff, submodules })
     }
 
@@ -242,10 +246,9 @@ impl Repository {
         &self,
         ours: &Snapshot,
         result: &ObjectId,
-        diff: &Diff,
+        touched: &BTreeSet<&Path>,
         known: &BTreeSet<PathBuf>,
     ) -> Result<(), ApplyError> {
-        let touched: BTreeSet<&Path> = diff.entries.iter().map(|e| e.path.as_path()).collect();
         let dirty: BTreeSet<&Path> =
             ours.changes.iter().map(|change| change.path().as_path()).collect();
         let dirty: BTreeSet<&Path> = touched.intersection(&dirty).copied().collect();

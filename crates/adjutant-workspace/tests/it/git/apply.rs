@@ -94,6 +94,18 @@ fn uncommitted_work_the_child_never_saw_is_not_overwritten() {
 }
 
 #[test]
+fn uncommitted_work_on_the_very_lines_is_said_to_be_uncommitted() {
+    let user = User::new();
+    let made = result(&user, &[("README", "child\n")], &[]);
+    user.write("README", "mine\n");
+    assert!(matches!(
+        user.open().apply(&made.commit, now()),
+        Err(ApplyError::Dirty { paths }) if paths == [PathBuf::from("README")]
+    ));
+    assert_eq!(user.read("README"), "mine\n");
+}
+
+#[test]
 fn dirty_work_the_child_began_from_is_carried_on() {
     let user = User::new();
     user.write("README", "one\ntwo\nthree\ndirty\n");
