@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adjutant_core::schema::ReturnForm;
-use adjutant_core::{Brief, Code, Event, RunId, SessionId, Timestamp, Usd};
+use adjutant_core::{Brief, Code, Event, Outcome, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
     Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Resume,
     RunFiles, Staff,
@@ -118,10 +118,14 @@ pub(crate) fn carry_out(
         let results = Results::of_run(view);
         show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
-    after_run(archive, view, showing.merge);
+    let merged = after_run(archive, view, showing.merge);
     archive.prune_daily();
     match finished {
         Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),
+        // All was done, but not all of it is where it was to be.
+        Ok(finished) if finished.outcome == Outcome::Completed && merged != Exit::Completed => {
+            Ok(Exit::Partial)
+        }
         Ok(finished) => Ok(Exit::of(finished.outcome)),
         Err(error) => Err(broken_off(&error, view)),
     }

@@ -7,34 +7,36 @@ use adjutant_engine::Archive;
 use adjutant_engine::work::{Verdict, Work, shared_files};
 use adjutant_view::{Liveness, RunView};
 
-use super::merge::{Fate, carry_out, line, outlook, preview, say_next};
+use super::merge::{Fate, carry_out, exit, line, outlook, preview, say_next};
 use super::{Chosen, explained, search};
 use crate::args::{MergeAfter, MergeAs};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
 
 /// Looks at what a run left, and merges it where a person said so beforehand; all of it is talk.
 ///
 /// A run that kept nothing is not mentioned. What goes wrong here does not change how the run ended.
-pub(crate) fn after_run(archive: &Archive, view: &RunView, how: MergeAfter) {
+pub(crate) fn after_run(archive: &Archive, view: &RunView, how: MergeAfter) -> Exit {
     let kept = |commit: Option<&String>| commit.is_some();
     let any =
         view.delegations().any(|it| it.kept.as_ref().is_some_and(|it| kept(it.0.commit.as_ref())));
     if !any {
-        return;
+        return Exit::Completed;
     }
-    if let Err(failure) = look(archive, view, how) {
+    look(archive, view, how).unwrap_or_else(|failure| {
         say(&format!("adjutant: {failure}"));
-    }
+        // A report that could not be made changes nothing about the work.
+        if how == MergeAfter::Report { Exit::Completed } else { Exit::Failed }
+    })
 }
 
-fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<(), Failure> {
+fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Exit, Failure> {
     let work = Work::open(&search(), Path::new(view.workdir()), archive.path());
     let work = work.map_err(|error| explained(&error))?;
     let mut chosen = Chosen::of(work, view, Liveness::Dead, None)?;
     let how = match how {
-        MergeAfter::Report => return report(&chosen),
+        MergeAfter::Report => return report(&chosen).map(|()| Exit::Completed),
         MergeAfter::Apply => MergeAs::Apply,
         MergeAfter::Branch => MergeAs::Branch,
     };
@@ -55,7 +57,7 @@ fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<(), Failur
             picked.id()
         ));
     }
-    Ok(())
+    Ok(exit(&fates, 0))
 }
 
 fn report(chosen: &Chosen) -> Result<(), Failure> {

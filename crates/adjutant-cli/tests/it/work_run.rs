@@ -120,6 +120,16 @@ fn a_conflict_at_the_end_of_a_run_is_reported_and_changes_nothing() {
 }
 
 #[test]
+fn a_run_whose_work_could_not_all_be_merged_is_not_a_whole_success() {
+    let repo = repository();
+    fs::write(repo.rig.path().join("script.toml"), script().replace("line 18\\n", "line 2\\n"))
+        .unwrap();
+    let out = delegate(&repo, &["one", "two"], &["--merge", "apply"]);
+    assert_eq!(out.code, 3, "{out}");
+    assert_eq!(repo.read("long"), lines(&[(2, "by one")]));
+}
+
+#[test]
 fn undo_says_where_the_work_is_and_never_touches_a_file_of_that_name() {
     for kind in ["overlay", "worktree"] {
         let repo = repository();
