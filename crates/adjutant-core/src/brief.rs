@@ -43,6 +43,12 @@ pub struct Brief {
     /// Whether it must name a file that holds the work when it claims to have completed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub artifacts_required: bool,
+    /// The command that has to succeed before its work counts as done; never a model's own wish.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<String>,
+    /// The hours its parent thinks it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hours: Option<u32>,
     /// The rights it asks for; absent means what its parent may give.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rights_wish: Option<Rights>,
@@ -71,6 +77,8 @@ impl Brief {
             max_output_tokens: None,
             max_turns: None,
             artifacts_required: false,
+            verify: None,
+            hours: None,
             rights_wish: None,
             model: None,
             model_problem: None,

@@ -13,7 +13,8 @@ use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
-use crate::space::{KeptWork, Space};
+use crate::space::{KeptWork, MergedWork, Space};
+use crate::story::{Markers, RejectedMarker, StoryWork};
 use crate::write::{Change, Looked, Writes};
 
 /// A wish or a report from outside, to be judged by `Tree::decide`.
@@ -44,6 +45,17 @@ pub enum Command {
     /// Make the run one of a slash command: what it is about, and the time such work may take at
     /// the most for the agent at the root.
     Assign(Box<Assignment>),
+    /// Let the run work on a story.
+    TakeStory(Box<StoryWork>),
+    /// Hand down what the markers of that turn ask for, and tell of those that cannot be read.
+    DelegateMarkers {
+        session: SessionId,
+        turn: u32,
+        tasks: Vec<Task>,
+        rejected: Vec<RejectedMarker>,
+    },
+    /// Tell an agent what came of the tasks it handed down by markers.
+    TellResults { session: SessionId, turn: u32, text: String },
     /// Hand tasks down.
     Delegate {
         parent: SessionId,
@@ -91,6 +103,10 @@ pub enum Command {
     TakeSpace { session: SessionId, made: Result<Space, String> },
     /// Note what was kept of the work in a workspace, or why nothing was.
     KeepSpace { session: SessionId, kept: Result<KeptWork, String> },
+    /// Note what came of merging the work of a delegation into the workspace above it.
+    TakeMerge { session: SessionId, merged: Result<MergedWork, String> },
+    /// Take what came of the command that decides whether work is done.
+    TakeCheck { session: SessionId, passed: bool, text: String },
     /// Note that a task of the project's list was marked, or why not.
     Mark { session: SessionId, mark: Mark, problem: Option<String> },
     /// Deal with an answer that was cut off at the output limit.
@@ -186,11 +202,17 @@ pub enum Effect {
     Verify { session: SessionId, returned: Option<(u32, ToolCall)> },
     /// Change a task of the project's list. Doing it again changes nothing.
     Mark { session: SessionId, mark: Mark },
-    /// Make the workspace a delegation works in, from the one of `above` or from the tree of the run.
-    /// Doing it again finds the one that is there.
-    MakeSpace { session: SessionId, above: Option<SessionId> },
+    /// Make the workspace a delegation works in, from the one of `above` or from the tree of the run,
+    /// with the work of some commits merged in. Doing it again finds the one that is there.
+    MakeSpace { session: SessionId, above: Option<SessionId>, takes_in: Vec<String> },
     /// Keep the work in a workspace, then clear the workspace away. Doing it again changes nothing.
     KeepSpace { session: SessionId, space: Space },
+    /// Hand down what the markers of an answer ask for.
+    Markers { session: SessionId, turn: u32, markers: Markers },
+    /// Merge the kept work of a delegation into the workspace of `into`. Doing it again changes nothing.
+    Merge { session: SessionId, into: SessionId, commit: String },
+    /// Run the command that decides whether the work of a delegation is done.
+    Check { session: SessionId, command: String },
     /// Stop whatever runs for a delegation.
     Stop { session: SessionId },
     /// Nothing is left to do.

@@ -86,6 +86,11 @@ impl Conversation {
             | Event::ToolCalled { .. }
             | Event::WritePrepared { .. }
             | Event::Assigned(_)
+            | Event::StoryTaken { .. }
+            | Event::MarkersRead { .. }
+            | Event::Checking { .. }
+            | Event::Checked { .. }
+            | Event::Merged { .. }
             | Event::Judged { .. }
             | Event::Marked { .. }
             | Event::SpaceMade { .. }

@@ -21,7 +21,8 @@ use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::schema::ReturnForm;
-use crate::space::{KeptWork, Space};
+use crate::space::{KeptWork, MergedWork, Space};
+use crate::story::{RejectedMarker, StoryWork};
 use crate::time::Timestamp;
 use crate::write::Change;
 
@@ -69,6 +70,23 @@ pub enum Event {
     },
     /// A slash command said what the run is about.
     Assigned(Box<Assignment>),
+    /// The run works on a story, and must have ended by `deadline`.
+    StoryTaken {
+        #[serde(flatten)]
+        story: Box<StoryWork>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Timestamp>,
+    },
+    /// The markers of an answer were read; those that ask for a task follow as grants and refusals,
+    /// unless all of them were refused together.
+    MarkersRead {
+        session: SessionId,
+        turn: u32,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rejected: Vec<RejectedMarker>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<Reason>,
+    },
     /// A person has to say yes to a call before its tasks start.
     ApprovalAsked { parent: SessionId, call: u32, hash: String, expires: Timestamp },
     /// A call starts without asking: its worst case fits the amount a person set beforehand.
@@ -153,6 +171,10 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<Complaint>,
     },
+    /// The command that decides whether work is done was about to be run.
+    Checking { session: SessionId, command: String },
+    /// It ended: the work passes, or does not for what it printed.
+    Checked { session: SessionId, passed: bool, text: String },
     /// A task of the project's list was changed as work on it went, unless there was a problem.
     Marked {
         session: SessionId,
@@ -170,6 +192,15 @@ pub enum Event {
         session: SessionId,
         #[serde(flatten)]
         kept: KeptWork,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
+    /// The work of a delegation was merged into the workspace of the one above it, or not for the
+    /// conflicts that are named or for a problem.
+    Merged {
+        session: SessionId,
+        #[serde(flatten)]
+        merged: MergedWork,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
@@ -291,13 +322,14 @@ pub struct Reopening {
     pub looked: Vec<(u32, ToolOutput)>,
 }
 
-/// The tool call a delegation was asked for by.
+/// What a delegation was asked for by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The parent's turn.
     pub turn: u32,
-    /// The place of the call in that turn, from 0.
-    pub index: u32,
+    /// The place of the tool call in that turn, from 0; absent for markers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
     /// How the parent wants its results.
     pub form: ReturnForm,
 }
@@ -314,6 +346,10 @@ pub enum Nudge {
     Repair,
     /// A person has something to say: the oldest word that waits.
     Person,
+    /// What came of the tasks it handed down by markers.
+    Results,
+    /// The command that decides whether its work is done failed.
+    Check,
 }
 
 /// What a tool gave back.
@@ -365,6 +401,10 @@ impl Event {
             | Self::ToolReturned { session, .. }
             | Self::WritePrepared { session, .. }
             | Self::Judged { session, .. }
+            | Self::MarkersRead { session, .. }
+            | Self::Checking { session, .. }
+            | Self::Checked { session, .. }
+            | Self::Merged { session, .. }
             | Self::Marked { session, .. }
             | Self::SpaceMade { session, .. }
             | Self::Printed { session, .. }
@@ -375,6 +415,7 @@ impl Event {
             Self::RunStarted { .. }
             | Self::AgentDefined { .. }
             | Self::Assigned(_)
+            | Self::StoryTaken { .. }
             | Self::ApprovalAsked { .. }
             | Self::AutoApproved { .. }
             | Self::DomainAllowed { .. }
@@ -468,6 +509,21 @@ impl Event {
                     EXPIRED.clone_into(problem);
                 }
             }
+            Self::Merged { merged, problem, .. } => {
+                merged.files.clear();
+                merged.conflicts.clear();
+                if let Some(problem) = problem {
+                    EXPIRED.clone_into(problem);
+                }
+            }
+            Self::MarkersRead { rejected, refused, .. } => {
+                rejected.clear();
+                if let Some(reason) = refused {
+                    expire_reason(reason);
+                }
+            }
+            Self::StoryTaken { story, .. } => story.title.clear(),
+            Self::Checking { command, .. } => command.clear(),
             Self::Marked { mark, problem, .. } => {
                 mark.reason = None;
                 mark.links.clear();
@@ -481,14 +537,14 @@ impl Event {
                 output.touched.clear();
             }
             Self::Told { text, .. }
+            | Self::Checked { text, .. }
             | Self::Printed { text, .. }
             | Self::Messaged { text, .. }
             | Self::Late { text, .. }
             | Self::ToolRefused { text, .. } => text.clear(),
             // A reason may quote a task or be a model's own word; its code is enough to count by.
             Self::Refused { reason, .. } | Self::Ended { reason: Some(reason), .. } => {
-                reason.message = EXPIRED.to_owned();
-                reason.recommendation = EXPIRED.to_owned();
+                expire_reason(reason);
             }
             // An agent chose whom to ask.
             Self::DomainAsked { host, .. }
@@ -519,6 +575,11 @@ impl Event {
         }
         event
     }
+}
+
+fn expire_reason(reason: &mut Reason) {
+    EXPIRED.clone_into(&mut reason.message);
+    EXPIRED.clone_into(&mut reason.recommendation);
 }
 
 /// Drops the words of a return; its status, who worked and how long stay.

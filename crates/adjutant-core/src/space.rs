@@ -74,6 +74,29 @@ pub struct ChangedFile {
     pub removed: Option<u64>,
 }
 
+/// What came of merging the work of a delegation into the workspace of the one above it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergedWork {
+    /// The files that changed by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// Why nothing was merged, by file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<Clash>,
+}
+
+/// A file that two sides changed in ways that do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clash {
+    /// Its path.
+    pub path: String,
+    /// What each side did, in words.
+    pub what: String,
+    /// What the child changed there, as a patch, cut to a few kilobytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<String>,
+}
+
 impl KeptWork {
     /// Returns the lines that were added and removed in all.
     #[must_use]

@@ -100,6 +100,8 @@ pub(crate) struct Desk {
     pub(crate) workdir: Arc<Path>,
     /// The seconds a task asks for whose agent does not say.
     pub(crate) timeout_s: Option<u64>,
+    /// The stories that a marker may name, each with what its agent is asked.
+    pub(crate) stories: Arc<BTreeMap<String, String>>,
 }
 
 impl Desk {

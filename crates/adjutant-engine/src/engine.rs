@@ -1,14 +1,17 @@
 //! Setting up a run: from tasks to briefs, from briefs to a preview or to the real thing.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use adjutant_core::marker::instructions;
 use adjutant_core::policy::{ContractKind, Operation, WorkspaceKind};
 use adjutant_core::schema::{
     AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, return_spec, task_spec,
 };
+use adjutant_core::story::StoryWork;
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{
     AgentName, Assignment, Brief, Command, Event, IllegalEvent, ModelSpec, Outcome, Policy,
@@ -229,6 +232,8 @@ pub struct Engine {
     system: Option<String>,
     /// What a slash command asks of the run.
     assignment: Option<Assignment>,
+    /// The story the run works on.
+    story: Option<StoryWork>,
     /// What a person says about workspaces.
     spaces: Option<SpaceSetup>,
     pub(crate) version: String,
@@ -266,6 +271,7 @@ impl Engine {
             operation: Operation::default(),
             workdir: setup.workdir.as_path().into(),
             timeout_s: None,
+            stories: Arc::default(),
         };
         Ok(Self {
             policy,
@@ -273,6 +279,7 @@ impl Engine {
             workdir: setup.workdir,
             system: setup.system,
             assignment: None,
+            story: None,
             spaces: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
@@ -316,6 +323,15 @@ impl Engine {
     pub fn with_assignment(mut self, assignment: Assignment) -> Self {
         self.desk.take_assignment(&assignment);
         self.assignment = Some(assignment);
+        self
+    }
+
+    /// Lets the run work on a story: the agent at the root does the work, in a workspace of its own.
+    /// `others` are the stories that a marker may name, each with what its agent is asked.
+    #[must_use]
+    pub fn with_story(mut self, story: StoryWork, others: BTreeMap<String, String>) -> Self {
+        self.desk.stories = Arc::new(others);
+        self.story = Some(story);
         self
     }
 
@@ -438,7 +454,13 @@ impl Engine {
             system = format!("{system}\n\n{}", role.told(&self.desk.masker));
         }
         let tools = self.tools(0, &rights, Some(&agent));
-        let text = self.desk.project_text() + &text;
+        let mut text = self.desk.project_text() + &text;
+        if self.story.is_some() {
+            // Who works on a story is no lead who only reads.
+            system = format!("{}\n\n{system}", self.system_of(&tools)).trim_end().to_owned();
+            let how = instructions(&self.policy, 0).map(|how| format!("\n\n{how}"));
+            text.push_str(&how.unwrap_or_default());
+        }
         let max_turns = role.and_then(|role| role.definition.limits.max_turns);
         let define = Command::Define { agent: agent.clone(), system, tools, rights, max_turns };
         let begin = self.begin(run, agent.clone(), text, model);
@@ -446,6 +468,7 @@ impl Engine {
         let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
         commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
         commands.extend(self.assignment.clone().map(|it| Command::Assign(Box::new(it))));
+        commands.extend(self.story.clone().map(|it| Command::TakeStory(Box::new(it))));
         commands.push(Command::TakeTurn { session: run.root_session() });
         commands
     }
@@ -513,7 +536,8 @@ impl Engine {
         let cards: Vec<AgentCard> =
             callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
         let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
-        let returns = depth > 0 && self.policy.contract == ContractKind::Standard;
+        let works = depth > 0 || self.story.is_some();
+        let returns = works && self.policy.contract == ContractKind::Standard;
         let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
         known
             .filter(|spec| usable.contains(&spec.name))

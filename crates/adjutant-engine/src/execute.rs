@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
-use adjutant_core::space::{KeptWork, Space};
+use adjutant_core::space::{KeptWork, MergedWork, Space};
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
     ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
@@ -106,6 +106,15 @@ pub(crate) enum Done {
     SpaceKept {
         session: SessionId,
         result: Result<Result<KeptWork, String>, Crash>,
+    },
+    Merged {
+        session: SessionId,
+        result: Result<Result<MergedWork, String>, Crash>,
+    },
+    Checked {
+        session: SessionId,
+        passed: bool,
+        text: String,
     },
     Marked {
         session: SessionId,
@@ -292,22 +301,19 @@ pub(crate) fn use_tool(
 }
 
 /// Runs a command in the workspace of a delegation; blocks.
-#[expect(clippy::too_many_arguments, reason = "one call, and all that it is run with")]
 pub(crate) fn run_command(
     bench: &Bench,
     session: SessionId,
-    turn: u32,
-    call: u32,
     request: &ToolCall,
     environment: &[(String, String)],
     cancel: &Cancel,
     heard: &mpsc::Sender<Heard>,
-) -> Done {
+) -> Result<ToolOutput, Crash> {
     let mut printed = |text: &str| {
         // A full queue means that people have enough to read; the next words come with the rest.
         let _ = heard.try_send((session, Sign::Printed(text.to_owned())));
     };
-    let result = guard(|| {
+    guard(|| {
         let ran = bench.with_toolbox(|toolbox| {
             let inside = bench.confinement()?;
             let arguments = &request.arguments;
@@ -318,8 +324,7 @@ pub(crate) fn run_command(
                 "not run: {problem}. A person can look with `adjutant doctor`."
             ))
         })
-    });
-    Done::Tool { session, turn, call, result }
+    })
 }
 
 /// Takes what a tool gave back as what is recorded of it.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
+use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, Space, SpaceKind};
 use adjutant_core::{RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
@@ -17,7 +17,7 @@ use adjutant_workspace::space::{
     Kept, Kind, KindWish, Options, Record, SandboxWish, Swept, Workspace, Workspaces,
 };
 
-use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
+use adjutant_workspace::{Binary, Conflict, DiffStatus, ObjectId, Patch, SkipReason, Skipped};
 
 use crate::archive::{Archive, Life};
 use crate::chain::chain;
@@ -147,10 +147,24 @@ impl Spaces {
         session: SessionId,
         batch: &str,
         above: Option<(SessionId, Space)>,
+        takes_in: &[String],
     ) -> Result<Space, String> {
         let above = above.map(|(above, space)| self.get(above, &space)).transpose()?;
         let made = self.all.make(&self.run, &session.to_string(), batch, above.as_deref());
         let made = Arc::new(made.map_err(|error| chain(&error))?);
+        for commit in takes_in {
+            let taken = self.take_into(&made, commit)?;
+            if let Some(clash) = taken.conflicts.first() {
+                // Nothing of the agent's is in it yet.
+                let _ = made.close();
+                return Err(format!(
+                    "the work it depends on ({}) cannot be merged: {}: {}",
+                    commit.get(..12).unwrap_or(commit),
+                    clash.path,
+                    clash.what
+                ));
+            }
+        }
         let space = as_space(made.record());
         self.lock().insert(session, made);
         Ok(space)
@@ -229,6 +243,48 @@ impl Spaces {
         Ok(as_kept(kept))
     }
 
+    /// Merges the kept work of a child into a workspace; with a conflict nothing is changed.
+    pub(crate) fn take_in(
+        &self,
+        session: SessionId,
+        space: &Space,
+        commit: &str,
+    ) -> Result<MergedWork, String> {
+        let gate = self.gate(session);
+        let is_shut = gate.read().unwrap_or_else(PoisonError::into_inner);
+        if *is_shut {
+            return Err(CLOSED.to_owned());
+        }
+        self.take_into(&*self.get(session, space)?, commit)
+    }
+
+    fn take_into(&self, workspace: &Workspace, commit: &str) -> Result<MergedWork, String> {
+        let result = ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))?;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        let taken = workspace.take_in(&result, at).map_err(|error| chain(&error))?;
+        let path = |path: &Path| path.display().to_string();
+        let clash = |it: &Conflict| Clash {
+            path: path(&it.path),
+            what: it.kind.words().to_owned(),
+            patch: self.patch(&result, &it.path),
+        };
+        Ok(MergedWork {
+            files: taken.diff.entries.iter().map(|entry| path(&entry.path)).collect(),
+            conflicts: taken.conflicts.iter().map(clash).collect(),
+        })
+    }
+
+    /// Returns what a result changed in a file, cut.
+    fn patch(&self, result: &ObjectId, path: &Path) -> Option<String> {
+        let repository = self.all.repository();
+        let base = repository.base_of(result).ok()?;
+        let paths = [path.to_owned()];
+        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes: PATCH_BYTES };
+        let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Some(if more { format!("{text}\n(cut)") } else { text })
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -290,6 +346,9 @@ fn why(reason: SkipReason) -> String {
         SkipReason::TooLarge(bytes) => format!("too large, {bytes} bytes"),
     }
 }
+
+/// The most of a change in conflict that is quoted for the one who has to settle it.
+const PATCH_BYTES: usize = 4 << 10;
 
 const CLOSED: &str = "your workspace cannot be opened here";
 

@@ -4,7 +4,7 @@
 //! Each delegation has exactly one `completed`, a refused one too, so that a reader can count.
 //! Start at [`EventStream::translate`].
 
-use adjutant_core::space::ChangedFile;
+use adjutant_core::space::{ChangedFile, Clash};
 use adjutant_core::{Event, Outcome, Reason, RunId, SessionId, ToolOutput, Usd};
 use serde::Serialize;
 
@@ -93,6 +93,17 @@ pub enum What {
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
+    /// The work of a delegation was merged into the workspace above it, unless there was a conflict
+    /// or a problem.
+    Merged {
+        label: String,
+        files: Vec<String>,
+        conflicts: Vec<Clash>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
+    /// The command that decides whether the work of a delegation is done has ended.
+    Checked { label: String, passed: bool, content: String },
     /// A delegation ended.
     Completed {
         label: String,
@@ -261,6 +272,11 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         }),
         Event::AgentDefined { .. }
         | Event::Assigned(_)
+        | Event::StoryTaken { .. }
+        | Event::MarkersRead { .. }
+        | Event::Checking { .. }
+        | Event::Checked { .. }
+        | Event::Merged { .. }
         | Event::Judged { .. }
         | Event::Marked { .. }
         | Event::SpaceMade { .. }
@@ -349,11 +365,23 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
             files: kept.files.clone(),
             problem: problem.clone(),
         }],
+        Event::Merged { merged, problem, .. } => vec![What::Merged {
+            label: label(),
+            files: merged.files.clone(),
+            conflicts: merged.conflicts.clone(),
+            problem: problem.clone(),
+        }],
+        Event::Checked { passed, text, .. } => {
+            vec![What::Checked { label: label(), passed: *passed, content: text.clone() }]
+        }
         Event::Ended { outcome, reason, .. } => end(delegation, *outcome, reason.as_ref()),
         Event::RunStarted { .. }
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }
         | Event::Assigned(_)
+        | Event::StoryTaken { .. }
+        | Event::MarkersRead { .. }
+        | Event::Checking { .. }
         | Event::Judged { .. }
         | Event::Marked { .. }
         | Event::SpaceMade { .. }

@@ -7,7 +7,7 @@ use adjutant_core::{Change, Event, Nudge, SessionId};
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words, counted};
-use crate::progress::{kept_words, marked};
+use crate::progress::{kept_words, marked, merged_words};
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
 use crate::when::{elapsed, rfc3339_ms};
@@ -76,6 +76,21 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         }
         Event::Marked { mark, problem, .. } => marked(mark, problem.as_deref()),
         Event::Printed { text, .. } => format!("prints: {}", safe(text)),
+        Event::StoryTaken { story, .. } => {
+            format!("works on {}: {}", safe(&story.id), safe(&story.title))
+        }
+        Event::MarkersRead { rejected, refused, .. } => {
+            let refused =
+                refused.as_ref().map(|it| format!(", refused {}: {}", it.code, safe(&it.message)));
+            let unread = counted(rejected.len(), "marker");
+            format!("markers read, {unread} not understood{}", refused.unwrap_or_default())
+        }
+        Event::Checking { command, .. } => format!("verifying: {}", safe(command)),
+        Event::Checked { passed, text, .. } => {
+            let how = if *passed { "verified" } else { "does not pass" };
+            format!("{how}: {}", safe(text))
+        }
+        Event::Merged { merged, problem, .. } => merged_words(merged, problem.as_deref()),
         Event::SpaceMade { space, .. } => {
             format!("works in an {} of its own: {}", space.kind.word(), safe(&space.path))
         }
@@ -203,6 +218,8 @@ fn model_words(entry: &Entry<'_>) -> String {
                 Nudge::Shorten => "shorten".into(),
                 Nudge::Repair => "repair".into(),
                 Nudge::Person => "person".into(),
+                Nudge::Results => "results".into(),
+                Nudge::Check => "check".into(),
             };
             format!("told ({why}): {}", safe(text))
         }
@@ -225,6 +242,11 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }
         | Event::Assigned(_)
+        | Event::StoryTaken { .. }
+        | Event::MarkersRead { .. }
+        | Event::Checking { .. }
+        | Event::Checked { .. }
+        | Event::Merged { .. }
         | Event::Judged { .. }
         | Event::Marked { .. }
         | Event::SpaceMade { .. }

@@ -307,7 +307,7 @@ pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
     let side = |side: &Option<Side>| {
         side.as_ref().map(|it| json!({ "mode": format!("{:06o}", it.mode), "id": it.id.as_str() }))
     };
-    let (kind, _) = clash(conflict.kind);
+    let kind = clash(conflict.kind);
     json!({
         "path": conflict.path.to_string_lossy(), "kind": kind, "base": side(&conflict.base),
         "target": side(&conflict.ours), "result": side(&conflict.theirs),
@@ -325,30 +325,24 @@ pub(crate) fn conflict_line(conflict: &Conflict) -> String {
         }
         None => "nothing".to_owned(),
     };
-    let (_, words) = clash(conflict.kind);
+    let words = conflict.kind.words();
     let path = conflict.path.to_string_lossy();
     let (target, result) = (side(&conflict.ours), side(&conflict.theirs));
     format!("  {}: {words} (target {target}, result {result})\n", sanitize::line(&path))
 }
 
-/// Returns the name of a kind of conflict, and the words for it.
-const fn clash(kind: ConflictKind) -> (&'static str, &'static str) {
+/// Returns the name of a kind of conflict, for programs.
+const fn clash(kind: ConflictKind) -> &'static str {
     match kind {
-        ConflictKind::BothModified => ("both_modified", "both changed the same lines"),
-        ConflictKind::Binary => ("binary", "both changed it, and it is not text"),
-        ConflictKind::BothAdded => ("both_added", "both made it, differently"),
-        ConflictKind::DeletedByTarget => {
-            ("deleted_by_target", "deleted in the target, changed by the result")
-        }
-        ConflictKind::DeletedByChild => {
-            ("deleted_by_result", "changed in the target, deleted by the result")
-        }
-        ConflictKind::Rename => ("rename", "renamed on one side, changed otherwise on the other"),
-        ConflictKind::Mode => ("mode", "the sides differ in kind or mode"),
-        ConflictKind::FileAndFolder => {
-            ("file_and_folder", "a file on one side, a folder on the other")
-        }
-        ConflictKind::Submodule => ("submodule", "a submodule differs"),
+        ConflictKind::BothModified => "both_modified",
+        ConflictKind::Binary => "binary",
+        ConflictKind::BothAdded => "both_added",
+        ConflictKind::DeletedByTarget => "deleted_by_target",
+        ConflictKind::DeletedByChild => "deleted_by_result",
+        ConflictKind::Rename => "rename",
+        ConflictKind::Mode => "mode",
+        ConflictKind::FileAndFolder => "file_and_folder",
+        ConflictKind::Submodule => "submodule",
     }
 }
 

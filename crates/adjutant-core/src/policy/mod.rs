@@ -73,6 +73,9 @@ pub struct Policy {
     /// Whether all of the shared tree may be written, within an agent's definition.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
+    /// Whether what a child completed is merged into the workspace of its parent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merge_children: bool,
     /// Whether tools may reach the network.
     pub network: bool,
     /// Hosts WebFetch may ask without a question; about any other a person is asked once in a run.

@@ -87,7 +87,8 @@ impl Tree {
         let mut batch = Batch { granted: 0, places: self.places(concurrency) };
         let mut events = Vec::with_capacity(tasks.len() + 2);
         events.extend(origin.map(|origin| Event::Delegated { session: parent, call, origin }));
-        for (index, task) in (0..).zip(tasks) {
+        for (index, mut task) in (0..).zip(tasks) {
+            task.brief = self.named(parent_index, u64::from(index), task.brief);
             match self.judge(now, parent_index, &task.brief, batch) {
                 Ok(admission) => {
                     let place = Place { parent, call, index, places: batch.places };
@@ -378,7 +379,8 @@ impl Tree {
             .map_or(0, |agent| agent.preamble_bytes);
         let assignment = self.assignment.as_ref();
         let number = assignment.and_then(|it| it.task_of(&task.brief.agent, &task.brief.prompt));
-        let preface = self.preface(task.session, &admission, number);
+        let story = task.brief.story.as_deref().filter(|_| self.story.is_some());
+        let preface = self.preface(task.session, &admission, number, story);
         let preface_bytes = preface.as_ref().map_or(0, String::len) as u64;
         Event::Granted(Box::new(Grant {
             session: task.session,

@@ -13,7 +13,7 @@ use crate::budget::{Cap, Ledger, Reservation, Settlement};
 use crate::event::{Event, Grant, IllegalEvent, Nudge};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
-use crate::message::{ModelSpec, ToolSpec};
+use crate::message::{ModelSpec, StopReason, ToolSpec};
 use crate::outcome::{Outcome, Reason, State};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
@@ -39,6 +39,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Granted(grant) => tree.granted(at, grant),
         Event::Refused { parent, call, reason, .. } => {
             let parent = tree.known("refused", *parent)?;
+            tree.nodes[parent].numbered += 1;
             tree.nodes[parent].refusal = Some(reason.clone());
             tree.nodes[parent].calls_made = *call;
             tree.nodes[parent].ends.push(Outcome::Refused);
@@ -123,18 +124,28 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
                 let change = node.prepared.get(call).map(|change| change.path.clone());
                 node.changed.extend(change.into_iter().chain(output.touched.iter().cloned()));
             }
-            node.open_delegations.retain(|_, open| open.origin.index != *call || open.live > 0);
+            let is_open = |open: &OpenDelegation| open.origin.index != Some(*call) || open.live > 0;
+            node.open_delegations.retain(|_, open| is_open(open));
             tree.answer_call(index, *call, output.content.len())
         }
         Event::Assigned(assignment) => {
             tree.assigned(assignment);
             Ok(())
         }
+        Event::StoryTaken { story, deadline } => tree.story_taken(story, *deadline),
+        Event::MarkersRead { session, rejected, refused, .. } => {
+            tree.markers_read(*session, rejected, refused.as_ref())
+        }
+        Event::Checking { session, .. } => tree.checking(*session),
+        Event::Checked { session, passed, .. } => tree.checked(*session, *passed),
+        Event::Merged { session, .. } => tree.merged(*session),
         Event::Judged { session, call, returned, .. } => {
             tree.judged(*session, *call, returned.as_deref())
         }
         Event::SpaceMade { session, space } => tree.space_made(*session, space),
-        Event::SpaceKept { session, problem, .. } => tree.space_kept(*session, problem.as_deref()),
+        Event::SpaceKept { session, kept, problem } => {
+            tree.space_kept(*session, kept, problem.as_deref())
+        }
         Event::Marked { session, mark, problem } => {
             tree.mark_made(*session, mark, problem.as_deref())
         }
@@ -185,6 +196,7 @@ impl Tree {
         let cap = Cap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
         let mut root = Node::blank(session, agent.clone(), label, rights, cap);
         root.state = State::Running;
+        root.works = false;
         root.started = Some(Timestamp::ZERO);
         root.places = policy.concurrency;
         root.model = model.cloned();
@@ -243,6 +255,9 @@ impl Tree {
             return Ok(());
         };
         let index = self.close("replied", *session, settlement)?;
+        let is_whole = matches!(stop, StopReason::EndTurn | StopReason::ToolUse);
+        let counts = is_whole && self.nodes[index].last_call.is_none();
+        let markers = if counts { self.markers_in(text) } else { None };
         let node = &mut self.nodes[index];
         let arguments: usize =
             tool_calls.iter().map(|call| call.arguments.to_string().len() + call.name.len()).sum();
@@ -261,6 +276,10 @@ impl Tree {
             node.said = None;
             node.open_calls = tool_calls.len();
             node.pending = tool_calls.iter().cloned().map(Some).collect();
+        }
+        node.markers = markers;
+        if node.markers.is_some() {
+            (node.said, node.final_text) = (None, false);
         }
         Ok(())
     }
@@ -289,6 +308,7 @@ impl Tree {
         node.timeout_s = grant.timeout_s;
         node.task = grant.task;
         node.artifacts_required = brief.artifacts_required;
+        node.verify.clone_from(&brief.verify);
         node.max_output_wish = brief.max_output_tokens;
         (node.max_turns, node.turns_each) = (brief.max_turns, brief.max_turns);
         node.appended_bytes = grant.opening_bytes;
@@ -308,6 +328,7 @@ impl Tree {
         let above = &mut self.nodes[parent];
         above.children.push(index);
         above.granted_children += 1;
+        above.numbered += 1;
         above.live_children += 1;
         above.calls_made = grant.call;
         if let Some(open) = above.open_delegations.get_mut(&grant.call) {
@@ -450,6 +471,11 @@ impl Tree {
             Nudge::LastCall(code) => node.last_call = Some(code),
             Nudge::Shorten => node.shortened = true,
             Nudge::Repair => node.repairs += 1,
+            Nudge::Check => {}
+            Nudge::Results => {
+                node.open_delegations.retain(|_, open| open.origin.index.is_some());
+                node.rejected.clear();
+            }
             Nudge::Person => {
                 node.mailbox.pop_front().ok_or_else(|| unfit("told", "no word waits"))?;
             }

@@ -9,16 +9,19 @@
 
 mod admit;
 mod automatic;
+mod checks;
 mod clock;
 mod domains;
 mod evolve;
 mod mail;
 mod marks;
+mod merges;
 mod node;
 mod react;
 mod resume;
 mod returns;
 mod spaces;
+mod stories;
 mod turn;
 mod writes;
 
@@ -34,11 +37,13 @@ use crate::outcome::{Outcome, State};
 use crate::policy::{Policy, Preset};
 use crate::refusal::Refusal;
 use crate::rights::Rights;
+use crate::story::StoryWork;
 use crate::time::Timestamp;
 
 use node::End;
 
 pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case, worst_case_within};
+pub use checks::MAX_CHECKS;
 pub use clock::Deadline;
 pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
@@ -60,6 +65,8 @@ pub struct Tree {
     stories: StoryGraph,
     timers: BTreeSet<(Timestamp, usize, Deadline)>,
     approvals: BTreeMap<String, PendingApproval>,
+    /// The story the run works on.
+    story: Option<Box<StoryWork>>,
     /// Hosts a person was asked about.
     domains: BTreeMap<String, domains::Domain>,
     /// Delegations granted so far in the whole run.
@@ -104,6 +111,7 @@ impl Default for Tree {
             by_session: BTreeMap::new(),
             agents: None,
             assignment: None,
+            story: None,
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
             approvals: BTreeMap::new(),
@@ -133,6 +141,13 @@ impl Tree {
                 Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])
             }
             Command::Assign(assignment) => Ok(self.assign(now, assignment)),
+            Command::TakeStory(story) => Ok(self.take_story(now, story)),
+            Command::DelegateMarkers { session, turn, tasks, rejected } => {
+                Ok(self.delegate_markers(now, session, turn, tasks, rejected))
+            }
+            Command::TellResults { session, turn, text } => {
+                Ok(self.tell_results(session, turn, &text))
+            }
             Command::Delegate { parent, tasks, concurrency, origin } => {
                 self.admit(now, parent, tasks, concurrency, origin)
             }
@@ -174,6 +189,10 @@ impl Tree {
             }
             Command::TakeSpace { session, made } => Ok(self.take_space(session, made)),
             Command::KeepSpace { session, kept } => Ok(self.keep_space(session, kept)),
+            Command::TakeMerge { session, merged } => Ok(self.take_merge(session, merged)),
+            Command::TakeCheck { session, passed, text } => {
+                Ok(self.take_check(session, passed, text))
+            }
             Command::Mark { session, mark, problem } => Ok(self.marked(session, mark, problem)),
             Command::CutOff { session } => Ok(self.cut_off(session)),
             Command::Decline { session } => Ok(self.declined(session)),

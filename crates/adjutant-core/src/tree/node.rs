@@ -15,6 +15,7 @@ use crate::outcome::{Outcome, Reason, State};
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::space::Space;
+use crate::story::{Markers, RejectedMarker};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::write::Change;
@@ -129,6 +130,22 @@ pub struct Node {
     pub(super) keeping: bool,
     /// Whether it could not be.
     pub(super) unkept: bool,
+    /// Whether it works itself; a root that only hands down does not.
+    pub(super) works: bool,
+    /// The command that has to succeed before its work counts as done.
+    pub(super) verify: Option<String>,
+    /// Whether that command is being run.
+    pub(super) checking: bool,
+    /// How often it failed.
+    pub(super) checks: u32,
+    /// The markers of its last answer, until they are read.
+    pub(super) markers: Option<Markers>,
+    /// Those of the last answer that could not be read, until it is told.
+    pub(super) rejected: Vec<RejectedMarker>,
+    /// The tasks it asked for so far, by whatever way.
+    pub(super) numbered: u64,
+    /// The commit of its work, while that is to be merged into the workspace above.
+    pub(super) merging: Option<String>,
     pub(super) stall_at: Option<Timestamp>,
     pub(super) retry_at: Option<Timestamp>,
 }
@@ -205,6 +222,14 @@ impl Node {
             space: None,
             keeping: false,
             unkept: false,
+            works: true,
+            verify: None,
+            checking: false,
+            checks: 0,
+            markers: None,
+            rejected: Vec::new(),
+            numbered: 0,
+            merging: None,
             stall_at: None,
             retry_at: None,
         }

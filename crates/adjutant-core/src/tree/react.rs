@@ -35,14 +35,23 @@ impl Tree {
             }
             Event::Marked { session, mark, .. } => self.after_mark(*session, mark),
             Event::SpaceMade { session, .. } => self.after_start(*session),
+            Event::StoryTaken { .. } => {
+                self.nodes.first().map_or_else(Reaction::default, |root| self.after_start(root.session))
+            }
+            Event::Checking { session, .. } => {
+                self.node(*session).and_then(Self::due_check).map_or_else(Reaction::default, effect)
+            }
+            Event::Merged { session, .. } => self.after_merge(*session),
             Event::SpaceKept { session, .. } => self.after_keep(*session),
             Event::Reserved { session, .. } => self.call_model(*session),
             Event::Replied { session, text, tool_calls, stop, .. } => {
                 self.after_reply(*session, text, tool_calls, *stop)
             }
-            Event::Told { session, nudge: Nudge::Shorten | Nudge::Repair, .. } => {
-                command(Command::TakeTurn { session: *session })
-            }
+            Event::Told {
+                session,
+                nudge: Nudge::Shorten | Nudge::Repair | Nudge::Results | Nudge::Check,
+                ..
+            } => command(Command::TakeTurn { session: *session }),
             Event::ToolCalled { session, call } => self.run_tool(*session, *call),
             Event::WritePrepared { session, call, .. } => self.run_tool(*session, *call),
             Event::DomainAsked { session, call, host, .. } => {
@@ -51,7 +60,7 @@ impl Tree {
             Event::ToolReturned { session, call, .. } | Event::ToolRefused { session, call, .. } => {
                 let done = self.node(*session).is_some_and(|node| node.open_calls == 0);
                 if done {
-                    command(Command::TakeTurn { session: *session })
+                    self.after_tools(*session)
                 } else if let Some(verify) = self.return_alone(*session) {
                     effect(verify)
                 } else {
@@ -65,6 +74,8 @@ impl Tree {
             Event::RunStarted { .. }
             | Event::AgentDefined { .. }
             | Event::Judged { .. }
+            | Event::MarkersRead { .. }
+            | Event::Checked { .. }
             | Event::Granted(_)
             | Event::AutoApproved { .. }
             | Event::DomainAllowed { .. }
@@ -121,13 +132,14 @@ impl Tree {
         if uses_tools(stop, calls, last_call) {
             return command(Command::UseTools { session });
         }
+        if let Some(reading) = self.node(session).and_then(|node| self.read_markers(node)) {
+            return reading;
+        }
         if is_final(stop, calls, last_call) {
-            let is_root = self.nodes.first().is_some_and(|root| root.session == session);
-            return match self.policy.contract {
-                ContractKind::Standard if !is_root => {
-                    effect(Effect::Verify { session, returned: None })
-                }
-                ContractKind::Standard | ContractKind::Report => command(Command::Conclude {
+            let index = self.by_session.get(&session).copied().unwrap_or_default();
+            return match self.contract(index) {
+                ContractKind::Standard => effect(Effect::Verify { session, returned: None }),
+                ContractKind::Report => command(Command::Conclude {
                     session,
                     call: None,
                     text: text.to_owned(),
@@ -140,6 +152,12 @@ impl Tree {
             StopReason::Refused => command(Command::Decline { session }),
             StopReason::EndTurn | StopReason::ToolUse => Reaction::default(),
         }
+    }
+
+    /// Whoever wrote markers hands down what they ask for; everyone else thinks.
+    fn after_tools(&self, session: SessionId) -> Reaction {
+        let reading = self.node(session).and_then(|node| self.read_markers(node));
+        reading.unwrap_or_else(|| command(Command::TakeTurn { session }))
     }
 
     pub(super) fn run_tool(&self, session: SessionId, index: u32) -> Reaction {
@@ -164,11 +182,12 @@ impl Tree {
 
     /// Hands results up once every task of a tool call has ended.
     pub(super) fn hand_up(&self, session: SessionId, call: u32) -> Reaction {
-        let open = self.node(session).and_then(|node| node.open_delegations.get(&call));
-        open.filter(|open| open.live == 0 && !self.is_at_chores(session, call))
-            .map_or_else(Reaction::default, |open| {
-                effect(Effect::HandUp { session, call, origin: open.origin })
-            })
+        let Some(node) = self.node(session) else { return Reaction::default() };
+        let open = node.open_delegations.get(&call);
+        let done = open.filter(|open| open.live == 0 && !self.is_at_chores(session, call));
+        let Some(open) = done else { return Reaction::default() };
+        let hand_up = Effect::HandUp { session, call, origin: open.origin };
+        effect(self.due_merge(node, call).unwrap_or(hand_up))
     }
 
     /// Says whether a task of that call has ended and something of it is yet to be done.

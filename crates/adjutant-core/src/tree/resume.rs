@@ -374,7 +374,7 @@ impl Tree {
             let begun: Vec<u32> = node.begun_calls().map(|(number, _)| number).collect();
             for number in &begun {
                 let delegation = node.open_delegations.iter().find(|(_, open)| {
-                    open.origin.turn == node.turn && open.origin.index == *number
+                    open.origin.turn == node.turn && open.origin.index == Some(*number)
                 });
                 let next = match delegation {
                     Some((call, _)) => self.hand_up(session, *call),
@@ -386,6 +386,14 @@ impl Tree {
             if begun.len() < node.open_calls {
                 reaction.commands.push(Command::UseTools { session });
             }
+            return;
+        }
+        if let Some(check) = Self::due_check(node) {
+            reaction.effects.push(check);
+            return;
+        }
+        if let Some(reading) = self.read_markers(node) {
+            reaction.effects.extend(reading.effects);
             return;
         }
         match node.said {
@@ -478,7 +486,7 @@ fn reopening(
     let handed_down = |number: u32| {
         node.open_delegations
             .values()
-            .any(|open| open.origin.turn == node.turn && open.origin.index == number)
+            .any(|open| open.origin.turn == node.turn && open.origin.index == Some(number))
     };
     let (mut unanswered, mut seen) = (Vec::new(), Vec::new());
     let open = node.open_calls().map(|(number, _)| number).filter(|number| !handed_down(*number));
@@ -530,6 +538,7 @@ impl Node {
             self.pending.clear();
             self.open_calls = 0;
             self.open_delegations.clear();
+            self.markers = None;
         } else {
             let looked = reopening.looked.iter().map(|(_, output)| output.content.len());
             let answers = reopening.unanswered.len() * INTERRUPTED.len() + looked.sum::<usize>();
@@ -548,6 +557,7 @@ impl Node {
         self.last_call = None;
         self.shortened = false;
         self.repairs = 0;
+        (self.checks, self.checking) = (0, false);
         self.final_text = false;
         self.end_reason = None;
         self.artifacts.clear();

@@ -20,6 +20,7 @@ use crate::contract::{
 };
 use crate::event::{Event, IllegalEvent, Nudge, ToolOutput};
 use crate::ids::{AgentName, SessionId};
+use crate::marker::instructions;
 use crate::message::ToolCall;
 use crate::outcome::{Outcome, Reason};
 use crate::policy::ContractKind;
@@ -34,6 +35,9 @@ pub const MAX_REPAIRS: u32 = 2;
 const SHOWN: usize = 4;
 const EMPTY: &str = "Your answer was empty. Write your report as text.";
 const TAKEN: &str = "Taken.";
+const TO_CHECK: &str = "Taken; whether the work passes is found out now.";
+const HANDS_DOWN: &str = "Not taken: you handed tasks down in the same answer. Hand back your result once \
+theirs are here.";
 const NOT_YET: &str = "Not taken yet: a person has something to say to you first.";
 const ONE_RETURN: &str =
     "Not run: one answer can hand back one return, and there is one before this.";
@@ -65,9 +69,9 @@ impl Tree {
         }
     }
 
-    /// The root answers a person, in free text; the contract is for what is handed up.
-    fn contract(&self, index: usize) -> ContractKind {
-        if index == ROOT { ContractKind::Report } else { self.policy.contract }
+    /// A root that only hands down answers a person, in free text; the contract is for work.
+    pub(super) fn contract(&self, index: usize) -> ContractKind {
+        if self.nodes[index].works { self.policy.contract } else { ContractKind::Report }
     }
 
     fn take_report(&self, index: usize, text: &str) -> Vec<Event> {
@@ -101,6 +105,12 @@ impl Tree {
         let returned = returned.map(Box::new);
         let mut events = vec![Event::Judged { session, call, returned, errors, warnings }];
         match end {
+            Some(end) if end.outcome == Outcome::Completed && node.verify.is_some() => {
+                let command = node.verify.clone().unwrap_or_default();
+                let content = TO_CHECK.to_owned();
+                events.push(Event::Checking { session, command });
+                events.extend(answer(ToolOutput { content, ..ToolOutput::default() }));
+            }
             Some(end) => {
                 let taken = ToolOutput { content: TAKEN.to_owned(), ..ToolOutput::default() };
                 events.extend(answer(taken));
@@ -118,6 +128,12 @@ impl Tree {
             }
         }
         events
+    }
+
+    /// Ends a delegation, unless a person has something to say to it first.
+    pub(super) fn hear_or_end(&self, index: usize, end: &End) -> Vec<Event> {
+        let heard = self.hear_first(&self.nodes[index], index, true);
+        heard.unwrap_or_else(|| self.end_subtree(index, end))
     }
 
     /// A person who spoke after an agent's last call is heard before anything is final.
@@ -192,8 +208,8 @@ impl Tree {
     /// Returns the tools an agent may call: what it has a right to, and handing back its result.
     pub(super) fn usable(&self, index: usize) -> ToolSet {
         let rights = &self.nodes[index].rights;
-        // The root has no workspace of its own, so it writes nowhere.
-        let is_idle = index == ROOT && rights.writes == Writes::Own;
+        // A root that only hands down has no workspace of its own, so it writes nowhere.
+        let is_idle = !self.nodes[index].works && rights.writes == Writes::Own;
         let usable = if is_idle { rights.reading().usable_tools() } else { rights.usable_tools() };
         match self.contract(index) {
             ContractKind::Standard => usable.with(RETURN),
@@ -206,6 +222,9 @@ impl Tree {
         let is_return =
             |call: &Option<ToolCall>| call.as_ref().is_some_and(|call| call.name == RETURN);
         let pending = &self.nodes[index].pending;
+        if is_return(pending.get(number as usize)?) && self.nodes[index].markers.is_some() {
+            return Some(HANDS_DOWN.to_owned());
+        }
         let mut before = pending.iter().take(number as usize);
         (is_return(pending.get(number as usize)?) && before.any(is_return))
             .then(|| ONE_RETURN.to_owned())
@@ -227,6 +246,7 @@ impl Tree {
         session: SessionId,
         admission: &Admission,
         task: Option<u64>,
+        story: Option<&str>,
     ) -> Option<String> {
         if self.policy.contract != ContractKind::Standard {
             return None;
@@ -248,7 +268,14 @@ impl Tree {
             }
             context["task_context"] = about;
         }
-        Some(format!("Delegation context, which you need not repeat:\n{context:#}"))
+        if let Some(story) = story {
+            context["task_context"] = json!({ "story_id": story });
+        }
+        let mut preface = format!("Delegation context, which you need not repeat:\n{context:#}");
+        if let Some(how) = story.and_then(|_| instructions(&self.policy, *depth)) {
+            preface = format!("{preface}\n\n{how}");
+        }
+        Some(preface)
     }
 }
 

@@ -60,6 +60,7 @@ impl Tree {
     pub(super) fn space_kept(
         &mut self,
         session: SessionId,
+        kept: &KeptWork,
         problem: Option<&str>,
     ) -> Result<(), IllegalEvent> {
         let index = self.known("space_kept", session)?;
@@ -69,6 +70,7 @@ impl Tree {
         }
         node.unkept = problem.is_some();
         self.open_keeps -= 1;
+        self.open_merge(index, kept);
         Ok(())
     }
 
@@ -76,6 +78,7 @@ impl Tree {
     pub(super) fn forget_keep(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         node.unkept = false;
+        node.merging = None;
         if std::mem::take(&mut node.keeping) {
             self.open_keeps -= 1;
         }
@@ -86,7 +89,9 @@ impl Tree {
         let index = self.by_session.get(&node.session).copied().unwrap_or(ROOT);
         let above = self.scopes(index).skip(1).map(|scope| &self.nodes[scope]);
         let above = above.filter(|node| node.space.is_some()).map(|node| node.session).next();
-        Effect::MakeSpace { session: node.session, above }
+        let story = self.story.as_ref().filter(|_| index == ROOT);
+        let takes_in = story.map(|story| story.takes_in.clone()).unwrap_or_default();
+        Effect::MakeSpace { session: node.session, above, takes_in }
     }
 
     /// Returns the effects that keep what is not kept yet.
@@ -160,7 +165,7 @@ fn no_space(node: &Node, problem: &str) -> End {
 impl Node {
     /// Says whether it works in a tree of its own that is not there yet.
     pub(super) fn needs_space(&self) -> bool {
-        self.parent.is_some()
+        self.works
             && self.space.is_none()
             && self.state == State::Running
             && self.rights.has_own_space()

@@ -67,10 +67,11 @@ impl Held {
 impl Tree {
     /// Reserves the next model call, tells an agent near its end, or ends it.
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
-        let is_waiting =
-            self.live(session).is_some_and(|(_, node)| node.retry_at.is_some() || node.marks.begin);
-        // A provider asked for a pause, and the clock takes the turn when it is over; or its task is
-        // yet to be marked, and the turn follows from that.
+        let is_waiting = self
+            .live(session)
+            .is_some_and(|(_, node)| node.retry_at.is_some() || node.is_held_up());
+        // A provider asked for a pause, and the clock takes the turn when it is over; or something else
+        // comes first, and the turn follows from that.
         if is_waiting { Vec::new() } else { self.take_turn_beside(session, &Held::default()) }
     }
 
@@ -471,6 +472,12 @@ fn looped(session: SessionId, name: &str, times: usize) -> End {
 }
 
 impl Node {
+    /// Says whether something must happen before it may think.
+    fn is_held_up(&self) -> bool {
+        let hands_down = self.markers.is_some() || self.marked_call().is_some();
+        self.marks.begin || self.needs_space() || self.checking || hands_down
+    }
+
     /// Returns the open reservation when it is the one of this turn and attempt.
     fn open(&self, turn: u32, attempt: u32) -> Option<&Reservation> {
         self.reservation.as_ref().filter(|open| open.turn == turn && open.attempt == attempt)

@@ -2,6 +2,7 @@
 
 mod perform;
 mod record;
+mod story;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -337,6 +338,11 @@ impl Runner {
                 let kept = result.unwrap_or_else(|crash| Err(crash.message));
                 Command::KeepSpace { session, kept }
             }
+            Done::Merged { session, result } => {
+                let merged = result.unwrap_or_else(|crash| Err(crash.message));
+                Command::TakeMerge { session, merged }
+            }
+            Done::Checked { session, passed, text } => Command::TakeCheck { session, passed, text },
             Done::Marked { session, mark, result } => {
                 let made = result.unwrap_or_else(|crash| Err(crash.message));
                 let (mark, problem) = match made {
@@ -380,7 +386,7 @@ impl Runner {
         let refused = match read {
             Err(complaint) => complaint,
             Ok(call) => {
-                let origin = Some(Origin { turn, index, form: call.form });
+                let origin = Some(Origin { turn, index: Some(index), form: call.form });
                 let taken = |session| self.tree.node(session).is_some();
                 let tasks = self.shop.ids.tasks(call.briefs, taken)?;
                 let command =

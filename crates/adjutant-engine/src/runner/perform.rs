@@ -11,7 +11,7 @@ use adjutant_tools::Approved;
 use adjutant_workspace::sandbox::Cancel;
 
 use super::{Preamble, Runner};
-use crate::crash::guard;
+use crate::crash::{Crash, guard};
 use crate::engine::EngineError;
 use crate::execute::{
     Asked, Done, Question, Thought, put, read_call, run_command, think, use_tool, verify,
@@ -75,7 +75,14 @@ impl Runner {
                 let bench = self.bench(session);
                 self.tasks.spawn_blocking(move || verify(&bench, session, number, text));
             }
-            Effect::MakeSpace { session, above } => self.make_space(session, above),
+            Effect::MakeSpace { session, above, takes_in } => {
+                self.make_space(session, above, takes_in);
+            }
+            Effect::Markers { session, turn, markers } => {
+                self.hand_down_markers(session, turn, markers)?;
+            }
+            Effect::Merge { session, into, commit } => self.merge(session, into, commit),
+            Effect::Check { session, command } => self.check(session, &command),
             Effect::KeepSpace { session, space } => self.keep_space(session, space),
             Effect::Mark { session, mark } => {
                 let (workdir, wall) = (Arc::clone(&self.shop.desk.workdir), self.shop.ids.wall);
@@ -136,9 +143,23 @@ impl Runner {
         if work.writing.replace((turn, index)) == Some((turn, index)) {
             return;
         }
+        self.begin_command(session, call, move |result| Done::Tool {
+            session,
+            turn,
+            call: index,
+            result,
+        });
+    }
+
+    /// Begins a command in the workspace of a delegation; what came of it is told as `done_with` says.
+    pub(super) fn begin_command(
+        &mut self,
+        session: SessionId,
+        call: ToolCall,
+        done_with: impl FnOnce(Result<ToolOutput, Crash>) -> Done + Send + 'static,
+    ) {
         let (bench, heard) = (self.bench(session), self.heard.0.clone());
-        let depth = self.tree.node(session).map_or(0, |node| node.depth);
-        let environment = [("DELEGATION_DEPTH".to_owned(), depth.to_string())];
+        let environment = self.environment(session);
         // A command may take minutes: it has a thread of its own, so that nobody's tools wait for it. An
         // agent runs one at a time, so there are no more of them than agents at work.
         let (done, waits) = tokio::sync::oneshot::channel();
@@ -146,8 +167,7 @@ impl Runner {
             let cancel = Arc::new(cancel);
             let held = Arc::clone(&cancel);
             std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {
-                let ended =
-                    run_command(&bench, session, turn, index, &call, &environment, &held, &heard);
+                let ended = run_command(&bench, session, &call, &environment, &held, &heard);
                 // Nobody waits where the run is over.
                 let _ = done.send(ended);
             })?;
@@ -162,12 +182,11 @@ impl Runner {
         };
         self.tasks.spawn(async move {
             let not_run = ToolOutput::error(format!("the command could not be run: {problem}"));
-            let gone = |_| Done::Tool { session, turn, call: index, result: Ok(not_run) };
-            waits.await.unwrap_or_else(gone)
+            done_with(waits.await.unwrap_or(Ok(not_run)))
         });
     }
 
-    fn make_space(&mut self, session: SessionId, above: Option<SessionId>) {
+    fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
         let Some(spaces) = self.shop.spaces.clone() else {
             let result = Ok(Err("nobody said where to keep workspaces".to_owned()));
             self.tasks.spawn(async move { Done::SpaceMade { session, result } });
@@ -177,7 +196,7 @@ impl Runner {
         let above = above.map(|(owner, space)| (owner, space.clone()));
         let batch = self.tree.batch_of(session);
         self.tasks.spawn_blocking(move || {
-            let result = guard(|| spaces.make(session, &batch, above));
+            let result = guard(|| spaces.make(session, &batch, above, &takes_in));
             Done::SpaceMade { session, result }
         });
     }
@@ -264,12 +283,22 @@ impl Runner {
         origin: Origin,
     ) -> Result<(), EngineError> {
         // Two tasks that end together each ask for this; the agent is told once.
-        if !self.tree.awaits_output(session, origin.turn, origin.index) {
+        let turn = origin.turn;
+        let awaits = origin.index.map_or_else(
+            || self.tree.awaits_results(session, call),
+            |index| self.tree.awaits_output(session, turn, index),
+        );
+        if !awaits {
             return Ok(());
         }
         let content = self.shop.narrator.results(session, call, origin.form);
-        let output = ToolOutput { content, ..ToolOutput::default() };
-        self.submit(Command::TakeOutput { session, turn: origin.turn, call: origin.index, output })
+        self.submit(match origin.index {
+            None => Command::TellResults { session, turn, text: content },
+            Some(call) => {
+                let output = ToolOutput { content, ..ToolOutput::default() };
+                Command::TakeOutput { session, turn, call, output }
+            }
+        })
     }
 
     fn start_thinking(

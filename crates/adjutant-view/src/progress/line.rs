@@ -5,7 +5,9 @@ use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
-use super::words::{TEXT_COLUMNS, ended, kept_words, marked, paused, tool, total, usage_of};
+use super::words::{
+    TEXT_COLUMNS, ended, kept_words, marked, merged_words, paused, tool, total, usage_of,
+};
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words, counted, mark};
@@ -75,6 +77,10 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }
         | Event::Judged { .. }
+        | Event::MarkersRead { .. }
+        | Event::Checking { .. }
+        | Event::Checked { .. }
+        | Event::Merged { .. }
         | Event::Marked { .. }
         | Event::SpaceKept { .. }
         | Event::Crashed { .. }
@@ -85,6 +91,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
         }
         Event::AgentDefined { .. }
         | Event::Assigned(_)
+        | Event::StoryTaken { .. }
         | Event::SpaceMade { .. }
         | Event::Printed { .. }
         | Event::Delegated { .. }
@@ -125,6 +132,17 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::Told { nudge: Nudge::Shorten, .. } => Some("told to answer shorter".into()),
         Event::Told { nudge: Nudge::Repair, .. } => Some(REPAIR.into()),
         Event::Told { nudge: Nudge::Person, .. } => Some("was told what you said".into()),
+        Event::Told { nudge: Nudge::Results, .. } => Some("was told the results".into()),
+        Event::Told { nudge: Nudge::Check, .. } => Some("told to put its work right".into()),
+        Event::MarkersRead { rejected, refused, .. } => {
+            let unread = rejected.first().map(|it| it.reason.as_str());
+            let why = refused.as_ref().map(|reason| reason.message.as_str()).or(unread)?;
+            Some(format!("markers not run: {}", safe(why)))
+        }
+        Event::Checking { command, .. } => Some(format!("verifying: {}", safe(command))),
+        Event::Checked { passed: true, .. } => Some("verified".into()),
+        Event::Checked { text, .. } => Some(format!("does not pass: {}", safe(text))),
+        Event::Merged { merged, problem, .. } => Some(merged_words(merged, problem.as_deref())),
         Event::Messaged { text, .. } => {
             Some(format!("you say, before its next turn: {}", safe(text)))
         }
@@ -167,6 +185,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::Late { what, .. } => Some(format!("late {}, kept and not counted", safe(what))),
         Event::RunStarted { .. }
         | Event::Assigned(_)
+        | Event::StoryTaken { .. }
         | Event::SpaceMade { .. }
         | Event::Printed { .. }
         | Event::Judged { .. }

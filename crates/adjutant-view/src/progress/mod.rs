@@ -9,4 +9,4 @@ mod words;
 pub use frame::Frame;
 pub use line::line;
 pub use words::total;
-pub(crate) use words::{doing, ended, kept_words, marked};
+pub(crate) use words::{doing, ended, kept_words, marked, merged_words};

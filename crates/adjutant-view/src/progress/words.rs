@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adjutant_core::space::KeptWork;
+use adjutant_core::space::{KeptWork, MergedWork};
 use adjutant_core::{Code, Mark, Outcome, Timestamp};
 
 use crate::layout::fit;
@@ -62,6 +62,19 @@ pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
     }
     let (added, removed) = kept.lines();
     format!("kept {}, +{added} -{removed}{skipped}", counted(kept.files.len(), "file"))
+}
+
+/// Says what came of merging into the workspace above: `merged, 2 files`.
+pub(crate) fn merged_words(merged: &MergedWork, problem: Option<&str>) -> String {
+    if let Some(problem) = problem {
+        return format!("could not be merged: {}", fit(problem, TEXT_COLUMNS));
+    }
+    if merged.conflicts.is_empty() {
+        return format!("merged, {}", counted(merged.files.len(), "file"));
+    }
+    let said: Vec<String> =
+        merged.conflicts.iter().map(|it| format!("{} ({})", it.path, it.what)).collect();
+    format!("not merged, in conflict: {}", fit(&said.join(", "), TEXT_COLUMNS))
 }
 
 /// Says how the project's list was marked: `task 12 is [RESEARCHED], report.md linked`.

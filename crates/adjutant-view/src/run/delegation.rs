@@ -8,7 +8,7 @@ use std::time::Duration;
 use adjutant_core::budget::Reservation;
 use adjutant_core::contract::Return;
 use adjutant_core::schema::{DELEGATE, TASK};
-use adjutant_core::space::{KeptWork, Space};
+use adjutant_core::space::{KeptWork, MergedWork, Space};
 use adjutant_core::{
     AgentName, ErrorKind, Label, Mark, Outcome, Reason, SessionId, State, Timestamp,
 };
@@ -98,6 +98,15 @@ pub struct Delegation {
     /// What was kept of the work in it, and what was in the way.
     #[serde(default)]
     pub kept: Option<Box<(KeptWork, Option<String>)>>,
+    /// What came of merging it into the workspace above, and what was in the way.
+    #[serde(default)]
+    pub merged: Option<Box<(MergedWork, Option<String>)>>,
+    /// Whether the command that decides about its work passed, once that was run; and how often it failed.
+    #[serde(default)]
+    pub checked: Option<(bool, u32)>,
+    /// Markers of its answers that were not run, each with the reason.
+    #[serde(default)]
+    pub unread_markers: Vec<String>,
     /// The files its tools changed.
     #[serde(default)]
     pub changed: BTreeSet<Arc<str>>,

@@ -73,6 +73,13 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.within(reopening.session, entry);
         }
         Event::Assigned(assignment) => view.assignment = Some(assignment.clone()),
+        Event::StoryTaken { story, deadline } => {
+            if let Some(root) = view.delegations.first_mut() {
+                root.story = Some(story.id.clone());
+                root.deadline = *deadline;
+            }
+            view.story = Some(story.clone());
+        }
         Event::AgentDefined { .. }
         | Event::Delegated { .. }
         | Event::DomainAllowed { .. }
@@ -93,6 +100,10 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         | Event::ToolReturned { session, .. }
         | Event::WritePrepared { session, .. }
         | Event::Judged { session, .. }
+        | Event::MarkersRead { session, .. }
+        | Event::Checking { session, .. }
+        | Event::Checked { session, .. }
+        | Event::Merged { session, .. }
         | Event::Marked { session, .. }
         | Event::SpaceMade { session, .. }
         | Event::Printed { session, .. }
@@ -398,6 +409,20 @@ impl Delegation {
             Event::SpaceKept { kept, problem, .. } => {
                 self.kept = Some(Box::new((kept.clone(), problem.clone())));
             }
+            Event::Merged { merged, problem, .. } => {
+                self.merged = Some(Box::new((merged.clone(), problem.clone())));
+            }
+            Event::Checked { passed, .. } => {
+                let failures = self.checked.map_or(0, |(_, failures)| failures);
+                self.checked = Some((*passed, failures + u32::from(!passed)));
+                self.waits_since(entry);
+            }
+            Event::MarkersRead { rejected, refused, .. } => {
+                let whole = refused.iter().map(|reason| reason.message.clone());
+                let unread = rejected.iter().map(|it| it.reason.clone()).chain(whole);
+                let kept = unread.map(|text| texts.start_of(&text, TEXT_KEPT));
+                self.unread_markers.extend(kept);
+            }
             Event::Marked { mark, problem, .. } => {
                 self.marked = Some((mark.clone(), problem.clone()));
             }
@@ -425,6 +450,8 @@ impl Delegation {
                 self.ended = None;
                 self.reason = None;
                 self.returned = None;
+                self.merged = None;
+                self.checked = None;
                 self.reopened = true;
                 self.waits_since(entry);
             }
@@ -432,6 +459,8 @@ impl Delegation {
             | Event::Resumed { .. }
             | Event::AgentDefined { .. }
             | Event::Assigned(_)
+            | Event::StoryTaken { .. }
+            | Event::Checking { .. }
             | Event::Judged { returned: None, .. }
             | Event::Delegated { .. }
             | Event::Granted(_)
@@ -546,6 +575,9 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         space: None,
         printed: None,
         kept: None,
+        merged: None,
+        checked: None,
+        unread_markers: Vec::new(),
         changed: std::collections::BTreeSet::new(),
         warnings: Vec::new(),
         late: Vec::new(),

@@ -19,6 +19,8 @@ use adjutant_core::{
     Assignment, ModelSpec, Outcome, Policy, RunId, SessionId, State, Timestamp, Usd,
 };
 
+use adjutant_core::story::StoryWork;
+
 use crate::entry::{Entry, Moment};
 
 pub use calls::{Call, brief_arguments};
@@ -76,6 +78,8 @@ pub struct RunView {
     policy: Option<Box<Policy>>,
     #[serde(default)]
     assignment: Option<Box<Assignment>>,
+    #[serde(default)]
+    story: Option<Box<StoryWork>>,
     delegations: Vec<Delegation>,
     by_session: BTreeMap<SessionId, usize>,
     approvals: Vec<OpenApproval>,
@@ -105,6 +109,12 @@ impl RunView {
     #[must_use]
     pub fn assignment(&self) -> Option<&Assignment> {
         self.assignment.as_deref()
+    }
+
+    /// Returns the story the run works on, if it works on one.
+    #[must_use]
+    pub fn story(&self) -> Option<&StoryWork> {
+        self.story.as_deref()
     }
 
     /// Returns a view that will hold no texts: for a list, a tree or a bill of a run of any size.

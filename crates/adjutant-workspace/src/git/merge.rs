@@ -67,6 +67,24 @@ pub enum ConflictKind {
     Submodule,
 }
 
+impl ConflictKind {
+    /// Says what clashes, in a few words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::BothModified => "both changed the same lines",
+            Self::Binary => "both changed it, and it is not text",
+            Self::BothAdded => "both made it, differently",
+            Self::DeletedByTarget => "deleted in the target, changed by the result",
+            Self::DeletedByChild => "changed in the target, deleted by the result",
+            Self::Rename => "renamed on one side, changed otherwise on the other",
+            Self::Mode => "the sides differ in kind or mode",
+            Self::FileAndFolder => "a file on one side, a folder on the other",
+            Self::Submodule => "a submodule differs",
+        }
+    }
+}
+
 impl Preview {
     /// Says whether everything could be merged.
     #[must_use]

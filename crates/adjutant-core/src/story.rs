@@ -1,0 +1,58 @@
+//! What a run does when it works on a story of a PRD.
+//!
+//! The agent at the root works itself, in a workspace of its own, and hands tasks down by markers in
+//! what it writes. Where the story stands in its file is the engine's business.
+
+use serde::{Deserialize, Serialize};
+
+/// The story a run works on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoryWork {
+    /// Its id in the file.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// The file it stands in, relative to the folder of the run; absent for one that was typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prd: Option<String>,
+    /// The command that has to succeed before the story passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<String>,
+    /// What is handed down before its agent begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan: Vec<MarkedTask>,
+    /// The commits of the stories it depends on, which its workspace begins with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub takes_in: Vec<String>,
+}
+
+/// A text that looked like a marker and is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RejectedMarker {
+    /// The text.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// What an agent asked for by a marker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkedTask {
+    /// What is to be done.
+    pub description: String,
+    /// The hours it is thought to take.
+    pub hours: u32,
+    /// The command that has to succeed before it counts as done; only of one that was planned before
+    /// the run, with a person's consent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<String>,
+}
+
+/// The markers of one answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Markers {
+    /// Those that can be read.
+    pub tasks: Vec<MarkedTask>,
+    /// Those that cannot.
+    pub rejected: Vec<RejectedMarker>,
+}

@@ -1,0 +1,67 @@
+//! Merging what children completed into the workspace of their parent, one after the other, before
+//! the parent is told.
+//!
+//! Merging is an effect that may be done again after a crash. Invariant: a parent is handed the results
+//! of a call only once every merge of it was made, was refused for a conflict, or has failed.
+
+use super::Tree;
+use super::node::Node;
+use crate::command::{Command, Effect, Reaction};
+use crate::event::{Event, IllegalEvent};
+use crate::ids::SessionId;
+use crate::outcome::{Outcome, State};
+use crate::space::{KeptWork, MergedWork};
+
+impl Tree {
+    /// Records what came of a merge.
+    pub(super) fn take_merge(
+        &self,
+        session: SessionId,
+        merged: Result<MergedWork, String>,
+    ) -> Vec<Event> {
+        let waits = self.node(session).is_some_and(|node| node.merging.is_some());
+        let (merged, problem) = match merged {
+            Ok(merged) => (merged, None),
+            Err(problem) => (MergedWork::default(), Some(problem)),
+        };
+        waits.then_some(Event::Merged { session, merged, problem }).into_iter().collect()
+    }
+
+    /// Folds in that kept work is to be merged into the workspace above it.
+    pub(super) fn open_merge(&mut self, index: usize, kept: &KeptWork) {
+        let node = &self.nodes[index];
+        let above = node.parent.map(|parent| &self.nodes[parent]);
+        let takes = |above: &Node| above.space.is_some() && above.state == State::Running;
+        let is_done = node.state == State::Ended(Outcome::Completed);
+        if self.policy.merge_children && is_done && above.is_some_and(takes) {
+            self.nodes[index].merging.clone_from(&kept.commit);
+        }
+    }
+
+    pub(super) fn merged(&mut self, session: SessionId) -> Result<(), IllegalEvent> {
+        let index = self.known("merged", session)?;
+        match self.nodes[index].merging.take() {
+            Some(_) => Ok(()),
+            None => Err(super::evolve::unfit("merged", "nothing was to be merged")),
+        }
+    }
+
+    /// Returns the next merge of a call, once all of its tasks are at rest.
+    pub(super) fn due_merge(&self, parent: &Node, call: u32) -> Option<Effect> {
+        let children = parent.children.iter().map(|child| &self.nodes[*child]);
+        let mut waiting = children.filter(|child| child.call == call && child.merging.is_some());
+        let child = waiting.next().filter(|_| parent.state == State::Running)?;
+        let commit = child.merging.clone()?;
+        Some(Effect::Merge { session: child.session, into: parent.session, commit })
+    }
+
+    pub(super) fn after_merge(&self, session: SessionId) -> Reaction {
+        let Some(node) = self.node(session) else { return Reaction::default() };
+        let Some(parent) = node.parent.map(|parent| self.nodes[parent].session) else {
+            return Reaction::default();
+        };
+        let mut reaction = self.hand_up(parent, node.call);
+        reaction.commands.push(Command::EndRun);
+        reaction
+    }
+}

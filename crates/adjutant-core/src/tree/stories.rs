@@ -1,0 +1,232 @@
+//! A run that works on a story: markers in what its agents write, the names of those they hand
+//! work to, and what they are told of it.
+//!
+//! Markers are read once the tools of the same answer are done, so that those who are handed work
+//! begin from the state the answer left. Invariant: who wrote markers takes no turn before it was
+//! told what came of them.
+
+use super::node::{End, Node};
+use super::turn::{LOOP_END, LOOP_WINDOW};
+use super::{ROOT, Tree};
+use crate::brief::{Brief, Task};
+use crate::code::Code;
+use crate::command::{Effect, Reaction};
+use crate::event::{Event, IllegalEvent, Nudge, Origin};
+use crate::fingerprint::Fingerprint;
+use crate::ids::SessionId;
+use crate::marker::{Request, parse};
+use crate::outcome::Reason;
+use crate::schema::ReturnForm;
+use crate::story::{MarkedTask, Markers, RejectedMarker, StoryWork};
+use crate::time::Timestamp;
+
+impl Tree {
+    /// Lets the run work on a story, for as long as one may hand work down.
+    pub(super) fn take_story(&self, now: Timestamp, story: Box<StoryWork>) -> Vec<Event> {
+        let begins = self.nodes.first().is_some_and(|root| root.turn == 0);
+        if !begins || self.story.is_some() {
+            return Vec::new();
+        }
+        let deadline = self.policy.total_s.map(|seconds| now.plus_seconds(seconds));
+        vec![Event::StoryTaken { story, deadline }]
+    }
+
+    pub(super) fn story_taken(
+        &mut self,
+        story: &StoryWork,
+        deadline: Option<Timestamp>,
+    ) -> Result<(), IllegalEvent> {
+        if self.nodes.is_empty() {
+            return Err(super::evolve::unfit("story_taken", "no run has begun"));
+        }
+        if deadline.is_some() {
+            self.root_timed(ROOT, deadline)?;
+        }
+        let root = &mut self.nodes[ROOT];
+        root.works = true;
+        root.story = Some(story.id.clone());
+        root.verify.clone_from(&story.verify);
+        // What was planned is handed down as if its agent had asked for it in an answer before the first.
+        let plan = Markers { tasks: story.plan.clone(), rejected: Vec::new() };
+        root.markers = (!story.plan.is_empty()).then_some(plan);
+        self.story = Some(Box::new(story.clone()));
+        Ok(())
+    }
+
+    /// Returns the story the run works on.
+    #[must_use]
+    pub fn story(&self) -> Option<&StoryWork> {
+        self.story.as_deref()
+    }
+
+    /// Reads the markers of an answer that is complete; `None` where there are none, or none count.
+    pub(super) fn markers_in(&self, text: &str) -> Option<Markers> {
+        self.story.as_ref()?;
+        // How many there may be is judged with the other limits.
+        let request = Request { parent: "", depth: 0, start: 1, max: usize::MAX };
+        let parsed = parse(text, &request);
+        let tasks = parsed.delegations.into_iter();
+        let tasks = tasks.map(|it| MarkedTask {
+            description: it.description,
+            hours: it.estimated_hours,
+            verify: None,
+        });
+        let rejected = parsed.errors.into_iter();
+        let rejected = rejected.map(|it| RejectedMarker { reason: it.reason(), text: it.text });
+        let markers = Markers { tasks: tasks.collect(), rejected: rejected.collect() };
+        (markers != Markers::default()).then_some(markers)
+    }
+
+    /// Hands down what the markers of an answer ask for; where nothing is handed down, the agent is
+    /// told why.
+    pub(super) fn delegate_markers(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        turn: u32,
+        tasks: Vec<Task>,
+        rejected: Vec<RejectedMarker>,
+    ) -> Vec<Event> {
+        let waits = |(_, node): &(usize, &Node)| node.markers.is_some() && node.turn == turn;
+        let Some((index, node)) = self.at_work(session).filter(waits) else { return Vec::new() };
+        if node.marks_again() >= LOOP_END {
+            return self.end_subtree(index, &marked_again(session));
+        }
+        let read =
+            |refused| Event::MarkersRead { session, turn, rejected: rejected.clone(), refused };
+        let told = |refused: Option<&Reason>| Event::Told {
+            session,
+            nudge: Nudge::Results,
+            text: not_handed_down(refused, &rejected),
+        };
+        if tasks.is_empty() {
+            return vec![read(None), told(None)];
+        }
+        let origin = Origin { turn, index: None, form: ReturnForm::Markdown };
+        match self.admit(now, session, tasks, None, Some(origin)) {
+            Ok(admitted) => [read(None)].into_iter().chain(admitted).collect(),
+            Err(refusal) => {
+                let reason = refusal.reason();
+                let told = told(Some(&reason));
+                vec![read(Some(reason)), told]
+            }
+        }
+    }
+
+    pub(super) fn markers_read(
+        &mut self,
+        session: SessionId,
+        rejected: &[RejectedMarker],
+        refused: Option<&Reason>,
+    ) -> Result<(), IllegalEvent> {
+        let index = self.known("markers_read", session)?;
+        let node = &mut self.nodes[index];
+        let Some(markers) = node.markers.take() else {
+            return Err(super::evolve::unfit("markers_read", "no marker was to be read"));
+        };
+        node.recent_calls.push_back(fingerprint(&markers.tasks));
+        if node.recent_calls.len() > LOOP_WINDOW {
+            node.recent_calls.pop_front();
+        }
+        node.rejected = rejected.to_vec();
+        if let Some(refused) = refused {
+            node.refusal = Some(refused.clone());
+        }
+        Ok(())
+    }
+
+    /// Tells an agent what came of the tasks it handed down by markers.
+    pub(super) fn tell_results(&self, session: SessionId, turn: u32, text: &str) -> Vec<Event> {
+        let Some((_, node)) = self.at_work(session).filter(|(_, node)| node.turn == turn) else {
+            return vec![Event::Late { session, what: "results".into(), text: text.to_owned() }];
+        };
+        let is_done = node.marked_call().is_some_and(|call| node.open_delegations[&call].live == 0);
+        if !is_done {
+            return Vec::new();
+        }
+        let mut text = text.to_owned();
+        if !node.rejected.is_empty() {
+            text = format!("{}\n\n{text}", unread(&node.rejected));
+        }
+        vec![Event::Told { session, nudge: Nudge::Results, text }]
+    }
+
+    /// Says whether an agent waits to be told the results of that call.
+    #[must_use]
+    pub fn awaits_results(&self, session: SessionId, call: u32) -> bool {
+        self.at_work(session).is_some_and(|(_, node)| node.marked_call() == Some(call))
+    }
+
+    /// What an agent whose tools are done does next: hands down what it wrote, or thinks.
+    pub(super) fn read_markers(&self, node: &Node) -> Option<Reaction> {
+        let reaction = match (&node.markers, node.marked_call()) {
+            (Some(markers), _) => Reaction {
+                effects: vec![Effect::Markers {
+                    session: node.session,
+                    turn: node.turn,
+                    markers: markers.clone(),
+                }],
+                commands: Vec::new(),
+            },
+            (None, Some(call)) => self.hand_up(node.session, call),
+            (None, None) => return None,
+        };
+        Some(reaction)
+    }
+
+    /// Gives a task of a story a name of its own, numbered for the life of its parent.
+    pub(super) fn named(&self, parent: usize, nth: u64, mut brief: Brief) -> Brief {
+        let node = &self.nodes[parent];
+        if let (Some(above), None) =
+            (node.story.as_ref().filter(|_| self.story.is_some()), &brief.story)
+        {
+            brief.story = Some(format!("{above}-DEL-{:03}", node.numbered + nth + 1));
+        }
+        brief
+    }
+}
+
+fn fingerprint(tasks: &[MarkedTask]) -> Fingerprint {
+    // Serialising our own list cannot fail.
+    Fingerprint::of_call("[delegate]", &serde_json::to_value(tasks).unwrap_or_default())
+}
+
+fn unread(rejected: &[RejectedMarker]) -> String {
+    let lines: Vec<&str> = rejected.iter().take(SHOWN).map(|it| it.reason.as_str()).collect();
+    let more = rejected.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
+    format!("{}{more}", lines.join("\n"))
+}
+
+/// Markers that cannot be read and are quoted.
+const SHOWN: usize = 10;
+
+fn not_handed_down(refused: Option<&Reason>, rejected: &[RejectedMarker]) -> String {
+    let refused = refused.map(|it| format!("{}: {}\n{}", it.code, it.message, it.recommendation));
+    let unread = (!rejected.is_empty()).then(|| unread(rejected));
+    let why: Vec<String> = refused.into_iter().chain(unread).collect();
+    format!("Nothing was delegated.\n\n{}\n\nGo on with your task.", why.join("\n\n"))
+}
+
+fn marked_again(session: SessionId) -> End {
+    End::partial(
+        Code::LoopDetected,
+        format!("The agent wrote the same markers {LOOP_END} times."),
+        &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
+    )
+}
+
+impl Node {
+    /// Returns the call that stands for the markers of its last answer, while it is open.
+    pub(super) fn marked_call(&self) -> Option<u32> {
+        let marked = |(_, open): &(&u32, &super::node::OpenDelegation)| open.origin.index.is_none();
+        self.open_delegations.iter().find(marked).map(|(call, _)| *call)
+    }
+
+    /// Counts how often it wrote the markers that wait to be read, this time included.
+    fn marks_again(&self) -> usize {
+        let Some(markers) = &self.markers else { return 0 };
+        let print = fingerprint(&markers.tasks);
+        1 + self.recent_calls.iter().filter(|seen| **seen == print).count()
+    }
+}

@@ -1,0 +1,105 @@
+//! What a run on a story does beside all others: markers, merges and the command that decides.
+
+use adjutant_core::policy::Operation;
+use adjutant_core::schema::TaskSpec;
+use adjutant_core::story::{MarkedTask, Markers};
+use adjutant_core::write::RUN;
+use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall};
+use serde_json::json;
+
+use super::Runner;
+use crate::crash::guard;
+use crate::desk::{Asker, Desk};
+use crate::engine::EngineError;
+use crate::execute::Done;
+
+/// The longest a command that decides about work may take, in seconds: as long as any command.
+const CHECK_SECONDS: u64 = 600;
+
+impl Runner {
+    /// Hands down what the markers of an answer ask for.
+    pub(super) fn hand_down_markers(
+        &mut self,
+        session: SessionId,
+        turn: u32,
+        markers: Markers,
+    ) -> Result<(), EngineError> {
+        let Some(caller) = self.tree.node(session).and_then(|node| node.model.clone()) else {
+            return Ok(());
+        };
+        let brief = |task: &MarkedTask| marked_brief(&self.shop.desk, task, &caller);
+        let briefs: Vec<Brief> = markers.tasks.iter().map(brief).collect();
+        let taken = |session| self.tree.node(session).is_some();
+        let tasks = self.shop.ids.tasks(briefs, taken)?;
+        let rejected = markers.rejected;
+        self.submit(Command::DelegateMarkers { session, turn, tasks, rejected })
+    }
+
+    /// Merges the work of a child into the workspace of its parent.
+    pub(super) fn merge(&mut self, session: SessionId, into: SessionId, commit: String) {
+        let above = self.tree.node(into).and_then(|node| node.space.clone());
+        let spaces = self.shop.spaces.clone();
+        self.tasks.spawn_blocking(move || {
+            let result = guard(|| match (spaces, above) {
+                (Some(spaces), Some(space)) => spaces.take_in(into, &space, &commit),
+                _ => Err("there is no workspace to merge it into".to_owned()),
+            });
+            Done::Merged { session, result }
+        });
+    }
+
+    /// Runs the command that decides whether the work of a delegation is done.
+    pub(super) fn check(&mut self, session: SessionId, command: &str) {
+        let arguments = json!({ "command": command, "timeout": CHECK_SECONDS });
+        let (id, name) = (String::new(), RUN.to_owned());
+        let call = ToolCall { id, name, arguments, malformed: false };
+        self.begin_command(session, call, move |result| {
+            let (passed, text) = match result {
+                Ok(output) => (!output.is_error, output.content),
+                Err(crash) => (false, format!("the command could not be run: {}", crash.message)),
+            };
+            Done::Checked { session, passed, text }
+        });
+    }
+
+    /// Returns what the commands of a delegation find in their environment.
+    pub(super) fn environment(&self, session: SessionId) -> Vec<(String, String)> {
+        let depth = self.tree.node(session).map_or(0, |node| node.depth);
+        let mut all = vec![("DELEGATION_DEPTH", Some(depth.to_string()))];
+        if self.tree.story().is_some() {
+            let policy = self.tree.policy();
+            let number = |value: Option<u64>| value.map(|value| value.to_string());
+            all.extend([
+                ("ENABLE_DELEGATION", Some(policy.enabled.to_string())),
+                ("MAX_DELEGATION_DEPTH", number(Some(policy.max_depth))),
+                ("MAX_CONTEXT_PER_AGENT", number(policy.context_tokens)),
+                ("MAX_DELEGATIONS_PER_STORY", number(policy.children_per_parent)),
+                ("MAX_PARALLEL_DELEGATIONS", number(Some(policy.concurrency))),
+                ("DELEGATION_TIMEOUT_SECONDS", number(policy.longest(Operation::Unknown))),
+            ]);
+        }
+        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+/// Turns a marker into a brief. One that is the name of a story asks for that story.
+fn marked_brief(desk: &Desk, task: &MarkedTask, caller: &ModelSpec) -> Brief {
+    let name = task.description.trim();
+    let story = desk.stories.get(name);
+    let written = || format!("{}\n\nEstimated hours: {}", task.description, task.hours);
+    let short: String = name.chars().take(Label::MAX_CHARS).collect();
+    let spec = TaskSpec {
+        label: Label::new(&short).unwrap_or_else(|_| Label::unnamed()),
+        prompt: story.cloned().unwrap_or_else(written),
+        context: Vec::new(),
+        model: None,
+        max_output_tokens: None,
+        operation: None,
+        timeout_s: None,
+    };
+    let mut brief = desk.brief(&spec, caller, Asker::Model);
+    brief.story = story.map(|_| name.to_owned());
+    brief.hours = Some(task.hours);
+    brief.verify.clone_from(&task.verify);
+    brief
+}
