@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::overlay::{OverlaySpace, Start};
 use super::record::LayerName;
 use super::slot::Slot;
+use super::take_in::settle_in;
 use super::workspace::{Space, Workspace};
 use super::workspaces::{Shared, Workspaces};
 use super::worktree::WorktreeSpace;
@@ -70,7 +71,10 @@ impl Shared {
             Err(error) => return Err(error),
         };
         let start = Start { ground, base, remarks };
-        OverlaySpace::begin(Arc::clone(self), reference.clone(), slot, start, top)
+        let folder = self.slot_path(reference);
+        let mut space = OverlaySpace::begin(Arc::clone(self), reference.clone(), slot, start, top)?;
+        settle_in(&folder, || space.root())?;
+        Ok(space)
     }
 
     /// Makes a workspace anew from its base and its kept result.

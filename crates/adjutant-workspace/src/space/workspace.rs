@@ -65,7 +65,7 @@ pub struct Kept {
 }
 
 impl Space {
-    fn record(&self) -> Record {
+    pub(super) fn record(&self) -> Record {
         match self {
             Self::Overlay(space) => space.record(),
             Self::Worktree(space) => space.record(),
@@ -224,6 +224,15 @@ impl Workspace {
                 Ok(Start { ground: Arc::default(), base, remarks: Vec::new() })
             }
         }
+    }
+
+    /// Does something with the workspace while nobody else does.
+    pub(super) fn with<T>(
+        &self,
+        work: impl FnOnce(&Shared, &mut Space) -> Result<T, SpaceError>,
+    ) -> Result<T, SpaceError> {
+        let mut space = self.lock();
+        work(&self.shared, space.as_mut().ok_or_else(|| self.closed())?)
     }
 
     fn closed(&self) -> SpaceError {

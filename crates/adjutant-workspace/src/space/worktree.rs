@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::Included;
+use super::take_in::settle_in;
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError, gitdir};
 use crate::git::bytes_of;
-use crate::{GitError, ObjectId, ResultRef, Worktree, Worktrees};
+use crate::{GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
 
 /// A work tree that this process holds.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ impl WorktreeSpace {
             if worktree.base() == base || !worktree.is_clean()? {
                 remarks.push("taken up as it was left".to_owned());
                 let space = Self { worktree, remarks };
+                space.settle()?;
                 space.make_private(shared)?;
                 return Ok(space);
             }
@@ -65,9 +67,17 @@ impl WorktreeSpace {
         let all = Worktrees::open(&shared.repository)?;
         let Ok(worktree) = all.adopt(reference) else { return Ok(None) };
         let space = Self { worktree, remarks };
+        space.settle()?;
         // Its making may have been cut short just before this.
         space.make_private(shared)?;
         Ok(Some(space))
+    }
+
+    /// Puts back what a killed process had begun to take in.
+    fn settle(&self) -> Result<(), SpaceError> {
+        let path = self.worktree.path();
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        settle_in(folder, || Root::open(path).map_err(SpaceError::path(path)))
     }
 
     fn make_private(&self, shared: &Shared) -> Result<(), SpaceError> {

@@ -27,7 +27,7 @@ use crate::{PathError, RelPath, Root};
 /// The mode of a submodule's entry.
 const SUBMODULE: u32 = 0o160_000;
 /// The mode of a link.
-const LINK: u32 = 0o120_000;
+pub(super) const LINK: u32 = 0o120_000;
 
 /// Says why a result was not applied, or not taken back.
 #[derive(Debug, thiserror::Error)]
@@ -336,7 +336,7 @@ impl Repository {
     }
 
     /// Returns the files whose content on disk is not what git has of them.
-    fn different(
+    pub(super) fn different(
         &self,
         plan: &Plan,
         expected: &[(usize, &DiffEntry)],
@@ -394,7 +394,7 @@ impl Repository {
 }
 
 /// Copies what lies at a path into an image.
-fn save_before(root: &Root, path: &Path, image: &Path) -> Result<Thing, ApplyError> {
+pub(super) fn save_before(root: &Root, path: &Path, image: &Path) -> Result<Thing, ApplyError> {
     let stuck = |source| ApplyError::Stuck { path: path.to_owned(), source };
     let copying = GitError::io("copying a file into the journal");
     let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(stuck)?;
@@ -416,7 +416,7 @@ fn save_before(root: &Root, path: &Path, image: &Path) -> Result<Thing, ApplyErr
 }
 
 /// Says what is to lie there: permissions stay, but for the executable bit.
-fn thing_after(before: &Thing, mode: u32) -> Thing {
+pub(super) fn thing_after(before: &Thing, mode: u32) -> Thing {
     match mode {
         0 => Thing::Nothing,
         LINK => Thing::Link,

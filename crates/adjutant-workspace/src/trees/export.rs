@@ -107,6 +107,10 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<(), PathError> {
             Ok(()) | Err(Errno::NOENT) => {}
             // Something else lives in the folder, which therefore stays.
             Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(()),
+            // So does one that may not be removed: the file is gone, and git knows no folders.
+            Err(Errno::ACCESS | Errno::PERM | Errno::BUSY | Errno::ROFS) if at != path => {
+                return Ok(());
+            }
             Err(errno) => return Err(PathError::from_errno(errno)),
         }
         let Some(parent) = parent else { return Ok(()) };

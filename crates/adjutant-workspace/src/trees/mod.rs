@@ -1,10 +1,12 @@
 //! Directories made from trees of git, and changes brought back into the user's own.
 //!
 //! Owns warm checkouts that overlays stand on (`bases`), the work trees of children where there is
-//! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`; `rehearse` only tries).
+//! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`; `rehearse` only tries),
+//! or one that a workspace takes in (`bring`).
 
 mod apply;
 mod bases;
+mod bring;
 mod export;
 mod journal;
 mod lock;
@@ -13,6 +15,7 @@ mod worktree;
 
 pub use apply::{Applied, ApplyError, Recovered};
 pub use bases::{Bases, Lease, LeaseCost};
+pub(crate) use bring::{remove_journal, settle};
 pub(crate) use lock::Held;
 pub use rehearse::Rehearsed;
 pub use worktree::{Orphan, Worktree, WorktreeEntry, Worktrees};

@@ -1,0 +1,194 @@
+//! Taking the result of a child into the live workspace of its parent.
+//!
+//! The parent's state as it is, committed nowhere, is merged in the object store with what the child
+//! did; only a merge without conflicts is written. Which results were taken in is noted beside the
+//! files, so that whoever asks again after a crash gets the same answer and nothing is merged twice:
+//! merging once more could find the child's lines in another place.
+//!
+//! Start at [`Workspace::take_in`]. Invariant: between two calls a workspace shows all of a result or
+//! nothing of it. What a killed process left half done is put back when the workspace is taken up.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::SpaceError;
+use super::workspace::{STATE, Space, Workspace};
+use crate::git::guarded;
+use crate::trees::{remove_journal, settle};
+use crate::{
+    Conflict, Diff, DiffEntry, GitError, ObjectId, PathError, Preview, Repository, Root,
+    SkipReason, Skipped,
+};
+
+/// The mode of a submodule's entry.
+const SUBMODULE: u32 = 0o160_000;
+
+/// The journal of what is being replaced. No child is called so: names do not begin with a dot.
+const TAKING: &str = ".taking";
+
+/// The list of what was taken in.
+const TAKEN: &str = ".taken";
+
+/// What became of a result that was to be taken in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakenIn {
+    /// What changed in the workspace; nothing where there are conflicts.
+    pub diff: Diff,
+    /// What could not be merged. With any, nothing in the workspace changed.
+    pub conflicts: Vec<Conflict>,
+    /// What the result has and no workspace takes: submodules, and what git keeps for itself.
+    pub left_out: Vec<Skipped>,
+    /// Whether it was taken in before: the rest is what changed then, and this call changed nothing.
+    pub already: bool,
+}
+
+/// A result that was taken in, and the states before and after.
+struct Taken {
+    result: ObjectId,
+    before: ObjectId,
+    after: ObjectId,
+}
+
+impl Workspace {
+    /// Merges the kept result of a child into the files of this workspace as they are now.
+    ///
+    /// Everything that was written here stays; where the child changed the same, it is a conflict. A
+    /// file that git does not know of and that is in the way is one too. Asking again for a result
+    /// that was taken in changes nothing, also when its changes were edited or undone since.
+    ///
+    /// # Errors
+    ///
+    /// [`SpaceError::Closed`]; [`SpaceError::Path`] or [`SpaceError::Git`] with the path when a file
+    /// could not be replaced. The workspace is then as it was.
+    pub fn take_in(&self, result: &ObjectId, at: SystemTime) -> Result<TakenIn, SpaceError> {
+        self.with(|shared, space| {
+            let folder = space.folder();
+            space.settle()?;
+            let repository = &shared.repository;
+            if let Some(taken) = taken(&folder)?.into_iter().find(|it| it.result == *result) {
+                // Nothing holds the two states for good; that there is no more to do is sure.
+                let (diff, left_out) = seen(repository, &taken).unwrap_or_default();
+                return Ok(TakenIn { diff, left_out, already: true, ..TakenIn::default() });
+            }
+            let ours = space.import(STATE, at)?.0.made;
+            let Preview { tree, conflicts } = repository.preview(result, &ours.commit)?;
+            if !conflicts.is_empty() {
+                return Ok(TakenIn { conflicts, ..TakenIn::default() });
+            }
+            let now = Taken { result: result.clone(), before: ours.tree, after: tree };
+            let mut diff = repository.differences(&now.before, &now.after)?;
+            leave_out(&mut diff);
+            let journal = folder.join(TAKING);
+            if !diff.entries.is_empty() {
+                let conflicts = repository.bring(&space.root()?, &diff, &journal, &now.line())?;
+                if !conflicts.is_empty() {
+                    return Ok(TakenIn { conflicts, ..TakenIn::default() });
+                }
+            }
+            note(&folder, &now.line())?;
+            remove_journal(&journal).map_err(SpaceError::io("removing a journal"))?;
+            let (diff, left_out) = seen(repository, &now)?;
+            Ok(TakenIn { diff, left_out, ..TakenIn::default() })
+        })
+    }
+}
+
+impl Space {
+    /// The folder that the workspace and everything about it lies in.
+    fn folder(&self) -> PathBuf {
+        Path::new(&self.record().path).parent().unwrap_or(Path::new("/")).to_owned()
+    }
+
+    fn root(&mut self) -> Result<Root, SpaceError> {
+        match self {
+            Self::Overlay(space) => space.root(),
+            Self::Worktree(space) => {
+                let path = space.worktree.path();
+                Root::open(path).map_err(SpaceError::path(path))
+            }
+        }
+    }
+
+    /// Puts back what a killed process had begun to take in, or notes that it was done.
+    fn settle(&mut self) -> Result<(), SpaceError> {
+        let folder = self.folder();
+        settle_in(&folder, || self.root())
+    }
+}
+
+/// Puts back what was being taken in when the process of a workspace ended; `folder` is the one that
+/// everything about the workspace lies in.
+pub(super) fn settle_in(
+    folder: &Path,
+    root: impl FnOnce() -> Result<Root, SpaceError>,
+) -> Result<(), SpaceError> {
+    let journal = folder.join(TAKING);
+    let root = || root().map_err(|error| PathError::Io(io::Error::other(error)));
+    if let Some(line) = settle(&journal, root)? {
+        note(folder, &line)?;
+        remove_journal(&journal).map_err(SpaceError::io("removing a journal"))?;
+    }
+    Ok(())
+}
+
+impl Taken {
+    fn line(&self) -> String {
+        format!("{} {} {}\n", self.result, self.before, self.after)
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut ids = line.split(' ').map(ObjectId::parse);
+        Some(Self { result: ids.next()??, before: ids.next()??, after: ids.next()?? })
+    }
+}
+
+/// Compares the two states for people: with renames, lines counted, and what is left out apart.
+fn seen(repository: &Repository, taken: &Taken) -> Result<(Diff, Vec<Skipped>), GitError> {
+    let mut diff = repository.diff(&taken.before, &taken.after)?;
+    let left_out = leave_out(&mut diff);
+    Ok((diff, left_out))
+}
+
+/// Takes out what no workspace takes.
+fn leave_out(diff: &mut Diff) -> Vec<Skipped> {
+    let mut left_out = Vec::new();
+    diff.entries.retain(|entry: &DiffEntry| {
+        let out = [entry.old_mode, entry.new_mode].contains(&SUBMODULE) || guarded(&entry.path);
+        if out {
+            let reason = SkipReason::NestedRepository;
+            left_out.push(Skipped { path: entry.path.clone(), reason });
+        }
+        !out
+    });
+    left_out
+}
+
+fn taken(folder: &Path) -> Result<Vec<Taken>, SpaceError> {
+    match fs::read_to_string(folder.join(TAKEN)) {
+        Ok(text) => Ok(text.lines().filter_map(Taken::parse).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(SpaceError::io("reading what was taken in")(error)),
+    }
+}
+
+/// Adds a line to what was taken in, whole or not at all.
+fn note(folder: &Path, line: &str) -> Result<(), SpaceError> {
+    let add = || -> io::Result<()> {
+        let (list, next) = (folder.join(TAKEN), folder.join(".taken.next"));
+        let mut text = match fs::read_to_string(&list) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            read => read.unwrap_or_default(),
+        };
+        if text.lines().any(|known| known == line.trim_end()) {
+            return Ok(());
+        }
+        text.push_str(line);
+        let mut file = File::create(&next)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(next, list)
+    };
+    add().map_err(SpaceError::io("noting what was taken in"))
+}

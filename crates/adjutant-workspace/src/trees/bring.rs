@@ -1,0 +1,291 @@
+//! Replacing files of a child's workspace by what a merge made of them, all of them or none.
+//!
+//! A workspace holds more than git knows of: what its patterns ignore, what was too large to keep.
+//! Whatever lies in the way of the merge and is not exactly what was merged is named, and nothing is
+//! replaced. The journal is the one of `apply`; here it only serves to put back.
+//!
+//! Start at [`Repository::bring`]. Invariant: everything is reached by handle beneath the root, and no
+//! link is followed.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, unlinkat};
+
+use super::apply::{LINK, save_before, thing_after};
+use super::export;
+use super::journal::{Plan, Step, Stuck, Thing, When};
+use crate::git::{Diff, DiffEntry, GitError, Repository};
+use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};
+
+/// The file of a journal that says what it is for.
+const NOTE: &str = "note";
+
+/// The most entries of one folder that is to give way to a file.
+const MAX_ENTRIES: usize = 100_000;
+
+impl Repository {
+    /// Replaces what lies beneath `root` by what `diff` says, or names what is in the way.
+    ///
+    /// Nothing is replaced when something is named or an error is returned. The journal is `folder`,
+    /// which stays with its `note` until it is removed; see [`settle`].
+    pub(crate) fn bring(
+        &self,
+        root: &Root,
+        diff: &Diff,
+        folder: &Path,
+        note: &str,
+    ) -> Result<Vec<Conflict>, GitError> {
+        let begin = || -> io::Result<()> {
+            remove_journal(folder)?;
+            fs::create_dir(folder)?;
+            fs::create_dir(folder.join("before"))?;
+            fs::create_dir(folder.join("after"))?;
+            fs::write(folder.join(NOTE), note)?;
+            File::open(folder.join(NOTE))?.sync_all()
+        };
+        begin().map_err(GitError::io("making a journal"))?;
+        let mut plan = Plan { folder: folder.to_owned(), steps: Vec::new() };
+        let done = self.bring_by(&mut plan, root, diff);
+        let failed = !matches!(&done, Ok(conflicts) if conflicts.is_empty());
+        // A plan that was never saved has replaced nothing; one that cannot be put back stays.
+        let saved = Plan::load(folder).is_some();
+        if failed && (!saved || matches!(plan.put_back(root), Ok(left) if left.is_empty())) {
+            remove_journal(folder).map_err(GitError::io("removing a journal"))?;
+        }
+        done
+    }
+
+    fn bring_by(
+        &self,
+        plan: &mut Plan,
+        root: &Root,
+        diff: &Diff,
+    ) -> Result<Vec<Conflict>, GitError> {
+        let written: Vec<(usize, &DiffEntry)> =
+            diff.entries.iter().enumerate().filter(|(_, entry)| entry.new_mode != 0).collect();
+        let images: Vec<DiffEntry> =
+            written.iter().map(|(number, it)| image(*number, it)).collect();
+        export::write(self, &images.iter().collect::<Vec<_>>(), &plan.folder.join("after"), None)?;
+        let removed = diff.entries.iter().filter(|it| it.old_mode != 0 && it.new_mode == 0);
+        let removed: BTreeSet<&Path> = removed.map(|entry| entry.path.as_path()).collect();
+        let mut found = Found::default();
+        for (number, entry) in diff.entries.iter().enumerate() {
+            let way = look(root, entry, &removed, &mut found);
+            way.map_err(|source| GitError::Path { path: entry.path.clone(), source })?;
+            let before = match save_before(root, &entry.path, &plan.image(number, When::Before)) {
+                Ok(before) => before,
+                Err(_) => {
+                    found.conflicts.push(conflict(&entry.path, entry));
+                    Thing::Nothing
+                }
+            };
+            let after = thing_after(&before, entry.new_mode);
+            plan.steps.push(Step { path: entry.path.clone(), before, after });
+        }
+        found.conflicts.extend(self.unlike(plan, diff)?);
+        if !found.conflicts.is_empty() {
+            found.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
+            found.conflicts.dedup_by(|one, other| one.path == other.path);
+            return Ok(found.conflicts);
+        }
+        plan.save().map_err(GitError::io("writing a journal"))?;
+        found.remove_empty_folders(root);
+        plan.carry_out(root).map_err(stuck)?;
+        Ok(Vec::new())
+    }
+
+    /// Names the files that are not what was merged.
+    ///
+    /// What is there already exactly as it is to be is fine, whoever made it.
+    fn unlike(&self, plan: &Plan, diff: &Diff) -> Result<Vec<Conflict>, GitError> {
+        let steps = || plan.steps.iter().zip(&diff.entries).enumerate();
+        let there: Vec<(usize, &DiffEntry)> = steps()
+            .filter(|(_, (step, entry))| step.before != Thing::Nothing && entry.old_mode != 0)
+            .map(|(number, (_, entry))| (number, entry))
+            .collect();
+        let changed: BTreeSet<PathBuf> = self.different(plan, &there)?.into_iter().collect();
+        let mut unlike = Vec::new();
+        for (number, (step, entry)) in steps() {
+            let same = match (&step.before, entry.old_mode) {
+                // Gone already is as good as removed.
+                (Thing::Nothing, mode) => mode == 0 || entry.new_mode == 0,
+                (Thing::Link, LINK) => !changed.contains(&step.path),
+                (Thing::Link | Thing::File(_), 0) => is_after(plan, number, step)?,
+                (Thing::Link, _) | (Thing::File(_), LINK) => false,
+                (Thing::File(mode), old) => {
+                    (mode ^ old) & 0o100 == 0 && !changed.contains(&step.path)
+                }
+            };
+            if !same {
+                unlike.push(conflict(&step.path, entry));
+            }
+        }
+        Ok(unlike)
+    }
+}
+
+/// Puts back what was replaced in a workspace whose process ended meanwhile, and forgets the journal.
+///
+/// Returns the note of one that was carried out to its end; the journal of that one stays, for the
+/// caller to remove with [`remove_journal`] when the note is no longer needed.
+pub(crate) fn settle(
+    folder: &Path,
+    root: impl FnOnce() -> Result<Root, PathError>,
+) -> Result<Option<String>, GitError> {
+    if !folder.exists() {
+        return Ok(None);
+    }
+    match Plan::load(folder) {
+        Some(plan) if plan.is_done() => {
+            let note = fs::read_to_string(folder.join(NOTE));
+            return note.map(Some).map_err(GitError::io("reading a journal"));
+        }
+        Some(plan) => {
+            let root =
+                root().map_err(|source| GitError::Path { path: folder.to_owned(), source })?;
+            // What somebody changed meanwhile stays as it is: it is work like any other.
+            plan.put_back(&root).map_err(stuck)?;
+        }
+        // It ended before its first step.
+        None => {}
+    }
+    remove_journal(folder).map_err(GitError::io("removing a journal"))?;
+    Ok(None)
+}
+
+/// Removes a journal; the plan goes first, so that what is left of one means nothing.
+pub(crate) fn remove_journal(folder: &Path) -> io::Result<()> {
+    for removed in [fs::remove_file(folder.join("plan")), fs::remove_dir_all(folder)] {
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// What was found where files are to be.
+#[derive(Default)]
+struct Found {
+    conflicts: Vec<Conflict>,
+    /// Folders that are to give way to a file and hold nothing but what is removed, lowest first.
+    folders: Vec<PathBuf>,
+}
+
+impl Found {
+    /// Removes folders without anything in them; those with files go when their files do.
+    fn remove_empty_folders(&self, root: &Root) {
+        for path in &self.folders {
+            let Ok(Some((_, FileKind::Directory, parent))) = standing(root, path) else { continue };
+            let name = Path::new(path.file_name().unwrap_or_default());
+            // One that is not empty stays here and is removed later.
+            let _ = unlinkat(parent.handle(), name, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// Looks for what is in the way of a file that is to be written.
+fn look(
+    root: &Root,
+    entry: &DiffEntry,
+    removed: &BTreeSet<&Path>,
+    found: &mut Found,
+) -> Result<(), PathError> {
+    if entry.new_mode == 0 {
+        return Ok(());
+    }
+    let Some((at, kind, parent)) = standing(root, &entry.path)? else { return Ok(()) };
+    if at == entry.path {
+        if kind == FileKind::Directory {
+            let folder = parent.open_dir(entry.path.file_name().unwrap_or_default())?;
+            if let Some(other) = first_other(&folder, &at, removed, &mut found.folders)? {
+                let kind = ConflictKind::FileAndFolder;
+                found.conflicts.push(Conflict { kind, ..conflict(&other, entry) });
+            }
+            found.folders.push(at);
+        }
+    } else if !removed.contains(at.as_path()) {
+        let kind = ConflictKind::FileAndFolder;
+        found.conflicts.push(Conflict { kind, ..conflict(&at, entry) });
+    }
+    Ok(())
+}
+
+/// Returns what lies at a path, or the first on the way to it that is no folder, and its folder.
+fn standing(root: &Root, path: &Path) -> Result<Option<(PathBuf, FileKind, Dir)>, PathError> {
+    let mut folder = root.open_dir(&RelPath::default())?;
+    let mut at = PathBuf::new();
+    let mut names = path.iter().peekable();
+    while let Some(name) = names.next() {
+        at.push(name);
+        match folder.kind_of(name)? {
+            None => return Ok(None),
+            Some(FileKind::Directory) if names.peek().is_some() => {
+                folder = folder.open_dir(name)?
+            }
+            Some(kind) => return Ok(Some((at, kind, folder))),
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the first file in a folder that is not among those removed.
+fn first_other(
+    folder: &Dir,
+    path: &Path,
+    removed: &BTreeSet<&Path>,
+    folders: &mut Vec<PathBuf>,
+) -> Result<Option<PathBuf>, PathError> {
+    let listed = folder.list(MAX_ENTRIES)?;
+    if listed.truncated {
+        return Ok(Some(path.to_owned()));
+    }
+    for entry in listed.entries {
+        let at = path.join(&entry.name);
+        if entry.kind == FileKind::Directory {
+            let below = folder.open_dir(&entry.name)?;
+            if let Some(other) = first_other(&below, &at, removed, folders)? {
+                return Ok(Some(other));
+            }
+            folders.push(at);
+        } else if !removed.contains(at.as_path()) {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
+
+/// Says whether what lies there is already what is to be there.
+fn is_after(plan: &Plan, number: usize, step: &Step) -> Result<bool, GitError> {
+    if step.before != step.after {
+        return Ok(false);
+    }
+    let read = |when| fs::read(plan.image(number, when));
+    let same = || -> io::Result<bool> { Ok(read(When::Before)? == read(When::After)?) };
+    same().map_err(GitError::io("reading a journal"))
+}
+
+/// An image is a plain file, also of a link, named by the number of its step.
+fn image(number: usize, entry: &DiffEntry) -> DiffEntry {
+    DiffEntry { path: PathBuf::from(number.to_string()), new_mode: 0o100_644, ..entry.clone() }
+}
+
+/// A conflict with something that git does not know of.
+fn conflict(path: &Path, entry: &DiffEntry) -> Conflict {
+    let side = |mode: u32, id: &crate::ObjectId| (mode != 0).then(|| Side { mode, id: id.clone() });
+    let kind = match (entry.old_mode, entry.new_mode) {
+        (0, _) => ConflictKind::BothAdded,
+        (_, 0) => ConflictKind::DeletedByChild,
+        (_, _) => ConflictKind::BothModified,
+    };
+    let base = side(entry.old_mode, &entry.old_id);
+    let theirs = side(entry.new_mode, &entry.new_id);
+    Conflict { path: path.to_owned(), kind, base, ours: None, theirs }
+}
+
+fn stuck(stuck: Stuck) -> GitError {
+    GitError::Path { path: stuck.path, source: stuck.source }
+}

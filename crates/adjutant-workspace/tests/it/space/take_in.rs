@@ -1,0 +1,503 @@
+//! The result of a child taken into the live workspace of its parent.
+
+use adjutant_workspace::sandbox::End;
+use adjutant_workspace::space::{SpaceError, TakenIn};
+use adjutant_workspace::{Binary, ConflictKind, GitError, Patch, SkipReason};
+
+use super::*;
+
+/// A parent with work of its own that is committed nowhere, and what its children need.
+pub(super) struct Family {
+    pub(super) user: User,
+    pub(super) spaces: Workspaces,
+    pub(super) parent: Workspace,
+}
+
+impl Family {
+    pub(super) fn new(wish: KindWish) -> Self {
+        let user = user();
+        user.write("ten", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
+        user.write("bin", "\0one");
+        user.write("tool", "#!/bin/sh\necho\necho\necho 1\n");
+        user.write("dir with space/ünï cödé", "1\n");
+        // Leads to nothing, and reads the same as text of git's and as the word for any link.
+        std::os::unix::fs::symlink("link", user.path("link")).unwrap();
+        user.commit("more");
+        user.write("README", "dirty\ntwo\nthree\n");
+        let spaces = open(&user, wish);
+        let parent = spaces.make("run", "p", "1", None).unwrap();
+        act(&parent, "echo parent > made; sed -i 's/three/parent/' README; rm src/lib.rs");
+        Self { user, spaces, parent }
+    }
+
+    /// Has a child of the parent do something, and returns what is kept of it.
+    pub(super) fn child(&self, name: &str, script: &str) -> ObjectId {
+        below(&self.spaces, &self.parent, name, script)
+    }
+
+    fn take(&self, result: &ObjectId) -> TakenIn {
+        self.parent.take_in(result, now()).unwrap()
+    }
+}
+
+/// Has a child of `parent` do something, and returns what is kept of it.
+fn below(spaces: &Workspaces, parent: &Workspace, name: &str, script: &str) -> ObjectId {
+    let child = spaces.make("run", name, "2", Some(parent)).unwrap();
+    act(&child, script);
+    let kept = child.keep("work\n", now()).unwrap();
+    child.close().unwrap();
+    kept.commit.unwrap()
+}
+
+pub(super) fn act(space: &Workspace, script: &str) {
+    let (ended, said) = run(space, &format!("set -e; {script}"));
+    assert_eq!(ended.end, End::Exited(0), "{script}: {said}");
+}
+
+/// Everything there is in a workspace: kinds, modes and contents, folders left out.
+pub(super) fn shown(space: &Workspace) -> Vec<String> {
+    let (_, listed) = run(
+        space,
+        "find . -path ./.git -prune -o ! -type d -printf '%P|%y|%m|%l|' \
+         \\( -type f -exec sh -c 'od -An -c \"$1\" | tr -d \"\\n\"' - {} \\; -o -true \\) -printf '\\n'",
+    );
+    let mut lines: Vec<String> = listed.split('\n').map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn kinds(taken: &TakenIn) -> Vec<(String, ConflictKind)> {
+    taken.conflicts.iter().map(|it| (it.path.display().to_string(), it.kind)).collect()
+}
+
+fn paths(taken: &TakenIn) -> Vec<String> {
+    taken.diff.entries.iter().map(|it| it.path.display().to_string()).collect()
+}
+
+const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
+
+/// What the parent does meanwhile, what the child did, and what of it the parent then has.
+const CLEAN: &[(&str, &str, &[(&str, &str)])] = &[
+    (
+        "sed -i s/^1$/parent/ ten",
+        "sed -i s/^9$/child/ ten",
+        &[("ten", "100644 parent\n2\n3\n4\n5\n6\n7\n8\nchild\n10\n")],
+    ),
+    ("true", "sed -i s/dirty/child/ README", &[("README", "100644 child\ntwo\nparent\n")]),
+    (
+        "echo more >> tool",
+        "chmod +x tool",
+        &[("tool", "100755 #!/bin/sh\necho\necho\necho 1\nmore\n")],
+    ),
+    ("true", "printf '\\0two' > bin", &[("bin", "100644 \0two")]),
+    (
+        "true",
+        "rm -r src; ln -s README src",
+        &[("src", "120000 README"), ("src/deep/down/file", "")],
+    ),
+    ("true", "ln -sf tool link", &[("link", "120000 tool")]),
+    ("true", "rm link; mkdir link; echo x > link/x", &[("link/x", "100644 x\n"), ("link", "")]),
+    (
+        "sed -i s/^1$/parent/ ten",
+        "mkdir to; mv ten to/eleven",
+        &[("ten", ""), ("to/eleven", "100644 parent\n2\n3\n4\n5\n6\n7\n8\n9\n10\n")],
+    ),
+    ("sed -i s/^1$/parent/ ten; mv ten new", "sed -i s/^9$/child/ ten", &[("ten", "")]),
+    ("true", "rm -r src/deep", &[("src/deep/down/file", "")]),
+    (
+        "mkdir -p src/deep/empty/er",
+        "rm -r src/deep; echo x > src/deep",
+        &[("src/deep", "100644 x\n")],
+    ),
+    ("mkdir -p new/empty", "echo x > new", &[("new", "100644 x\n")]),
+    ("true", "rm tool; mkdir tool; echo x > tool/x", &[("tool/x", "100644 x\n"), ("tool", "")]),
+    (
+        "echo 2 > 'dir with space/beside'",
+        "echo 2 >> 'dir with space/ünï cödé'; echo 3 > 'dir with space/a \"b\" \\ 日本'",
+        &[
+            ("dir with space/ünï cödé", "100644 1\n2\n"),
+            ("dir with space/a \"b\" \\ 日本", "100644 3\n"),
+            ("dir with space/beside", "100644 2\n"),
+        ],
+    ),
+    (
+        "true",
+        "echo x > 'new\nline'; : > empty",
+        &[("new\nline", "100644 x\n"), ("empty", "100644 ")],
+    ),
+    ("echo same > both", "echo same > both", &[("both", "100644 same\n")]),
+    ("rm ten", "rm ten; echo x > other", &[("ten", ""), ("other", "100644 x\n")]),
+    (
+        "chmod 444 ten",
+        "sed -i s/^9$/child/ ten",
+        &[("ten", "100644 1\n2\n3\n4\n5\n6\n7\n8\nchild\n10\n")],
+    ),
+    // What git ignores and is already what it is to be is in nobody's way.
+    (
+        "echo x.dat > .gitignore; echo same > x.dat",
+        "echo same > x.dat",
+        &[("x.dat", "100644 same\n")],
+    ),
+];
+
+#[test]
+fn what_can_be_merged_is_there_and_stays() {
+    for (wish, kind) in KINDS {
+        let family = Family::new(wish);
+        for (number, (parent, child, expected)) in CLEAN.iter().enumerate() {
+            let at = format!("{kind}: {parent}; {child}");
+            let of = spaces_of(&family, number);
+            let result = below(&family.spaces, &of, &format!("c{number}"), child);
+            act(&of, parent);
+            let mut before = files(&of);
+            let taken = of.take_in(&result, now()).unwrap();
+            assert_eq!(kinds(&taken), [], "{at}");
+            assert!(!taken.already, "{at}");
+            let live = shown(&of);
+            assert_eq!(
+                of.take_in(&result, now()).unwrap(),
+                TakenIn { already: true, ..taken.clone() }
+            );
+            assert_eq!(shown(&of), live, "{at}");
+
+            // The reference has what the workspace shows, and of the rest nothing changed.
+            let kept = of.keep("work\n", now()).unwrap();
+            let all = family.user.files(&kept.commit.unwrap());
+            for (path, text) in *expected {
+                if *path != "x.dat" {
+                    assert_eq!(all.get(*path).map_or("", String::as_str), *text, "{at}: {path}");
+                }
+            }
+            let mut after = files(&of);
+            for entry in &taken.diff.entries {
+                let path = entry.path.to_str().unwrap();
+                if let adjutant_workspace::DiffStatus::Renamed(from) = &entry.status {
+                    before.remove(from.to_str().unwrap());
+                }
+                assert!(
+                    before.remove(path) != after.remove(path) || entry.old_mode != entry.new_mode
+                );
+            }
+            assert_eq!(before, after, "{at}: changed and not said");
+            of.close().unwrap();
+        }
+    }
+}
+
+/// A parent like that of the family, for one case.
+fn spaces_of(family: &Family, number: usize) -> Workspace {
+    family.spaces.make("run", &format!("p{number}"), "1", Some(&family.parent)).unwrap()
+}
+
+/// What the parent does meanwhile, what the child did, and what clashes.
+const CLASHES: &[(&str, &str, &[(&str, ConflictKind)])] = &[
+    (
+        "sed -i s/^5$/p/ ten",
+        "sed -i s/^5$/c/ ten; echo x > other",
+        &[("ten", ConflictKind::BothModified)],
+    ),
+    ("rm ten", "echo 11 >> ten", &[("ten", ConflictKind::DeletedByTarget)]),
+    ("echo 11 >> ten", "rm ten; echo x > other", &[("ten", ConflictKind::DeletedByChild)]),
+    ("rm ten", "mv ten eleven", &[("eleven", ConflictKind::Rename)]),
+    ("printf '\\0p' > bin", "printf '\\0c' > bin", &[("bin", ConflictKind::Binary)]),
+    ("echo p > both", "echo c > both", &[("both", ConflictKind::BothAdded)]),
+    ("echo p >> src/deep/down/file", "rm -r src; ln -s README src", &[]),
+    ("rm -r src; ln -s \"$OUT\" src", "echo c >> src/deep/down/file; echo c > src/new", &[]),
+    ("rm tool; ln -s README tool", "echo c >> tool", &[]),
+    // What git ignores is not known to it, and in the way all the same.
+    (
+        "echo '*.dat' > .gitignore; echo p > x.dat",
+        "echo c > x.dat",
+        &[("x.dat", ConflictKind::BothAdded)],
+    ),
+    (
+        "echo out > .gitignore; mkdir out; echo p > out/x",
+        "echo c > out",
+        &[("out/x", ConflictKind::FileAndFolder)],
+    ),
+    (
+        "echo out > .gitignore; echo p > out",
+        "mkdir out; echo c > out/x",
+        &[("out", ConflictKind::FileAndFolder)],
+    ),
+    (
+        "echo out > .gitignore; ln -s \"$OUT\" out",
+        "mkdir out; echo c > out/x",
+        &[("out", ConflictKind::FileAndFolder)],
+    ),
+    (
+        "echo out > .gitignore; ln -s \"$OUT/x\" out",
+        "echo c > out",
+        &[("out", ConflictKind::BothAdded)],
+    ),
+    ("mkfifo pipe", "echo c > pipe", &[("pipe", ConflictKind::BothAdded)]),
+    (
+        "echo p > src/deep/own.log",
+        "rm -r src/deep; echo c > src/deep",
+        &[("src/deep/own.log", ConflictKind::FileAndFolder)],
+    ),
+];
+
+#[test]
+fn what_clashes_is_named_and_nothing_changes() {
+    for (wish, kind) in KINDS {
+        let family = Family::new(wish);
+        let outside = TempDir::new_in("/var/tmp").unwrap();
+        for (number, (parent, child, expected)) in CLASHES.iter().enumerate() {
+            let at = format!("{kind}: {parent}; {child}");
+            let of = spaces_of(&family, number);
+            let result = below(&family.spaces, &of, &format!("c{number}"), child);
+            act(&of, &format!("OUT={}; {parent}", outside.path().display()));
+            let before = shown(&of);
+            let taken = of.take_in(&result, now()).unwrap();
+            assert!(!taken.conflicts.is_empty(), "{at}: {taken:?}");
+            if !expected.is_empty() {
+                let expected: Vec<(String, ConflictKind)> =
+                    expected.iter().map(|(path, kind)| ((*path).to_owned(), *kind)).collect();
+                assert_eq!(kinds(&taken), expected, "{at}");
+            }
+            assert_eq!((paths(&taken), taken.already), (Vec::new(), false), "{at}");
+            assert_eq!(shown(&of), before, "{at}");
+            assert_eq!(of.take_in(&result, now()).unwrap(), taken, "{at}");
+            assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0, "{at}");
+            of.keep("work\n", now()).unwrap();
+            of.close().unwrap();
+            assert!(!of.path().parent().unwrap().join(".taking").exists());
+        }
+    }
+}
+
+#[test]
+fn one_child_after_the_other_and_what_the_second_may_not() {
+    for (wish, kind) in KINDS {
+        let family = Family::new(wish);
+        let first = family.child("a", "sed -i s/^1$/a/ ten; echo a > of-a");
+        let second = family.child("b", "sed -i s/^9$/b/ ten; echo b > of-b");
+        let third = family.child("c", "sed -i s/^1$/c/ ten; echo c > of-c");
+        assert_eq!(paths(&family.take(&first)), ["of-a", "ten"], "{kind}");
+        assert_eq!(paths(&family.take(&second)), ["of-b", "ten"], "{kind}");
+        let merged = TEN.replace("1\n2", "a\n2").replace("9\n", "b\n");
+        assert_eq!(read(&family.parent, "ten").unwrap(), merged);
+        let refused = family.take(&third);
+        assert_eq!(kinds(&refused), [("ten".to_owned(), ConflictKind::BothModified)], "{kind}");
+        assert_eq!(read(&family.parent, "of-c"), None);
+
+        // Once the parent has made room, it goes.
+        act(&family.parent, "sed -i s/^a$/1/ ten");
+        assert_eq!(paths(&family.take(&third)), ["of-c", "ten"], "{kind}");
+        assert_eq!(read(&family.parent, "ten").unwrap(), merged.replace("a\n2", "c\n2"));
+        // What was taken in and then undone is not brought back by asking again.
+        assert!(family.take(&first).already);
+        assert_eq!(read(&family.parent, "ten").unwrap(), merged.replace("a\n2", "c\n2"));
+        let made = read(&family.parent, "made").unwrap();
+        assert_eq!(made, "parent\n", "what the parent wrote before: {kind}");
+        let all =
+            contents(&family.user, &family.parent.keep("w\n", now()).unwrap().commit.unwrap());
+        assert_eq!(all, files(&family.parent), "{kind}");
+    }
+}
+
+#[test]
+fn children_of_children_and_children_made_after() {
+    for (wish, kind) in KINDS {
+        let family = Family::new(wish);
+        let child = family.spaces.make("run", "c", "2", Some(&family.parent)).unwrap();
+        act(&child, "echo c > of-c; sed -i s/^1$/c/ ten");
+        let deep = below(&family.spaces, &child, "c.d", "echo d > of-d; sed -i s/^9$/d/ ten");
+        act(&child, "echo later > of-c");
+        assert_eq!(paths(&child.take_in(&deep, now()).unwrap()), ["of-d", "ten"], "{kind}");
+        // One that is made now begins with everything, from layers that are frozen or from a commit.
+        let next = family.spaces.make("run", "c.e", "3", Some(&child)).unwrap();
+        assert_eq!(files(&next), files(&child), "{kind}");
+        act(&next, "echo e >> of-d; rm of-c");
+        let of_next = next.keep("work\n", now()).unwrap();
+        assert_eq!(of_next.diff.entries.len(), 2, "{kind}: {:?}", of_next.diff);
+        assert_eq!(
+            paths(&child.take_in(&of_next.commit.unwrap(), now()).unwrap()),
+            ["of-c", "of-d"]
+        );
+        assert_eq!(read(&child, "of-c"), None);
+
+        let result = child.keep("work\n", now()).unwrap().commit.unwrap();
+        act(&family.parent, "echo p > of-p");
+        assert_eq!(paths(&family.take(&result)), ["of-d", "ten"], "{kind}");
+        assert_eq!(read(&family.parent, "of-d").unwrap(), "d\ne\n");
+        let kept = family.parent.keep("work\n", now()).unwrap();
+        assert_eq!(contents(&family.user, &kept.commit.unwrap()), files(&family.parent), "{kind}");
+        for space in [&family.parent, &child, &next] {
+            space.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn it_can_be_kept_closed_and_taken_up_afterwards() {
+    for (wish, kind) in KINDS {
+        let Family { user, spaces, parent } = Family::new(wish);
+        let result = below(&spaces, &parent, "c", "echo c > of-c; rm -r src; chmod +x tool");
+        let first = parent.take_in(&result, now()).unwrap();
+        assert!(matches!(parent.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        let (record, before) = (parent.record(), shown(&parent));
+        drop((parent, spaces));
+        let spaces = open(&user, wish);
+        let parent = spaces.adopt("run", "p", &record).unwrap();
+        assert_eq!(shown(&parent), before, "{kind}");
+        // Whoever does not know that it was done gets the same answer.
+        let again = parent.take_in(&result, now()).unwrap();
+        assert_eq!(again, TakenIn { already: true, ..first }, "{kind}");
+        parent.keep("work\n", now()).unwrap();
+        parent.close().unwrap();
+        let closed = parent.take_in(&result, now()).unwrap_err();
+        assert!(matches!(closed, SpaceError::Closed { .. }), "{closed}");
+        drop((parent, spaces));
+        let spaces = open(&user, wish);
+        let parent = spaces.adopt("run", "p", &record).unwrap();
+        assert_eq!(shown(&parent), before, "made anew from its reference: {kind}");
+        assert_eq!(kinds(&parent.take_in(&result, now()).unwrap()), [], "{kind}");
+        assert_eq!(shown(&parent), before, "merged once more: {kind}");
+    }
+}
+
+#[test]
+fn ignored_files_stay_and_the_users_tree_is_not_touched() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        user.write("target/debug/tool", "built\n");
+        let before = user.untouched();
+        let mut options = options(wish);
+        options.include_ignored = vec!["target/debug".into()];
+        let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
+        let parent = spaces.make("run", "p", "1", None).unwrap();
+        write(&parent, "own.log", "parent\n");
+        write(&parent, "target/more", "parent\n");
+        let result =
+            below(&spaces, &parent, "c", "echo c > own.log; echo c > of-c; rm -r target src");
+        parent.take_in(&result, now()).unwrap();
+        assert_eq!(read(&parent, "own.log").unwrap(), "parent\n", "{kind}");
+        assert_eq!(read(&parent, "target/debug/tool").unwrap(), "built\n", "{kind}");
+        assert_eq!(read(&parent, "target/more").unwrap(), "parent\n", "{kind}");
+        assert_eq!(read(&parent, "of-c").unwrap(), "c\n", "{kind}");
+        // A new pattern file and what it no longer ignores come together.
+        let result = below(&spaces, &parent, "d", ": > .gitignore; echo d > own.log");
+        let refused = parent.take_in(&result, now()).unwrap();
+        assert_eq!(kinds(&refused), [("own.log".to_owned(), ConflictKind::BothAdded)], "{kind}");
+        assert_eq!(read(&parent, "own.log").unwrap(), "parent\n", "{kind}");
+        assert_eq!(user.untouched(), before, "{kind}");
+    }
+}
+
+#[test]
+fn a_submodule_and_what_is_gits_own_are_left_out() {
+    for (wish, kind) in KINDS {
+        let family = Family::new(wish);
+        let user = &family.user;
+        let base = family.child("base", "echo c > of-c");
+        // No workspace makes such a commit; one that is named may hold anything.
+        let index = user.outer.path().join("index");
+        let git = |arguments: &[&str]| {
+            let output = user.command(arguments).env("GIT_INDEX_FILE", &index).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+        };
+        git(&["read-tree", base.as_str()]);
+        git(&["update-index", "--add", "--cacheinfo", &format!("160000,{base},module")]);
+        let tree = git(&["write-tree"]);
+        let parent = format!("{base}^");
+        let made = git(&["commit-tree", &tree, "-p", &parent, "-m", "x"]);
+        let taken = family.take(&ObjectId::parse(&made).unwrap());
+        assert_eq!(paths(&taken), ["of-c"], "{kind}");
+        let left: Vec<_> = taken.left_out.iter().map(|it| (it.path.as_path(), it.reason)).collect();
+        assert_eq!(left, [(Path::new("module"), SkipReason::NestedRepository)], "{kind}");
+        assert_eq!(read(&family.parent, "of-c").unwrap(), "c\n");
+        let unborn = git(&["commit-tree", &tree, "-m", "no base"]);
+        let refused = family.parent.take_in(&ObjectId::parse(&unborn).unwrap(), now()).unwrap_err();
+        assert!(matches!(refused, SpaceError::Git(GitError::Missing(_))), "{refused}");
+    }
+}
+
+/// For an ordinary user; the superuser writes everywhere, and in an overlay the folder is opened up.
+#[test]
+fn a_folder_nobody_may_write_in_stops_all_of_it() {
+    for (wish, kind) in KINDS {
+        let family = Family::new(wish);
+        let result =
+            family.child("c", "echo a > a; echo c >> src/deep/down/file; echo z > z; rm ten");
+        act(&family.parent, "chmod 555 src/deep/down src/deep");
+        let before = shown(&family.parent);
+        let done = family.parent.take_in(&result, now());
+        if kind == Kind::Worktree && !rustix::process::geteuid().is_root() {
+            let Err(SpaceError::Git(GitError::Path { path, .. })) = done else {
+                panic!("{done:?}")
+            };
+            assert_eq!(path, Path::new("src/deep/down/file"));
+            assert_eq!(shown(&family.parent), before);
+            act(&family.parent, "chmod 755 src/deep/down");
+            assert_eq!(family.take(&result).diff.entries.len(), 4);
+        } else {
+            assert_eq!(done.unwrap().diff.entries.len(), 4, "{kind}");
+        }
+        assert_eq!(read(&family.parent, "src/deep/down/file").unwrap(), "deep\nc\n");
+        assert_eq!(read(&family.parent, "ten"), None);
+    }
+}
+
+#[test]
+fn the_change_of_a_result_can_be_shown_in_part() {
+    let family = Family::new(KindWish::Best);
+    let result =
+        family.child("c", "sed -i s/^9$/child/ ten; echo x >> README; echo y > 'dir with space/y'");
+    let repository = family.spaces.repository();
+    let base = repository.base_of(&result).unwrap();
+    let shown = |paths: &[&str], max_bytes| {
+        let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes };
+        let (bytes, more) = repository.patch_of(&base, &result, what).unwrap();
+        (String::from_utf8(bytes).unwrap(), more)
+    };
+    let (text, more) = shown(&["ten", "dir with space"], 10_000);
+    assert!(text.contains("-9\n+child\n") && text.contains("dir with space/y"), "{text}");
+    assert!(
+        !text.contains("README") && !more,
+        "only what was asked for, and not the parent's: {text}"
+    );
+    let (text, more) = shown(&["ten"], 40);
+    assert!(text.len() <= 40 && more, "{text}");
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn the_cost_follows_the_change() {
+    for (wish, kind) in KINDS {
+        for count in [100_usize, 10_000] {
+            let user = user();
+            for number in 0..count {
+                user.write(
+                    format!("folder-{}/file-{number}", number / 100),
+                    &format!("{number}\n"),
+                );
+            }
+            user.commit("filled");
+            let spaces = open(&user, wish);
+            let parent = spaces.make("run", "p", "1", None).unwrap();
+            write(&parent, "folder-0/file-0", "parent\n");
+            for changed in [3_usize, 100] {
+                let mut all = Vec::new();
+                for round in 0..5 {
+                    let script = format!(
+                        "for n in $(seq 1 {changed}); do echo {round} >> folder-0/file-$n; done"
+                    );
+                    let result = below(&spaces, &parent, &format!("c{changed}-{round}"), &script);
+                    let begun = std::time::Instant::now();
+                    let taken = parent.take_in(&result, now()).unwrap();
+                    all.push(begun.elapsed());
+                    assert_eq!(taken.conflicts, []);
+                }
+                all.sort();
+                println!(
+                    "{kind}, {count} files, {changed} changed: median {:.1?} of {all:.1?}",
+                    all[2]
+                );
+            }
+        }
+    }
+}
