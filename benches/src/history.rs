@@ -165,6 +165,9 @@ impl<'a> Driver<'a> {
                 | Effect::Mark { .. }
                 | Effect::MakeSpace { .. }
                 | Effect::KeepSpace { .. }
+                | Effect::Markers { .. }
+                | Effect::Merge { .. }
+                | Effect::Check { .. }
                 | Effect::Stop { .. }
                 | Effect::Close => {}
             }

@@ -120,6 +120,7 @@ fn table() -> Vec<Row> {
             ],
         },
         switch(Key::InPlace),
+        switch(Key::MergeChildren),
         switch(Key::Network),
         Row {
             key: Key::WebDomains,
@@ -483,6 +484,7 @@ fn the_presets_are_the_table_of_the_design() {
         ),
         ("write_below", [json!(null), json!(".adjutant/specs"), json!(null)]),
         ("in_place", [json!(false), json!(false), json!(false)]),
+        ("merge_children", [json!(false), json!(false), json!(true)]),
         ("network", [json!(false), json!(false), json!(false)]),
         ("web_domains", [json!([]), json!([]), json!([])]),
         ("approval", [json!("batch"), json!("none"), json!("none")]),

@@ -174,7 +174,7 @@ impl Writer {
     fn delegate(&mut self, tasks: Vec<Task>) {
         let parent = run_id().root_session();
         let turn = self.tree.node(parent).unwrap().turn;
-        let origin = Some(Origin { turn, index: 0, form: ReturnForm::Markdown });
+        let origin = Some(Origin { turn, index: Some(0), form: ReturnForm::Markdown });
         self.submit(Command::Delegate { parent, tasks, concurrency: Some(4), origin });
     }
 }

@@ -147,6 +147,9 @@ impl Driver {
             | Effect::Mark { .. }
             | Effect::MakeSpace { .. }
             | Effect::KeepSpace { .. }
+            | Effect::Markers { .. }
+            | Effect::Merge { .. }
+            | Effect::Check { .. }
             | Effect::Stop { .. }
             | Effect::Close => {}
         }

@@ -11,6 +11,7 @@ mod limited;
 mod mail;
 mod resume;
 mod spaces;
+mod stories;
 mod time;
 mod turns;
 mod writes;

@@ -46,7 +46,7 @@ fn a_writer_takes_no_turn_before_its_workspace_is_on_record() {
     let mut sim = by_hand();
     let child = sim.child(about("x"));
     assert_eq!(sim.model_calls(child).len(), 0);
-    let asked = Effect::MakeSpace { session: child, above: None };
+    let asked = Effect::MakeSpace { session: child, above: None, takes_in: Vec::new() };
     assert_eq!(sim.effects.last(), Some(&asked));
     // A crash before it is there asks again.
     sim.restart(Resumption { rights: Rights::of(&writers()), ..Resumption::default() });
@@ -112,7 +112,7 @@ fn who_writes_below_a_writer_begins_from_its_workspace_and_readers_look_at_it() 
     let parent = sim.child(about("x"));
     made(&mut sim, parent);
     let child = sim.child_of(parent, about("y"));
-    let asked = Effect::MakeSpace { session: child, above: Some(parent) };
+    let asked = Effect::MakeSpace { session: child, above: Some(parent), takes_in: Vec::new() };
     assert_eq!(sim.effects.last(), Some(&asked));
     assert_eq!(sim.tree.space_of(child).unwrap().0, parent);
     made(&mut sim, child);
