@@ -107,6 +107,12 @@ pub struct Delegation {
     /// Markers of its answers that were not run, each with the reason.
     #[serde(default)]
     pub unread_markers: Vec<String>,
+    /// What the markers of its latest answer ask for, until they are read.
+    #[serde(default)]
+    pub(super) wanted: Vec<String>,
+    /// Whether it works in a workspace of its own, once that is there.
+    #[serde(default)]
+    pub(crate) has_own_space: bool,
     /// The files its tools changed.
     #[serde(default)]
     pub changed: BTreeSet<Arc<str>>,

@@ -12,6 +12,7 @@ use adjutant_core::{
     RunId, SessionId, State, Timestamp, ToolCall, ToolOutput,
 };
 
+use super::markers::markers_in;
 use super::{
     Call, Delegation, LateArrival, OpenApproval, Pause, Retry, RunView, Spend, Texts, Warning,
 };
@@ -76,6 +77,8 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         Event::StoryTaken { story, deadline } => {
             if let Some(root) = view.delegations.first_mut() {
                 root.story = Some(story.id.clone());
+                root.label = Label::new(&story.id).unwrap_or_else(|_| root.label.clone());
+                root.wanted = story.plan.iter().map(|task| task.description.clone()).collect();
                 root.deadline = *deadline;
             }
             view.story = Some(story.clone());
@@ -154,6 +157,7 @@ impl RunView {
         node.model = brief.model.as_ref().map(|model: &ModelSpec| model.name.clone());
         node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
         node.story.clone_from(&brief.story);
+        node.has_own_space = grant.rights.has_own_space();
         node.timeout_s = grant.timeout_s;
         node.warnings = warnings(grant);
         if grant.awaiting_approval {
@@ -289,6 +293,9 @@ impl RunView {
             }
         }
         let Some(&place) = self.by_session.get(&session) else { return };
+        if let (Event::Replied { text, .. }, true) = (entry.event, self.story.is_some()) {
+            self.delegations[place].wanted = markers_in(text);
+        }
         self.delegations[place].take(entry, self.texts);
         if let Event::Ended { outcome, reason, .. } = entry.event {
             let mut reason = reason.as_ref().map(|reason| self.texts.reason(reason));
@@ -331,7 +338,7 @@ impl RunView {
 
 impl Texts {
     /// Returns a text, or no more of it than a view without texts shows.
-    fn start_of(self, text: &str, max: usize) -> String {
+    pub(super) fn start_of(self, text: &str, max: usize) -> String {
         match self {
             Self::Kept => text.to_owned(),
             Self::Dropped => excerpt(text, max),
@@ -418,10 +425,7 @@ impl Delegation {
                 self.waits_since(entry);
             }
             Event::MarkersRead { rejected, refused, .. } => {
-                let whole = refused.iter().map(|reason| reason.message.clone());
-                let unread = rejected.iter().map(|it| it.reason.clone()).chain(whole);
-                let kept = unread.map(|text| texts.start_of(&text, TEXT_KEPT));
-                self.unread_markers.extend(kept);
+                self.markers_read(rejected, refused.as_ref(), texts);
             }
             Event::Marked { mark, problem, .. } => {
                 self.marked = Some((mark.clone(), problem.clone()));
@@ -578,6 +582,8 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         merged: None,
         checked: None,
         unread_markers: Vec::new(),
+        wanted: Vec::new(),
+        has_own_space: false,
         changed: std::collections::BTreeSet::new(),
         warnings: Vec::new(),
         late: Vec::new(),

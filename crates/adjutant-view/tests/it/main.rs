@@ -18,6 +18,7 @@ mod run;
 mod sanitize;
 mod schemas;
 mod status;
+mod story;
 mod transcript;
 mod tree;
 mod when;
