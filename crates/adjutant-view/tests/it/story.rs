@@ -96,7 +96,7 @@ fn clash() -> Clash {
 }
 
 /// Two children: one merged with one below it, one in conflict; the story then passes.
-fn conflict() -> History {
+pub(crate) fn conflict() -> History {
     let mut h = story(Some(VERIFY), "[delegate:Implement JWT:4]\n[delegate:Write tests:2]");
     h.push(Event::MarkersRead { session: root(), turn: 1, rejected: vec![], refused: None });
     let jwt = child(&mut h, root(), "US-007-DEL-001", "Implement JWT");
@@ -462,6 +462,10 @@ fn refusals_reach_a_parent_word_for_word() {
         assert_eq!(shape["results"][0]["reason"]["message"], expected);
         let report = StoryReport::of(&view).unwrap();
         assert_eq!(report.children[0].reason.as_ref().unwrap().message, expected);
+        let said = render(&[report]);
+        for line in expected.lines().filter(|line| !line.is_empty()) {
+            assert!(said.contains(line), "{said}");
+        }
         assert_eq!(h.view().delegations().next().unwrap().state, State::Ended(Outcome::Refused));
     }
 }
