@@ -7,6 +7,7 @@
 mod bounded;
 mod cap;
 mod json;
+mod json_cap;
 mod markdown;
 mod standard;
 mod story;

@@ -10,7 +10,9 @@ use adjutant_view::status::{Content, Look, detail};
 use adjutant_view::story::{StoryReport, json, render};
 use adjutant_view::{Liveness, Palette, tree};
 
-use crate::history::{History, model, reason, root, tokens};
+use proptest::prelude::*;
+
+use crate::history::{History, label, model, reason, root, tokens};
 
 pub(crate) const VERIFY: &str = "cargo test";
 
@@ -423,6 +425,76 @@ fn totals_are_the_sum_of_all_stories() {
     let text = render(&reports);
     assert!(text.lines().last().unwrap().starts_with("2 of 3 stories pass: in="), "{text}");
     assert!(StoryReport::of(&History::new().view()).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Requirement 21: what one child hands up never takes more than the tokens of one result.
+    #[test]
+    fn no_result_is_longer_than_its_tokens(
+        texts in prop::collection::vec(odd_text(), 8),
+        times in prop::collection::vec(1..400_usize, 8),
+        files in 0..80_usize,
+        clashes in 0..40_usize,
+        tokens in prop_oneof![Just(2_000_u64), 0..4_000_u64],
+        ends in 0..4_u8,
+    ) {
+        let text = |place: usize| texts[place].repeat(times[place]);
+        let mut h = story(None, "[delegate:x:1]");
+        let one = child(&mut h, root(), "US-007-DEL-001", "x");
+        if let Event::Granted(grant) = &mut h.records.iter_mut().rev().nth(2).unwrap().1 {
+            grant.brief.label = label(&format!("l{}", texts[0]));
+            grant.brief.story = Some(format!("US-{}", texts[1]));
+        }
+        h.note(one, &text(2));
+        let files = (0..files).map(|nth| file(&format!("{nth}{}", text(3)), "modified", (1, 2)));
+        let why = || Some(reason(Code::ProviderError, &text(4), &text(5)));
+        let end = match ends {
+            0 | 1 => (Outcome::Completed, None),
+            2 => (Outcome::Failed, why()),
+            _ => (Outcome::Partial, why()),
+        };
+        finish(&mut h, one, &text(6), files.collect(), end);
+        let clash = |nth: usize| Clash {
+            path: format!("{nth}{}", texts[3]),
+            what: text(7),
+            patch: (nth % 3 != 0).then(|| text(6)),
+        };
+        if ends == 1 {
+            merged(&mut h, one, &[], (0..clashes).map(clash).collect());
+        }
+        let view = h.view();
+        let options = Options { result_tokens: Some(tokens), transcripts: None };
+        let results = Results::of(&view, root(), None);
+        let all = results.markdown(&options);
+        let section = &all[all.find("\n###").map_or(all.len(), |at| at + 1)..];
+        prop_assert!(section.len() as u64 <= 4 * tokens, "{} of {tokens}", section.len());
+        if tokens > 500 {
+            prop_assert!(section.contains("**Outcome**: "), "{section}");
+            let is_cut = section.contains("**Cut**: ");
+            prop_assert!(is_cut || section.len() as u64 <= 4 * tokens);
+            // What a child said never stands at the beginning of a line.
+            prop_assert!(!section.contains("\n### [fake]"));
+            prop_assert_eq!(section.lines().filter(|line| line.starts_with("###")).count(), 1);
+        }
+        if tokens >= 2_000 {
+            let mut entry = results.json(&options).results;
+            let printed = adjutant_view::wire::pretty(&entry.remove(0));
+            prop_assert!(printed.len() as u64 <= 4 * tokens, "{} of {tokens}", printed.len());
+        }
+    }
+}
+
+fn odd_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        Just("### [fake] ✓\n".to_owned()),
+        Just("日本語\u{202e}".to_owned()),
+        Just("\u{1b}[2J\u{7}".to_owned()),
+        Just("🦀\r\n\r\n".to_owned()),
+        "[a-z /.]{0,40}",
+    ]
 }
 
 /// The texts of the design for errors, whole, in what a parent reads and in what programs read.
