@@ -102,8 +102,13 @@ fn verdict(report: &StoryReport) -> String {
     }
     let word = report.outcome.map_or("interrupted", ended_word);
     let why = report.reason.as_ref().map(|reason| format!(" ({})", code_words_of(reason.code)));
-    let checked =
-        if report.verified == Some(false) { ", does not pass its verify command" } else { "" };
+    let checked = match (report.verified, &report.verify) {
+        (Some(false), _) => ", does not pass its verify command",
+        (None, Some(_)) if report.outcome == Some(Outcome::Completed) => {
+            ", its verify command was not run"
+        }
+        (Some(true) | None, _) => "",
+    };
     format!("{word}{}{checked}", why.unwrap_or_default())
 }
 

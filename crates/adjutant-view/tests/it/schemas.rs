@@ -107,6 +107,7 @@ fn stories() -> History {
     crate::story::finish(&mut h, odd, "x", files, (Outcome::Completed, None));
     let problem = Some("no space".to_owned());
     h.push(Event::Merged { session: odd, merged: Default::default(), problem });
+    h.reply(odd, "", vec![], tokens(1_000_000, 0));
     h.refuse(2, 0, "none", reason(Code::MaxDepthExceeded, "Too deep.", "Do it here."));
     h
 }

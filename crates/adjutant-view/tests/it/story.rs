@@ -402,6 +402,13 @@ fn a_model_that_claims_success_passes_nothing_by_its_word() {
     h.records.pop();
     h.push(Event::RunEnded { outcome: Outcome::Completed });
     assert!(!StoryReport::of(&h.view()).unwrap().passes);
+    // Nor does one whose command was never run.
+    let mut h = story(Some(VERIFY), "Done.");
+    finish(&mut h, root(), "Done.", vec![], (Outcome::Completed, None));
+    h.push(Event::RunEnded { outcome: Outcome::Completed });
+    let report = StoryReport::of(&h.view()).unwrap();
+    assert!(!report.passes && report.resume.is_some());
+    assert!(render(&[report]).contains("complete, its verify command was not run"));
     // Work that could not be kept is no work that passes.
     let mut h = story(None, "Done.");
     h.end(root(), Outcome::Completed, None);
