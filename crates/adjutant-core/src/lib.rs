@@ -31,6 +31,7 @@ pub mod rights;
 pub mod schema;
 mod secret;
 pub mod space;
+mod splice;
 pub mod task;
 pub mod time;
 pub mod tree;
