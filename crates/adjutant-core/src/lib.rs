@@ -25,6 +25,7 @@ mod nearest;
 pub mod numbers;
 pub mod outcome;
 pub mod policy;
+pub mod prd;
 pub mod propagation;
 pub mod refusal;
 pub mod rights;

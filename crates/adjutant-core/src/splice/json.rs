@@ -80,6 +80,34 @@ impl Node {
         self.member(text, key)?.as_string(text)
     }
 
+    /// Returns the text of the value as it stands.
+    pub(crate) fn raw<'t>(&self, text: &'t str) -> &'t str {
+        &text[self.range.clone()]
+    }
+
+    /// Returns the blanks between the bracket and the first part; none where it has no parts.
+    pub(crate) fn opening<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let first = match &self.kind {
+            Kind::Object(members) => members.first()?.key.start,
+            Kind::Array(items) => items.first()?.range.start,
+            Kind::Scalar => return None,
+        };
+        Some(&text[self.range.start + 1..first])
+    }
+
+    /// Sets a member to a value that is laid out already, or adds it behind the others.
+    ///
+    /// Only for objects that have members: what an empty one would look like is not known here.
+    pub(crate) fn set_shown(&self, text: &str, key: &str, shown: &str) -> Option<Splice> {
+        if let Some(known) = self.member(text, key) {
+            return Some(Splice::replace(known.range.clone(), shown));
+        }
+        let Kind::Object(members) = &self.kind else { return None };
+        let (gap, last) = self.opening(text).zip(members.last())?;
+        let added = format!(",{}{}: {shown}", spaced(gap), Value::from(key));
+        Some(Splice::insert(last.value.range.end, added))
+    }
+
     /// Sets a member, or adds it behind the others.
     pub(crate) fn set(&self, text: &str, key: &str, value: &Value) -> Splice {
         if let Some(known) = self.member(text, key) {
