@@ -30,6 +30,7 @@ mod runner;
 pub mod slash;
 mod spaces;
 pub mod specs;
+mod terms;
 mod undo;
 pub mod work;
 mod writing;
