@@ -80,6 +80,9 @@ pub struct ResultJson {
     /// Why it ended as it did, and how to go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
+    /// What held its latest command, or would: `full`, `off`, `on`, or what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// What was kept of the work in its own workspace; only where it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptJson>,
@@ -165,6 +168,7 @@ fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson
         files: item.files.iter().map(ToString::to_string).collect(),
         error: item.reason.as_ref().filter(|_| is_error).map(|reason| reason.message.clone()),
         reason: item.reason.as_ref().map(Into::into),
+        sandbox: view.sandbox_of(item).map(str::to_owned),
         kept: kept(item),
         returned: standard(view, item),
         warnings: item.warnings.iter().map(Warning::to_string).collect(),

@@ -95,9 +95,18 @@ pub struct Delegation {
     /// The workspace of its own, once there is one.
     #[serde(default)]
     pub space: Option<Box<Space>>,
+    /// What held its latest command: `full`, `off`, or what is missing.
+    #[serde(default)]
+    pub sandbox: Option<String>,
     /// What was kept of the work in it, and what was in the way.
     #[serde(default)]
     pub kept: Option<Box<(KeptWork, Option<String>)>>,
+    /// Whether it would be completed, had its work been kept.
+    #[serde(default)]
+    pub(super) is_unkept: bool,
+    /// Whether it has ended and its work is yet to be kept.
+    #[serde(default)]
+    pub(crate) is_keeping: bool,
     /// The files its tools changed.
     #[serde(default)]
     pub changed: BTreeSet<Arc<str>>,

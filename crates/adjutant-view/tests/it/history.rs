@@ -83,6 +83,7 @@ impl History {
             policy: Box::new(Preset::Scout.policy()),
             version: "0.1.0".into(),
             model: None,
+            terms: None,
         });
         history
     }

@@ -42,6 +42,7 @@ fn everything() -> History {
         clamped: false,
         deadlines: Default::default(),
         questions_until: Timestamp::ZERO,
+        terms: None,
     });
     let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
     h.start(busy);
