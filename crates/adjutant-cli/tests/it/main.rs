@@ -56,3 +56,4 @@ mod work;
 mod work_ends;
 mod work_rig;
 mod work_run;
+mod work_terms;
