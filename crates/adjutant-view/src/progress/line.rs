@@ -213,7 +213,7 @@ fn asked(view: &RunView, parent: SessionId, call: u32) -> String {
 }
 
 fn is_to_be_kept(view: &RunView, session: SessionId) -> bool {
-    view.delegation(session).is_some_and(|it| it.is_keeping)
+    view.delegation(session).is_some_and(Delegation::is_keeping)
 }
 
 /// The root's own end is said by the run's.

@@ -106,7 +106,7 @@ pub struct Delegation {
     pub(super) is_unkept: bool,
     /// Whether it has ended and its work is yet to be kept.
     #[serde(default)]
-    pub(crate) is_keeping: bool,
+    pub(super) is_keeping: bool,
     /// The files its tools changed.
     #[serde(default)]
     pub changed: BTreeSet<Arc<str>>,
@@ -241,6 +241,12 @@ pub enum Activity<'a> {
 }
 
 impl Delegation {
+    /// Says whether it has ended and its work is yet to be kept.
+    #[must_use]
+    pub const fn is_keeping(&self) -> bool {
+        self.is_keeping
+    }
+
     /// Returns what each model was paid for its own calls, the present one last.
     #[must_use]
     pub fn by_model(&self) -> Vec<(String, Spend)> {
