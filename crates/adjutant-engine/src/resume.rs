@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use adjutant_core::space::{SpaceKind, SpaceTerms};
 use adjutant_core::{
     AgentName, Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId,
     State, Timestamp, Tree,
 };
-use adjutant_core::space::{SpaceKind, SpaceTerms};
 use adjutant_store::{Record, RunLock};
 
 use crate::archive::{ArchiveError, RunFiles};
