@@ -154,12 +154,8 @@ fn what_cannot_be_run_is_answered_with_what_to_write_instead() {
 fn the_longest_command_is_run() {
     for bench in Bench::both() {
         let command = format!("echo {}", "x".repeat(64 * 1024 - 5));
-        assert_eq!(bench.run(&command).text.lines().count(), 2 + usize::from(is_off(&bench)));
+        assert_eq!(bench.run(&command).text.lines().count(), 3);
     }
-}
-
-fn is_off(bench: &Bench) -> bool {
-    matches!(bench.confinement, Confinement::Off { .. })
 }
 
 #[test]
@@ -381,7 +377,7 @@ fn secrets_are_masked_in_the_result_and_while_it_runs() {
     assert!(live.len() >= 3, "{live:?}");
     for text in [live.concat(), output.text] {
         assert_eq!(text.matches("[masked:own-key]").count(), 2, "{text}");
-        assert!(text.contains("[masked:private-key]") && text.ends_with("after\n"), "{text}");
+        assert!(text.contains("[masked:private-key]") && text.contains("\nafter\n"), "{text}");
         for part in ["own-key-", "of-the-engine", "MIIEvQ", "Us8cKj"] {
             assert!(!text.contains(part), "{part} in {text}");
         }
@@ -503,7 +499,7 @@ fn a_command_that_takes_too_much_memory_is_stopped_with_the_bound() {
 fn a_granted_network_is_said_with_what_it_opens() {
     let bench = Bench::with(|config| config.network = Network::Granted);
     let output = bench.run("echo x");
-    let last = output.text.lines().last().unwrap();
+    let last = output.text.lines().rev().nth(1).unwrap();
     assert!(last.starts_with("[network: granted; services on this machine's loopback"), "{last}");
 }
 
