@@ -40,6 +40,18 @@ pub struct ResultsJson {
     pub reason: Option<ReasonJson>,
     /// One entry for each task, in input order.
     pub results: Vec<ResultJson>,
+    /// Files that the work of several touches; only where there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedJson>,
+}
+
+/// A file that the work of several touches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SharedJson {
+    /// Its path.
+    pub path: String,
+    /// Those who touch it.
+    pub by: Vec<SessionId>,
 }
 
 /// The result of one task.
@@ -140,8 +152,13 @@ impl Results<'_> {
             auto_approved_usd: None,
             reason: self.reason.map(Into::into),
             results: self.items.iter().map(|item| entry(self.view, item, options)).collect(),
+            shared: self.shared().into_iter().map(shared).collect(),
         }
     }
+}
+
+fn shared((path, by): (&str, Vec<&Delegation>)) -> SharedJson {
+    SharedJson { path: path.to_owned(), by: by.iter().map(|it| it.session).collect() }
 }
 
 fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson {

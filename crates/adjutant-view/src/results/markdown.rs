@@ -43,6 +43,27 @@ impl Results<'_> {
             text.push('\n');
             text.push_str(&section);
         }
+        text.push_str(&self.shared_words());
+        text
+    }
+
+    /// Names the files that several touched: whoever merges one after the other may meet a conflict there.
+    fn shared_words(&self) -> String {
+        let shared = self.shared();
+        let mut text = String::new();
+        if !shared.is_empty() {
+            text.push_str(
+                "\n**Touched by several**: these may be in conflict when they are merged\n",
+            );
+        }
+        for (path, by) in shared.iter().take(FILES_NAMED) {
+            let by: Vec<String> =
+                by.iter().map(|it| format!("[{}]", sanitize::label(it.label.as_str()))).collect();
+            let _ = writeln!(text, "- `{}` by {}", one_line(path), by.join(" and "));
+        }
+        if let more @ 1.. = shared.len().saturating_sub(FILES_NAMED) {
+            let _ = writeln!(text, "- and {more} more");
+        }
         text
     }
 
