@@ -12,7 +12,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::hints;
-use crate::spaces::SpaceFlags;
+use crate::spaces::{SpaceFlags, TermFlags};
 
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
@@ -232,7 +232,7 @@ pub(crate) struct GoalArgs {
 }
 
 /// What is decided when a run begins and stays so.
-const FIXED_AT_THE_START: [&str; 10] = [
+const FIXED_AT_THE_START: [&str; 11] = [
     "record",
     "concurrency",
     "budget_usd",
@@ -243,6 +243,7 @@ const FIXED_AT_THE_START: [&str; 10] = [
     "agent",
     "set",
     "enable_delegation",
+    "write",
 ];
 
 const RUN_HELP: &str = r#"Examples:
@@ -284,13 +285,21 @@ pub(crate) struct ResumeArgs {
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// Let the agents reach public addresses again, where they could before.
+    /// Let the agents reach public addresses again, where they could before; their commands all of the network.
     #[arg(long)]
     pub(crate) allow_network: bool,
 
     /// Let the agents write in the whole tree again, where they could before.
     #[arg(long)]
     pub(crate) in_place: bool,
+
+    /// What becomes of the work in workspaces once the run has ended [default: report]; only completed work is merged.
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) merge: Option<MergeAfter>,
+
+    /// What was said about workspaces at the start holds; these change it for what is yet to be done.
+    #[command(flatten)]
+    pub(crate) terms: TermFlags,
 
     /// How the result is written.
     #[arg(long = "return", value_enum, value_name = "FORM")]
@@ -378,7 +387,8 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks.
+    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks. With --write, commands
+    /// reach the network of this machine too, loopback and link-local addresses included, and nothing asks.
     #[arg(long)]
     pub(crate) allow_network: bool,
 
@@ -387,9 +397,9 @@ pub(crate) struct WorkFlags {
     #[arg(long)]
     pub(crate) in_place: bool,
 
-    /// What becomes of the work in workspaces once the run has ended; only completed work is merged.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "report")]
-    pub(crate) merge: MergeAfter,
+    /// What becomes of the work in workspaces once the run has ended [default: report]; only completed work is merged.
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) merge: Option<MergeAfter>,
 
     #[command(flatten)]
     pub(crate) spaces: SpaceFlags,

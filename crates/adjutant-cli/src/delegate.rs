@@ -57,7 +57,7 @@ pub(crate) fn run_delegate(
         policy: policy.clone(),
         opener: Some(chosen.opener(&wiring)),
         model: chosen.model,
-        workdir: root,
+        workdir: root.clone(),
         system,
         web: settings.web(),
         tools: Vec::new(),
@@ -83,16 +83,11 @@ pub(crate) fn run_delegate(
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
         result_tokens: policy.result_tokens,
-        merge: args.work.merge,
+        merge: args.work.merge.unwrap_or_default(),
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
-    let exit = carry_out(
-        engine.with_spaces(args.work.spaces.setup(archive.path())),
-        &archive,
-        work,
-        approver,
-        &showing,
-    );
+    let spaces = args.work.spaces.setup(archive.path(), &root)?;
+    let exit = carry_out(engine.with_spaces(spaces), &archive, work, approver, &showing);
     wiring.end_recording();
     exit
 }
@@ -133,6 +128,7 @@ pub(crate) fn apply_flags(
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
     }
     settings.set_again(&flags.policy)?;
+    flags.spaces.refuse_idle(settings.policy.policy(), flags.merge.is_some())?;
     if !flags.allow_domain.is_empty() && !settings.policy.policy().network {
         say("adjutant: --allow-domain allows nothing without --allow-network");
     }

@@ -18,7 +18,7 @@ use crate::output::say;
 use crate::records;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
-use crate::spaces::{usual, write_in_workspaces};
+use crate::spaces::{TermFlags, write_in_workspaces};
 use crate::wiring::Wiring;
 
 /// How a run goes on, as the flags of two commands say it.
@@ -27,6 +27,8 @@ pub(crate) struct Again<'a> {
     yes: bool,
     allow_network: bool,
     in_place: bool,
+    merge: Option<MergeAfter>,
+    terms: &'a TermFlags,
     form: Form,
     events: bool,
 }
@@ -39,6 +41,8 @@ impl<'a> Again<'a> {
             yes: flags.yes,
             allow_network: flags.allow_network,
             in_place: flags.in_place,
+            merge: flags.merge,
+            terms: &flags.spaces.terms,
             form: form(flags.return_form, ReturnForm::Markdown, as_json),
             events: flags.events,
         }
@@ -70,6 +74,8 @@ pub(crate) fn run_resume(
         yes: args.yes,
         allow_network: args.allow_network,
         in_place: args.in_place,
+        merge: args.merge,
+        terms: &args.terms,
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
     };
@@ -112,6 +118,8 @@ pub(crate) fn go_on(
     } else if past.policy.workspace == WorkspaceKind::Own && !past.policy.in_place {
         write_in_workspaces(&mut settings)?;
     }
+    let spaces =
+        flags.terms.setup_again(archive.path(), files.id(), &past, flags.merge.is_some())?;
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();
     let (model, opener) = if flags.model.is_none() && recorded == Some(demo::MODEL) {
@@ -144,10 +152,11 @@ pub(crate) fn go_on(
         roster.agents.extend(builtin_agents(&roster.agents));
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    let engine = engine.with_spaces(usual(archive.path()));
+    let engine = engine.with_spaces(spaces);
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let showing = Showing { form, events: flags.events, result_tokens, merge: MergeAfter::Report };
+    let merge = flags.merge.unwrap_or_default();
+    let showing = Showing { form, events: flags.events, result_tokens, merge };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
 }

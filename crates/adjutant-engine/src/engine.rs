@@ -11,6 +11,7 @@ use adjutant_core::policy::{ContractKind, Operation, WorkspaceKind};
 use adjutant_core::schema::{
     AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, return_spec, task_spec,
 };
+use adjutant_core::space::SpaceTerms;
 use adjutant_core::story::StoryWork;
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{
@@ -30,7 +31,7 @@ use crate::desk::{Asker, Desk, ModelOpener, Models};
 use crate::execute::{Answer, Approver};
 use crate::ids::{Chance, IdSource, system};
 use crate::opening::{Opened, Storage};
-use crate::prompt::{agent_name, system_prompt};
+use crate::prompt::{Hold, agent_name, system_prompt};
 use crate::role::Role;
 use crate::roster::Definition;
 use crate::runner::{Control, Narrator, Reporter, Runner, Shop};
@@ -344,13 +345,22 @@ impl Engine {
 
     /// Opens the workspaces where the policy gives agents their own; before anything else is done.
     pub(crate) fn open_spaces(&self) -> Result<Option<(Workspaces, SpaceSetup)>, EngineError> {
-        if self.policy.workspace != WorkspaceKind::Own || self.policy.in_place {
+        if !self.gives_spaces() {
             return Ok(None);
         }
         let missing = || EngineError::Spaces("nobody said where to keep them".to_owned());
         let setup = self.spaces.clone().ok_or_else(missing)?;
         let all = setup.open(&self.workdir, self.policy.network).map_err(EngineError::Spaces)?;
         Ok(Some((all, setup)))
+    }
+
+    fn gives_spaces(&self) -> bool {
+        self.policy.workspace == WorkspaceKind::Own && !self.policy.in_place
+    }
+
+    /// Returns what a person said about workspaces, where agents have their own.
+    pub(crate) fn terms(&self) -> Option<SpaceTerms> {
+        self.spaces.as_ref().filter(|_| self.gives_spaces()).map(SpaceSetup::terms)
     }
 
     /// Makes slash commands known to agents: a task that begins with one is given what it says.
@@ -488,6 +498,7 @@ impl Engine {
             policy: Box::new(self.policy.clone()),
             version: self.version.clone(),
             model,
+            terms: self.terms().map(Box::new),
         }
     }
 
@@ -512,7 +523,11 @@ impl Engine {
 
     fn system_of(&self, tools: &[ToolSpec]) -> String {
         let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
-        system_prompt(self.system.as_deref(), &self.policy, &offered)
+        let hold = match self.terms() {
+            Some(terms) if terms.sandbox_off => Hold::Nothing,
+            Some(_) | None => Hold::Sandbox,
+        };
+        system_prompt(self.system.as_deref(), &self.policy, &offered, hold)
     }
 
     /// Says whether an agent can be given a task by name.

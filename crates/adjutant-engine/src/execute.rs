@@ -334,6 +334,7 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
         is_error: output.is_error,
         note: output.notes,
         touched: output.touched,
+        sandbox: output.sandbox,
     }
 }
 

@@ -10,6 +10,7 @@
 mod archive;
 mod chain;
 mod clock;
+mod consents;
 mod control;
 mod crash;
 mod desk;
@@ -30,6 +31,7 @@ mod runner;
 pub mod slash;
 mod spaces;
 pub mod specs;
+mod terms;
 mod undo;
 pub mod work;
 mod writing;

@@ -201,6 +201,11 @@ impl Spaces {
     ) -> Result<Confinement, String> {
         let workspace = self.get(session, space)?;
         if self.setup.sandbox_off {
+            if space.kind == SpaceKind::Overlay {
+                let text =
+                    "without a sandbox no command can be run in this workspace: it is an overlay";
+                return Err(text.to_owned());
+            }
             return Ok(Confinement::Off { root: PathBuf::from(&space.path) });
         }
         let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());

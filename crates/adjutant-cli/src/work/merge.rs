@@ -42,7 +42,9 @@ pub(crate) fn run_merge(
     let previews = preview(&chosen)?;
     if !as_json {
         chosen.say_shared(&shared);
-        say(&outlook(&chosen, &previews));
+        if chosen.unfinished.is_none() || !previews.is_empty() {
+            say(&outlook(&chosen, &previews));
+        }
     }
     let fates = match (args.how, args.dry_run) {
         (_, true) => previews.into_iter().map(Fate::Judged).collect(),
@@ -54,8 +56,9 @@ pub(crate) fn run_merge(
         let lines = chosen.picked.iter().zip(&fates);
         print(&lines.map(|(picked, fate)| line(picked, fate, args.dry_run)).collect::<String>())?;
         say_next(&chosen, &fates, args.dry_run);
+        chosen.say_unfinished();
     }
-    Ok(exit(&fates, chosen.gone.len()))
+    Ok(chosen.exit(exit(&fates, chosen.gone.len())))
 }
 
 /// Puts back what a merge that was killed left half done, before anything is judged.
@@ -220,6 +223,7 @@ fn as_object(chosen: &Chosen, args: &MergeArgs, fates: &[Fate], shared: &[Shared
         "dry_run": args.dry_run, "undo": undo,
         "results": results.map(|(picked, fate)| fate_json(picked, fate, args.dry_run)).collect::<Vec<_>>(),
         "gone": chosen.gone_json(), "shared": chosen.shared_json(shared),
+        "unfinished": chosen.unfinished_json(),
     })
 }
 

@@ -19,10 +19,11 @@ use adjutant_engine::work::{
     WorkError,
 };
 use adjutant_engine::{Archive, RunFiles};
-use adjutant_view::{Liveness, RunView, sanitize};
+use adjutant_view::{Delegation, Liveness, RunView, sanitize};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
+use crate::hints::advise;
 use crate::output::say;
 use crate::records::{self, Need, counted, failed};
 
@@ -70,6 +71,40 @@ pub(crate) struct Chosen {
     pub(crate) picked: Vec<Picked>,
     /// Those that are not.
     pub(crate) gone: Vec<Gone>,
+    /// Why there may be more to come.
+    pub(crate) unfinished: Option<Unfinished>,
+}
+
+/// Why what there is of a run is not all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// Somebody works on it.
+    Running,
+    /// Nobody does any more, and it never ended.
+    Interrupted,
+}
+
+impl Unfinished {
+    /// Looks at what is meant of a run: one session, or all.
+    fn of(view: &RunView, liveness: Liveness, session: Option<SessionId>) -> Option<Self> {
+        let is_open = |it: &Delegation| it.state.is_live() || it.is_keeping();
+        let is_open = match session.and_then(|session| view.delegation(session)) {
+            Some(one) => is_open(one),
+            None => view.outcome().is_none(),
+        };
+        is_open.then_some(match liveness {
+            Liveness::Alive => Self::Running,
+            Liveness::Dead => Self::Interrupted,
+        })
+    }
+
+    /// Returns the word that programs are told.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+        }
+    }
 }
 
 impl Chosen {
@@ -132,7 +167,42 @@ impl Chosen {
             picked.push(Picked { kept, label: String::new(), outcome: None });
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
-        Ok(Self { work, run, name, picked, gone })
+        let unfinished = Unfinished::of(view, liveness, session);
+        Ok(Self { work, run, name, picked, gone, unfinished })
+    }
+
+    /// Says that there may be more to come, and how to go on.
+    pub(crate) fn say_unfinished(&self) {
+        let (name, run) = (&self.name, self.run);
+        let rest = if self.picked.is_empty() {
+            "nothing of it is kept yet"
+        } else {
+            "not all of it is kept yet"
+        };
+        match self.unfinished {
+            Some(Unfinished::Running) => {
+                say(&format!("adjutant: {name} is still running: {rest}"));
+                advise(&format!(
+                    "`adjutant wait {run}` waits for its end, `adjutant status {run}` shows it."
+                ));
+            }
+            Some(Unfinished::Interrupted) => {
+                say(&format!("adjutant: {name} was interrupted: {rest}"));
+                advise(&format!(
+                    "`adjutant resume {run}` goes on with it, in the workspaces as they were left."
+                ));
+            }
+            None => {}
+        }
+    }
+
+    /// Returns how a command ends that did `well` with all there is: not so while there may be more.
+    pub(crate) fn exit(&self, well: Exit) -> Exit {
+        if well == Exit::Completed && self.unfinished.is_some() { Exit::Partial } else { well }
+    }
+
+    fn unfinished_json(&self) -> Option<&'static str> {
+        self.unfinished.map(Unfinished::word)
     }
 
     /// Compares every result with what its agent began from.
@@ -243,8 +313,12 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
             continue;
         }
         let kept = |view: &RunView| {
-            view.delegations()
-                .any(|it| it.kept.as_ref().is_some_and(|kept| kept.0.commit.is_some()))
+            let is_open = view.outcome().is_none();
+            view.delegations().any(|it| {
+                // Of one that has not ended there is something to say, if only that.
+                let is_at_work = is_open && it.space.is_some();
+                is_at_work || it.kept.as_ref().is_some_and(|kept| kept.0.commit.is_some())
+            })
         };
         if with_results.contains(&files.id())
             || records::numbers(&files).is_ok_and(|(view, _)| kept(&view))

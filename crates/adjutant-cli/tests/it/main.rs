@@ -54,5 +54,7 @@ mod watch;
 mod whose_run;
 mod work;
 mod work_ends;
+mod work_open;
 mod work_rig;
 mod work_run;
+mod work_terms;

@@ -46,6 +46,7 @@ impl Tree {
         root.works = true;
         root.story = Some(story.id.clone());
         root.verify.clone_from(&story.verify);
+        root.numbered = story.numbered;
         // What was planned is handed down as if its agent had asked for it in an answer before the first.
         let plan = Markers { tasks: story.plan.clone(), rejected: Vec::new() };
         root.markers = (!story.plan.is_empty()).then_some(plan);

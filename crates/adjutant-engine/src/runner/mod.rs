@@ -4,7 +4,7 @@ mod perform;
 mod record;
 mod story;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -100,6 +100,8 @@ struct Work {
     model: Option<AbortHandle>,
     /// The write that was begun last, by turn and place: none is begun twice.
     writing: Option<(u32, u32)>,
+    /// The other tools of its last answer that were begun, by turn and place.
+    using: BTreeSet<(u32, u32)>,
     /// What stops the command it began last.
     command: Option<Arc<Cancel>>,
 }

@@ -31,7 +31,13 @@ impl Runner {
                     self.run_command(session, turn, index, call);
                     return Ok(());
                 }
-                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
+                let work = self.works.entry(session).or_default();
+                // After a resumption two facts may ask for the same call.
+                work.using.retain(|(of, _)| *of == turn);
+                if !work.using.insert((turn, index)) {
+                    return Ok(());
+                }
+                let stop = Arc::clone(&work.stop);
                 let bench = self.bench(session);
                 self.tasks.spawn_blocking(move || {
                     use_tool(&bench, session, turn, index, &call, None, &stop)

@@ -139,6 +139,10 @@ pub(super) fn usage_of(spend: &Spend) -> String {
 pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
     let all = Outcomes::of(view.delegations());
     let mut parts = Vec::new();
+    // First, so that it is seen in the narrowest window.
+    if view.sandbox() == Some("off") {
+        parts.push("sandbox off".to_owned());
+    }
     if all.total() > 0 {
         parts.push(format!("{}: {}", counted(all.total(), "subagent"), all.words_in(liveness)));
     }
