@@ -121,6 +121,8 @@ pub(crate) enum Command {
     Run(GoalArgs),
     /// Hand tasks to subagents and wait for their reports.
     Delegate(DelegateArgs),
+    /// Work on the stories of a PRD, each in a workspace of its own.
+    Story(StoryArgs),
     /// Go on with a run that was interrupted, or with what is left of one that has ended.
     Resume(ResumeArgs),
     /// Judge one delegation, described as JSON on standard input, without running it.
@@ -256,6 +258,41 @@ const RUN_HELP: &str = r#"Examples:
 A goal whose first character is / is a slash command; `adjutant commands` lists them. It runs under the
 preset command unless --preset says otherwise, and --agent names who does it. A path of several parts, as
 in "/etc/hosts is strange", is no command; before another path put a space: " /tmp is full"."#;
+
+/// `adjutant story`.
+#[derive(Debug, Args)]
+#[command(after_help = STORY_HELP)]
+pub(crate) struct StoryArgs {
+    /// The PRD: a JSON file with a list of stories.
+    #[arg(value_name = "PRD.json")]
+    pub(crate) prd: PathBuf,
+
+    /// Only the story of that id.
+    #[arg(long, value_name = "ID")]
+    pub(crate) story: Option<String>,
+
+    /// The command that has to succeed in the workspace before a story passes, in place of those of the PRD.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) verify: Option<String>,
+
+    /// Allow what the PRD asks for that only you can allow: models, verify commands, merging.
+    #[arg(long)]
+    pub(crate) trust_prd: bool,
+
+    /// How it is done.
+    #[command(flatten)]
+    pub(crate) work: WorkFlags,
+}
+
+const STORY_HELP: &str = r#"Examples:
+  adjutant story prd.json                          what would be delegated is reported, not run
+  adjutant story prd.json --enable-delegation
+  adjutant story prd.json --story US-007 --verify "make test"
+
+Stories run one after the other, those they depend on first, each in a workspace of its own. An agent hands
+work down by writing [delegate:what is to be done:hours]. A story passes once its agent hands back a valid
+result and its verify command succeeds; what came of it is written into the PRD, and its work is a branch
+to look at (--merge says otherwise). The budget is that of all stories together."#;
 
 /// `adjutant resume`.
 #[derive(Debug, Args)]

@@ -26,7 +26,8 @@ impl Consents {
     /// Says whether a person agreed to what has this hash.
     #[must_use]
     pub fn has(&self, digest: &str) -> bool {
-        is_digest(digest) && fs::symlink_metadata(self.folder.join(digest)).is_ok_and(|it| it.is_file())
+        is_digest(digest)
+            && fs::symlink_metadata(self.folder.join(digest)).is_ok_and(|it| it.is_file())
     }
 
     /// Remembers that a person agreed to what has this hash.
@@ -42,7 +43,8 @@ impl Consents {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        let made = File::options().write(true).create_new(true).mode(0o600).open(self.folder.join(digest));
+        let made =
+            File::options().write(true).create_new(true).mode(0o600).open(self.folder.join(digest));
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             made => made.and_then(|file| file.sync_all()),

@@ -41,6 +41,7 @@ pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Tool, ToolOutput, Web, We
 pub use adjutant_workspace::sandbox::helper_main_if_asked as sandbox_helper_if_asked;
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use clock::{Wall, wall_now};
+pub use consents::Consents;
 pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};
 pub use desk::ModelOpener;
 pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};

@@ -24,6 +24,7 @@ pub mod run;
 pub mod sanitize;
 pub mod stages;
 pub mod status;
+pub mod story;
 pub mod transcript;
 pub mod tree;
 pub mod when;

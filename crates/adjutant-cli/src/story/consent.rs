@@ -30,13 +30,18 @@ impl Consent {
         let list: String = wishes.iter().map(|wish| format!("  {wish}\n")).collect();
         let text = format!("The PRD asks for what only you can allow:\n{list}");
         let agrees = trusted
-            || Terminal::open().is_some_and(|terminal| terminal.confirm(&text, "Allow it, from now on? [y/N] "));
+            || Terminal::open()
+                .is_some_and(|terminal| terminal.confirm(&text, "Allow it, from now on? [y/N] "));
         if !agrees {
-            say(&format!("adjutant: {text}It counts for nothing without your consent; --trust-prd gives it."));
+            say(&format!(
+                "adjutant: {text}It counts for nothing without your consent; --trust-prd gives it."
+            ));
             return Ok(Self::Withheld);
         }
         if let Err(error) = consents.give(&digest) {
-            say(&format!("adjutant: your consent could not be kept, so you will be asked again: {error}"));
+            say(&format!(
+                "adjutant: your consent could not be kept, so you will be asked again: {error}"
+            ));
         }
         Ok(Self::Given)
     }

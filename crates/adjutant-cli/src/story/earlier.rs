@@ -40,7 +40,9 @@ impl History {
         let runs = archive.runs().unwrap_or_default().into_iter();
         for files in runs.filter(|it| it.workdir().as_deref() == Some(workdir)).take(LOOKED_AT) {
             let Ok((view, _)) = numbers(&files) else { continue };
-            let Some(story) = view.story().filter(|it| it.prd.as_ref() == Some(&prd)) else { continue };
+            let Some(story) = view.story().filter(|it| it.prd.as_ref() == Some(&prd)) else {
+                continue;
+            };
             let run = files.id();
             let earlier = match view.outcome() {
                 None => Earlier::Open(run),
@@ -63,7 +65,13 @@ impl History {
     }
 
     /// Remembers what a run came to that has just ended.
-    pub(super) fn add(&mut self, story: &str, run: RunId, outcome: Outcome, commit: Option<String>) {
+    pub(super) fn add(
+        &mut self,
+        story: &str,
+        run: RunId,
+        outcome: Outcome,
+        commit: Option<String>,
+    ) {
         let passed = outcome == Outcome::Completed;
         let earlier = if passed { Earlier::Passed(run) } else { Earlier::Over(run) };
         self.latest.insert(story.to_owned(), earlier);
@@ -74,7 +82,13 @@ impl History {
 
     /// Returns the commits of the stories that one depends on, as far as their work is kept and is not
     /// in the tree already: those that others depend on come first.
-    pub(super) fn work_before(&self, prd: &Prd, story: &Story, tree: &Path, archive: &Archive) -> Vec<String> {
+    pub(super) fn work_before(
+        &self,
+        prd: &Prd,
+        story: &Story,
+        tree: &Path,
+        archive: &Archive,
+    ) -> Vec<String> {
         let mut order: Vec<&str> = Vec::new();
         let mut waiting: Vec<&str> = story.dependencies.iter().map(String::as_str).collect();
         while let Some(id) = waiting.pop() {
@@ -85,7 +99,8 @@ impl History {
             let more = prd.story(id).map(|it| it.dependencies.as_slice()).unwrap_or_default();
             waiting.extend(more.iter().map(String::as_str));
         }
-        let commits: Vec<&String> = order.iter().rev().filter_map(|id| self.work.get(*id)).collect();
+        let commits: Vec<&String> =
+            order.iter().rev().filter_map(|id| self.work.get(*id)).collect();
         if commits.is_empty() {
             return Vec::new();
         }

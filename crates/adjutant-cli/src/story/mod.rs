@@ -128,7 +128,9 @@ impl Reading<'_> {
         let of_file = |error: adjutant_core::prd::PrdError| Failure::caused(Exit::Usage, &error);
         let order: Vec<String> = match &self.args.story {
             Some(id) => vec![self.file.prd().select(id).map_err(of_file)?.id.clone()],
-            None => self.file.prd().order().map_err(of_file)?.iter().map(|it| it.id.clone()).collect(),
+            None => {
+                self.file.prd().order().map_err(of_file)?.iter().map(|it| it.id.clone()).collect()
+            }
         };
         if order.is_empty() {
             say("adjutant: every story of the PRD passes, there is nothing to do");
@@ -160,7 +162,8 @@ impl Reading<'_> {
         match self.history.find(id) {
             Some(Earlier::Passed(run)) => return self.write_down(id, run),
             Some(Earlier::Open(run)) => {
-                let why = format!("{run} is working on it, or was interrupted: `adjutant resume {run}`");
+                let why =
+                    format!("{run} is working on it, or was interrupted: `adjutant resume {run}`");
                 self.left.push((id.to_owned(), completed(&why)));
                 return Ok(None);
             }
@@ -170,7 +173,11 @@ impl Reading<'_> {
     }
 
     /// Writes down what an earlier run achieved and could not write: nothing is done twice.
-    fn write_down(&mut self, id: &str, run: adjutant_core::RunId) -> Result<Option<Outcome>, Failure> {
+    fn write_down(
+        &mut self,
+        id: &str,
+        run: adjutant_core::RunId,
+    ) -> Result<Option<Outcome>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
         let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
         say(&format!("adjutant: {id} was done by {run}; it is written down now"));
@@ -199,13 +206,14 @@ impl Reading<'_> {
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(self.work_of(story), prompts(self.file.prd()))
-            .with_spaces(self.args.work.spaces.setup(self.archive.path()));
+            .with_spaces(self.args.work.spaces.setup(self.archive.path(), &self.workdir)?);
         let goal = Goal {
             agent: AgentName::new("story"),
             system: String::new(),
             text: story_prompt(story),
         };
-        let terminal = if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
+        let terminal =
+            if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
         let approver = approver(self.args.work.yes, terminal);
         let showing = Showing {
             form: self.form,

@@ -13,7 +13,8 @@ use crate::output::say;
 /// Writes down what came of a run on a story, where it is one of a PRD; what is in the way is said.
 pub(crate) fn record_outcome(view: &RunView) {
     let Some(path) = view.story().and_then(|story| story.prd.as_deref()) else { return };
-    let opened = PrdFile::open(Path::new(path)).map_err(|error| Failure::caused(Exit::Failed, &error));
+    let opened =
+        PrdFile::open(Path::new(path)).map_err(|error| Failure::caused(Exit::Failed, &error));
     if let Err(failure) = opened.and_then(|mut file| save(&mut file, view)) {
         say(&format!("adjutant: {failure}"));
     }

@@ -146,7 +146,9 @@ impl Chosen {
                 State::Ended(outcome) => Some(outcome),
                 State::AwaitingApproval | State::Queued | State::Running => None,
             };
-            if !is_meant(Some(delegation.session)) {
+            // What is part of the work above is looked at there, unless it was named.
+            let is_part = session.is_none() && delegation.is_merged();
+            if !is_meant(Some(delegation.session)) || is_part {
                 continue;
             }
             let label = delegation.label.as_str().to_owned();
