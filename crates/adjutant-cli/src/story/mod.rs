@@ -8,9 +8,8 @@ mod earlier;
 mod record;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use adjutant_core::policy::Key;
 use adjutant_core::prd::{Prd, Story, story_prompt};
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
@@ -28,7 +27,7 @@ use crate::args::{Form, MergeAfter, StoryArgs};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, apply_flags, failed, form};
 use crate::exit::{Exit, Failure};
-use crate::hints::{advise, completed, quoted};
+use crate::hints::completed;
 use crate::output::{print, print_json, say};
 use crate::run::{Conducted, Showing, Work, conduct};
 use crate::settings::{Settings, open_archive};
@@ -43,8 +42,9 @@ pub(crate) fn run_story(
 ) -> Result<Exit, Failure> {
     let flags = &args.work;
     let workdir = absolute(&flags.root)?;
-    let file = PrdFile::open(absolute(&args.prd)?)
-        .map_err(|error| Failure::caused(Exit::Usage, &error))?;
+    let path = std::path::absolute(&args.prd)
+        .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?;
+    let file = PrdFile::open(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
     let mut settings = Settings::load_as(&flags.policy, &workdir, Some(Preset::Story))?;
     apply_flags(&mut settings, flags, false)?;
     settle_policy(&mut settings.policy, &file)?;
@@ -225,12 +225,16 @@ impl Reading<'_> {
             conduct(engine, self.archive, Work::Goal(goal), approver, &showing)?;
         let spent = view.total();
         self.spent.usd += spent.usd;
-        self.spent.tokens += spent.tokens();
+        self.spent.tokens += spent.usage.total();
         let merged = after_run(self.archive, &view, showing.merge);
         if let Err(failure) = record::save(&mut self.file, &view) {
             say(&format!("adjutant: {failure}"));
         }
         self.reports.extend(StoryReport::of(&view));
+        if let (Some(run), Some(outcome)) = (view.run(), view.outcome()) {
+            let commit = view.root().and_then(|root| root.kept.as_ref()?.0.commit.clone());
+            self.history.add(&story.id, run, outcome, commit);
+        }
         let finished = finished.map_err(|error| crate::run::broken_off(&error, &view))?;
         let is_whole = merged == Exit::Completed || finished.outcome != Outcome::Completed;
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
