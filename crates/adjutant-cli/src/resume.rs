@@ -19,6 +19,7 @@ use crate::records;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
+use crate::story::stories_again;
 use crate::wiring::Wiring;
 
 /// How a run goes on, as the flags of two commands say it.
@@ -155,7 +156,11 @@ pub(crate) fn go_on(
     let engine = engine.with_spaces(spaces);
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let merge = flags.merge.unwrap_or_default();
+    // The work of a story is a branch to look at, as when it began.
+    let usual = if past.story.is_some() { MergeAfter::Branch } else { MergeAfter::default() };
+    let stories = past.story.as_ref().map(stories_again).unwrap_or_default();
+    let engine = engine.with_stories(stories);
+    let merge = flags.merge.unwrap_or(usual);
     let showing = Showing { form, events: flags.events, result_tokens, merge };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)

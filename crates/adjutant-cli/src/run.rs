@@ -14,6 +14,7 @@ use adjutant_engine::{
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{Options, Results, command_end, command_head, root_end, root_reason};
+use adjutant_view::story::StoryReport;
 use adjutant_view::{Delegation, Entry, Liveness, RunView, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
@@ -83,7 +84,9 @@ pub(crate) fn carry_out(
     let Conducted { view, finished } = conduct(engine, archive, work, approver, showing)?;
     let view = &view;
     let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
-    if pursues {
+    if let Some(report) = StoryReport::of(view) {
+        story::show(&report, showing)?;
+    } else if pursues {
         show_synthesis(view, files.as_ref(), showing)?;
     } else if !showing.events && view.run().is_some() {
         let results = Results::of_run(view);

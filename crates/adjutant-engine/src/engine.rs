@@ -328,11 +328,16 @@ impl Engine {
     }
 
     /// Lets the run work on a story: the agent at the root does the work, in a workspace of its own.
-    /// `others` are the stories that a marker may name, each with what its agent is asked.
     #[must_use]
-    pub fn with_story(mut self, story: StoryWork, others: BTreeMap<String, String>) -> Self {
-        self.desk.stories = Arc::new(others);
+    pub fn with_story(mut self, story: StoryWork) -> Self {
         self.story = Some(story);
+        self
+    }
+
+    /// Makes stories known that a marker may name, each with what its agent is asked.
+    #[must_use]
+    pub fn with_stories(mut self, stories: BTreeMap<String, String>) -> Self {
+        self.desk.stories = Arc::new(stories);
         self
     }
 

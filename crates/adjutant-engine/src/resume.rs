@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use adjutant_core::space::{SpaceKind, SpaceTerms};
+use adjutant_core::story::StoryWork;
 use adjutant_core::{
     AgentName, Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId,
     State, Timestamp, Tree,
@@ -50,6 +51,8 @@ pub struct Past {
     pub terms: Option<SpaceTerms>,
     /// Whether an agent has a workspace that is seen only within a sandbox.
     pub has_overlays: bool,
+    /// The story it works on.
+    pub story: Option<StoryWork>,
     /// Why there is nothing to go on with, where that is plain: no task was ever admitted.
     pub nothing: Option<String>,
 }
@@ -74,6 +77,7 @@ impl RunFiles {
                         open_questions: 0,
                         terms: terms.map(|terms| *terms),
                         has_overlays: false,
+                        story: None,
                         nothing: None,
                     });
                 }
@@ -83,6 +87,7 @@ impl RunFiles {
                 (Event::Resumed { terms: Some(terms), .. }, Some(past)) => {
                     past.terms = Some(*terms);
                 }
+                (Event::StoryTaken { story, .. }, Some(past)) => past.story = Some(*story),
                 (Event::SpaceMade { space, .. }, Some(past)) => {
                     past.has_overlays |= space.kind == SpaceKind::Overlay;
                 }

@@ -205,7 +205,8 @@ impl Reading<'_> {
         let agents = self.roster.agents.iter().cloned();
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
-            .with_story(self.work_of(story), prompts(self.file.prd()))
+            .with_story(self.work_of(story))
+            .with_stories(prompts(self.file.prd()))
             .with_spaces(self.args.work.spaces.setup(self.archive.path(), &self.workdir)?);
         let goal = Goal {
             agent: AgentName::new("story"),
@@ -304,6 +305,21 @@ impl Reading<'_> {
         }
         Ok(())
     }
+}
+
+/// Shows what came of the one story of a run that went on.
+pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failure> {
+    match showing.form {
+        _ if showing.events => Ok(()),
+        Form::Json => print_json(&json!({ "v": 1, "stories": [report], "not_begun": [] })),
+        Form::Markdown => print(&render(std::slice::from_ref(report))),
+    }
+}
+
+/// Returns the stories that agents of a run may name that goes on; none where its file cannot be read.
+pub(crate) fn stories_again(work: &StoryWork) -> BTreeMap<String, String> {
+    let file = work.prd.as_ref().and_then(|path| PrdFile::open(path).ok());
+    file.map(|file| prompts(file.prd())).unwrap_or_default()
 }
 
 /// Returns what the agent of each story would be asked, by the name that a marker may use.

@@ -58,6 +58,8 @@ fn written(view: &RunView) -> Option<Written> {
 fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<ChildOutcome> {
     let State::Ended(status) = child.state else { return None };
     let parent = view.delegation(child.parent?)?.story.clone()?;
+    let can_delegate = policy.enabled && child.depth < policy.max_depth;
+    let most = policy.children_per_parent.unwrap_or(policy.tasks_per_call);
     let files = child.kept.iter().flat_map(|kept| &kept.0.files);
     Some(ChildOutcome {
         id: child.story.clone()?,
@@ -66,8 +68,8 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
         description: child.task.clone(),
         hours: child.hours.unwrap_or(1),
         depth: child.depth,
-        can_delegate: policy.enabled && child.depth < policy.max_depth,
-        max_delegations: policy.children_per_parent.unwrap_or(policy.tasks_per_call),
+        can_delegate,
+        max_delegations: if can_delegate { most } else { 0 },
         passes: status == Outcome::Completed,
         status,
         summary: summary(child),

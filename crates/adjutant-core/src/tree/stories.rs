@@ -44,6 +44,7 @@ impl Tree {
         }
         let root = &mut self.nodes[ROOT];
         root.works = true;
+        root.label = story.label();
         root.story = Some(story.id.clone());
         root.verify.clone_from(&story.verify);
         root.numbered = story.numbered;

@@ -79,6 +79,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         Event::Assigned(assignment) => view.assignment = Some(assignment.clone()),
         Event::StoryTaken { story, deadline } => {
             if let Some(root) = view.delegations.first_mut() {
+                root.label = story.label();
                 root.story = Some(story.id.clone());
                 root.deadline = *deadline;
             }
