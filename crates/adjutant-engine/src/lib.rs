@@ -19,6 +19,7 @@ mod follow;
 mod ids;
 mod marking;
 mod opening;
+pub mod prd;
 mod prompt;
 mod questions;
 mod recover;
