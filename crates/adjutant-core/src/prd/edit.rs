@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::error::PrdError;
 use super::layout::{Layout, says};
-use super::outcome::{ChildOutcome, Outcome};
+use super::outcome::{CONTEXT, ChildOutcome, Outcome};
 use super::read::{BYTE_ORDER_MARK, Prd};
 use crate::splice::{Node, Splice, apply};
 
@@ -39,8 +39,13 @@ impl Prd {
         let mut splices = self.set(node, &fields);
         let (known, new) = self.sorted(story_id, &outcome.children);
         for child in known {
-            let node = self.place(&child.id).and_then(|place| self.node(place));
-            splices.extend(node.map(|node| self.set(node, &child.fields())).unwrap_or_default());
+            let Some(entry) = self.place(&child.id).and_then(|place| self.node(place)) else {
+                continue;
+            };
+            splices.extend(self.set(entry, &child.fields()));
+            // It names this parent, so it is there; what else stands in it is not ours.
+            let context = entry.member(&self.text, CONTEXT);
+            splices.extend(context.into_iter().flat_map(|it| self.set(it, &child.context())));
         }
         splices.extend(self.add(place, node, &new));
         let text = apply(&self.text, splices).ok_or_else(|| PrdError::Unwritable { id: id() })?;

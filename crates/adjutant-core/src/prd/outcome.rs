@@ -6,6 +6,9 @@ use crate::money::Usd;
 use crate::outcome::Outcome as Status;
 use crate::time::rfc3339;
 
+/// Where an entry says whose child it is.
+pub(super) const CONTEXT: &str = "delegationContext";
+
 /// What came of a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -98,21 +101,22 @@ impl ChildOutcome {
     }
 
     /// Returns the fields of its own entry that are kept up to date.
-    pub(super) fn fields(&self) -> Vec<(&'static str, Value)> {
-        vec![
+    pub(super) fn fields(&self) -> [(&'static str, Value); 4] {
+        [
             ("title", json!(self.title)),
             ("description", json!(self.description)),
             ("estimatedHours", json!(self.hours)),
             ("passes", json!(self.passes)),
-            (
-                "delegationContext",
-                json!({
-                    "parent_story_id": self.parent,
-                    "depth": self.depth,
-                    "can_delegate": self.can_delegate,
-                    "max_delegations": self.max_delegations,
-                }),
-            ),
+        ]
+    }
+
+    /// Returns the fields of its [`CONTEXT`].
+    pub(super) fn context(&self) -> [(&'static str, Value); 4] {
+        [
+            ("parent_story_id", json!(self.parent)),
+            ("depth", json!(self.depth)),
+            ("can_delegate", json!(self.can_delegate)),
+            ("max_delegations", json!(self.max_delegations)),
         ]
     }
 
@@ -120,12 +124,10 @@ impl ChildOutcome {
     pub(super) fn entry(&self) -> Value {
         let mut entry = Map::new();
         entry.insert("id".into(), json!(self.id));
-        for (key, value) in self.fields() {
-            if key == "delegationContext" {
-                entry.insert("dependencies".into(), json!([]));
-            }
-            entry.insert(key.into(), value);
-        }
+        let named = |(key, value): (&str, Value)| (key.to_owned(), value);
+        entry.extend(self.fields().map(named));
+        entry.insert("dependencies".into(), json!([]));
+        entry.insert(CONTEXT.into(), self.context().map(named).into_iter().collect());
         Value::Object(entry)
     }
 }

@@ -199,13 +199,19 @@ fn an_entry_of_someone_else_is_left_alone() {
 fn a_child_that_was_reworded_is_brought_up_to_date_and_keeps_what_is_not_ours() {
     let text = r#"{"stories": [{"id": "A", "title": "a", "passes": true},
         {"mine": 1.0e3, "id": "A-DEL-001", "title": "old", "passes": false, "dependencies": ["A"],
-         "delegationContext": {"parent_story_id": "A"}}]}"#;
+         "delegationContext": {"depth": 9, "why": [1], "parent_story_id": "A"}}]}"#;
     let outcome = super::Outcome { children: vec![child("A-DEL-001", "A")], ..done() };
     let after = prd(text).edit("A", &outcome).unwrap();
     let story = prd(&after).story("A-DEL-001").unwrap().clone();
     assert_eq!((story.title.as_str(), story.passes), ("Implement JWT", true));
     assert_eq!(story.dependencies, ["A"]);
     assert!(after.contains(r#"{"mine": 1.0e3, "id": "A-DEL-001""#), "{after}");
+    assert!(
+        after.contains(
+            r#"{"depth": 1, "why": [1], "parent_story_id": "A", "can_delegate": true, "max_delegations": 10}"#
+        ),
+        "{after}"
+    );
 }
 
 #[test]
