@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use rustix::fs::FlockOperation;
 
 use super::export;
-use super::journal::{Plan, Step, Stuck, Thing, When};
+use super::journal::{Plan, Step, Stuck, Thing, When, catch_up};
 use super::lock::Held;
 use crate::git::{
     Content, Diff, DiffEntry, GitError, ObjectId, Preview, Repository, Snapshot, content, guarded,
@@ -120,9 +120,9 @@ impl Repository {
         }
         let root = self.root()?;
         let (name, plan) = self.plan(result, &root, &diff)?;
-        let done = plan.carry_out(&root).map_err(stuck);
+        let done = plan.carry_out(&root, &catch_up).map_err(stuck);
         // What was put back needs no journal; what was not keeps it for a recovery.
-        if done.is_err() && matches!(plan.put_back(&root), Ok(left) if left.is_empty()) {
+        if done.is_err() && matches!(plan.put_back(&root, &catch_up), Ok(left) if left.is_empty()) {
             let _ = fs::remove_dir_all(&plan.folder);
         }
         done?;
@@ -148,7 +148,7 @@ impl Repository {
         if !paths.is_empty() {
             return Err(ApplyError::ChangedSince { paths });
         }
-        let paths = plan.put_back(&root).map_err(stuck)?;
+        let paths = plan.put_back(&root, &catch_up).map_err(stuck)?;
         if !paths.is_empty() {
             return Err(ApplyError::ChangedSince { paths });
         }
@@ -203,7 +203,7 @@ impl Repository {
             match Plan::load(&entry.path()) {
                 Some(plan) if plan.is_done() => continue,
                 Some(plan) => {
-                    let left = plan.put_back(&self.root()?).map_err(stuck)?;
+                    let left = plan.put_back(&self.root()?, &catch_up).map_err(stuck)?;
                     all.push(Recovered { name, left });
                 }
                 // It ended before its first step.
@@ -332,7 +332,7 @@ impl Repository {
             .collect();
         let images: Vec<&DiffEntry> = images.iter().collect();
         export::write(self, &images, &plan.folder.join("after"), None)?;
-        Ok(plan.save().map_err(GitError::io("writing a journal"))?)
+        Ok(plan.save(&catch_up).map_err(GitError::io("writing a journal"))?)
     }
 
     /// Returns the files whose content on disk is not what git has of them.
