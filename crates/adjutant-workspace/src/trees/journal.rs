@@ -218,6 +218,33 @@ impl Plan {
         Ok(if ours { Fate::Ours } else { Fate::Theirs })
     }
 
+    /// Copies what was before at `paths` to the same paths below `into`, durably; returns where each
+    /// now lies.
+    pub(super) fn keep_before(
+        &self,
+        paths: &[PathBuf],
+        into: &Path,
+    ) -> io::Result<Vec<(PathBuf, Option<PathBuf>)>> {
+        let mut kept = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            if !paths.contains(&step.path) {
+                continue;
+            }
+            let mut copy = None;
+            if step.before != Thing::Nothing {
+                let to = into.join(&step.path);
+                fs::create_dir_all(to.parent().unwrap_or(into))?;
+                fs::copy(self.image(number, When::Before), &to)?;
+                copy = Some(to);
+            }
+            kept.push((step.path.clone(), copy));
+        }
+        if kept.iter().any(|(_, copy)| copy.is_some()) {
+            catch_up(File::open(into)?.as_fd())?;
+        }
+        Ok(kept)
+    }
+
     /// Returns the paths that are not as they were left.
     pub(super) fn changed_since(&self, root: &Root) -> Result<Vec<PathBuf>, Stuck> {
         let mut changed = Vec::new();
@@ -281,7 +308,10 @@ impl Plan {
     }
 
     fn catch_up(&self, root: &Root, catch_up: Catch<'_>) -> Result<(), Stuck> {
-        catch_up(root.handle().as_fd()).map_err(|error| self.failed(error))
+        // The handle of a root only names it; the disk is reached by one that is open.
+        let top = root.open_dir(&RelPath::default());
+        let top = top.map_err(|source| Stuck { path: PathBuf::new(), source })?;
+        catch_up(top.handle().as_fd()).map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: io::Error) -> Stuck {
