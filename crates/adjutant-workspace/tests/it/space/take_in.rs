@@ -6,6 +6,12 @@ use adjutant_workspace::{Binary, ConflictKind, GitError, Patch, SkipReason};
 
 use super::*;
 
+/// A user whose files lie in memory where the machine offers that, for many cases in little time.
+pub(super) fn in_memory() -> User {
+    let outer = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new_in("/var/tmp")).unwrap();
+    User::folder_in(outer).initialised().filled()
+}
+
 /// A parent with work of its own that is committed nowhere, and what its children need.
 pub(super) struct Family {
     pub(super) user: User,
@@ -15,7 +21,7 @@ pub(super) struct Family {
 
 impl Family {
     pub(super) fn new(wish: KindWish) -> Self {
-        let user = user();
+        let user = in_memory();
         user.write("ten", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
         user.write("bin", "\0one");
         user.write("tool", "#!/bin/sh\necho\necho\necho 1\n");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use adjutant_workspace::space::{Record, Swept};
 
-use super::take_in::act;
+use super::take_in::{act, in_memory};
 use super::*;
 use crate::git::put;
 
@@ -15,10 +15,10 @@ const PLACE: &str = "ADJUTANT_TEST_TAKING";
 
 /// Files that the child adds, as many as it changes and as it removes: so many that a kill hits in the
 /// middle of them.
-const FILES: usize = 400;
+const FILES: usize = 200;
 
 /// Between the files at which it is killed.
-const STEP: usize = 50;
+const STEP: usize = 25;
 
 /// The contents of all files, and which may be run.
 type Shown = (BTreeMap<String, String>, String);
@@ -116,7 +116,7 @@ fn the_life_that_is_cut_short() {
 }
 
 fn filled() -> User {
-    let user = user();
+    let user = in_memory();
     user.write("ten", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
     for number in 0..FILES {
         user.write(format!("files/{number:03}-old"), &format!("{number}\n"));
