@@ -31,6 +31,6 @@ pub use path::RelPath;
 pub use place::{FileMode, Folders, Image, Over, Place};
 pub use root::{OpenedFile, Root};
 pub use trees::{
-    Applied, ApplyError, Bases, Lease, LeaseCost, Orphan, Recovered, Rehearsed, Worktree,
+    Applied, ApplyError, Bases, Lease, LeaseCost, Left, Orphan, Recovered, Rehearsed, Worktree,
     WorktreeEntry, Worktrees,
 };

@@ -78,18 +78,17 @@ impl Workspace {
                 return Ok(TakenIn { conflicts, ..TakenIn::default() });
             }
             let now = Taken { result: result.clone(), before: ours.tree, after: tree };
-            let mut diff = repository.differences(&now.before, &now.after)?;
-            leave_out(&mut diff);
+            let (diff, left_out) = seen(repository, &now)?;
             let journal = folder.join(TAKING);
             if !diff.entries.is_empty() {
-                let conflicts = repository.bring(&space.root()?, &diff, &journal, &now.line())?;
+                let root = space.root()?;
+                let conflicts = repository.bring(&root, &diff, &journal, &now.line())?;
                 if !conflicts.is_empty() {
                     return Ok(TakenIn { conflicts, ..TakenIn::default() });
                 }
             }
             note(&folder, &now.line())?;
             remove_journal(&journal).map_err(SpaceError::io("removing a journal"))?;
-            let (diff, left_out) = seen(repository, &now)?;
             Ok(TakenIn { diff, left_out, ..TakenIn::default() })
         })
     }

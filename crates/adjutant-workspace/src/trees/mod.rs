@@ -13,7 +13,7 @@ mod lock;
 mod rehearse;
 mod worktree;
 
-pub use apply::{Applied, ApplyError, Recovered};
+pub use apply::{Applied, ApplyError, Left, Recovered};
 pub use bases::{Bases, Lease, LeaseCost};
 pub(crate) use bring::{remove_journal, settle};
 pub(crate) use lock::Held;

@@ -7,6 +7,7 @@ mod life;
 mod nested;
 mod speed;
 mod take_in;
+mod take_in_killed;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
