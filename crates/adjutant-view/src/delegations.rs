@@ -43,7 +43,7 @@ pub struct DelegationLine {
 pub struct Beginning {
     /// The start of what was asked.
     pub description: String,
-    /// Its own copy of the tree; absent where it looks at the caller's.
+    /// Its own copy of the tree; absent where it works in the caller's.
     pub worktree_path: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct End {
     pub tokens_out: u64,
     /// What its own calls cost; absent when its model has no price.
     pub cost_usd: Option<Usd>,
-    /// The files it changed; empty where no agent may write.
+    /// The files it changed.
     pub files_changed: Vec<String>,
     /// Whether all of it was done.
     pub success: bool,
@@ -72,24 +72,23 @@ pub struct End {
 /// `view` has folded the event in already.
 #[must_use]
 pub fn line(view: &RunView, entry: &Entry<'_>) -> Option<DelegationLine> {
-    let (Event::Started { session, .. }
-    | Event::Ended { session, .. }
-    | Event::Refused { session, .. }) = entry.event
-    else {
+    let node = entry.event.session().and_then(|session| view.delegation(session))?;
+    if !tells(node, entry.event) {
         return None;
-    };
-    let node = view.delegation(*session)?;
+    }
     let parent = node.parent.and_then(|parent| view.delegation(parent))?;
     let (status, beginning, end) = match node.state {
         State::Ended(outcome) => (status(outcome, node), None, Some(end_of(node, outcome))),
         State::AwaitingApproval | State::Queued | State::Running => {
-            let beginning = Beginning { description: node.task.clone(), worktree_path: None };
+            let worktree_path = node.space.as_ref().map(|space| space.path.clone());
+            let beginning = Beginning { description: node.task.clone(), worktree_path };
             ("started", Some(beginning), None)
         }
     };
+    let ended = node.ended.filter(|_| end.is_some()).map(|moment| moment.wall_ms);
     Some(DelegationLine {
         v: VERSION,
-        timestamp: rfc3339(entry.wall_ms),
+        timestamp: rfc3339(ended.unwrap_or(entry.wall_ms)),
         parent_story: story(parent),
         child_story: story(node),
         depth: node.depth,
@@ -99,6 +98,20 @@ pub fn line(view: &RunView, entry: &Entry<'_>) -> Option<DelegationLine> {
         beginning,
         end,
     })
+}
+
+/// Says whether an event is the one that a beginning or an end is told by: one in a workspace of its
+/// own begins once that is there, and its end is told once it is known what it changed.
+const fn tells(node: &Delegation, event: &Event) -> bool {
+    if matches!(event, Event::Started { .. }) {
+        return !node.has_own_space || node.space.is_some();
+    }
+    if matches!(event, Event::Ended { .. }) {
+        return node.space.is_none();
+    }
+    matches!(event, Event::Refused { .. })
+        || (matches!(event, Event::SpaceMade { .. }) && matches!(node.state, State::Running))
+        || (matches!(event, Event::SpaceKept { .. }) && matches!(node.state, State::Ended(_)))
 }
 
 fn story(node: &Delegation) -> String {
@@ -127,8 +140,15 @@ fn end_of(node: &Delegation, outcome: Outcome) -> End {
         tokens_in: node.own.usage.input_total(),
         tokens_out: node.own.usage.output,
         cost_usd: node.own.known_usd(),
-        files_changed: Vec::new(),
+        files_changed: files_changed(node),
         success: outcome == Outcome::Completed,
         code: node.reason.as_ref().map(|reason| reason.code.as_str()),
+    }
+}
+
+fn files_changed(node: &Delegation) -> Vec<String> {
+    match &node.kept {
+        Some(kept) => kept.0.files.iter().map(|file| file.path.clone()).collect(),
+        None => node.changed.iter().map(ToString::to_string).collect(),
     }
 }

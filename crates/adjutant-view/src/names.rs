@@ -61,6 +61,11 @@ pub(crate) fn code_words(code: Code) -> String {
     code_key(code).replace('_', " ")
 }
 
+/// Returns a code that was written out, as people read it.
+pub(crate) fn code_words_of(code: &str) -> String {
+    code.to_ascii_lowercase().replace('_', " ")
+}
+
 /// Returns a code as events carry it: `context_exhausted`.
 pub(crate) fn code_key(code: Code) -> String {
     code.as_str().to_ascii_lowercase()

@@ -3,10 +3,11 @@
 use adjutant_core::{RunId, SessionId, Timestamp};
 use serde::Serialize;
 
-use crate::layout::{bracketed, fit};
+use crate::layout::fit;
 use crate::names::{ended_word, is_interrupted, mark_now, state_key, state_word};
 use crate::palette::{Palette, Style};
 use crate::run::{Delegation, Liveness, RunView};
+use crate::story::{NodeStory, name};
 use crate::when::elapsed;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
@@ -53,8 +54,9 @@ fn node_words(
         parts.push(node.inclusive.tokens_short());
         parts.push(money(node));
     }
+    parts.extend(NodeStory::of(view, node).iter().flat_map(NodeStory::words));
     parts.extend(node.elapsed_in(now, view.latest().at, liveness).map(elapsed));
-    format!("{} {}", bracketed(node.label.as_str(), LABEL_COLUMNS), parts.join(" · "))
+    format!("{} {}", name(view, node, LABEL_COLUMNS), parts.join(" · "))
 }
 
 fn state_of(node: &Delegation, liveness: Liveness) -> String {
@@ -113,6 +115,9 @@ pub struct NodeJson {
     pub own: SpendJson,
     /// What it and all below it came to.
     pub inclusive: SpendJson,
+    /// Its part in a story; only where the run works on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub story: Option<NodeStory>,
     /// Why it ended as it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
@@ -140,6 +145,7 @@ pub fn json(view: &RunView, now: Timestamp, liveness: Liveness) -> TreeJson {
             elapsed_s: node.elapsed_in(now, view.latest().at, liveness).map(seconds),
             own: (&node.own).into(),
             inclusive: (&node.inclusive).into(),
+            story: NodeStory::of(view, node),
             reason: node.reason.as_ref().map(Into::into),
             children,
         };

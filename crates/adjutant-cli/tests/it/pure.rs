@@ -234,6 +234,7 @@ fn policy_shows_each_limit_with_its_origin() {
         tools                Glob Grep Note Read WebFetch WebSearch  preset scout
         write_below          none                                    preset scout
         in_place             false                                   preset scout
+        merge_children       false                                   preset scout
         network              false                                   preset scout
         web_domains          none                                    preset scout
         approval             batch                                   preset scout

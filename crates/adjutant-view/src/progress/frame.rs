@@ -2,6 +2,7 @@
 
 use adjutant_core::{Outcome, SessionId, State, Timestamp};
 
+use super::budget::spent;
 use super::words::{doing, total, usage_of};
 use crate::layout::{bracketed, cut, padded, width};
 use crate::names::{counted, mark};
@@ -55,6 +56,7 @@ impl Frame {
             lines.push(cut(&format!("  … {} more: {others}", hidden.len()), self.width));
         }
         let sum = total(view, self.now, Liveness::Alive);
+        let sum = [sum].into_iter().chain(spent(view)).collect::<Vec<_>>().join(" · ");
         lines.push(self.palette.paint(Style::Quiet, &cut(&format!("  {sum}"), self.width)));
         lines.join("\n") + "\n"
     }

@@ -5,6 +5,7 @@ use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
+use super::budget::passed;
 use super::words::{
     TEXT_COLUMNS, ended, kept_words, marked, merged_words, paused, tool, total, usage_of,
 };
@@ -28,6 +29,12 @@ const SURPLUS: u32 = CALLS_PER_TURN as u32;
 /// `view` has folded the event in already.
 #[must_use]
 pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
+    let warning = passed(view, entry.event).map(|text| palette.paint(Style::Warning, &text));
+    let said = said(view, entry, palette).into_iter().chain(warning).collect::<Vec<_>>();
+    (!said.is_empty()).then(|| said.join("\n"))
+}
+
+fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
     match entry.event {
         Event::RunStarted { .. } => {
             let held = if view.sandbox() == Some("off") { ", sandbox off" } else { "" };

@@ -2,6 +2,7 @@
 //!
 //! Both read the same [`RunView`](crate::RunView) and say the same words; only their shape differs.
 
+mod budget;
 mod frame;
 mod line;
 mod words;

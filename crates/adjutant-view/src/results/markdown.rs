@@ -9,7 +9,7 @@ use adjutant_core::space::KeptWork;
 use adjutant_core::{Code, Outcome, Reason, State};
 
 use super::cap::Room;
-use super::{Options, Results, fell_short};
+use super::{Options, Results, fell_short, story};
 use crate::names::{code_words, mark};
 use crate::progress::kept_words;
 use crate::run::{Delegation, RunView};
@@ -31,8 +31,16 @@ impl Results<'_> {
             let is_new = said.insert(next.clone()) || item.state != REFUSED;
             is_new.then_some(next)
         };
-        let section =
-            |item: &Cow<'_, Delegation>| section(self.view, item, advice(item).as_deref(), options);
+        // A parent in a story has a workspace that the work is merged into, and little room.
+        let in_story = self.view.story().is_some();
+        let section = |item: &Cow<'_, Delegation>| {
+            let advice = advice(item);
+            if in_story {
+                story::section(item, advice.as_deref(), options)
+            } else {
+                section(self.view, item, advice.as_deref(), options)
+            }
+        };
         let sections: Vec<String> = self.items.iter().map(section).collect();
         let mut text = self.heading();
         if sections.iter().any(|section| section.contains("\n> ")) {
@@ -99,13 +107,16 @@ pub fn root_end(view: &RunView) -> Option<String> {
 }
 
 fn why(text: &mut String, reason: &Reason, outcome: Outcome) {
-    let word = match outcome {
+    let _ = write!(text, "\n**{}** ({}):\n", why_word(outcome), reason.code);
+    quote(text, &reason.message);
+}
+
+pub(super) const fn why_word(outcome: Outcome) -> &'static str {
+    match outcome {
         Outcome::Completed | Outcome::Partial | Outcome::Cancelled => "Why",
         Outcome::Failed | Outcome::Refused => "Error",
         Outcome::Blocked => "Question",
-    };
-    let _ = write!(text, "\n**{word}** ({}):\n", reason.code);
-    quote(text, &reason.message);
+    }
 }
 
 fn section(
@@ -241,7 +252,7 @@ fn unfinished(
 }
 
 /// Names the end that the findings came before.
-fn findings(item: &Delegation) -> &'static str {
+pub(super) fn findings(item: &Delegation) -> &'static str {
     match item.reason.as_ref().map(|reason| reason.code) {
         Some(Code::ContextExhausted | Code::BudgetExceeded) => "Findings before exhaustion",
         Some(Code::Timeout | Code::Stalled) => "Findings before the time ran out",
@@ -265,6 +276,6 @@ fn quote(text: &mut String, foreign: &str) {
     }
 }
 
-fn one_line(foreign: &str) -> String {
+pub(super) fn one_line(foreign: &str) -> String {
     sanitize::line(foreign).into_owned()
 }

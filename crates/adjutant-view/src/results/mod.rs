@@ -4,10 +4,12 @@
 //! behind its own `>`, so a report can imitate none of our headings, and a cut cannot leave a quote
 //! open as it could a fence. JSON keeps texts as they were said. Start at [`Results::of_run`].
 
+mod bounded;
 mod cap;
 mod json;
 mod markdown;
 mod standard;
+mod story;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -119,6 +119,12 @@ pub struct Delegation {
     /// Whether it has ended and its work is yet to be kept.
     #[serde(default)]
     pub(super) is_keeping: bool,
+    /// What the markers of its latest answer ask for, until they are read.
+    #[serde(default)]
+    pub(super) wanted: Vec<String>,
+    /// Whether it works in a workspace of its own, once that is there.
+    #[serde(default)]
+    pub(crate) has_own_space: bool,
     /// The files its tools changed.
     #[serde(default)]
     pub changed: BTreeSet<Arc<str>>,

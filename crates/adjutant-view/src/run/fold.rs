@@ -12,6 +12,7 @@ use adjutant_core::{
     RunId, SessionId, State, Timestamp, ToolCall, ToolOutput,
 };
 
+use super::markers::markers_in;
 use super::{
     Call, Delegation, LateArrival, OpenApproval, Pause, Retry, RunView, Spend, Texts, Warning,
 };
@@ -81,6 +82,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             if let Some(root) = view.delegations.first_mut() {
                 root.label = story.label();
                 root.story = Some(story.id.clone());
+                root.wanted = story.plan.iter().map(|task| task.description.clone()).collect();
                 root.deadline = *deadline;
             }
             view.story = Some(story.clone());
@@ -160,6 +162,7 @@ impl RunView {
         node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
         node.story.clone_from(&brief.story);
         node.hours = brief.hours;
+        node.has_own_space = grant.rights.has_own_space();
         node.timeout_s = grant.timeout_s;
         node.warnings = warnings(grant);
         if grant.awaiting_approval {
@@ -295,6 +298,9 @@ impl RunView {
             }
         }
         let Some(&place) = self.by_session.get(&session) else { return };
+        if let (Event::Replied { text, .. }, true) = (entry.event, self.story.is_some()) {
+            self.delegations[place].wanted = markers_in(text);
+        }
         self.delegations[place].take(entry, self.texts);
         if let Event::Ended { outcome, reason, .. } = entry.event {
             let mut reason = reason.as_ref().map(|reason| self.texts.reason(reason));
@@ -337,7 +343,7 @@ impl RunView {
 
 impl Texts {
     /// Returns a text, or no more of it than a view without texts shows.
-    fn start_of(self, text: &str, max: usize) -> String {
+    pub(super) fn start_of(self, text: &str, max: usize) -> String {
         match self {
             Self::Kept => text.to_owned(),
             Self::Dropped => excerpt(text, max),
@@ -426,10 +432,7 @@ impl Delegation {
                 self.waits_since(entry);
             }
             Event::MarkersRead { rejected, refused, .. } => {
-                let whole = refused.iter().map(|reason| reason.message.clone());
-                let unread = rejected.iter().map(|it| it.reason.clone()).chain(whole);
-                let kept = unread.map(|text| texts.start_of(&text, TEXT_KEPT));
-                self.unread_markers.extend(kept);
+                self.markers_read(rejected, refused.as_ref(), texts);
             }
             Event::Marked { mark, problem, .. } => {
                 self.marked = Some((mark.clone(), problem.clone()));
@@ -608,6 +611,8 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         unread_markers: Vec::new(),
         is_unkept: false,
         is_keeping: false,
+        wanted: Vec::new(),
+        has_own_space: false,
         changed: std::collections::BTreeSet::new(),
         warnings: Vec::new(),
         late: Vec::new(),

@@ -9,6 +9,7 @@ mod calls;
 mod delegation;
 mod faults;
 mod fold;
+mod markers;
 mod outcomes;
 mod spend;
 

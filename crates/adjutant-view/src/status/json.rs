@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{Content, Look};
 use crate::names::{is_interrupted, state_key};
 use crate::run::{Activity, Delegation, Outcomes, Warning};
+use crate::story::NodeStory;
 use crate::when::rfc3339;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
@@ -104,6 +105,9 @@ pub struct DelegationJson {
     pub own: SpendJson,
     /// What it and all below it came to.
     pub inclusive: SpendJson,
+    /// Its part in a story; only where the run works on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub story: Option<NodeStory>,
     /// The turns it has taken or begun.
     pub turns: u32,
     /// The tools that were run for it.
@@ -206,6 +210,7 @@ fn delegation_json(look: &Look<'_>, delegation: &Delegation) -> DelegationJson {
         elapsed_s: look.elapsed_of(delegation).map(seconds),
         own: (&delegation.own).into(),
         inclusive: (&delegation.inclusive).into(),
+        story: NodeStory::of(look.view, delegation),
         turns: delegation.turns,
         tool_calls: delegation.tool_calls,
         notes: delegation.notes.clone(),

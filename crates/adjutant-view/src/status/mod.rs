@@ -6,12 +6,13 @@ use std::fmt::Write;
 
 use adjutant_core::{SessionId, State, Timestamp};
 
-use crate::layout::{bracketed, columns, fit};
+use crate::layout::{columns, fit};
 use crate::names::{counted, is_interrupted, mark_now, state_word};
 use crate::palette::{Palette, Style};
 use crate::progress;
 use crate::run::{Delegation, Liveness, Outcomes, RunView};
 use crate::sanitize;
+use crate::story::{Merge, NodeStory, name};
 use crate::when::{elapsed, rfc3339};
 
 pub use json::{DelegationJson, RunJson, StatusJson, ToolJson, detail_json, list_json};
@@ -158,7 +159,7 @@ fn at_work(look: &Look<'_>) -> String {
     let live: Vec<&Delegation> = nodes.filter(|node| node.state.is_live()).collect();
     let mut text = String::new();
     for node in live.iter().take(SHOWN_AT_WORK) {
-        let label = bracketed(node.label.as_str(), 34);
+        let label = name(look.view, node, 34);
         let left = look.left(node).map(|left| format!(" · {} left", elapsed(left)));
         let spent = if node.own.calls > 0 {
             format!(" · {} · {}", node.own.tokens_short(), node.own.money())
@@ -208,6 +209,8 @@ fn head(look: &Look<'_>, palette: Palette) -> String {
             rows.push(vec![title.to_owned(), value]);
         }
     };
+    let story = view.story().map(|story| fit(&format!("{} {}", story.id, story.title), 120));
+    row("story", story.unwrap_or_default());
     row("goal", fit(typed(view), 120));
     row("in", fit(view.workdir(), 120));
     row("preset", view.policy().map(|policy| policy.preset.to_string()).unwrap_or_default());
@@ -227,7 +230,7 @@ fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
     };
     let state =
         format!("{} {}", mark_now(&delegation.state, look.liveness), look.doing(delegation));
-    let label = bracketed(delegation.label.as_str(), 34);
+    let label = name(look.view, delegation, 34);
     let mut text = format!("{label} {}\n", palette.paint(style, &state));
     let mut line = |title: &str, value: &str| {
         let _ = writeln!(text, "  {title:<9}{value}");
@@ -247,6 +250,9 @@ fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
                 delegation.own.money()
             ),
         );
+    }
+    if let Some(story) = NodeStory::of(look.view, delegation) {
+        story_lines(delegation, &story, &mut line);
     }
     if let Some(time) = look.elapsed_of(delegation) {
         let left = look.left(delegation).map(|left| format!(", {} left", elapsed(left)));
@@ -269,4 +275,26 @@ fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
         line("late", &fit(&late.what, 80));
     }
     text
+}
+
+/// Says what a node of a story and all below it cost, and where its work stands.
+fn story_lines(delegation: &Delegation, story: &NodeStory, line: &mut impl FnMut(&str, &str)) {
+    if delegation.own != delegation.inclusive {
+        let all = &delegation.inclusive;
+        line("in all", &format!("{} · {}", all.tokens_full(), all.money()));
+    }
+    let words = story.words();
+    if !words.is_empty() {
+        line("work", &words.join(" · "));
+    }
+    for path in &story.conflicts {
+        line("conflict", &fit(path, 120));
+    }
+    let is_above = story.merge == Some(Merge::Merged);
+    if let Some(reference) = story.reference.as_deref().filter(|_| !is_above) {
+        line("kept in", &fit(reference, 120));
+    }
+    for marker in &delegation.unread_markers {
+        line("not run", &fit(marker, 160));
+    }
 }

@@ -19,6 +19,7 @@ mod sanitize;
 mod schemas;
 mod spaces;
 mod status;
+mod story;
 mod transcript;
 mod tree;
 mod when;

@@ -1,0 +1,46 @@
+//! How much of the money of a run is spent: said once for each threshold that is passed.
+
+use adjutant_core::budget::Settlement;
+use adjutant_core::{Event, Usd};
+
+use crate::run::RunView;
+
+/// The parts of the budget that are worth a word, in percent, the lowest first.
+const THRESHOLDS: [u64; 3] = [50, 80, 100];
+
+/// Says which threshold the money of a run has passed with this event, if it has passed one.
+///
+/// `view` has folded the event in already.
+pub(crate) fn passed(view: &RunView, event: &Event) -> Option<String> {
+    let (Event::Replied { settlement, .. }
+    | Event::AttemptFailed { settlement, .. }
+    | Event::Settled { settlement, .. }) = event
+    else {
+        return None;
+    };
+    let (before, now) = (before(view, settlement), view.total().usd);
+    let limit = limit(view)?;
+    let new = |percent: &&u64| reached(now, limit, **percent) && !reached(before, limit, **percent);
+    let percent = THRESHOLDS.iter().rev().find(new)?;
+    Some(format!("⚠ {percent} % of the budget of {limit} is spent: {now}"))
+}
+
+/// Returns the part of the budget that is spent, in percent, once it is worth a word.
+pub(crate) fn spent(view: &RunView) -> Option<String> {
+    let (now, limit) = (view.total().usd, limit(view)?);
+    let is_told = reached(now, limit, THRESHOLDS[0]);
+    let percent = u128::from(now.as_pico()) * 100 / u128::from(limit.as_pico());
+    is_told.then(|| format!("⚠ {percent} % of {limit}"))
+}
+
+fn limit(view: &RunView) -> Option<Usd> {
+    view.policy().and_then(|policy| policy.budget_usd).filter(|limit| *limit > Usd::ZERO)
+}
+
+fn before(view: &RunView, settlement: &Settlement) -> Usd {
+    view.total().usd.saturating_sub(settlement.usd)
+}
+
+fn reached(spent: Usd, limit: Usd, percent: u64) -> bool {
+    u128::from(spent.as_pico()) * 100 >= u128::from(limit.as_pico()) * u128::from(percent)
+}

@@ -1,0 +1,221 @@
+//! A result within a story, as its parent reads it: what is sure first, then as much of what was
+//! said as there is room for, then where the rest is.
+//!
+//! Invariant: no section is longer than the tokens of one result, counted as four bytes each.
+
+use adjutant_core::numbers::grouped;
+use adjutant_core::space::Clash;
+use adjutant_core::{Outcome, State};
+
+use super::Options;
+use super::bounded::{Bounded, bytes};
+use super::markdown::{findings, one_line, why_word};
+use crate::layout::fit;
+use crate::names::{counted, mark};
+use crate::run::Delegation;
+use crate::sanitize;
+use crate::story::{Merge, files, kept, merge, verified_word};
+
+/// The most files that are named one by one.
+const FILES_NAMED: usize = 30;
+/// Columns of a path, of what each side did, and of a reference.
+const COLUMNS: usize = 200;
+
+const SETTLE: &str = "**Merge**: in conflict, nothing of it is in your workspace. Settle it in your \
+                      workspace: change each of these files so that both sides are served, or keep \
+                      your side and say so.\n";
+
+/// Writes the section of one child.
+pub(super) fn section(item: &Delegation, advice: Option<&str>, options: &Options<'_>) -> String {
+    let mut out = Bounded::new(bytes(options.result_tokens));
+    let said = Said::of(item);
+    let rest = rest(item, options);
+    // The longest that the last line can be.
+    let tail = out.without(cut_line(said.len(), said.len(), &rest).len());
+    out.push_cut(&title(item));
+    head(&mut out, item, tail);
+    let quarter = out.share(1, 4).min(tail);
+    changed(&mut out, item, quarter);
+    let three = out.share(3, 4).min(tail);
+    merged(&mut out, item, three);
+    if let (Some(reason), State::Ended(outcome)) = (&item.reason, &item.state) {
+        if out.push(&format!("\n**{}** ({}):\n", why_word(*outcome), reason.code), three) {
+            out.quote(reason.message.trim_end(), three);
+        }
+        if let Some(next) = advice {
+            out.push(&format!("\n**To go on**: {}\n", fit(next, 2 * COLUMNS)), tail);
+        }
+    }
+    for warning in &item.warnings {
+        out.push(&format!("**Warning**: {}\n", fit(&warning.to_string(), COLUMNS)), tail);
+    }
+    let mut shown = 0;
+    for (title, text) in &said.parts {
+        if text.is_empty() || !out.push(&format!("\n**{title}**:\n"), tail) {
+            continue;
+        }
+        shown += out.quote(text, tail);
+    }
+    if shown < said.len() {
+        out.push_cut(&cut_line(shown, said.len(), &rest));
+    }
+    out.text
+}
+
+fn title(item: &Delegation) -> String {
+    let label = sanitize::label(item.label.as_str());
+    let id = item.story.as_ref().map(|id| format!("{} ", fit(id, 60))).unwrap_or_default();
+    format!("### {id}[{label}] {}\n", mark(&item.state))
+}
+
+/// Says how it ended, by which code, and what it spent.
+fn head(out: &mut Bounded, item: &Delegation, end: usize) {
+    let word = match &item.state {
+        State::Ended(outcome) => outcome.word(),
+        live @ (State::AwaitingApproval | State::Queued | State::Running) => live.word(),
+    };
+    let done = item.state == State::Ended(Outcome::Completed);
+    let code = item.reason.as_ref().filter(|_| !done).map(|reason| format!(" ({})", reason.code));
+    let checked = item.checked.map(|(passed, _)| format!(", {}", verified_word(passed)));
+    let (code, checked) = (code.unwrap_or_default(), checked.unwrap_or_default());
+    out.push(&format!("**Outcome**: {word}{code}{checked}\n"), end);
+    let usage = if item.own.calls > 0 {
+        format!("**Usage**: {} · {} · {}\n", item.own.tokens_full(), item.own.money(), item.session)
+    } else {
+        format!("**Session**: {}\n", item.session)
+    };
+    out.push(&usage, end);
+}
+
+/// Names the files it changed, as many as there is room for.
+fn changed(out: &mut Bounded, item: &Delegation, end: usize) {
+    let Some(work) = kept(item) else { return };
+    let files = files(item);
+    let (added, removed) = work.lines();
+    let sum = match files.len() {
+        0 => "**Files changed**: none\n".to_owned(),
+        some => format!("**Files changed**: {}, +{added} -{removed}\n", counted(some, "file")),
+    };
+    out.push(&sum, end);
+    // The line that counts the others needs room too.
+    let last = end.saturating_sub(40);
+    let mut named = 0;
+    for file in files.iter().take(FILES_NAMED) {
+        let lines = match (file.added, file.removed) {
+            (Some(added), Some(removed)) => format!(" +{added} -{removed}"),
+            _ => String::new(),
+        };
+        let line = format!("- {} `{}`{lines}\n", fit(&file.how, 60), fit(&file.path, COLUMNS));
+        if !out.push(&line, last) {
+            break;
+        }
+        named += 1;
+    }
+    if let more @ 1.. = files.len() - named {
+        out.push(&format!("- and {} more\n", grouped(more as u64)), end);
+    }
+    for left in work.skipped.iter().take(FILES_NAMED) {
+        out.push(&format!("- left out: {}\n", fit(left, COLUMNS)), last);
+    }
+}
+
+/// Says whether its work is in the workspace of the one who asked, and what to do where it is not.
+fn merged(out: &mut Bounded, item: &Delegation, end: usize) {
+    let files = item.merged.as_ref().map_or(0, |it| it.0.files.len());
+    let kept_problem = item.kept.as_ref().and_then(|it| it.1.as_deref());
+    let reference = kept(item).and_then(|work| work.reference.as_deref());
+    match (merge(item), kept_problem) {
+        (Some(Merge::Merged), _) => {
+            let count = counted(files, "file");
+            out.push(&format!("**Merge**: merged into your workspace, {count}\n"), end);
+            return;
+        }
+        (Some(Merge::Conflict), _) => {
+            out.push(SETTLE, end);
+        }
+        (Some(Merge::Failed), _) => {
+            let problem = item.merged.as_ref().and_then(|it| it.1.as_deref()).unwrap_or_default();
+            let problem = fit(problem, COLUMNS);
+            let text = format!("**Merge**: not merged into your workspace: {problem}\n");
+            out.push(&text, end);
+        }
+        (None, Some(problem)) => {
+            out.push(&format!("**Work**: could not be kept: {}\n", fit(problem, COLUMNS)), end);
+        }
+        (None, None) if reference.is_some() => {
+            out.push("**Merge**: not merged into your workspace\n", end);
+        }
+        (None, None) => {}
+    }
+    if let Some(reference) = reference {
+        out.push(&format!("**Its work is in**: `{}`\n", fit(reference, COLUMNS)), end);
+    }
+    let clashes = item.merged.iter().flat_map(|it| &it.0.conflicts);
+    let clashes: Vec<&Clash> = clashes.collect();
+    conflicts(out, &clashes, end);
+}
+
+/// Names every conflict first, then quotes what the child changed, each patch with its part of the room.
+fn conflicts(out: &mut Bounded, clashes: &[&Clash], end: usize) {
+    let mut named = 0;
+    for clash in clashes {
+        let line = format!("- `{}`: {}\n", fit(&clash.path, COLUMNS), fit(&clash.what, COLUMNS));
+        if !out.push(&line, end.saturating_sub(40)) {
+            break;
+        }
+        named += 1;
+    }
+    if let more @ 1.. = clashes.len() - named {
+        out.push(&format!("- and {} more\n", grouped(more as u64)), end);
+    }
+    let patched = clashes.iter().filter_map(|clash| Some((clash, clash.patch.as_deref()?)));
+    let patched: Vec<_> = patched.collect();
+    for (place, (clash, patch)) in patched.iter().enumerate() {
+        let left = end.saturating_sub(out.text.len()) / (patched.len() - place);
+        let stop = out.text.len().saturating_add(left);
+        let path = fit(&clash.path, COLUMNS);
+        if left > path.len() + 60 && out.push(&format!("\nIts patch of `{path}`:\n"), stop) {
+            out.quote(patch.trim_end(), stop);
+        }
+    }
+}
+
+/// What it said, in the order it is read.
+struct Said<'a> {
+    parts: Vec<(&'static str, std::borrow::Cow<'a, str>)>,
+}
+
+impl<'a> Said<'a> {
+    fn of(item: &'a Delegation) -> Self {
+        let summary = item.returned.as_ref().map_or("", |it| it.summary.trim());
+        let text = item.last_text.trim_end();
+        // What was handed back is read in words, and those begin with the summary.
+        let more = text.strip_prefix(summary).unwrap_or(text).trim_start_matches(['\n', '\r']);
+        let mut parts = vec![("Summary", summary.into())];
+        if item.state == State::Ended(Outcome::Completed) {
+            parts.push(("Report", more.into()));
+        } else {
+            let notes = item.scratchpad();
+            let differs = more.trim() != notes.trim();
+            parts.push((findings(item), notes.trim_end().to_owned().into()));
+            parts.push(("Last text", if differs { more } else { "" }.into()));
+        }
+        Self { parts }
+    }
+
+    fn len(&self) -> usize {
+        self.parts.iter().map(|(_, text)| text.len()).sum()
+    }
+}
+
+fn rest(item: &Delegation, options: &Options<'_>) -> String {
+    options.transcript(item.session).map_or_else(
+        || format!("`adjutant transcript {}`", item.session),
+        |path| format!("`{}`", one_line(&path)),
+    )
+}
+
+fn cut_line(shown: usize, total: usize, rest: &str) -> String {
+    let (shown, total) = (grouped(shown as u64), grouped(total as u64));
+    format!("\n**Cut**: {shown} of {total} bytes are shown; all of it: {rest}\n")
+}

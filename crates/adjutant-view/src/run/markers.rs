@@ -1,0 +1,49 @@
+//! The markers that an agent wrote and nobody ran, each with the reason.
+
+use adjutant_core::marker::{Request, parse};
+use adjutant_core::story::RejectedMarker;
+use adjutant_core::{Code, Reason};
+
+use super::{Delegation, Texts};
+
+/// The most characters of a marker and its reason that a view without texts keeps.
+const KEPT: usize = 200;
+
+/// Returns what the markers of an answer ask for.
+pub(super) fn markers_in(text: &str) -> Vec<String> {
+    let request = Request { parent: "", depth: 0, start: 1, max: usize::MAX };
+    parse(text, &request).delegations.into_iter().map(|it| it.description).collect()
+}
+
+impl Delegation {
+    /// Remembers the markers that were not run: those that cannot be read, and all where all were refused.
+    pub(super) fn markers_read(
+        &mut self,
+        rejected: &[RejectedMarker],
+        refused: Option<&Reason>,
+        texts: Texts,
+    ) {
+        let wanted = std::mem::take(&mut self.wanted);
+        let unreadable = rejected.iter().map(|it| it.reason.clone());
+        let refused: Vec<String> = refused.map(|it| not_run(&wanted, it)).unwrap_or_default();
+        for text in unreadable.chain(refused) {
+            let text = texts.start_of(&text, KEPT);
+            // An agent that writes the same again is answered the same.
+            if !self.unread_markers.contains(&text) {
+                self.unread_markers.push(text);
+            }
+        }
+    }
+}
+
+fn not_run(wanted: &[String], refused: &Reason) -> Vec<String> {
+    let why = if refused.code == Code::DelegationDisabled {
+        "delegation is off: add --enable-delegation"
+    } else {
+        refused.message.as_str()
+    };
+    if wanted.is_empty() {
+        return vec![why.to_owned()];
+    }
+    wanted.iter().map(|task| format!("{task}: {why}")).collect()
+}

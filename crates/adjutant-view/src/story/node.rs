@@ -1,0 +1,138 @@
+//! Where the work of one node of a story stands, said once for the tree, the status and the report.
+
+use adjutant_core::space::{ChangedFile, KeptWork};
+use serde::Serialize;
+
+use crate::layout::{bracketed, fit};
+use crate::names::counted;
+use crate::run::{Delegation, RunView};
+
+/// Columns that the id of a story may take.
+const ID_COLUMNS: usize = 48;
+
+/// What came of merging the work of a node into the workspace above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Merge {
+    /// It is in there.
+    Merged,
+    /// It does not go together with what is there; nothing of it is.
+    Conflict,
+    /// It could not be tried.
+    Failed,
+}
+
+impl Merge {
+    /// Returns it as people read it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Merged => "merged",
+            Self::Conflict => "in conflict",
+            Self::Failed => "not merged",
+        }
+    }
+}
+
+/// The work of one node of a story.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeStory {
+    /// The story: `US-007`, below it `US-007-DEL-001`.
+    pub id: String,
+    /// The title; only of the story itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// How its workspace was made; absent where it has none of its own.
+    pub workspace: Option<&'static str>,
+    /// The files it changed.
+    pub files_changed: Vec<String>,
+    /// Lines it added.
+    pub added: u64,
+    /// Lines it removed.
+    pub removed: u64,
+    /// Whether the command that decides about it succeeded; absent where none was run.
+    pub verified: Option<bool>,
+    /// What came of merging it into the workspace above; absent where that was not tried.
+    pub merge: Option<Merge>,
+    /// The files that stand in the way of a merge.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<String>,
+    /// What keeps its work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+impl NodeStory {
+    /// Looks at a node; nothing for one that works on no story.
+    #[must_use]
+    pub fn of(view: &RunView, node: &Delegation) -> Option<Self> {
+        let story = view.story()?;
+        let id = node.story.clone()?;
+        let kept = kept(node);
+        let (added, removed) = kept.map(KeptWork::lines).unwrap_or_default();
+        let clashes = node.merged.iter().flat_map(|it| &it.0.conflicts);
+        Some(Self {
+            id,
+            title: node.parent.is_none().then(|| story.title.clone()),
+            workspace: node.space.as_ref().map(|space| space.kind.word()),
+            files_changed: files(node).iter().map(|file| file.path.clone()).collect(),
+            added,
+            removed,
+            verified: node.checked.map(|(passed, _)| passed),
+            merge: merge(node),
+            conflicts: clashes.map(|clash| clash.path.clone()).collect(),
+            reference: kept.and_then(|kept| kept.reference.clone()),
+        })
+    }
+
+    /// Says what a line about it holds: files, workspace, verified, merged.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if !self.files_changed.is_empty() {
+            let count = counted(self.files_changed.len(), "file");
+            words.push(format!("{count} +{} -{}", self.added, self.removed));
+        }
+        words.extend(self.workspace.map(str::to_owned));
+        words.extend(self.verified.map(|passed| verified_word(passed).to_owned()));
+        words.extend(self.merge.map(|merge| merge.word().to_owned()));
+        words
+    }
+}
+
+/// Says what the command that decides came to.
+pub(crate) const fn verified_word(passed: bool) -> &'static str {
+    if passed { "verified" } else { "does not pass" }
+}
+
+/// Returns what was kept of the work of a node.
+pub(crate) fn kept(node: &Delegation) -> Option<&KeptWork> {
+    node.kept.as_deref().map(|(kept, _)| kept)
+}
+
+/// Returns the files that a node changed in its workspace.
+pub(crate) fn files(node: &Delegation) -> &[ChangedFile] {
+    kept(node).map_or(&[], |kept| &kept.files)
+}
+
+/// Returns what came of merging the work of a node.
+pub(crate) fn merge(node: &Delegation) -> Option<Merge> {
+    let (merged, problem) = node.merged.as_deref()?;
+    Some(match problem {
+        Some(_) => Merge::Failed,
+        None if merged.conflicts.is_empty() => Merge::Merged,
+        None => Merge::Conflict,
+    })
+}
+
+/// Names a node: `US-007-DEL-001 [label]`, the story itself by its title, others by their label.
+pub(crate) fn name(view: &RunView, node: &Delegation, columns: usize) -> String {
+    let label = bracketed(node.label.as_str(), columns);
+    match (view.story(), &node.story) {
+        (Some(story), Some(id)) if node.parent.is_none() => {
+            let title = if story.title.is_empty() { label } else { bracketed(&story.title, 60) };
+            format!("{} {title}", fit(id, ID_COLUMNS))
+        }
+        (Some(_), Some(id)) => format!("{} {label}", fit(id, ID_COLUMNS)),
+        _ => label,
+    }
+}

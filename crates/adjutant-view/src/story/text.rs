@@ -1,0 +1,164 @@
+//! The report on stories for people.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use adjutant_core::{Outcome, State};
+
+use super::{ChildReport, Merge, StoryReport, total};
+use crate::layout::{bracketed, fit};
+use crate::names::{code_words_of, counted, ended_word, mark};
+use crate::run::Spend;
+use crate::sanitize;
+use crate::when::elapsed;
+
+/// Columns that one foreign text may take within a line.
+const TEXT_COLUMNS: usize = 160;
+/// Files that are named one by one.
+const FILES_NAMED: usize = 10;
+
+/// Says what became of stories, the totals in the last line. Commands stand between backticks.
+#[must_use]
+pub fn render(reports: &[StoryReport]) -> String {
+    let mut text = String::new();
+    for report in reports {
+        text.push_str(&story(report));
+        text.push('\n');
+    }
+    let passed = reports.iter().filter(|report| report.passes).count();
+    let took = reports.iter().map(|report| report.elapsed_s).sum();
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(
+        text,
+        "{} of {}: {} · {}",
+        passed,
+        counted_stories(reports.len()),
+        spent(&total(reports)),
+        time(took)
+    );
+    text
+}
+
+fn counted_stories(count: usize) -> String {
+    if count == 1 { "1 story passes".into() } else { format!("{count} stories pass") }
+}
+
+fn story(report: &StoryReport) -> String {
+    let state = report.outcome.map_or(State::Running, State::Ended);
+    let sign = if report.outcome.is_none() { "!" } else { mark(&state) };
+    let id = fit(&report.id, 48);
+    let mut text = format!("{sign} {id} {}: {}\n", fit(&report.title, 80), verdict(report));
+    let mut line = |title: &str, value: &str| {
+        let _ = writeln!(text, "  {title:<9}{value}");
+    };
+    line("summary", &fit(&sanitize::collapsed(&report.summary), TEXT_COLUMNS));
+    if let Some(reason) = report.reason.as_ref().filter(|reason| reason.message != report.summary) {
+        line("why", &fit(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
+    }
+    line("work", &work(report));
+    for file in report.files.iter().take(FILES_NAMED) {
+        let lines = match (file.added, file.removed) {
+            (Some(added), Some(removed)) => format!(" +{added} -{removed}"),
+            _ => String::new(),
+        };
+        line("", &format!("{} {}{lines}", fit(&file.how, 40), fit(&file.path, 100)));
+    }
+    if let more @ 1.. = report.files.len().saturating_sub(FILES_NAMED) {
+        line("", &format!("and {more} more"));
+    }
+    for child in &report.children {
+        line("child", &child_words(child));
+        for conflict in &child.conflicts {
+            line("", &format!("  {}", fit(conflict, TEXT_COLUMNS)));
+        }
+    }
+    for marker in &report.unread_markers {
+        line("not run", &fit(&sanitize::collapsed(marker), TEXT_COLUMNS));
+    }
+    line("spent", &spent_words(report));
+    if let Some(command) = &report.resume {
+        line("go on", &format!("`{command}`"));
+    }
+    if let Some(command) = &report.merge {
+        line("merge", &format!("`{command}`"));
+    }
+    text
+}
+
+/// Says whether a story passes, and who says so.
+fn verdict(report: &StoryReport) -> String {
+    if report.passes {
+        let how = match (report.verified, &report.verify) {
+            (Some(true), _) => "verified",
+            (Some(false) | None, Some(_)) => "not verified",
+            (Some(false) | None, None) => "not verified: no verify command",
+        };
+        return format!("passes, {how}");
+    }
+    let word = report.outcome.map_or("interrupted", ended_word);
+    let why = report.reason.as_ref().map(|reason| format!(" ({})", code_words_of(reason.code)));
+    let checked =
+        if report.verified == Some(false) { ", does not pass its verify command" } else { "" };
+    format!("{word}{}{checked}", why.unwrap_or_default())
+}
+
+fn work(report: &StoryReport) -> String {
+    if let Some(problem) = &report.problem {
+        return format!("could not be kept: {}", fit(problem, TEXT_COLUMNS));
+    }
+    let Some(reference) = &report.reference else { return "nothing was changed".into() };
+    format!(
+        "{}, +{} -{}, in {}",
+        counted(report.files.len(), "file"),
+        report.added,
+        report.removed,
+        fit(reference, 120)
+    )
+}
+
+fn child_words(child: &ChildReport) -> String {
+    let state = child.outcome.map_or(State::Running, State::Ended);
+    let sign = if child.outcome.is_none() { "!" } else { mark(&state) };
+    let indent = "  ".repeat(usize::try_from(child.depth.saturating_sub(1)).unwrap_or(0).min(8));
+    let id = child.id.as_ref().map(|id| format!("{} ", fit(id, 48))).unwrap_or_default();
+    let done = child.outcome == Some(Outcome::Completed);
+    let why = child.reason.as_ref().filter(|_| !done);
+    let word = child.outcome.map_or("interrupted", ended_word);
+    let code = why.map(|reason| format!(" ({})", code_words_of(reason.code)));
+    let mut parts = vec![format!("{word}{}", code.unwrap_or_default())];
+    if let Some(work) = &child.work {
+        // How a workspace is made says nothing once it is gone.
+        parts.extend(work.words().into_iter().filter(|word| Some(word.as_str()) != work.workspace));
+    }
+    if child.inclusive.calls > 0 {
+        parts.push(money(&child.own, &child.inclusive));
+    }
+    if let Some(reason) = why {
+        parts.push(fit(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
+    }
+    let is_above = child.work.as_ref().is_some_and(|work| work.merge == Some(Merge::Merged));
+    let left = child.work.as_ref().and_then(|work| work.reference.as_ref()).filter(|_| !is_above);
+    parts.extend(left.map(|reference| format!("its work is in {}", fit(reference, 120))));
+    format!("{indent}{sign} {id}{} {}", bracketed(&child.label, 34), parts.join(" · "))
+}
+
+fn spent_words(report: &StoryReport) -> String {
+    let tokens = report.inclusive.tokens_full();
+    let money = money(&report.own, &report.inclusive);
+    format!("{tokens} · {money} · {}", time(report.elapsed_s))
+}
+
+fn money(own: &Spend, all: &Spend) -> String {
+    if own == all || own.calls == 0 {
+        return all.money();
+    }
+    format!("{} ({} own)", all.money(), own.money())
+}
+
+fn spent(spend: &Spend) -> String {
+    format!("{} · {}", spend.tokens_full(), spend.money())
+}
+
+fn time(seconds: f64) -> String {
+    elapsed(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
