@@ -73,11 +73,10 @@ impl SpaceSetup {
             include_ignored: self.include_ignored.clone(),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
-        let all = Workspaces::open(tree, &self.state, options).map_err(|error| match error {
-            SpaceError::Git(GitError::NotARepository { .. }) => {
-                why_no_repository(tree).unwrap_or_else(|| chain(&error))
-            }
-            error => chain(&error),
+        let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
+            let is_none = matches!(error, SpaceError::Git(GitError::NotARepository { .. }));
+            let why = is_none.then(|| why_no_repository(tree)).flatten();
+            why.unwrap_or_else(|| chain(&error))
         })?;
         let top = all.repository().work_tree();
         if top != tree.canonicalize().map_err(|error| error.to_string())? {

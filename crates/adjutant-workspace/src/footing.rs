@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use crate::Repository;
 
@@ -38,7 +39,11 @@ fn is_bare(folder: &Path) -> bool {
 pub fn why_not_kept(repository: &Repository) -> Option<String> {
     let common = repository.common_dir();
     let places: [PathBuf; 3] = [common.to_owned(), common.join("objects"), common.join("refs")];
-    let closed = |place: &&PathBuf| access(*place, Access::WRITE_OK | Access::EXEC_OK).is_err();
+    // What is not there is not in the way: git makes it, or keeps its own elsewhere.
+    let closed = |place: &&PathBuf| {
+        let may = access(*place, Access::WRITE_OK | Access::EXEC_OK);
+        may.is_err_and(|error| error != Errno::NOENT)
+    };
     let closed = places.iter().find(closed)?;
     Some(format!(
         "{} cannot be written by you, and the work of agents is kept in the repository; its owner can change \
