@@ -108,7 +108,13 @@ pub(crate) fn go_on(
         )
         .hint("Add --yes to answer with yes, or resume it in a terminal."));
     }
-    let workdir = absolute(&past.workdir)?;
+    let workdir = absolute(&past.workdir).map_err(|failure| {
+        let run = files.id();
+        failure.hint(format!(
+            "{run} works there and nowhere else; `adjutant diff {run}` shows what it kept, also in a \
+             repository that was moved."
+        ))
+    })?;
     let preset = Some(past.policy.preset.name().to_owned());
     let mut settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
     if flags.allow_network {

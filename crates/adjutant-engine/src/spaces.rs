@@ -14,10 +14,12 @@ use adjutant_core::{RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
-    Kept, Kind, KindWish, Options, Record, SandboxWish, Swept, Workspace, Workspaces,
+    Kept, Kind, KindWish, Options, Record, SandboxWish, SpaceError, Swept, Workspace, Workspaces,
 };
-
-use adjutant_workspace::{Binary, Conflict, DiffStatus, ObjectId, Patch, SkipReason, Skipped};
+use adjutant_workspace::{
+    Binary, Conflict, DiffStatus, GitError, ObjectId, Patch, SkipReason, Skipped,
+    why_no_repository, why_not_kept,
+};
 
 use crate::archive::{Archive, Life};
 use crate::chain::chain;
@@ -72,15 +74,23 @@ impl SpaceSetup {
             include_ignored: self.include_ignored.clone(),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
-        let all = Workspaces::open(tree, &self.state, options).map_err(|error| chain(&error))?;
+        let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
+            let is_none = matches!(error, SpaceError::Git(GitError::NotARepository { .. }));
+            let why = is_none.then(|| why_no_repository(tree)).flatten();
+            why.unwrap_or_else(|| chain(&error))
+        })?;
         let top = all.repository().work_tree();
         if top != tree.canonicalize().map_err(|error| error.to_string())? {
             return Err(format!(
-                "{} is a folder within the repository {}; agents that write work in all of it, so name \
-                 that one",
+                "{} is a folder within the repository {}; agents that write work in all of it, so go there or \
+                 add --root {}",
                 tree.display(),
+                top.display(),
                 top.display()
             ));
+        }
+        if let Some(problem) = why_not_kept(all.repository()) {
+            return Err(problem);
         }
         if self.state.canonicalize().is_ok_and(|state| state.starts_with(top)) {
             return Err(format!(

@@ -9,6 +9,7 @@
 mod dir;
 mod error;
 mod folder;
+mod footing;
 mod git;
 mod kernel;
 pub mod overlay;
@@ -22,6 +23,7 @@ mod trees;
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
 pub use folder::{DirLock, Lock};
+pub use footing::{why_no_repository, why_not_kept};
 pub use git::{
     Binary, Change, Commit, Committed, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, Git,
     GitError, Kept, Lines, ObjectId, Patch, Preview, Pruned, Repository, ResultRef, Side,

@@ -18,7 +18,7 @@ use adjutant_engine::work::{
     Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, KeptResult, Shared, Side, Work,
     WorkError,
 };
-use adjutant_engine::{Archive, RunFiles};
+use adjutant_engine::{Archive, RunFiles, why_no_repository};
 use adjutant_view::{Delegation, Liveness, RunView, sanitize};
 use serde_json::{Value, json};
 
@@ -117,9 +117,8 @@ impl Chosen {
         let (view, liveness) = records::fold(&files, Need::Numbers)?;
         let workdir = Path::new(view.workdir());
         if !workdir.is_dir() {
-            let (run, path) = (files.id(), workdir.display());
-            let text = format!("{run} worked in {path}, which is not there any more");
-            return Err(Failure::new(Exit::Failed, text));
+            let work = moved_here(archive, files.id(), workdir)?;
+            return Self::of(work, &view, liveness, session);
         }
         let work = Work::open(&search(), workdir, archive.path());
         let work = work.map_err(|error| explained(&error))?;
@@ -311,7 +310,8 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
         let Some(workdir) = files.workdir() else { continue };
-        if !workdir.starts_with(work.tree()) {
+        let has_moved = || !workdir.is_dir() && with_results.contains(&files.id());
+        if !workdir.starts_with(work.tree()) && !has_moved() {
             continue;
         }
         let kept = |view: &RunView| {
@@ -333,6 +333,21 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
         .hint("Name a run of another folder; `adjutant status` lists the runs."))
 }
 
+/// Finds the work of a run whose folder is gone in the repository around the current folder: it moves with it.
+fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<Work, Failure> {
+    let gone = format!("{run} worked in {}, which is not there any more", workdir.display());
+    let here = Work::open(&search(), Path::new("."), archive.path());
+    let is_kept = |work: &Work| work.results(run).is_ok_and(|kept| !kept.is_empty());
+    match here.ok().filter(is_kept) {
+        Some(work) => {
+            say(&format!("adjutant: {gone}; its work is in {}", work.tree().display()));
+            Ok(work)
+        }
+        None => Err(Failure::new(Exit::Failed, gone)
+            .hint("Where the repository was moved, go to its folder and type this again there.")),
+    }
+}
+
 /// Says where a run worked when that is not here.
 fn say_elsewhere(work: &Work, run: RunId) {
     let here = std::env::current_dir().and_then(std::fs::canonicalize);
@@ -344,7 +359,12 @@ fn say_elsewhere(work: &Work, run: RunId) {
 /// Returns the failure of something with a repository.
 pub(crate) fn explained(error: &WorkError) -> Failure {
     let exit = match error {
-        WorkError::Git(GitError::NotARepository { .. }) => Exit::Usage,
+        WorkError::Git(GitError::NotARepository { path }) => {
+            if let Some(why) = why_no_repository(path) {
+                return Failure::usage(why);
+            }
+            Exit::Usage
+        }
         WorkError::Git(_) | WorkError::Apply(_) => Exit::Failed,
     };
     Failure::caused(exit, error)
