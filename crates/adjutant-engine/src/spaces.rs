@@ -19,7 +19,7 @@ use adjutant_workspace::space::{
 
 use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
 
-use crate::archive::{Archive, Life};
+use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
 use crate::clock::{Wall, wall_now};
 
@@ -96,10 +96,11 @@ impl SpaceSetup {
     /// was done, a line each.
     pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
         let Ok(all) = self.open(tree, false) else { return Vec::new() };
-        let is_live = |run: &str| {
-            let life = archive.find(run).map(|(files, _)| files.life());
+        let is_live = |run: &str| match archive.find(run) {
             // Whatever cannot be told is left alone.
-            !matches!(life, Ok(Ok(Life::Dead)))
+            Ok((files, _)) => !matches!(files.life(), Ok(Life::Dead)),
+            // Nobody works for a run whose records are gone, and nobody else would look for its work.
+            Err(error) => !matches!(error, ArchiveError::Find(_)),
         };
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
         let swept = all.sweep(&is_live, at).unwrap_or_default();
