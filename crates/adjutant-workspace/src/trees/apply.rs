@@ -264,9 +264,10 @@ impl Repository {
         }
         let mut diff = self.differences(onto.tree, &preview.tree)?;
         let submodule = |entry: &DiffEntry| [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
-        let submodules =
+        let submodules: Vec<PathBuf> =
             diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
-        diff.entries.retain(|entry| !submodule(entry));
+        // Nor is a file put into the folder of one.
+        diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
         self.refuse_unseen(ours, result, &touched, onto.known)?;
         Ok(Merge { tree: preview.tree, diff, submodules })

@@ -316,7 +316,15 @@ impl Worktree {
         let root = Root::open(self.path())
             .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
         let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
-        let imported = self.repository.scratch(None)?.import(commit)?;
+        let scratch = self.repository.scratch(None)?;
+        let imported = scratch.import(commit)?;
+        // Git does not look into the folder of a submodule, which is empty at first.
+        let submodules = self.repository.submodules(&scratch, &imported.base_tree)?;
+        let used = submodules.into_iter().filter(|path| {
+            fs::read_dir(self.path().join(path)).is_ok_and(|mut entries| entries.next().is_some())
+        });
+        let reason = SkipReason::NestedRepository;
+        skipped.extend(used.map(|path| Skipped { path, reason }));
         let ignored = self.here.ignored()?.into_iter();
         skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
         skipped.extend(imported.made.skipped.iter().cloned());
