@@ -1,7 +1,7 @@
 //! Programs that write what nobody can keep: the rest of their work is kept all the same.
 
 use adjutant_workspace::SkipReason;
-use adjutant_workspace::sandbox::End;
+use adjutant_workspace::sandbox::{Bounds, End};
 
 use super::*;
 
@@ -70,5 +70,24 @@ fn a_pipe_in_place_of_patterns_holds_nobody_up() {
         assert_eq!(names, [".gitignore", "src/.gitignore"], "{kind}");
         space.close().unwrap();
         assert!(began.elapsed() < std::time::Duration::from_secs(60), "{kind}");
+    }
+}
+
+#[test]
+fn what_a_program_writes_is_bounded_and_no_folder_hides_it() {
+    for (wish, kind) in KINDS {
+        for closed in ["true", "chmod 000 full"] {
+            let user = user();
+            let spaces = open(&user, wish);
+            let space = spaces.make("run", "child", "1", None).unwrap();
+            let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
+            let sandbox = space.sandbox(SandboxWish { bounds, ..SandboxWish::default() }).unwrap();
+            let fill = "for n in 1 2 3 4; do head -c 15000000 /dev/zero > full/$n; done; sync";
+            let text = format!("mkdir full && {fill}; {closed}; exec sleep 60");
+            let mut captured = Captured::new(64 << 10);
+            let cancel = Cancel::new().unwrap();
+            let ended = sandbox.run(&Program::shell(&text), &cancel, &mut captured).unwrap();
+            assert!(matches!(ended.end, End::TooMuchWritten { .. }), "{kind}: {:?}", ended.end);
+        }
     }
 }
