@@ -28,15 +28,6 @@ pub struct Kept {
     pub merged: bool,
 }
 
-/// What is pruned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pruned {
-    /// Only results whose work is already in HEAD or a branch.
-    Merged,
-    /// Everything, work that is nowhere else included.
-    Everything,
-}
-
 impl Repository {
     /// Lists the results that are kept, oldest first.
     ///
@@ -150,20 +141,6 @@ impl Repository {
             }
             done => done.map(drop),
         }
-    }
-
-    /// Forgets results committed before `before`, and returns those it forgot.
-    ///
-    /// # Errors
-    ///
-    /// Why one could not be forgotten; those before it are.
-    pub fn prune(&self, before: SystemTime, which: Pruned) -> Result<Vec<Kept>, GitError> {
-        let mut results = self.results()?;
-        results.retain(|kept| kept.at < before && (kept.merged || which == Pruned::Everything));
-        for kept in &results {
-            self.discard(&kept.reference, &kept.commit)?;
-        }
-        Ok(results)
     }
 
     /// Moves a reference from `expected` to `commit`.

@@ -192,20 +192,6 @@ impl Repository {
         Ok(names)
     }
 
-    /// Gives up the way back from an application; the files stay as they are.
-    ///
-    /// # Errors
-    ///
-    /// [`ApplyError::Unknown`] when there is none of this name.
-    pub fn forget(&self, name: &str) -> Result<(), ApplyError> {
-        if !self.applied()?.iter().any(|known| known == name) {
-            return Err(ApplyError::Unknown(name.to_owned()));
-        }
-        let _alone = self.apply_lock()?;
-        let folder = self.applies().join(name);
-        Ok(fs::remove_dir_all(folder).map_err(GitError::io("removing a journal"))?)
-    }
-
     /// Puts back what an application that was cut short had replaced.
     ///
     /// # Errors
