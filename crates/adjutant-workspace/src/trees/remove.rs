@@ -106,10 +106,7 @@ fn id(folder: &Dir) -> io::Result<(u64, u64)> {
 }
 
 fn as_io(error: PathError) -> io::Error {
-    match error {
-        PathError::Io(error) => error,
-        other => io::Error::other(other),
-    }
+    if let PathError::Io(error) = error { error } else { io::Error::other(error) }
 }
 
 #[cfg(test)]
