@@ -415,11 +415,17 @@ impl Engine {
         let wall = self.ids.wall;
         let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
         let (desk, ids) = (self.desk, self.ids);
-        let shop = Shop { desk, approver, narrator, ids, folder: folder.clone(), spaces };
+        let folder_of = folder.clone();
+        let shop =
+            Shop { desk, approver, narrator, ids, folder: folder_of, spaces: spaces.clone() };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
         let outcome = runner.run(opening).await?;
+        if let Some(spaces) = spaces {
+            // Nothing follows from it, so neither does an end it may come to.
+            let _ = tokio::task::spawn_blocking(move || spaces.let_go(outcome)).await;
+        }
         drop(lock);
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }

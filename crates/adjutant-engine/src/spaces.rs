@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
-use adjutant_core::{RunId, SessionId};
+use adjutant_core::{Outcome, RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
@@ -20,7 +20,7 @@ use adjutant_workspace::{
     DiffStatus, GitError, SkipReason, Skipped, why_no_repository, why_not_kept,
 };
 
-use crate::archive::{Archive, Life};
+use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
 use crate::clock::{Wall, wall_now};
 
@@ -105,19 +105,34 @@ impl SpaceSetup {
     /// was done, a line each.
     pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
         let Ok(all) = self.open(tree, false) else { return Vec::new() };
-        let is_live = |run: &str| {
-            let life = archive.find(run).map(|(files, _)| files.life());
-            // Whatever cannot be told is left alone.
-            !matches!(life, Ok(Ok(Life::Dead)))
-        };
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
-        let swept = all.sweep(&is_live, at).unwrap_or_default();
+        let swept = all.sweep(&|run| may_live(archive, run), at).unwrap_or_default();
         let said = swept.into_iter().map(|it| match it {
             Swept::Kept(reference, _) => format!("kept what was left in {reference}"),
             Swept::Removed(reference) => format!("removed the empty workspace of {reference}"),
             Swept::Unclear(reference, why) => format!("left {reference} alone: {why}"),
         });
         said.collect()
+    }
+
+    /// Lets go of what ended runs in `tree` began from, where nothing they made is left.
+    pub fn let_go(&self, tree: &Path, archive: &Archive) {
+        // Nothing is mounted for it, so nobody need find out whether that would work.
+        let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
+        if let Ok(all) = setup.open(tree, false) {
+            // Best effort: the next sweep tries again.
+            let _ = all.let_go(&|run| may_live(archive, run));
+        }
+    }
+}
+
+/// Says whether somebody may be at work for a run.
+fn may_live(archive: &Archive, run: &str) -> bool {
+    match archive.find(run) {
+        // Whatever cannot be told is left alone.
+        Ok((files, _)) => !matches!(files.life(), Ok(Life::Dead)),
+        // Nobody works for a run whose records are gone, and nobody else would look for its work.
+        Err(error) => !matches!(error, ArchiveError::Find(_)),
     }
 }
 
@@ -241,6 +256,16 @@ impl Spaces {
         // Work is kept by now; a checkout that stays behind is found by the next sweep.
         let _ = workspace.close();
         Ok(as_kept(kept))
+    }
+
+    /// Lets go of what the run began from, once it has ended well and left nothing.
+    ///
+    /// One that ended otherwise may be taken up again from there.
+    pub(crate) fn let_go(&self, outcome: Outcome) {
+        if outcome == Outcome::Completed {
+            // Best effort: the next sweep tries again.
+            let _ = self.all.let_go(&|run| run != self.run);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {

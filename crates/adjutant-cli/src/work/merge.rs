@@ -1,7 +1,9 @@
 //! `merge`: results into the user's files or onto branches, and back again.
 
 use adjutant_engine::Archive;
-use adjutant_engine::work::{Conflict, Diff, Shared, TakenBack, Verdict, WorkError, shared_files};
+use adjutant_engine::work::{
+    Conflict, Diff, Left, Shared, TakenBack, Verdict, WorkError, shared_files,
+};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -64,9 +66,14 @@ pub(crate) fn run_merge(
 /// Puts back what a merge that was killed left half done, before anything is judged.
 fn recover(chosen: &Chosen) -> Result<(), Failure> {
     let left = chosen.work.recover().map_err(|error| explained(&error))?;
-    for path in left {
-        let path = path.to_string_lossy().into_owned();
-        say(&format!("adjutant: {path}: changed during a merge that was cut short, left as it is"));
+    for Left { path, before } in left {
+        let before = before.map_or_else(String::new, |before| {
+            format!("; what it was before lies in {}", before.display())
+        });
+        let path = path.display();
+        say(&format!(
+            "adjutant: {path}: changed during a merge that was cut short, left as it is{before}"
+        ));
     }
     Ok(())
 }
@@ -177,8 +184,9 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
         .find(|(_, fate)| matches!(fate, Fate::Judged(Verdict::Conflicts(_))))
     {
         advise(&format!(
-            "A conflict is solved on a branch: `adjutant merge {} --as branch`, then `git merge`.",
-            picked.id()
+            "A conflict is solved by hand: `adjutant merge {} --as branch`, then `git merge {}`.",
+            picked.id(),
+            picked.kept.branch
         ));
     }
     let merges = has(|it| matches!(it, Fate::Judged(Verdict::Merges { .. })));

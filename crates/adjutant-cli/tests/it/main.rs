@@ -25,6 +25,7 @@ mod docs_workspaces;
 mod errors;
 mod exits;
 mod full_disk;
+mod full_keep;
 mod help;
 mod hostile;
 mod implement;

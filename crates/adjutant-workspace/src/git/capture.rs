@@ -166,7 +166,12 @@ impl Repository {
         plain && read.is_ok() && text.windows(7).any(|word| word == b"filter=")
     }
 
-    fn submodules(&self, scratch: &Scratch<'_>, tree: &ObjectId) -> Result<Vec<PathBuf>, GitError> {
+    /// Lists the submodules of a tree, if there are any in the work tree.
+    pub(crate) fn submodules(
+        &self,
+        scratch: &Scratch<'_>,
+        tree: &ObjectId,
+    ) -> Result<Vec<PathBuf>, GitError> {
         if !self.work_tree().join(".gitmodules").is_file() {
             return Ok(Vec::new());
         }

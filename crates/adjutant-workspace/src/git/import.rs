@@ -6,6 +6,7 @@
 //!
 //! Start at [`Repository::commit`]. Invariant: a reference moves only after all it leads to is on disk.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,27 @@ pub struct Commit<'a> {
     pub message: &'a str,
     /// When.
     pub at: SystemTime,
+}
+
+impl<'a> Commit<'a> {
+    /// Returns the folders that something is written in, of those that git can be asked about.
+    fn folders(&self) -> BTreeSet<&'a Path> {
+        let mut all = BTreeSet::new();
+        for change in self.changes {
+            let Change::Written(path) = change else { continue };
+            let path = path.as_path();
+            if guarded(path) || !plain(path) || too_deep(path) {
+                continue;
+            }
+            let above = path.ancestors().skip(1).filter(|at| !at.as_os_str().is_empty());
+            for folder in above {
+                if !all.insert(folder) {
+                    break;
+                }
+            }
+        }
+        all
+    }
 }
 
 /// A commit that was made.
@@ -104,16 +126,25 @@ impl Scratch<'_> {
     /// Makes the commit; no reference leads to it yet.
     pub(crate) fn import(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
         let mut attempt = 1;
+        let mut submodules = BTreeSet::new();
         loop {
-            match self.import_once(commit) {
+            match self.import_once(commit, &submodules) {
                 Err(GitError::Changed { .. }) if attempt < ATTEMPTS => attempt += 1,
-                done => return done,
+                // Files in the folder of one would take its place in the tree.
+                Ok((_, found)) if submodules.is_empty() && !found.is_empty() => submodules = found,
+                done => return done.map(|(imported, _)| imported),
             }
         }
     }
 
-    fn import_once(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
-        let mut stream = Stream::new(commit);
+    /// Makes the commit without what lies in `submodules`; returns those of the base that something
+    /// was written in.
+    fn import_once(
+        &self,
+        commit: Commit<'_>,
+        submodules: &BTreeSet<PathBuf>,
+    ) -> Result<(Imported, BTreeSet<PathBuf>), GitError> {
+        let mut stream = Stream::new(commit, submodules);
         let output = self
             .call("fast-import")
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
@@ -138,14 +169,19 @@ impl Scratch<'_> {
             Some(_) => tree().ok_or_else(unreadable)?,
             None => self.empty_tree().clone(),
         };
+        let answers = lines.zip(commit.folders());
+        let found = answers.filter(|(line, _)| line.starts_with(b"160000 "));
+        let found = found.map(|(_, folder)| folder.to_owned()).collect();
         let made = Committed { commit: made, tree: new, skipped: stream.skipped };
-        Ok(Imported { made, base_tree })
+        Ok((Imported { made, base_tree }, found))
     }
 }
 
 /// What git reads, made piece by piece.
 struct Stream<'a> {
     commit: Commit<'a>,
+    /// Folders that nothing is taken from.
+    submodules: &'a BTreeSet<PathBuf>,
     /// What is passed on next.
     stage: Stage,
     /// A large file that is being passed on.
@@ -164,8 +200,9 @@ enum Stage {
 }
 
 impl<'a> Stream<'a> {
-    const fn new(commit: Commit<'a>) -> Self {
-        Self { commit, stage: Stage::Head, large: None, bytes: 0, skipped: Vec::new() }
+    const fn new(commit: Commit<'a>, submodules: &'a BTreeSet<PathBuf>) -> Self {
+        let skipped = Vec::new();
+        Self { commit, submodules, stage: Stage::Head, large: None, bytes: 0, skipped }
     }
 
     /// Adds the next piece; says whether there was one.
@@ -203,6 +240,11 @@ impl<'a> Stream<'a> {
                 buffer.extend_from_slice(b"\nget-mark :1\nls :1 \n");
                 if let Some(base) = self.commit.base {
                     buffer.extend_from_slice(format!("ls {base} \n").as_bytes());
+                    for folder in self.commit.folders() {
+                        buffer.extend_from_slice(format!("ls {base} ").as_bytes());
+                        quote(folder, buffer);
+                        buffer.push(b'\n');
+                    }
                 }
                 buffer.extend_from_slice(b"done\n");
                 self.stage = Stage::Done;
@@ -276,7 +318,9 @@ impl<'a> Stream<'a> {
     }
 
     fn allowed(&mut self, path: &Path) -> bool {
+        let in_submodule = || path.ancestors().skip(1).any(|at| self.submodules.contains(at));
         let fine = !guarded(path) && plain(path) && !path.as_os_str().is_empty();
+        let fine = fine && (self.submodules.is_empty() || !in_submodule());
         if !fine {
             let reason = SkipReason::NestedRepository;
             self.skipped.push(Skipped { path: path.to_owned(), reason });

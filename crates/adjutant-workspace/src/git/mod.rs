@@ -29,7 +29,7 @@ pub use error::GitError;
 pub use id::{ObjectId, ResultRef};
 pub use import::{Commit, Committed};
 pub use merge::{Conflict, ConflictKind, Preview, Side};
-pub use refs::{Kept, Pruned};
+pub use refs::Kept;
 pub use repository::Repository;
 pub use run::Git;
 

@@ -28,6 +28,9 @@ const MAX_BATCHES: usize = 64;
 /// The part of the name of references that hold states which work began from.
 pub(super) const BASES: &str = "_bases/";
 
+/// Where git is looked for when nobody says where programs are.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// How much of a list of paths a remark names.
 const NAMED: usize = 5;
 
@@ -100,7 +103,7 @@ impl Workspaces {
     /// [`GitError::NotARepository`], which says how to make one; [`SpaceError::Overlay`] when nothing but
     /// overlays is wanted and there can be none; otherwise what could not be opened.
     pub fn open(tree: &Path, state: &Path, options: Options) -> Result<Self, SpaceError> {
-        let git = Git::find(&std::env::var_os("PATH").unwrap_or_default())?;
+        let git = Git::find(&std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into()))?;
         let tree = fs::canonicalize(tree).map_err(SpaceError::io("opening the folder"))?;
         fs::create_dir_all(state).map_err(SpaceError::io("making the state directory"))?;
         let state =

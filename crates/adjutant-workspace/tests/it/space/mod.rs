@@ -6,6 +6,7 @@ mod flood;
 mod life;
 mod nested;
 mod speed;
+mod submodules;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
