@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use super::ignored::{Hash, Included};
 use super::layers::Ground;
+use super::objects::Seen;
 use super::overlay::{OverlaySpace, Start};
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
@@ -72,6 +73,8 @@ pub(super) struct Shared {
     /// The folder of this repository in it.
     pub(super) folder: PathBuf,
     pub(super) private: PathBuf,
+    /// What sandboxes must not show of the objects.
+    pub(super) objects: Seen,
     kind: Kind,
     fallback: Option<String>,
     batches: Mutex<VecDeque<(String, Arc<Batch>)>>,
@@ -117,6 +120,7 @@ impl Workspaces {
             state,
             folder,
             private,
+            objects: Seen::default(),
             kind,
             fallback,
             batches: Mutex::default(),

@@ -19,7 +19,7 @@ use super::lock::Held;
 use crate::Root;
 use crate::git::{
     Commit, Committed, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
-    Status, bounded, bytes_of,
+    Status, Storing, bounded, bytes_of,
 };
 
 /// The work trees made for children of one repository.
@@ -310,13 +310,14 @@ impl Worktree {
         &self,
         message: &str,
         at: SystemTime,
+        storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), GitError> {
         let Status { changes, mut skipped } = self.status()?;
         bounded(&changes)?;
         let root = Root::open(self.path())
             .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
         let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
-        let imported = self.repository.scratch(None)?.import(commit)?;
+        let imported = self.repository.scratch(None)?.import(commit, storing)?;
         let ignored = self.here.ignored()?.into_iter();
         skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
         skipped.extend(imported.made.skipped.iter().cloned());

@@ -1,0 +1,407 @@
+//! Making a small commit without a process that writes: only the folders on the way to a change are read.
+//!
+//! One call of git lists them, which a capture begins while it still looks at the work tree. Contents, folders
+//! and the commit are put into the repository singly; see `object`. What is large or many is left to `import`,
+//! whose commits are the same to the last bit.
+//!
+//! Start at [`Scratch::graft`]. Invariant: a folder is changed only where all of it was read and its id is the
+//! one that the folder above names.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read as _;
+use std::path::{Component, Path};
+use std::sync::mpsc;
+
+use super::GitError;
+use super::change::{Change, SkipReason, Skipped};
+use super::id::ObjectId;
+use super::import::{
+    Commit, Committed, IDENTITY, Imported, Taken, WHOLE_BYTES, is_allowed, seconds,
+};
+use super::object::{Kind, Store, Storing, bytes_of_id, id_of};
+use super::repository::bytes_of;
+use super::scratch::Scratch;
+
+/// More changes than this make a pack, which is what git does with them.
+const FEW: usize = 200;
+
+/// How many bytes of content are stored singly.
+const FEW_BYTES: u64 = 4 * WHOLE_BYTES;
+
+const FOLDER: &[u8] = b"40000";
+
+/// Folders of a base as git stores them, by path; the top one has none.
+#[derive(Debug, Default)]
+pub(super) struct Folders(HashMap<Vec<u8>, (ObjectId, Vec<u8>)>);
+
+impl Folders {
+    /// Returns the id of the folder at the top.
+    pub(super) fn top(&self) -> Option<&ObjectId> {
+        self.0.get([].as_slice()).map(|(id, _)| id)
+    }
+}
+
+impl Scratch<'_> {
+    /// Does `work` and reads the folders of `base` that lie on the way to the changes it finds.
+    ///
+    /// Git is started before the work, so that it waits for the question and not the other way round.
+    pub(super) fn reading<T>(
+        &self,
+        base: &ObjectId,
+        work: impl FnOnce() -> Result<T, GitError>,
+        changes: impl FnOnce(&T) -> &[Change],
+    ) -> Result<(T, Folders), GitError> {
+        let (ask, asked) = mpsc::channel::<Vec<Vec<u8>>>();
+        std::thread::scope(|scope| {
+            let answer = scope.spawn(move || self.folders(base, &asked));
+            let done = work();
+            if let Ok(done) = &done {
+                // It fails only where the reader has ended, and that says why.
+                let _ = ask.send(above(changes(done)));
+            }
+            drop(ask);
+            let answer = answer.join().unwrap_or_else(|_| Err(unreadable()));
+            Ok((done?, answer?))
+        })
+    }
+
+    fn folders(
+        &self,
+        base: &ObjectId,
+        asked: &mpsc::Receiver<Vec<Vec<u8>>>,
+    ) -> Result<Folders, GitError> {
+        let mut paths = Vec::new();
+        let call = self.call("cat-file").args(["--batch", "--buffer", "-z"]);
+        let output = call.stream(&mut |buffer| {
+            let Ok(more) = asked.recv() else { return Ok(false) };
+            more.iter().for_each(|path| buffer.extend(question(base, path)));
+            paths.extend(more);
+            Ok(true)
+        })?;
+        let mut folders = Folders::default();
+        let mut rest = output.bytes.as_slice();
+        for path in paths {
+            let missing = [&question(base, &path)[..], b" missing\n"].concat();
+            // The question ends with a NUL, the answer repeats it without.
+            let missing: Vec<u8> = missing.into_iter().filter(|byte| *byte != 0).collect();
+            if let Some(after) = rest.strip_prefix(missing.as_slice()) {
+                rest = after;
+                continue;
+            }
+            let (id, content, after) = answer(rest).ok_or_else(unreadable)?;
+            folders.0.insert(path, (id, content.to_vec()));
+            rest = after;
+        }
+        Ok(folders)
+    }
+
+    /// Makes a commit of a few changes; none where they are better left to git.
+    pub(super) fn graft(
+        &self,
+        commit: Commit<'_>,
+        folders: Option<Folders>,
+        storing: Storing,
+    ) -> Result<Option<Imported>, GitError> {
+        if commit.changes.len() > FEW {
+            return Ok(None);
+        }
+        let folders = match (folders, commit.base) {
+            (Some(folders), _) => folders,
+            (None, Some(base)) => self.reading(base, || Ok(commit.changes), |changes| changes)?.1,
+            (None, None) => Folders::default(),
+        };
+        let base_tree = match commit.base {
+            Some(_) => match folders.top() {
+                Some(id) => id.clone(),
+                // Git says what is wrong with the base.
+                None => return Ok(None),
+            },
+            None => self.empty_tree().clone(),
+        };
+        let store = Store::new(self.objects(), self.empty_tree(), storing);
+        let mut graft = Graft { store, folders, skipped: Vec::new(), bytes: 0 };
+        let Some(mut top) = graft.folder(b"", Some(&base_tree)) else { return Ok(None) };
+        if graft.apply(commit, &mut top)?.is_none() {
+            return Ok(None);
+        }
+        let tree = graft.write(&top, &base_tree)?;
+        let text = words(commit, &tree);
+        let made = graft.store.name(Kind::Commit, &text)?;
+        graft.store.add(&made, Kind::Commit, &text)?;
+        graft.store.settle()?;
+        let made = Committed { commit: made, tree, skipped: graft.skipped };
+        Ok(Some(Imported { made, base_tree }))
+    }
+}
+
+/// A commit in the making.
+struct Graft {
+    store: Store,
+    folders: Folders,
+    skipped: Vec<Skipped>,
+    bytes: u64,
+}
+
+/// A folder that may differ from the base.
+#[derive(Debug, Default)]
+struct Folder {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    /// What it is in the base.
+    was: Option<ObjectId>,
+    path: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    /// As git stores it.
+    Stored { mode: Vec<u8>, id: ObjectId },
+    /// One that something changes in.
+    Open(Folder),
+}
+
+impl Graft {
+    /// Reads a folder of the base; none where git must be asked.
+    fn folder(&self, path: &[u8], id: Option<&ObjectId>) -> Option<Folder> {
+        let mut folder = Folder { entries: BTreeMap::new(), was: id.cloned(), path: path.to_vec() };
+        let Some(id) = id else { return Some(folder) };
+        let content = match self.folders.0.get(path) {
+            Some((found, content)) if found == id => content.as_slice(),
+            // The tree without entries is known to git without being stored.
+            None if path.is_empty() && self.folders.0.is_empty() => b"",
+            Some(_) | None => return None,
+        };
+        let mut rest = content;
+        let mut last: Option<Vec<u8>> = None;
+        while !rest.is_empty() {
+            let space = rest.iter().position(|byte| *byte == b' ')?;
+            let end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > space)?;
+            let (mode, name) = (rest.get(..space)?.to_vec(), rest.get(space + 1..end)?.to_vec());
+            let after = end + 1 + self.store.id_bytes();
+            let id = id_of(rest.get(end + 1..after)?).ok()?;
+            // Out of order, what is written back would not be what was read.
+            let key = order(&name, mode == FOLDER);
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return None;
+            }
+            last = Some(key);
+            if folder.entries.insert(name, Entry::Stored { mode, id }).is_some() {
+                return None;
+            }
+            rest = rest.get(after..)?;
+        }
+        Some(folder)
+    }
+
+    /// Makes the changes, deletions first; none where git must make them.
+    fn apply(&mut self, commit: Commit<'_>, top: &mut Folder) -> Result<Option<()>, GitError> {
+        for change in commit.changes {
+            if let Change::Deleted(path) = change
+                && self.allowed(path.as_path())
+                && self.remove(top, path.as_path()).is_none()
+            {
+                return Ok(None);
+            }
+        }
+        for change in commit.changes {
+            let Change::Written(path) = change else { continue };
+            if !self.allowed(path.as_path()) {
+                continue;
+            }
+            let done = match Taken::look(commit.root, path, self.bytes)? {
+                Taken::Gone => self.remove(top, path.as_path()),
+                Taken::Skipped(reason) => {
+                    self.skipped.push(Skipped { path: path.as_path().to_owned(), reason });
+                    Some(())
+                }
+                Taken::Link(target) => self.put(top, path.as_path(), "120000", &target)?,
+                Taken::File { len, .. } if len > WHOLE_BYTES || self.bytes + len > FEW_BYTES => {
+                    None
+                }
+                Taken::File { file, len, mode } => {
+                    self.bytes += len;
+                    let mut bytes = Vec::new();
+                    // A file that grows is taken as far as it was when it was opened.
+                    file.take(len)
+                        .read_to_end(&mut bytes)
+                        .map_err(GitError::io("reading a changed file"))?;
+                    self.put(top, path.as_path(), mode, &bytes)?
+                }
+            };
+            if done.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn allowed(&mut self, path: &Path) -> bool {
+        let fine = is_allowed(path);
+        if !fine {
+            let reason = SkipReason::NestedRepository;
+            self.skipped.push(Skipped { path: path.to_owned(), reason });
+        }
+        fine
+    }
+
+    /// Removes a file or all of a folder; what is not there is fine.
+    fn remove(&self, top: &mut Folder, path: &Path) -> Option<()> {
+        let mut folder = top;
+        let mut names = names(path).peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                folder.entries.remove(name);
+                return Some(());
+            }
+            match self.open(folder, name)? {
+                Some(below) => folder = below,
+                None => return Some(()),
+            }
+        }
+        Some(())
+    }
+
+    /// Puts content at a path; what is in its way goes.
+    fn put(
+        &mut self,
+        top: &mut Folder,
+        path: &Path,
+        mode: &str,
+        bytes: &[u8],
+    ) -> Result<Option<()>, GitError> {
+        let id = self.store.name(Kind::Blob, bytes)?;
+        let mut folder = top;
+        let mut names = names(path).peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                let known =
+                    |entry: &Entry| matches!(entry, Entry::Stored { id: had, .. } if *had == id);
+                if !folder.entries.get(name).is_some_and(known) {
+                    self.store.add(&id, Kind::Blob, bytes)?;
+                }
+                let entry = Entry::Stored { mode: mode.as_bytes().to_vec(), id };
+                folder.entries.insert(name.to_vec(), entry);
+                return Ok(Some(()));
+            }
+            match self.open(folder, name) {
+                None => return Ok(None),
+                Some(Some(_)) => {}
+                Some(None) => {
+                    let path = joined(&folder.path, name);
+                    let new = Folder { entries: BTreeMap::new(), was: None, path };
+                    folder.entries.insert(name.to_vec(), Entry::Open(new));
+                }
+            }
+            folder = match folder.entries.get_mut(name) {
+                Some(Entry::Open(below)) => below,
+                Some(Entry::Stored { .. }) | None => return Ok(None),
+            };
+        }
+        Ok(Some(()))
+    }
+
+    /// Opens the folder of a name: an inner none where there is no folder, an outer one where git must be asked.
+    fn open<'f>(&self, folder: &'f mut Folder, name: &[u8]) -> Option<Option<&'f mut Folder>> {
+        let path = joined(&folder.path, name);
+        let Some(entry) = folder.entries.get_mut(name) else { return Some(None) };
+        if let Entry::Stored { mode, id } = &*entry {
+            if mode.as_slice() != FOLDER {
+                return Some(None);
+            }
+            *entry = Entry::Open(self.folder(&path, Some(id))?);
+        }
+        match entry {
+            Entry::Open(below) => Some(Some(below)),
+            Entry::Stored { .. } => Some(None),
+        }
+    }
+
+    /// Stores a folder and those below it; returns its id.
+    fn write(&mut self, folder: &Folder, base_tree: &ObjectId) -> Result<ObjectId, GitError> {
+        let mut lines: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for (name, entry) in &folder.entries {
+            let (mode, id) = match entry {
+                Entry::Stored { mode, id } => (mode.as_slice(), id.clone()),
+                // Git keeps no folder without files.
+                Entry::Open(below) if below.is_bare() => continue,
+                Entry::Open(below) => (FOLDER, self.write(below, base_tree)?),
+            };
+            let line = [mode, b" ", name, b"\0", &bytes_of_id(&id)].concat();
+            lines.push((order(name, mode == FOLDER), line));
+        }
+        lines.sort();
+        let bytes = lines.into_iter().flat_map(|(_, line)| line).collect::<Vec<u8>>();
+        let id = self.store.name(Kind::Tree, &bytes)?;
+        if folder.was.as_ref() != Some(&id) && id != *base_tree {
+            self.store.add(&id, Kind::Tree, &bytes)?;
+        }
+        Ok(id)
+    }
+}
+
+impl Folder {
+    fn is_bare(&self) -> bool {
+        self.entries.values().all(|entry| matches!(entry, Entry::Open(below) if below.is_bare()))
+    }
+}
+
+/// Asks for a folder; a name that ends with a slash stands for nothing else.
+fn question(base: &ObjectId, path: &[u8]) -> Vec<u8> {
+    match path {
+        [] => format!("{base}^{{tree}}\0").into_bytes(),
+        path => [base.as_str().as_bytes(), b":", path, b"/\0"].concat(),
+    }
+}
+
+/// Reads `id tree size`, the content and what follows.
+fn answer(bytes: &[u8]) -> Option<(ObjectId, &[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let mut words = std::str::from_utf8(bytes.get(..end)?).ok()?.split(' ');
+    let id = ObjectId::parse(words.next()?)?;
+    let size: usize =
+        words.next().filter(|kind| *kind == "tree").and(words.next())?.parse().ok()?;
+    let content = bytes.get(end + 1..)?.get(..size)?;
+    let after = bytes.get(end + 1 + size..)?.strip_prefix(b"\n")?;
+    Some((id, content, after))
+}
+
+/// The folders above some changes, the top one first.
+fn above(changes: &[Change]) -> Vec<Vec<u8>> {
+    let mut all = BTreeSet::from([Vec::new()]);
+    if changes.len() <= FEW {
+        for change in changes.iter().filter(|change| is_allowed(change.path().as_path())) {
+            let above = change.path().as_path().ancestors().skip(1);
+            all.extend(above.map(|folder| bytes_of(folder).to_vec()));
+        }
+    }
+    all.into_iter().collect()
+}
+
+fn names(path: &Path) -> impl Iterator<Item = &[u8]> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.as_encoded_bytes()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => {
+            None
+        }
+    })
+}
+
+fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
+/// What git sorts the entries of a folder by.
+fn order(name: &[u8], is_folder: bool) -> Vec<u8> {
+    if is_folder { [name, b"/"].concat() } else { name.to_vec() }
+}
+
+/// What a commit consists of.
+fn words(commit: Commit<'_>, tree: &ObjectId) -> Vec<u8> {
+    let who = format!("{IDENTITY} {} +0000", seconds(commit.at));
+    let parent = commit.base.map(|base| format!("parent {base}\n")).unwrap_or_default();
+    let message = commit.message;
+    format!("tree {tree}\n{parent}author {who}\ncommitter {who}\n\n{message}").into_bytes()
+}
+
+fn unreadable() -> GitError {
+    GitError::Unreadable { command: "cat-file".to_owned() }
+}

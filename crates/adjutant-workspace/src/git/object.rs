@@ -1,0 +1,205 @@
+//! Objects of git, written without git: hashed, put singly into the repository, on disk before they are named.
+//!
+//! For the few objects of a small change the start of a process costs more than everything else. A file
+//! appears under the name of an object only once its bytes are on disk: after a power cut there is no empty
+//! object that git would take for the real one. Git's own gc removes temporary files a crash leaves.
+//!
+//! Start at [`Store::add`]; nothing is promised before [`Store::settle`].
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use ring::digest;
+
+use super::GitError;
+use super::id::ObjectId;
+
+/// How many files are synced at the same time: the file system makes one commit of them.
+const AT_ONCE: usize = 16;
+
+/// The digits of numbers.
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The kinds of object there are in a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The content of a file.
+    Blob,
+    /// A folder.
+    Tree,
+    /// A commit.
+    Commit,
+}
+
+/// What becomes of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storing {
+    /// They are on disk when the work is done.
+    Durable,
+    /// Only their ids are wanted; a commit too large to be made here is made all the same.
+    Nothing,
+}
+
+/// Hashes objects and puts them into the folder of objects of a repository.
+#[derive(Debug)]
+pub(super) struct Store {
+    folder: PathBuf,
+    algorithm: &'static digest::Algorithm,
+    storing: Storing,
+    waiting: Vec<Waiting>,
+}
+
+/// A file that is to be on disk.
+#[derive(Debug)]
+struct Waiting {
+    file: File,
+    /// Where it lies until it is on disk; none for an object that was there.
+    temporary: Option<PathBuf>,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Begins to write into `folder`, with ids as long as `like`.
+    pub(super) fn new(folder: PathBuf, like: &ObjectId, storing: Storing) -> Self {
+        let algorithm = match like.as_str().len() {
+            64 => &digest::SHA256,
+            _ => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+        };
+        Self { folder, algorithm, storing, waiting: Vec::new() }
+    }
+
+    /// Returns the length of an id in bytes.
+    pub(super) fn id_bytes(&self) -> usize {
+        self.algorithm.output_len()
+    }
+
+    /// Returns the id of an object without storing it.
+    pub(super) fn name(&self, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
+        let mut context = digest::Context::new(self.algorithm);
+        context.update(&header(kind, bytes.len()));
+        context.update(bytes);
+        id_of(context.finish().as_ref())
+    }
+
+    /// Adds an object whose id is known.
+    pub(super) fn add(&mut self, id: &ObjectId, kind: Kind, bytes: &[u8]) -> Result<(), GitError> {
+        if self.storing == Storing::Nothing {
+            return Ok(());
+        }
+        let (first, rest) = id.as_str().split_at(2);
+        let folder = self.folder.join(first);
+        let path = folder.join(rest);
+        if self.waiting.iter().any(|other| other.path == path) {
+            return Ok(());
+        }
+        let add = || -> io::Result<Waiting> {
+            if let Some(file) = freshened(&path) {
+                return Ok(Waiting { file, temporary: None, path: path.clone() });
+            }
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let temporary = folder.join(format!("tmp_obj_{}_{number}", std::process::id()));
+            let file = create(&folder, &temporary)?;
+            let waiting = Waiting { file, temporary: Some(temporary), path: path.clone() };
+            let mut encoder = ZlibEncoder::new(&waiting.file, Compression::fast());
+            encoder.write_all(&header(kind, bytes.len()))?;
+            encoder.write_all(bytes)?;
+            encoder.finish()?;
+            Ok(waiting)
+        };
+        self.waiting.push(add().map_err(GitError::io("storing an object"))?);
+        Ok(())
+    }
+
+    /// Waits until everything is on disk, and then gives it its name.
+    pub(super) fn settle(mut self) -> Result<(), GitError> {
+        let sync = |some: &[Waiting]| some.iter().try_for_each(|one| one.file.sync_data());
+        let each = self.waiting.len().div_ceil(AT_ONCE).max(1);
+        let synced = match self.waiting.as_slice() {
+            [] => return Ok(()),
+            [one] => one.file.sync_data(),
+            all => std::thread::scope(|scope| {
+                let threads: Vec<_> =
+                    all.chunks(each).map(|some| scope.spawn(move || sync(some))).collect();
+                threads.into_iter().try_for_each(|thread| {
+                    thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing failed")))
+                })
+            }),
+        };
+        synced.map_err(GitError::io("storing an object"))?;
+        for one in &mut self.waiting {
+            if let Some(temporary) = one.temporary.take()
+                && let Err(error) = fs::rename(&temporary, &one.path)
+            {
+                one.temporary = Some(temporary);
+                return Err(GitError::io("storing an object")(error));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Best effort: git removes what is left of these by their names.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// Opens an object that is there, with a new date so that it is not collected as one nobody wants.
+fn freshened(path: &Path) -> Option<File> {
+    let file = super::trust::open_plain(path).ok()?;
+    // What a crash left empty is no object.
+    let whole = file.metadata().is_ok_and(|found| found.is_file() && found.len() > 0);
+    (whole && file.set_modified(SystemTime::now()).is_ok()).then_some(file)
+}
+
+fn create(folder: &Path, temporary: &Path) -> io::Result<File> {
+    let open = || File::options().write(true).create_new(true).mode(0o444).open(temporary);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(folder)?;
+            open()
+        }
+        done => done,
+    }
+}
+
+fn header(kind: Kind, len: usize) -> Vec<u8> {
+    let kind = match kind {
+        Kind::Blob => "blob",
+        Kind::Tree => "tree",
+        Kind::Commit => "commit",
+    };
+    format!("{kind} {len}\0").into_bytes()
+}
+
+/// Writes an id the way git shows it.
+pub(super) fn id_of(bytes: &[u8]) -> Result<ObjectId, GitError> {
+    let mut text = Vec::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let digits = [byte >> 4, byte & 15].map(usize::from);
+        text.extend(digits.iter().filter_map(|digit| HEX.get(*digit)));
+    }
+    ObjectId::from_bytes(&text)
+        .ok_or_else(|| GitError::BadName(String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Writes an id the way git stores it in a folder.
+pub(super) fn bytes_of_id(id: &ObjectId) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'a'..=b'f' => byte - b'a' + 10,
+        other => other.wrapping_sub(b'0'),
+    };
+    let pairs = id.as_str().as_bytes().chunks_exact(2);
+    pairs.map(|pair| pair.iter().fold(0, |sum, byte| (sum << 4) | digit(*byte))).collect()
+}
