@@ -405,3 +405,121 @@ fn words(commit: Commit<'_>, tree: &ObjectId) -> Vec<u8> {
 fn unreadable() -> GitError {
     GitError::Unreadable { command: "cat-file".to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::process::Command;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Git, RelPath, Repository, Root};
+
+    /// Paths that take each other's places, and sort differently as a file and as a folder.
+    const PATHS: [&str; 10] =
+        ["a", "a/b", "a/b/c", "a/b.c", "a-b", "a.c", "d/e/f", "d/e-f", "d/\"q\\\n", "ü/x"];
+
+    fn repository(folder: &Path, format: &str) -> Repository {
+        let tree = folder.join("tree");
+        let init = ["init", "--quiet", "--object-format", format].map(OsStr::new);
+        let made = Command::new("git").args(init).arg(&tree).status().unwrap();
+        assert!(made.success());
+        let git = Git::find(&std::env::var_os("PATH").unwrap()).unwrap();
+        Repository::open(&git, &tree, &folder.join("state")).unwrap()
+    }
+
+    /// What a step does to a path: nothing, a deletion, or content of one of two modes or a link.
+    fn step(root: &Path, path: &str, what: u8) -> Option<Change> {
+        let named = RelPath::new(path).unwrap();
+        let at = root.join(path);
+        match what {
+            0 => return None,
+            1 => return Some(Change::Deleted(named)),
+            _ => {}
+        }
+        for above in at.ancestors().skip(1).take_while(|above| *above != root) {
+            if above.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+                fs::remove_file(above).unwrap();
+            }
+        }
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        if at.is_dir() && !at.is_symlink() {
+            fs::remove_dir_all(&at).unwrap();
+        }
+        let _ = fs::remove_file(&at);
+        match what {
+            2 => std::os::unix::fs::symlink("target", &at).unwrap(),
+            _ => fs::write(&at, path.repeat(usize::from(what))).unwrap(),
+        }
+        if what == 3 {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(&at, mode).unwrap();
+        }
+        Some(Change::Written(named))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
+
+        #[test]
+        fn a_commit_made_here_is_the_one_git_makes(
+            rounds in prop::collection::vec(prop::collection::vec(0_u8..6, PATHS.len()), 1..4),
+            long in any::<bool>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let repository = repository(folder.path(), if long { "sha256" } else { "sha1" });
+            let scratch = repository.scratch(None).unwrap();
+            let mut base: Option<ObjectId> = None;
+            for (round, steps) in (1_u64..).zip(rounds) {
+                let files = folder.path().join(format!("files-{round}"));
+                fs::create_dir(&files).unwrap();
+                let root = Root::open(&files).unwrap();
+                let all = PATHS.iter().zip(steps);
+                let mut changes: Vec<Change> =
+                    all.filter_map(|(path, what)| step(&files, path, what)).collect();
+                changes.sort();
+                let at = UNIX_EPOCH + Duration::from_secs(round);
+                let message = "What was done\n\nand why\n";
+                let commit =
+                    Commit { base: base.as_ref(), root: &root, changes: &changes, message, at };
+                let only_said = scratch.graft(commit, None, Storing::Nothing).unwrap().unwrap();
+                let id = only_said.made.commit.clone();
+                let stored = scratch.call("cat-file").args(["-e", id.as_str()]);
+                prop_assert_ne!(stored.accept(&[0, 1, 128]).run().unwrap().code, 0);
+                let ours = scratch.graft(commit, None, Storing::Durable).unwrap().unwrap();
+                scratch.call("fsck").args(["--strict", "--no-dangling", id.as_str()]).run().unwrap();
+                let gits = scratch.import_once(commit).unwrap();
+                prop_assert_eq!(&ours.made, &only_said.made);
+                prop_assert_eq!(&ours.made, &gits.made);
+                prop_assert_eq!(&ours.base_tree, &gits.base_tree);
+                base = Some(ours.made.commit);
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_what_its_parent_names_is_left_to_git() {
+        let like = ObjectId::parse(&"1".repeat(40)).unwrap();
+        let store = Store::new("/nonexistent".into(), &like, Storing::Nothing);
+        let other = ObjectId::parse(&"2".repeat(40)).unwrap();
+        let listed = HashMap::from([(b"a".to_vec(), (other, Vec::new()))]);
+        let graft = Graft { store, folders: Folders(listed), skipped: Vec::new(), bytes: 0 };
+        assert!(graft.folder(b"a", Some(&like)).is_none());
+        assert!(graft.folder(b"b", Some(&like)).is_none());
+    }
+
+    #[test]
+    fn a_folder_out_of_order_is_left_to_git() {
+        let like = ObjectId::parse(&"1".repeat(40)).unwrap();
+        let line = |name: &[u8]| [b"100644 ", name, b"\0", &[0; 20][..]].concat();
+        for (lines, fine) in [([line(b"a"), line(b"b")], true), ([line(b"b"), line(b"a")], false)] {
+            let listed = HashMap::from([(b"a".to_vec(), (like.clone(), lines.concat()))]);
+            let store = Store::new("/nonexistent".into(), &like, Storing::Nothing);
+            let graft = Graft { store, folders: Folders(listed), skipped: Vec::new(), bytes: 0 };
+            assert_eq!(graft.folder(b"a", Some(&like)).is_some(), fine);
+        }
+    }
+}

@@ -132,7 +132,7 @@ impl Scratch<'_> {
         }
     }
 
-    fn import_once(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
+    pub(super) fn import_once(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
         let mut stream = Stream::new(commit);
         let output = self
             .call("fast-import")
