@@ -4,12 +4,13 @@
 //! the least of one is held against the least of the other: what each takes when nothing else disturbs it.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{KindWish, Options, Workspace, Workspaces};
 
-use crate::repos::{Repo, timed};
+use crate::fixture::Place;
+use crate::repos::{CHANGED, Repo, UNTRACKED, timed};
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
 use crate::table::{COUNT, MILLIS, Row, TIMES};
@@ -27,8 +28,8 @@ const CAPTURED_FROM: usize = 1_000;
 /// Work trees made at the same time.
 const AT_ONCE: usize = 8;
 
-const CAPTURE: &str = "three files changed and one untracked since the last round; the least of all rounds, `git status \
---porcelain` of the same state before it";
+const CAPTURE: &str = "ten files changed and five untracked since the last round, in memory; `git status --porcelain` of \
+the same state in turn with it, the least of all rounds of each";
 const READY: &str = "another child of a batch, from the call until its tree, its own git directory and its top layer are \
 there; the state of the user's tree was captured with the first of the batch";
 const FALLBACK: &str = "as for the overlay, in a state with uncommitted files, which git's own work tree does not have";
@@ -39,25 +40,32 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut repos = Vec::new();
     for files in SIZES.into_iter().filter(|files| !plan.quick || *files <= 10_000) {
         say(&format!("making a repository of {files} files …"));
-        repos.push(Repo::make(files)?);
+        repos.push(Repo::make(files, Place::Memory)?);
     }
     let (Some(largest), Some(middle)) = (repos.last(), repos.get(1)) else {
         return Err("there is no repository to measure on".into());
     };
+    let begun = Instant::now();
     let mut rows = Vec::new();
     // Shown as they come: a person waits a minute for the table.
     let mut add = |more: Vec<Row>| {
-        more.iter().for_each(|row| say(&format!("  {}: {}", row.what, row.measured)));
+        for row in &more {
+            let bar = row.bar.as_deref().unwrap_or_default();
+            let seconds = begun.elapsed().as_secs();
+            say(&format!("  {seconds:3} s  {}: {} {bar}", row.what, row.measured));
+        }
         rows.extend(more);
     };
     add(writer_bars::eight(plan, largest)?);
     add(captures(plan, &repos, &helper)?);
+    add(ready(plan, &repos, &helper)?);
     add(result_bars::commits(plan, middle, largest, &helper)?);
     add(writer_bars::spawns(plan, middle, &helper)?);
     add(writer_bars::idle(largest, &helper)?);
-    add(result_bars::moves(plan, middle, largest)?);
+    add(result_bars::moves(plan, middle, largest, &helper)?);
     add(at_once(middle, &helper)?);
-    add(ready(plan, &repos, &helper)?);
+    add(result_bars::on_disk(plan, &Repo::make(middle.files, Place::Disk)?, &helper)?);
+    say("removing the repositories …");
     Ok(rows)
 }
 
@@ -89,11 +97,19 @@ fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Fa
     for repo in repos.iter().filter(|repo| repo.files >= CAPTURED_FROM) {
         let all = open(repo, KindWish::Overlay, helper)?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for round in 0..plan.pick(15, 3) {
+        let rounds = if repo.files < 10_000 { 60 } else { 16 };
+        for round in 0..plan.pick(rounds, 6) {
             repo.dirty(round + 1)?;
-            let (git, _) = timed(|| repo.git(["status", "--porcelain"]))?;
-            let (capture, state) = timed(|| all.repository().capture(SystemTime::now()))?;
-            if state.changes.len() != 4 {
+            let git = || timed(|| repo.git(["status", "--porcelain"]));
+            let capture = || timed(|| all.repository().capture(SystemTime::now()));
+            // Whoever is first warms what the other reads.
+            let ((git, _), (capture, state)) = if round % 2 == 0 {
+                (git()?, capture()?)
+            } else {
+                let capture = capture()?;
+                (git()?, capture)
+            };
+            if state.changes.len() != CHANGED + UNTRACKED {
                 return Err(format!("{} changes were captured", state.changes.len()).into());
             }
             ours.push(capture);
