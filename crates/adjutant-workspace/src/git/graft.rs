@@ -7,7 +7,7 @@
 //! Start at [`Scratch::graft`]. Invariant: a folder is changed only where all of it was read and its id is the
 //! one that the folder above names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read as _;
 use std::path::{Component, Path};
 use std::sync::mpsc;
@@ -54,6 +54,8 @@ impl Scratch<'_> {
         let (ask, asked) = mpsc::channel::<Vec<Vec<u8>>>();
         std::thread::scope(|scope| {
             let answer = scope.spawn(move || self.folders(base, &asked));
+            // Needed in any case: git has found its way into the repository when the others are asked for.
+            let _ = ask.send(vec![Vec::new()]);
             let done = work();
             if let Ok(done) = &done {
                 // It fails only where the reader has ended, and that says why.
@@ -145,7 +147,8 @@ struct Graft {
 /// A folder that may differ from the base.
 #[derive(Debug, Default)]
 struct Folder {
-    entries: BTreeMap<Vec<u8>, Entry>,
+    /// In the order of git, by what that is; see `order`.
+    entries: Vec<(Vec<u8>, Entry)>,
     /// What it is in the base.
     was: Option<ObjectId>,
     path: Vec<u8>,
@@ -153,16 +156,16 @@ struct Folder {
 
 #[derive(Debug)]
 enum Entry {
-    /// As git stores it.
-    Stored { mode: Vec<u8>, id: ObjectId },
-    /// One that something changes in.
+    /// As git stores it: mode, space, name, NUL, id.
+    Stored(Vec<u8>),
+    /// A folder that something changes in.
     Open(Folder),
 }
 
 impl Graft {
     /// Reads a folder of the base; none where git must be asked.
     fn folder(&self, path: &[u8], id: Option<&ObjectId>) -> Option<Folder> {
-        let mut folder = Folder { entries: BTreeMap::new(), was: id.cloned(), path: path.to_vec() };
+        let mut folder = Folder { entries: Vec::new(), was: id.cloned(), path: path.to_vec() };
         let Some(id) = id else { return Some(folder) };
         let content = match self.folders.0.get(path) {
             Some((found, content)) if found == id => content.as_slice(),
@@ -171,23 +174,17 @@ impl Graft {
             Some(_) | None => return None,
         };
         let mut rest = content;
-        let mut last: Option<Vec<u8>> = None;
         while !rest.is_empty() {
             let space = rest.iter().position(|byte| *byte == b' ')?;
             let end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > space)?;
-            let (mode, name) = (rest.get(..space)?.to_vec(), rest.get(space + 1..end)?.to_vec());
-            let after = end + 1 + self.store.id_bytes();
-            let id = id_of(rest.get(end + 1..after)?).ok()?;
+            let (line, after) = rest.split_at_checked(end + 1 + self.store.id_bytes())?;
+            let key = order(line.get(space + 1..end)?, line.get(..space)? == FOLDER);
             // Out of order, what is written back would not be what was read.
-            let key = order(&name, mode == FOLDER);
-            if last.as_ref().is_some_and(|last| *last >= key) {
+            if folder.entries.last().is_some_and(|(last, _)| *last >= key) {
                 return None;
             }
-            last = Some(key);
-            if folder.entries.insert(name, Entry::Stored { mode, id }).is_some() {
-                return None;
-            }
-            rest = rest.get(after..)?;
+            folder.entries.push((key, Entry::Stored(line.to_vec())));
+            rest = after;
         }
         Some(folder)
     }
@@ -249,7 +246,7 @@ impl Graft {
         let mut names = names(path).peekable();
         while let Some(name) = names.next() {
             if names.peek().is_none() {
-                folder.entries.remove(name);
+                folder.remove(name);
                 return Some(());
             }
             match self.open(folder, name)? {
@@ -273,27 +270,29 @@ impl Graft {
         let mut names = names(path).peekable();
         while let Some(name) = names.next() {
             if names.peek().is_none() {
-                let known =
-                    |entry: &Entry| matches!(entry, Entry::Stored { id: had, .. } if *had == id);
-                if !folder.entries.get(name).is_some_and(known) {
+                let stored = bytes_of_id(&id);
+                let had = folder.remove(name);
+                let known = matches!(&had, Some(Entry::Stored(line)) if line.ends_with(&stored));
+                if !known {
                     self.store.add(&id, Kind::Blob, bytes)?;
                 }
-                let entry = Entry::Stored { mode: mode.as_bytes().to_vec(), id };
-                folder.entries.insert(name.to_vec(), entry);
+                let line = [mode.as_bytes(), b" ", name, b"\0", &stored].concat();
+                folder.insert(order(name, false), Entry::Stored(line));
                 return Ok(Some(()));
             }
             match self.open(folder, name) {
                 None => return Ok(None),
                 Some(Some(_)) => {}
                 Some(None) => {
+                    folder.remove(name);
                     let path = joined(&folder.path, name);
-                    let new = Folder { entries: BTreeMap::new(), was: None, path };
-                    folder.entries.insert(name.to_vec(), Entry::Open(new));
+                    let new = Folder { entries: Vec::new(), was: None, path };
+                    folder.insert(order(name, true), Entry::Open(new));
                 }
             }
-            folder = match folder.entries.get_mut(name) {
-                Some(Entry::Open(below)) => below,
-                Some(Entry::Stored { .. }) | None => return Ok(None),
+            folder = match self.open(folder, name) {
+                Some(Some(below)) => below,
+                Some(None) | None => return Ok(None),
             };
         }
         Ok(Some(()))
@@ -302,34 +301,35 @@ impl Graft {
     /// Opens the folder of a name: an inner none where there is no folder, an outer one where git must be asked.
     fn open<'f>(&self, folder: &'f mut Folder, name: &[u8]) -> Option<Option<&'f mut Folder>> {
         let path = joined(&folder.path, name);
-        let Some(entry) = folder.entries.get_mut(name) else { return Some(None) };
-        if let Entry::Stored { mode, id } = &*entry {
-            if mode.as_slice() != FOLDER {
-                return Some(None);
-            }
-            *entry = Entry::Open(self.folder(&path, Some(id))?);
+        let Ok(at) = folder.place(&order(name, true)) else { return Some(None) };
+        let (_, entry) = folder.entries.get_mut(at)?;
+        if let Entry::Stored(line) = &*entry {
+            let id = id_of(line.get(line.len().checked_sub(self.store.id_bytes())?..)?).ok()?;
+            *entry = Entry::Open(self.folder(&path, Some(&id))?);
         }
         match entry {
             Entry::Open(below) => Some(Some(below)),
-            Entry::Stored { .. } => Some(None),
+            Entry::Stored(_) => None,
         }
     }
 
     /// Stores a folder and those below it; returns its id.
     fn write(&mut self, folder: &Folder, base_tree: &ObjectId) -> Result<ObjectId, GitError> {
-        let mut lines: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        for (name, entry) in &folder.entries {
-            let (mode, id) = match entry {
-                Entry::Stored { mode, id } => (mode.as_slice(), id.clone()),
+        let mut bytes = Vec::new();
+        for (key, entry) in &folder.entries {
+            match entry {
+                Entry::Stored(line) => bytes.extend_from_slice(line),
                 // Git keeps no folder without files.
-                Entry::Open(below) if below.is_bare() => continue,
-                Entry::Open(below) => (FOLDER, self.write(below, base_tree)?),
-            };
-            let line = [mode, b" ", name, b"\0", &bytes_of_id(&id)].concat();
-            lines.push((order(name, mode == FOLDER), line));
+                Entry::Open(below) if below.is_bare() => {}
+                Entry::Open(below) => {
+                    let id = bytes_of_id(&self.write(below, base_tree)?);
+                    let name = key.strip_suffix(b"/").unwrap_or(key);
+                    for part in [FOLDER, b" ", name, b"\0", &id] {
+                        bytes.extend_from_slice(part);
+                    }
+                }
+            }
         }
-        lines.sort();
-        let bytes = lines.into_iter().flat_map(|(_, line)| line).collect::<Vec<u8>>();
         let id = self.store.name(Kind::Tree, &bytes)?;
         if folder.was.as_ref() != Some(&id) && id != *base_tree {
             self.store.add(&id, Kind::Tree, &bytes)?;
@@ -340,7 +340,25 @@ impl Graft {
 
 impl Folder {
     fn is_bare(&self) -> bool {
-        self.entries.values().all(|entry| matches!(entry, Entry::Open(below) if below.is_bare()))
+        self.entries.iter().all(|(_, entry)| matches!(entry, Entry::Open(below) if below.is_bare()))
+    }
+
+    fn place(&self, key: &[u8]) -> Result<usize, usize> {
+        self.entries.binary_search_by(|(other, _)| other.as_slice().cmp(key))
+    }
+
+    /// Takes away what has a name, be it a file or a folder.
+    fn remove(&mut self, name: &[u8]) -> Option<Entry> {
+        let at =
+            self.place(&order(name, false)).or_else(|_| self.place(&order(name, true))).ok()?;
+        Some(self.entries.remove(at).1)
+    }
+
+    fn insert(&mut self, key: Vec<u8>, entry: Entry) {
+        match self.place(&key) {
+            Ok(at) => self.entries.splice(at..=at, [(key, entry)]).for_each(drop),
+            Err(at) => self.entries.insert(at, (key, entry)),
+        }
     }
 }
 
@@ -364,13 +382,15 @@ fn answer(bytes: &[u8]) -> Option<(ObjectId, &[u8], &[u8])> {
     Some((id, content, after))
 }
 
-/// The folders above some changes, the top one first.
+/// The folders above some changes but the top one.
 fn above(changes: &[Change]) -> Vec<Vec<u8>> {
-    let mut all = BTreeSet::from([Vec::new()]);
+    let mut all = BTreeSet::new();
     if changes.len() <= FEW {
         for change in changes.iter().filter(|change| is_allowed(change.path().as_path())) {
             let above = change.path().as_path().ancestors().skip(1);
-            all.extend(above.map(|folder| bytes_of(folder).to_vec()));
+            all.extend(
+                above.map(|folder| bytes_of(folder).to_vec()).filter(|path| !path.is_empty()),
+            );
         }
     }
     all.into_iter().collect()

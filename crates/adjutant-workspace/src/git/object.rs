@@ -13,15 +13,23 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
+use flate2::{Compress, Compression, FlushCompress, Status};
 use ring::digest;
 
 use super::GitError;
 use super::id::ObjectId;
 
 /// How many files are synced at the same time: the file system makes one commit of them.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
+
+/// How many are worth a thread of their own.
+const FEW: usize = 4;
+
+/// Objects up to this size are stored as they are.
+const SMALL_BYTES: usize = 4_000;
+
+/// Room for what packing adds to a few bytes.
+const ROOM: usize = 256;
 
 /// The digits of numbers.
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -54,6 +62,8 @@ pub(super) struct Store {
     folder: PathBuf,
     algorithm: &'static digest::Algorithm,
     storing: Storing,
+    /// For small objects and for others; to make one takes longer than to pack a small file.
+    packers: [Option<Compress>; 2],
     waiting: Vec<Waiting>,
 }
 
@@ -73,7 +83,7 @@ impl Store {
             64 => &digest::SHA256,
             _ => &digest::SHA1_FOR_LEGACY_USE_ONLY,
         };
-        Self { folder, algorithm, storing, waiting: Vec::new() }
+        Self { folder, algorithm, storing, packers: [None, None], waiting: Vec::new() }
     }
 
     /// Returns the length of an id in bytes.
@@ -100,18 +110,23 @@ impl Store {
         if self.waiting.iter().any(|other| other.path == path) {
             return Ok(());
         }
-        let add = || -> io::Result<Waiting> {
+        let [small, other] = &mut self.packers;
+        let (packer, level) = match bytes.len() {
+            // They take one block of a disk, packed or not.
+            0..=SMALL_BYTES => (small, Compression::none()),
+            _ => (other, Compression::fast()),
+        };
+        let packer = packer.get_or_insert_with(|| Compress::new(level, true));
+        let mut add = || -> io::Result<Waiting> {
             if let Some(file) = freshened(&path) {
                 return Ok(Waiting { file, temporary: None, path: path.clone() });
             }
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let temporary = folder.join(format!("tmp_obj_{}_{number}", std::process::id()));
+            let packed = packed(packer, &[&header(kind, bytes.len()), bytes])?;
             let file = create(&folder, &temporary)?;
-            let waiting = Waiting { file, temporary: Some(temporary), path: path.clone() };
-            let mut encoder = ZlibEncoder::new(&waiting.file, Compression::fast());
-            encoder.write_all(&header(kind, bytes.len()))?;
-            encoder.write_all(bytes)?;
-            encoder.finish()?;
+            let mut waiting = Waiting { file, temporary: Some(temporary), path: path.clone() };
+            waiting.file.write_all(&packed)?;
             Ok(waiting)
         };
         self.waiting.push(add().map_err(GitError::io("storing an object"))?);
@@ -121,10 +136,10 @@ impl Store {
     /// Waits until everything is on disk, and then gives it its name.
     pub(super) fn settle(mut self) -> Result<(), GitError> {
         let sync = |some: &[Waiting]| some.iter().try_for_each(|one| one.file.sync_data());
-        let each = self.waiting.len().div_ceil(AT_ONCE).max(1);
+        let each = self.waiting.len().div_ceil(AT_ONCE).max(FEW);
         let synced = match self.waiting.as_slice() {
             [] => return Ok(()),
-            [one] => one.file.sync_data(),
+            few if few.len() <= FEW => sync(few),
             all => std::thread::scope(|scope| {
                 let threads: Vec<_> =
                     all.chunks(each).map(|some| scope.spawn(move || sync(some))).collect();
@@ -153,6 +168,29 @@ impl Drop for Waiting {
             let _ = fs::remove_file(temporary);
         }
     }
+}
+
+/// Packs some bytes after each other.
+fn packed(packer: &mut Compress, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
+    packer.reset();
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    let mut packed = Vec::with_capacity(len + ROOM);
+    for (number, part) in (1..).zip(parts) {
+        let flush = if number == parts.len() { FlushCompress::Finish } else { FlushCompress::None };
+        let begun = packer.total_in();
+        loop {
+            let done = usize::try_from(packer.total_in() - begun).unwrap_or(usize::MAX);
+            let rest = part.get(done..).unwrap_or_default();
+            if rest.is_empty() && flush == FlushCompress::None {
+                break;
+            }
+            match packer.compress_vec(rest, &mut packed, flush).map_err(io::Error::other)? {
+                Status::StreamEnd => break,
+                Status::Ok | Status::BufError => packed.reserve(ROOM),
+            }
+        }
+    }
+    Ok(packed)
 }
 
 /// Opens an object that is there, with a new date so that it is not collected as one nobody wants.
