@@ -9,8 +9,20 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::SpaceError;
-use crate::git::{bytes_of, open_plain};
-use crate::{Lease, ObjectId, Repository};
+use crate::git::{Scratch, bytes_of, open_plain};
+use crate::{Diff, DiffEntry, Lease, ObjectId, Repository};
+
+/// What the name of the index of a base begins with; its tree follows.
+const INDEX: &str = "index-";
+
+/// A base that was moved by more files than this gets a new index.
+const NEAR: usize = 5_000;
+
+/// How git calls a submodule.
+const SUBMODULE: u32 = 0o160_000;
+
+/// Spares the sum over all entries, which nobody checks and which costs more than to write them.
+const NO_SUM: &str = "index.skipHash=true";
 
 /// Writes a git directory whose HEAD is `commit`; the index is the caller's.
 pub(super) fn write(
@@ -43,56 +55,102 @@ pub(super) fn write_head(into: &Path, commit: &ObjectId) -> io::Result<()> {
     fs::write(into.join("HEAD"), format!("{commit}\n"))
 }
 
-/// Writes the index of `commit`, with the dates of the base for every file that is the same in it.
+/// Writes the index of what differs so from the base, with the dates of the base for all other files.
 pub(super) fn write_index(
     repository: &Repository,
     lease: &Lease,
-    commit: &ObjectId,
+    diff: &Diff,
     into: &Path,
 ) -> Result<(), SpaceError> {
     let base = base_index(repository, lease)?;
     fs::copy(base, into).map_err(SpaceError::io("copying an index"))?;
-    // Only what differs is touched: the other entries keep what is known of their files.
-    let mut diff = repository.differences(lease.tree(), commit)?;
+    update(&repository.scratch(None)?, diff, into)
+}
+
+/// Touches only what differs: the other entries keep what is known of their files.
+fn update(scratch: &Scratch<'_>, diff: &Diff, index: &Path) -> Result<(), SpaceError> {
     if diff.entries.is_empty() {
         return Ok(());
     }
+    let mut entries: Vec<&DiffEntry> = diff.entries.iter().collect();
     // A folder takes the place of a file only once that is gone.
-    diff.entries.sort_by_key(|entry| entry.new_mode != 0);
+    entries.sort_by_key(|entry| entry.new_mode != 0);
     let mut list = Vec::new();
-    for entry in &diff.entries {
+    for entry in entries {
         list.extend_from_slice(format!("{:06o} {} 0\t", entry.new_mode, entry.new_id).as_bytes());
         list.extend_from_slice(bytes_of(&entry.path));
         list.push(0);
     }
-    let scratch = repository.scratch(None)?;
-    let call = scratch.call("update-index").args(["-z", "--index-info"]);
-    call.env("GIT_INDEX_FILE", into).feed(&list)?;
+    let call = scratch.call("update-index").config(NO_SUM).args(["-z", "--index-info"]);
+    call.env("GIT_INDEX_FILE", index).feed(&list)?;
     Ok(())
 }
 
 /// Returns the index of a base, which lies next to it and is made once.
 fn base_index(repository: &Repository, lease: &Lease) -> Result<PathBuf, SpaceError> {
     let folder = lease.path().parent().unwrap_or(lease.path());
-    let index = folder.join(format!("index-{}", lease.tree()));
+    let index = folder.join(format!("{INDEX}{}", lease.tree()));
     if index.exists() {
         return Ok(index);
     }
     let scratch = repository.scratch(None)?;
-    scratch.call_in("read-tree", lease.path()).arg(lease.tree().as_str()).run()?;
-    let refresh = scratch.call_in("update-index", lease.path()).args(["-q", "--refresh"]);
-    refresh.accept(&[0, 1]).run()?;
+    let before = indexes(folder).map_err(SpaceError::io("keeping the index of a base"))?;
+    if !moved_index(repository, &scratch, lease, &before)? {
+        let read = scratch.call_in("read-tree", lease.path()).config(NO_SUM);
+        read.arg(lease.tree().as_str()).run()?;
+        let refresh = scratch.call_in("update-index", lease.path()).config(NO_SUM);
+        refresh.args(["-q", "--refresh"]).accept(&[0, 1]).run()?;
+    }
     let put = || -> io::Result<()> {
-        for entry in fs::read_dir(folder)?.flatten() {
-            // Of trees the base had before it was moved.
-            if entry.file_name().as_encoded_bytes().starts_with(b"index-") {
-                fs::remove_file(entry.path())?;
-            }
+        for (path, _) in &before {
+            fs::remove_file(path)?;
         }
         fs::rename(scratch.index(), &index)
     };
     put().map_err(SpaceError::io("keeping the index of a base"))?;
     Ok(index)
+}
+
+/// Makes the index of a base that was moved out of the one it had before; says whether there was one.
+///
+/// The files that did not move are as that index knows them: of a large base they are not looked at.
+fn moved_index(
+    repository: &Repository,
+    scratch: &Scratch<'_>,
+    lease: &Lease,
+    before: &[(PathBuf, ObjectId)],
+) -> Result<bool, SpaceError> {
+    let [(path, tree)] = before else { return Ok(false) };
+    // The tree it had may be gone from the repository by now.
+    let Ok(diff) = repository.differences(tree, lease.tree()) else { return Ok(false) };
+    if diff.entries.len() > NEAR {
+        return Ok(false);
+    }
+    fs::copy(path, scratch.index()).map_err(SpaceError::io("copying an index"))?;
+    update(scratch, &diff, &scratch.index())?;
+    let mut list = Vec::new();
+    // What is no file has no date.
+    let is_file = |entry: &&DiffEntry| !matches!(entry.new_mode, 0 | SUBMODULE);
+    for entry in diff.entries.iter().filter(is_file) {
+        list.extend_from_slice(bytes_of(&entry.path));
+        list.push(0);
+    }
+    if !list.is_empty() {
+        let call = scratch.call_in("update-index", lease.path()).config(NO_SUM);
+        call.args(["-z", "--stdin"]).feed(&list)?;
+    }
+    Ok(true)
+}
+
+/// Lists the indexes next to a base, each with its tree.
+fn indexes(folder: &Path) -> io::Result<Vec<(PathBuf, ObjectId)>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name();
+        let tree = name.to_str().and_then(|name| name.strip_prefix(INDEX));
+        all.extend(tree.and_then(ObjectId::parse).map(|tree| (entry.path(), tree)));
+    }
+    Ok(all)
 }
 
 /// Writes a path the way git reads one in a list of alternates.
