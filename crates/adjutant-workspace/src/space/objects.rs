@@ -46,8 +46,17 @@ pub(super) struct Objects {
 }
 
 /// What was found in folders of objects.
-#[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<HashMap<PathBuf, (Stamp, Found)>>);
+#[derive(Debug)]
+pub(super) struct Seen {
+    known: Mutex<HashMap<PathBuf, (Stamp, Found)>>,
+    settled: Duration,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { known: Mutex::default(), settled: SETTLED }
+    }
+}
 
 /// What becomes another whenever an entry of a folder comes or goes. Nobody can set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,14 +124,14 @@ impl Seen {
     fn look(&self, folder: &Dir, path: &Path, depth: usize) -> Result<Found, PathError> {
         // Taken before the folder is read: what comes meanwhile makes it another.
         let stamp = Stamp::of(folder)?;
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, found)) = seen.get(path)
             && *known == stamp
         {
             return Ok(found.clone());
         }
         let found = read(folder, depth)?;
-        if stamp.is_settled() {
+        if stamp.is_older_than(self.settled) {
             seen.insert(path.to_owned(), (stamp, found.clone()));
         } else {
             seen.remove(path);
@@ -139,9 +148,9 @@ impl Stamp {
         Ok(Self { device: stat.st_dev, number: stat.st_ino, changed })
     }
 
-    fn is_settled(self) -> bool {
+    fn is_older_than(self, least: Duration) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.checked_sub(self.changed).is_some_and(|age| age > SETTLED)
+        now.checked_sub(self.changed).is_some_and(|age| age >= least)
     }
 }
 
@@ -205,4 +214,56 @@ fn is_gits(name: &[u8]) -> bool {
     matches!(name, b"pack" | b"info")
         || name.starts_with(b"tmp_obj")
         || (name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn hidden(seen: &Seen, folder: &Path) -> Vec<PathBuf> {
+        let top = Root::open(folder).unwrap().open_dir(&RelPath::default()).unwrap();
+        let mut hidden = Vec::new();
+        seen.hide_others(&top, folder, 0, &mut hidden).unwrap();
+        hidden.sort();
+        hidden
+    }
+
+    #[test]
+    fn what_comes_among_the_objects_later_is_hidden_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["pack", "ab"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("ab/object"), "").unwrap();
+        let _one = UnixListener::bind(at("pack/s")).unwrap();
+        let seen = Seen { settled: Duration::ZERO, ..Seen::default() };
+        for _ in 0..2 {
+            assert_eq!(hidden(&seen, folder.path()), [at("pack/s")]);
+        }
+        assert_eq!(seen.known.lock().unwrap().len(), 3);
+
+        let stamp = || {
+            let root = Root::open(folder.path()).unwrap();
+            Stamp::of(&root.open_dir(&RelPath::new("ab").unwrap()).unwrap()).unwrap()
+        };
+        let before = stamp();
+        let _other = UnixListener::bind(at("ab/t")).unwrap();
+        // Where dates are coarse, nothing younger than a date is remembered; here it is made older.
+        while stamp() == before {
+            fs::write(at("ab/more"), "").unwrap();
+            fs::remove_file(at("ab/more")).unwrap();
+        }
+        assert_eq!(hidden(&seen, folder.path()), [at("ab/t"), at("pack/s")]);
+    }
+
+    #[test]
+    fn a_folder_that_changed_just_now_is_not_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = Seen::default();
+        assert!(hidden(&seen, folder.path()).is_empty());
+        assert!(seen.known.lock().unwrap().is_empty());
+    }
 }
