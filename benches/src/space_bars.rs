@@ -31,7 +31,7 @@ const AT_ONCE: usize = 8;
 const CAPTURE: &str = "ten files changed and five untracked since the last round, in memory; `git status --porcelain` of \
 the same state in turn with it, the least of all rounds of each";
 const READY: &str = "another child of a batch, from the call until its tree, its own git directory and its top layer are \
-there; the state of the user's tree was captured with the first of the batch";
+there; the state of the user's tree was captured with the first of the batch; the sizes take turns";
 const FALLBACK: &str = "as for the overlay, in a state with uncommitted files, which git's own work tree does not have";
 
 /// Measures the group.
@@ -61,6 +61,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     add(ready(plan, &repos, &helper)?);
     add(result_bars::commits(plan, middle, largest, &helper)?);
     add(writer_bars::spawns(plan, middle, &helper)?);
+    add(writer_bars::sandboxes(plan, middle, largest, &helper)?);
     add(writer_bars::idle(largest, &helper)?);
     add(result_bars::moves(plan, middle, largest, &helper)?);
     add(at_once(middle, &helper)?);
@@ -128,8 +129,7 @@ fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Fa
 /// Workspaces of both kinds, beside `git worktree add`.
 fn ready(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failure> {
     let (mut rows, mut fallback, mut medians) = (Vec::new(), Vec::new(), Vec::new());
-    for repo in repos {
-        let overlay = overlays(plan, repo, helper)?;
+    for (repo, overlay) in repos.iter().zip(overlays(plan, repos, helper)?) {
         let [git, own] = worktrees(plan, repo, helper)?;
         let files = repo.files;
         medians.push(overlay.median);
@@ -146,19 +146,28 @@ fn ready(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failu
     Ok(rows)
 }
 
-fn overlays(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Spread, Failure> {
-    let all = open(repo, KindWish::Overlay, helper)?;
-    // Stays, so that the others find their base and the captured state.
-    let first = make(&all, "first")?;
-    let mut number = 0;
-    let taken = plan.rounds(21, || -> Result<f64, Failure> {
-        number += 1;
-        let (taken, space) = timed(|| make(&all, &format!("overlay-{number}")))?;
-        space.close()?;
-        Ok(taken)
-    })?;
-    first.close()?;
-    Ok(taken)
+/// Returns what an overlay workspace takes in each of the repositories, which take turns.
+fn overlays(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Spread>, Failure> {
+    let mut all = Vec::new();
+    for repo in repos {
+        let spaces = open(repo, KindWish::Overlay, helper)?;
+        // Stays, so that the others find their base and the captured state.
+        let first = make(&spaces, "first")?;
+        all.push((spaces, first, Vec::new()));
+    }
+    for round in 0..plan.pick(31, 7) {
+        for (spaces, _, taken) in &mut all {
+            let (time, space) = timed(|| make(spaces, &format!("overlay-{round}")))?;
+            taken.push(time);
+            space.close()?;
+        }
+    }
+    all.into_iter()
+        .map(|(_, first, taken)| {
+            first.close()?;
+            Ok(Spread::of(taken))
+        })
+        .collect()
 }
 
 /// Returns what git takes, and what ours takes.

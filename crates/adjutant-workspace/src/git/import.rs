@@ -8,7 +8,7 @@
 //! Start at [`Repository::commit`]. Invariant: a reference moves only after all it leads to is on disk.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
 use super::graft::Folders;
 use super::id::{ObjectId, ResultRef};
-use super::object::Storing;
+use super::object::{Storing, sync_folder};
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
 use crate::{RelPath, Root};
@@ -40,7 +40,7 @@ const PIECE_BYTES: usize = 1024 * 1024;
 const ATTEMPTS: usize = 3;
 
 /// Objects that may lie singly; more are left in a pack, which is what git does on import.
-const LOOSE_OBJECTS: &str = "fastimport.unpackLimit=1000";
+const LOOSE_OBJECTS: &str = "fastimport.unpackLimit=100";
 
 /// A commit that is to be made.
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +143,12 @@ impl Scratch<'_> {
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
             .stream(&mut |buffer| stream.next(buffer))?;
+        match sync_folder(&self.objects().join("pack")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(GitError::io("storing a pack")(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');
         let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;

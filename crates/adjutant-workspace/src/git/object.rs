@@ -6,6 +6,7 @@
 //!
 //! Start at [`Store::add`]; nothing is promised before [`Store::settle`].
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -157,7 +158,11 @@ impl Store {
                 return Err(GitError::io("storing an object")(error));
             }
         }
-        Ok(())
+        let folders: BTreeSet<&Path> =
+            self.waiting.iter().filter_map(|one| one.path.parent()).collect();
+        // Its own folder may be new too.
+        let mut all = folders.into_iter().chain([self.folder.as_path()]);
+        all.try_for_each(sync_folder).map_err(GitError::io("storing an object"))
     }
 }
 
@@ -168,6 +173,11 @@ impl Drop for Waiting {
             let _ = fs::remove_file(temporary);
         }
     }
+}
+
+/// Waits until the names in a folder are on disk.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// Packs some bytes after each other.
