@@ -176,7 +176,7 @@ fn worktrees(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<[Spread; 2], F
     // Captures the state of the batch.
     make(&all, "first")?;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    let rounds = if repo.files < 10_000 { 9 } else { 2 };
+    let rounds = if repo.files < 10_000 { 9 } else { 3 };
     for round in 0..plan.pick(rounds, 2) {
         let place = repo.beside(&format!("git-{round}"));
         let (git, _) = timed(|| added(repo, &place))?;

@@ -8,7 +8,7 @@
 //! Start at [`Repository::commit`]. Invariant: a reference moves only after all it leads to is on disk.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
 use super::graft::Folders;
 use super::id::{ObjectId, ResultRef};
-use super::object::{Storing, sync_folder};
+use super::object::{Storing, sync_folders};
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
 use crate::{RelPath, Root};
@@ -143,12 +143,8 @@ impl Scratch<'_> {
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
             .stream(&mut |buffer| stream.next(buffer))?;
-        match sync_folder(&self.objects().join("pack")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(GitError::io("storing a pack")(error));
-            }
-            Ok(()) | Err(_) => {}
-        }
+        sync_folders([self.objects().join("pack").as_path()])
+            .map_err(GitError::io("storing a pack"))?;
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');
         let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;

@@ -12,7 +12,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use ring::digest;
@@ -20,11 +20,11 @@ use ring::digest;
 use super::GitError;
 use super::id::ObjectId;
 
-/// How many files are synced at the same time: the file system makes one commit of them.
-const AT_ONCE: usize = 8;
+/// How many files are synced at the same time.
+const AT_ONCE: usize = 16;
 
-/// How many are worth a thread of their own.
-const FEW: usize = 4;
+/// What a sync takes where nothing waits for a disk; threads would take longer.
+const QUICK: Duration = Duration::from_micros(100);
 
 /// Objects up to this size are stored as they are.
 const SMALL_BYTES: usize = 4_000;
@@ -136,20 +136,8 @@ impl Store {
 
     /// Waits until everything is on disk, and then gives it its name.
     pub(super) fn settle(mut self) -> Result<(), GitError> {
-        let sync = |some: &[Waiting]| some.iter().try_for_each(|one| one.file.sync_data());
-        let each = self.waiting.len().div_ceil(AT_ONCE).max(FEW);
-        let synced = match self.waiting.as_slice() {
-            [] => return Ok(()),
-            few if few.len() <= FEW => sync(few),
-            all => std::thread::scope(|scope| {
-                let threads: Vec<_> =
-                    all.chunks(each).map(|some| scope.spawn(move || sync(some))).collect();
-                threads.into_iter().try_for_each(|thread| {
-                    thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing failed")))
-                })
-            }),
-        };
-        synced.map_err(GitError::io("storing an object"))?;
+        sync_all(&self.waiting, |one| one.file.sync_data())
+            .map_err(GitError::io("storing an object"))?;
         for one in &mut self.waiting {
             if let Some(temporary) = one.temporary.take()
                 && let Err(error) = fs::rename(&temporary, &one.path)
@@ -158,11 +146,13 @@ impl Store {
                 return Err(GitError::io("storing an object")(error));
             }
         }
-        let folders: BTreeSet<&Path> =
+        let mut folders: BTreeSet<&Path> =
             self.waiting.iter().filter_map(|one| one.path.parent()).collect();
-        // Its own folder may be new too.
-        let mut all = folders.into_iter().chain([self.folder.as_path()]);
-        all.try_for_each(sync_folder).map_err(GitError::io("storing an object"))
+        if !folders.is_empty() {
+            // One of them may be new.
+            folders.insert(&self.folder);
+        }
+        sync_folders(folders).map_err(GitError::io("storing an object"))
     }
 }
 
@@ -175,9 +165,34 @@ impl Drop for Waiting {
     }
 }
 
-/// Waits until the names in a folder are on disk.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+/// Waits until the names in some folders are on disk; a folder that is gone has none.
+pub(super) fn sync_folders<'p>(folders: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
+    let folders: Vec<&Path> = folders.into_iter().collect();
+    sync_all(&folders, |folder| match File::open(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        opened => opened?.sync_all(),
+    })
+}
+
+/// Syncs all, at the same time where one takes long.
+fn sync_all<T: Sync>(
+    all: &[T],
+    sync: impl Fn(&T) -> io::Result<()> + Copy + Send,
+) -> io::Result<()> {
+    let Some((first, rest)) = all.split_first() else { return Ok(()) };
+    let begun = Instant::now();
+    sync(first)?;
+    if begun.elapsed() < QUICK {
+        return rest.iter().try_for_each(sync);
+    }
+    std::thread::scope(|scope| {
+        let some = rest.chunks(rest.len().div_ceil(AT_ONCE).max(1));
+        let threads: Vec<_> =
+            some.map(|some| scope.spawn(move || some.iter().try_for_each(sync))).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing failed")))
+        })
+    })
 }
 
 /// Packs some bytes after each other.

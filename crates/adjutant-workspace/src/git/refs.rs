@@ -2,12 +2,11 @@
 //!
 //! Invariant: a reference is changed only from the value the caller knows.
 
-use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::id::{ObjectId, ResultRef};
-use super::object::sync_folder;
+use super::object::sync_folders;
 use super::repository::Repository;
 
 /// A lock on a reference that is older than this belongs to a git that was killed.
@@ -194,15 +193,7 @@ impl Repository {
         let top = self.common_dir().join("refs");
         // Where git keeps references otherwise, there are no such folders and it does this itself.
         let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&top));
-        for folder in folders.filter(|folder| folder.is_dir()) {
-            match sync_folder(folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(GitError::io("keeping a reference")(error));
-                }
-                Ok(()) | Err(_) => {}
-            }
-        }
-        Ok(())
+        sync_folders(folders).map_err(GitError::io("keeping a reference"))
     }
 
     /// Waits until the lock on a reference of ours is let go of, or removes it where a killed git left
