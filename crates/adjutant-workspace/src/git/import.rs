@@ -1,6 +1,7 @@
 //! Making a commit out of a base and what differs from it.
 //!
-//! One process of git takes everything: contents, deletions, the tree and the commit. It reads only
+//! A few small changes are put into the repository singly (`graft`). For all others one process of git takes
+//! everything: contents, deletions, the tree and the commit. It reads only
 //! the folders of the base that something changes in, so the cost follows the change and not the
 //! size of the repository. Content is stored as it lies there: no filter, no line ending touched.
 //!
@@ -14,16 +15,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
+use super::graft::Folders;
 use super::id::{ObjectId, ResultRef};
+use super::object::{Storing, sync_folders};
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
 use crate::{RelPath, Root};
 
 /// Who commits.
-const IDENTITY: &str = "Adjutant <adjutant@localhost>";
+pub(super) const IDENTITY: &str = "Adjutant <adjutant@localhost>";
 
 /// Files up to this size are read whole first, so that one that shrinks meanwhile does no harm.
-const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
+pub(super) const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The largest file that is kept; a file may have a size without having content.
 pub(crate) const FILE_BYTES: u64 = 512 * 1024 * 1024;
@@ -38,7 +41,7 @@ const PIECE_BYTES: usize = 1024 * 1024;
 const ATTEMPTS: usize = 3;
 
 /// Objects that may lie singly; more are left in a pack, which is what git does on import.
-const LOOSE_OBJECTS: &str = "fastimport.unpackLimit=1000";
+const LOOSE_OBJECTS: &str = "fastimport.unpackLimit=100";
 
 /// A commit that is to be made.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +109,7 @@ impl Repository {
             return Ok(None);
         }
         let scratch = self.scratch(None)?;
-        let Imported { made, base_tree } = scratch.import(commit)?;
+        let Imported { made, base_tree } = scratch.import(commit, Storing::Durable)?;
         if made.tree == base_tree {
             return Ok(None);
         }
@@ -123,8 +126,25 @@ pub(crate) struct Imported {
 }
 
 impl Scratch<'_> {
-    /// Makes the commit; no reference leads to it yet.
-    pub(crate) fn import(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
+    /// Makes the commit, or says what it would be; no reference leads to it yet.
+    pub(crate) fn import(
+        &self,
+        commit: Commit<'_>,
+        storing: Storing,
+    ) -> Result<Imported, GitError> {
+        self.import_upon(commit, None, storing)
+    }
+
+    /// Makes the commit upon folders that may have been read already.
+    pub(super) fn import_upon(
+        &self,
+        commit: Commit<'_>,
+        folders: Option<Folders>,
+        storing: Storing,
+    ) -> Result<Imported, GitError> {
+        if let Some(imported) = self.graft(commit, folders, storing)? {
+            return Ok(imported);
+        }
         let mut attempt = 1;
         let mut submodules = BTreeSet::new();
         loop {
@@ -139,7 +159,7 @@ impl Scratch<'_> {
 
     /// Makes the commit without what lies in `submodules`; returns those of the base that something
     /// was written in.
-    fn import_once(
+    pub(super) fn import_once(
         &self,
         commit: Commit<'_>,
         submodules: &BTreeSet<PathBuf>,
@@ -154,6 +174,8 @@ impl Scratch<'_> {
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
             .stream(&mut |buffer| stream.next(buffer))?;
+        sync_folders([self.objects().join("pack").as_path()])
+            .map_err(GitError::io("storing a pack"))?;
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');
         let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;
@@ -175,6 +197,48 @@ impl Scratch<'_> {
         let made = Committed { commit: made, tree: new, skipped: stream.skipped };
         Ok((Imported { made, base_tree }, found))
     }
+}
+
+/// What is committed at a path.
+pub(super) enum Taken {
+    Gone,
+    Skipped(SkipReason),
+    Link(Vec<u8>),
+    File { file: File, len: u64, mode: &'static str },
+}
+
+impl Taken {
+    /// Looks at a path, after so many bytes of others.
+    pub(super) fn look(root: &Root, path: &RelPath, bytes: u64) -> Result<Self, GitError> {
+        if too_deep(path.as_path()) {
+            return Ok(Self::Skipped(SkipReason::TooDeep));
+        }
+        let opened = content(root, path)
+            .map_err(|source| GitError::Path { path: path.as_path().to_owned(), source })?;
+        Ok(match opened {
+            Ok(Content::Nothing) => Self::Gone,
+            Ok(Content::Link(target)) => Self::Link(target),
+            Ok(Content::File { len, .. })
+                if len > FILE_BYTES || bytes.saturating_add(len) > ALL_BYTES =>
+            {
+                Self::Skipped(SkipReason::TooLarge(len))
+            }
+            Ok(Content::File { file, len, executable }) => {
+                Self::File { file, len, mode: if executable { "100755" } else { "100644" } }
+            }
+            Err(reason) => Self::Skipped(reason),
+        })
+    }
+}
+
+/// Says whether a path may be in a commit of ours.
+pub(super) fn is_allowed(path: &Path) -> bool {
+    !guarded(path) && plain(path) && !path.as_os_str().is_empty()
+}
+
+/// Returns the seconds that a commit is dated with.
+pub(super) fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// What git reads, made piece by piece.
@@ -255,7 +319,7 @@ impl<'a> Stream<'a> {
     }
 
     fn head(&self, buffer: &mut Vec<u8>) {
-        let seconds = self.commit.at.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let seconds = seconds(self.commit.at);
         let message = self.commit.message;
         let lines = format!(
             "commit refs/heads/result\nmark :1\ncommitter {IDENTITY} {seconds} +0000\ndata {}\n{message}\n",
@@ -279,23 +343,12 @@ impl<'a> Stream<'a> {
         if !self.allowed(path.as_path()) {
             return Ok(());
         }
-        if too_deep(path.as_path()) {
-            self.skip(path, SkipReason::TooDeep);
-            return Ok(());
-        }
-        let opened = content(self.commit.root, path)
-            .map_err(|source| GitError::Path { path: path.as_path().to_owned(), source })?;
-        match opened {
-            Ok(Content::Nothing) => self.deleted(path, buffer),
-            Ok(Content::Link(target)) => inline("120000", path.as_path(), &target, buffer),
-            Ok(Content::File { len, .. })
-                if len > FILE_BYTES || self.bytes.saturating_add(len) > ALL_BYTES =>
-            {
-                self.skip(path, SkipReason::TooLarge(len));
-            }
-            Ok(Content::File { file, len, executable }) => {
+        match Taken::look(self.commit.root, path, self.bytes)? {
+            Taken::Gone => self.deleted(path, buffer),
+            Taken::Skipped(reason) => self.skip(path, reason),
+            Taken::Link(target) => inline("120000", path.as_path(), &target, buffer),
+            Taken::File { file, len, mode } => {
                 self.bytes += len;
-                let mode = if executable { "100755" } else { "100644" };
                 if len > WHOLE_BYTES {
                     entry(mode, path.as_path(), len, buffer);
                     self.large = Some((file, len, path.as_path().to_owned()));
@@ -308,7 +361,6 @@ impl<'a> Stream<'a> {
                     inline(mode, path.as_path(), &bytes, buffer);
                 }
             }
-            Err(reason) => self.skip(path, reason),
         }
         Ok(())
     }
@@ -319,8 +371,7 @@ impl<'a> Stream<'a> {
 
     fn allowed(&mut self, path: &Path) -> bool {
         let in_submodule = || path.ancestors().skip(1).any(|at| self.submodules.contains(at));
-        let fine = !guarded(path) && plain(path) && !path.as_os_str().is_empty();
-        let fine = fine && (self.submodules.is_empty() || !in_submodule());
+        let fine = is_allowed(path) && (self.submodules.is_empty() || !in_submodule());
         if !fine {
             let reason = SkipReason::NestedRepository;
             self.skipped.push(Skipped { path: path.to_owned(), reason });

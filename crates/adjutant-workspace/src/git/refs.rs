@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::id::{ObjectId, ResultRef};
+use super::object::sync_folders;
 use super::repository::Repository;
 
 /// A lock on a reference that is older than this belongs to a git that was killed.
@@ -153,15 +154,26 @@ impl Repository {
         let nothing = "0".repeat(commit.as_str().len());
         let old = expected.map_or(nothing.as_str(), ObjectId::as_str);
         let set = ["--no-deref", reference, commit.as_str(), old];
-        let mut done = self.call("update-ref").args(set).run();
+        // Git by itself syncs no reference: after a power cut it could be an empty file.
+        let update = || self.call("update-ref").config("core.fsync=reference").args(set).run();
+        let mut done = update();
         if done.is_err() && self.remove_stale_lock(reference) {
-            done = self.call("update-ref").args(set).run();
+            done = update();
         }
-        let Err(error) = done else { return Ok(()) };
+        let Err(error) = done else { return self.sync_names(reference) };
         if self.resolve(&format!("{reference}^{{commit}}"))?.as_ref() == expected {
             return Err(error);
         }
         Err(GitError::Moved { reference: reference.to_owned() })
+    }
+
+    /// Waits until the name of a reference is on disk: once it is said to be kept, files may go.
+    fn sync_names(&self, reference: &str) -> Result<(), GitError> {
+        let path = self.common_dir().join(reference);
+        let top = self.common_dir().join("refs");
+        // Where git keeps references otherwise, there are no such folders and it does this itself.
+        let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&top));
+        sync_folders(folders).map_err(GitError::io("keeping a reference"))
     }
 
     /// Waits until the lock on a reference of ours is let go of, or removes it where a killed git left

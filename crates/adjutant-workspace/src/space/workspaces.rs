@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use super::ignored::{Hash, Included};
 use super::layers::Ground;
+use super::objects::Seen;
 use super::overlay::{OverlaySpace, Start};
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
@@ -75,6 +76,8 @@ pub(super) struct Shared {
     /// The folder of this repository in it.
     pub(super) folder: PathBuf,
     pub(super) private: PathBuf,
+    /// What sandboxes must not show of the objects.
+    pub(super) objects: Seen,
     kind: Kind,
     fallback: Option<String>,
     batches: Mutex<VecDeque<(String, Arc<Batch>)>>,
@@ -91,6 +94,8 @@ struct Captured {
     layers: Vec<LayerName>,
     commit: ObjectId,
     remarks: Vec<String>,
+    /// Whether a reference keeps the commit.
+    held: bool,
     /// Kept by those who stand on it.
     ground: Weak<Ground>,
 }
@@ -120,6 +125,7 @@ impl Workspaces {
             state,
             folder,
             private,
+            objects: Seen::default(),
             kind,
             fallback,
             batches: Mutex::default(),
@@ -210,24 +216,30 @@ impl Shared {
         let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match &mut *captured {
             Some(known) => known,
-            empty => empty.insert(self.capture(run, at)?),
+            empty => empty.insert(self.capture(at)?),
         };
-        let ground = match known.ground.upgrade() {
-            Some(ground) => ground,
-            None if self.kind == Kind::Worktree => Arc::default(),
-            None => {
-                let ground = Arc::new(self.ground(&known.layers)?);
-                known.ground = Arc::downgrade(&ground);
-                ground
-            }
-        };
+        let (held, ground) = std::thread::scope(|scope| {
+            let hold = || self.hold_for(run, &known.commit);
+            // Git writes the reference while the layers are made.
+            let hold = (!known.held).then(|| scope.spawn(hold));
+            let ground = match known.ground.upgrade() {
+                Some(ground) => Ok(ground),
+                None if self.kind == Kind::Worktree => Ok(Arc::default()),
+                None => self.ground(&known.layers).map(Arc::new),
+            };
+            let failed = |_| Err(SpaceError::Record("a base that could not be held".to_owned()));
+            (hold.map_or(Ok(()), |hold| hold.join().unwrap_or_else(failed)), ground)
+        });
+        held?;
+        known.held = true;
+        let ground = ground?;
+        known.ground = Arc::downgrade(&ground);
         let (base, remarks) = (known.commit.clone(), known.remarks.clone());
         Ok(Start { ground, base, remarks })
     }
 
-    fn capture(&self, run: &str, at: SystemTime) -> Result<Captured, SpaceError> {
+    fn capture(&self, at: SystemTime) -> Result<Captured, SpaceError> {
         let snapshot = self.repository.capture(at)?;
-        self.hold_for(run, &snapshot.commit)?;
         let mut layers = vec![
             LayerName::Base(snapshot.head_tree.clone()),
             LayerName::Delta(snapshot.head_tree.clone(), snapshot.commit.clone()),
@@ -236,7 +248,7 @@ impl Shared {
             layers.push(LayerName::Ignored(included.key().to_owned()));
         }
         let (commit, remarks) = (snapshot.commit.clone(), remarks(&snapshot));
-        Ok(Captured { layers, commit, remarks, ground: Weak::new() })
+        Ok(Captured { layers, commit, remarks, held: false, ground: Weak::new() })
     }
 
     fn batch(&self, key: String) -> Arc<Batch> {

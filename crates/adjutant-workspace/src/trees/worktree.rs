@@ -18,7 +18,7 @@ use super::lock::Held;
 use super::remove::remove_all;
 use crate::git::{
     Commit, Committed, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
-    Status, bounded, bytes_of, too_deep,
+    Status, Storing, bounded, bytes_of, too_deep,
 };
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
@@ -313,6 +313,7 @@ impl Worktree {
         &self,
         message: &str,
         at: SystemTime,
+        storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), GitError> {
         let Status { changes, mut skipped } = self.status()?;
         bounded(&changes)?;
@@ -320,7 +321,7 @@ impl Worktree {
             .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
         let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
         let scratch = self.repository.scratch(None)?;
-        let imported = scratch.import(commit)?;
+        let imported = scratch.import(commit, storing)?;
         // Git does not look into the folder of a submodule, which is empty at first.
         let submodules = self.repository.submodules(&scratch, &imported.base_tree)?;
         let used = submodules.into_iter().filter(|path| {

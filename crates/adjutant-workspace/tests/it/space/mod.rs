@@ -3,6 +3,7 @@
 mod borrowed;
 mod crash;
 mod flood;
+mod index;
 mod life;
 mod nested;
 mod speed;
