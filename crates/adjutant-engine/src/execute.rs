@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
-use adjutant_core::space::{KeptWork, Space};
+use adjutant_core::space::{KeptWork, NoSpace, Space};
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
     ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
@@ -101,7 +101,7 @@ pub(crate) enum Done {
     },
     SpaceMade {
         session: SessionId,
-        result: Result<Result<Space, String>, Crash>,
+        result: Result<Result<Space, NoSpace>, Crash>,
     },
     SpaceKept {
         session: SessionId,

@@ -54,5 +54,6 @@ mod watch;
 mod whose_run;
 mod work;
 mod work_ends;
+mod work_fails;
 mod work_rig;
 mod work_run;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
-use adjutant_core::space::Space;
+use adjutant_core::space::{NoSpace, Space};
 use adjutant_core::write::RUN;
 use adjutant_core::{Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec};
 use adjutant_tools::Approved;
@@ -169,7 +169,8 @@ impl Runner {
 
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>) {
         let Some(spaces) = self.shop.spaces.clone() else {
-            let result = Ok(Err("nobody said where to keep workspaces".to_owned()));
+            let problem = "nobody said where to keep workspaces".to_owned();
+            let result = Ok(Err(NoSpace { path: None, problem }));
             self.tasks.spawn(async move { Done::SpaceMade { session, result } });
             return;
         };

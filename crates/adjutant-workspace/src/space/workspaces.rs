@@ -142,6 +142,16 @@ impl Workspaces {
         &self.shared.repository
     }
 
+    /// Says where the workspace of a child is, or would be.
+    #[must_use]
+    pub fn place_of(&self, run: &str, child: &str) -> Option<PathBuf> {
+        let reference = ResultRef::new(run, child).ok()?;
+        Some(match self.shared.kind {
+            Kind::Overlay => self.shared.slot_path(&reference),
+            Kind::Worktree => self.shared.worktree_path(&reference),
+        })
+    }
+
     /// Makes the workspace of a child.
     ///
     /// It begins with the state of the user's tree, captured once for all calls of the same run and
@@ -199,6 +209,10 @@ impl Shared {
 
     pub(super) fn slot_path(&self, reference: &ResultRef) -> PathBuf {
         self.folder.join(reference.run()).join(reference.child())
+    }
+
+    pub(super) fn worktree_path(&self, reference: &ResultRef) -> PathBuf {
+        self.private.join("worktrees").join(reference.run()).join(reference.child())
     }
 
     /// Returns the state of the user's tree as this batch knows it.
