@@ -55,5 +55,6 @@ mod whose_run;
 mod work;
 mod work_ends;
 mod work_fails;
+mod work_inside;
 mod work_rig;
 mod work_run;

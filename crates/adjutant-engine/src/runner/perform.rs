@@ -251,9 +251,11 @@ impl Runner {
             default_concurrency: policy.concurrency,
             ..CallLimits::default()
         };
-        let desk = self.shop.desk.clone();
+        let (desk, bench) = (self.shop.desk.clone(), self.bench(session));
         self.tasks.spawn_blocking(move || {
-            let result = guard(|| read_call(&desk, &limits, &caller, &call));
+            let result = guard(|| {
+                bench.with_toolbox(|it| read_call(&desk, it.root(), &limits, &caller, &call))
+            });
             Done::Briefed { session, turn, index, result }
         });
     }
