@@ -1,6 +1,9 @@
 //! What an agent that works in a workspace sees: its own tree and those below it the same, nothing of
 //! the person's, and the ignored folders that were asked for.
 
+use std::fs;
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::kills::book::Book;
@@ -21,6 +24,10 @@ fn ends(who: &str) -> String {
     let done =
         r#"{"status":"completed","summary":"It is done. It is short.","artifacts":[],"errors":[]}"#;
     format!("[[turn]]\n{who}\ntext = '{done}'\n")
+}
+
+fn command(text: &str) -> String {
+    format!("{{ command = {} }}", Value::from(text))
 }
 
 /// A repository with one commit, and a script for its agents.
@@ -105,4 +112,116 @@ fn an_agent_that_a_writer_describes_is_known_to_nobody() {
     let told = done(&repo, &out);
     assert!(told[1].contains("Unknown agent: new. Known agents:"), "{told:?}");
     assert!(told[1].contains("reader"), "{told:?}");
+}
+
+/// Writes a file with a word in it that is found nowhere else.
+fn secret(path: &Path, word: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("{word}\n")).unwrap();
+}
+
+#[test]
+fn home_the_state_directory_and_the_main_checkout_are_hidden_from_commands() {
+    for kind in KINDS {
+        let repo = repository("");
+        let rig = &repo.rig;
+        secret(&rig.home().join(".ssh/id_ed25519"), "of-home");
+        secret(&rig.home().join("notes"), "of-notes");
+        secret(&rig.state().join("other"), "of-state");
+        repo.rig.write("list", "of-the-tree\n");
+        repo.commit("first");
+        repo.git(["config", "user.word", "of-the-config"]);
+        let (home, state) = (rig.home().display().to_string(), rig.state().display().to_string());
+        let main = rig.work().display().to_string();
+        let looks = [
+            format!("cat {home}/.ssh/id_ed25519 {home}/notes; cat ~/.ssh/id_ed25519"),
+            format!("ls {state}; cat {state}/other {state}/runs/*/journal.jsonl"),
+            format!("cat {main}/.git/config {main}/list; ls {main}"),
+        ];
+        let one = "label = \"one\"";
+        let script: String =
+            looks.iter().map(|look| call(one, "Run", &command(&format!("{look}; true")))).collect();
+        let script = script + &format!("[[turn]]\n{one}\ntext = \"done\"\n");
+        fs::write(rig.path().join("script.toml"), script).unwrap();
+        let above = rig.path().display().to_string();
+        let words =
+            ["of-home", "of-notes", "of-state", "run_started", "of-the-config", "of-the-tree"];
+        let tries: [(&[&str], bool); 3] = [
+            (&["--write"], false),
+            // Not even when a folder around them is granted.
+            (&["--write", "--grant", &above], false),
+            (&["--write", "--sandbox", "off"], true),
+        ];
+        for (flags, is_seen) in tries {
+            // Without a sandbox there is nothing to mount in, so that is tried in a work tree.
+            let kind = if is_seen { "worktree" } else { kind };
+            let out = delegating(&repo, kind, flags).run();
+            let told = done(&repo, &out).concat();
+            for word in words {
+                assert_eq!(told.contains(word), is_seen, "{kind} {flags:?}: {word} in {told}");
+            }
+            fs::remove_dir_all(rig.state().join("runs")).unwrap();
+        }
+    }
+}
+
+/// A project with dependencies and build results that git ignores.
+fn with_ignored(script: &str) -> Repo {
+    let repo = repository(script);
+    repo.rig.write(".gitignore", "node_modules/\ntarget/\nother/\n");
+    repo.commit("first");
+    repo.rig.write("node_modules/dep/index", "a dependency\n");
+    repo.rig.write(
+        "node_modules/.bin/check",
+        "grep -q 'a dependency' node_modules/dep/index && echo checked\n",
+    );
+    repo.rig.write("target/built", "built before\n");
+    repo.rig.write("other/thing", "not asked for\n");
+    repo
+}
+
+/// Every ignored file of the person, with its content and its date.
+fn ignored(repo: &Repo) -> String {
+    let list = repo.git(["ls-files", "--others", "--ignored", "--exclude-standard"]);
+    let file = |path: &str| {
+        let at = repo.rig.work().join(path);
+        format!("{path} {:?} {}", fs::metadata(&at).unwrap().modified().unwrap(), repo.read(path))
+    };
+    list.lines().map(file).collect()
+}
+
+#[test]
+fn ignored_folders_come_along_are_used_written_to_and_neither_kept_nor_changed() {
+    let tries = "sh node_modules/.bin/check; cat target/built; ls; echo by-agent >> node_modules/dep/index; \
+                 echo new > target/new; rm target/built; echo kept > kept; cat node_modules/dep/index; ls target";
+    let one = "label = \"one\"";
+    let run = call(one, "Run", &command(tries)) + &format!("[[turn]]\n{one}\ntext = \"done\"\n");
+    let folders = ["--write", "--include-ignored", "node_modules", "--include-ignored", "target"];
+    for kind in KINDS {
+        let repo = with_ignored(&run);
+        let (before, theirs) = (repo.state(), ignored(&repo));
+        // The second finds everything as the first did: what was written stayed in its workspace.
+        for round in 0..2 {
+            let out = delegating(&repo, kind, &folders).run();
+            let told = done(&repo, &out).concat();
+            for words in ["checked", "built before", "a dependency\nby-agent", "\nnew"] {
+                assert!(told.contains(words), "{kind} {round}: {words} in {told}");
+            }
+            assert!(!told.contains("other"), "{kind} {round}: {told}");
+            assert_eq!(told.matches("by-agent").count(), 1, "{kind} {round}: {told}");
+            assert_eq!(ignored(&repo), theirs, "{kind} {round}: the person's folders changed");
+            assert_eq!(repo.state(), before, "{kind} {round}");
+            let kept = book(&repo).of("space_kept").next().unwrap().clone();
+            let files =
+                repo.git(["ls-tree", "-r", "--name-only", kept["commit"].as_str().unwrap()]);
+            assert!(files.lines().any(|path| path == "kept"), "{kind} {round}: {files}");
+            for path in ["node_modules", "target", "other"] {
+                assert!(!files.contains(path), "{kind} {round}: {path} was kept: {files}");
+            }
+            fs::remove_dir_all(repo.rig.state().join("runs")).unwrap();
+        }
+        let without = delegating(&repo, kind, &["--write"]).run();
+        let told = done(&repo, &without).concat();
+        assert!(!told.contains("checked") && !told.contains("built before"), "{kind}: {told}");
+    }
 }
