@@ -225,3 +225,56 @@ fn ignored_folders_come_along_are_used_written_to_and_neither_kept_nor_changed()
         assert!(!told.contains("checked") && !told.contains("built before"), "{kind}: {told}");
     }
 }
+
+/// Mounts an overlay by hand in `folder`, then runs a command of the shell in which `at` is that overlay.
+///
+/// Not by our own code, which is what is judged.
+fn by_hand(folder: &Path, then: &str) -> std::process::Output {
+    for name in ["lower", "upper", "work", "at"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    let script = format!(
+        "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work,userxattr at && {then}"
+    );
+    std::process::Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "/bin/sh", "-c", &script])
+        .current_dir(folder)
+        .output()
+        .expect("unshare, of util-linux, is needed to tell what this machine can do")
+}
+
+fn workspaces_line(doctor: &Value) -> &str {
+    let findings = doctor["findings"].as_array().unwrap();
+    let line = findings.iter().find(|it| it["name"] == "workspaces").unwrap();
+    line["says"].as_str().unwrap()
+}
+
+#[test]
+fn the_kind_in_use_is_the_one_this_machine_can_do_and_doctor_says_the_same() {
+    let one = "label = \"one\"";
+    let repo = repository(&format!("[[turn]]\n{one}\ntext = \"done\"\n"));
+    repo.commit("first");
+    let tried = by_hand(&repo.rig.path().join("by-hand"), "echo new > at/new");
+    let kind = if tried.status.success() { "overlay" } else { "worktree" };
+    let doctor = repo.rig.call(["doctor", "--json"]).env("PATH", std::env::var_os("PATH").unwrap());
+    let doctor = doctor.run().json();
+    let shown = if kind == "overlay" { kind } else { "git work trees" };
+    assert!(workspaces_line(&doctor).starts_with(shown), "{doctor} {tried:?}");
+    let tasks = repo.rig.delegating(&["--write", "-t", "one=Do it"]);
+    let out = tasks.env("PATH", std::env::var_os("PATH").unwrap()).run();
+    done(&repo, &out);
+    let made = book(&repo).of("space_made").next().unwrap().clone();
+    assert_eq!(made["space"]["kind"], kind, "{made} {tried:?}");
+}
+
+#[test]
+fn a_state_directory_that_lies_on_an_overlay_gets_work_trees_and_says_why() {
+    let rig = Rig::new();
+    let binary = crate::rig::BINARY;
+    let doctor =
+        by_hand(&rig.path().join("by-hand"), &format!("{binary} doctor --json --home at/state"));
+    assert!(doctor.stderr.is_empty(), "{doctor:?}");
+    let said: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let line = workspaces_line(&said);
+    assert!(line.starts_with("git work trees") && line.contains("overlayfs"), "{line}");
+}

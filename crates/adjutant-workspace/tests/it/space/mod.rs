@@ -1,6 +1,7 @@
 //! Workspaces of both kinds, through the one type the engine uses.
 
 mod borrowed;
+mod choice;
 mod crash;
 mod flood;
 mod life;
