@@ -35,6 +35,7 @@ impl Bench {
                 place: Place::Directory(root.to_owned()),
                 at: root.to_owned(),
                 grants: Vec::new(),
+                data: Vec::new(),
                 hidden: Vec::new(),
                 network: Network::Off,
                 bounds: Bounds::default(),

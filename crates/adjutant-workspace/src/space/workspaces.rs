@@ -246,7 +246,13 @@ impl Shared {
         if let Some(included) = Included::look(&self.repository, &self.options.include_ignored)? {
             layers.push(LayerName::Ignored(included.key().to_owned()));
         }
-        let (commit, remarks) = (snapshot.commit.clone(), remarks(&snapshot));
+        let (commit, mut remarks) = (snapshot.commit.clone(), remarks(&snapshot));
+        let borrows = self.repository.common_dir().join("objects/info/alternates");
+        if fs::metadata(borrows).is_ok_and(|list| list.len() > 0) {
+            let remark = "objects borrowed from another repository are seen by commands only where a person \
+                          grants its folder";
+            remarks.push(remark.to_owned());
+        }
         Ok(Captured { layers, commit, remarks, ground: Weak::new() })
     }
 

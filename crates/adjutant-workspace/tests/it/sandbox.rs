@@ -19,6 +19,7 @@ pub(crate) fn config(ground: &Ground, place: Place) -> Config {
         place,
         at: ground.path("at"),
         grants: Vec::new(),
+        data: Vec::new(),
         hidden: Vec::new(),
         network: Network::Off,
         bounds: Bounds::default(),

@@ -328,6 +328,7 @@ fn engine(workspace: &str) -> io::Result<String> {
         place: it::Place::Directory(workspace.into()),
         at: workspace.into(),
         grants: vec![this.clone()],
+        data: Vec::new(),
         hidden: Vec::new(),
         network: it::Network::Off,
         bounds: it::Bounds::default(),
