@@ -15,7 +15,13 @@ fn nothing_among_the_objects_is_run() {
         let program = user.path(".git/objects/pack/tool");
         put(&program, "#!/bin/sh\necho it runs\n");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let outside = std::process::Command::new(&program).output().unwrap();
+        // A process that another test is just starting may have the file open for a moment.
+        let outside = loop {
+            match std::process::Command::new(&program).output() {
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+                tried => break tried.unwrap(),
+            }
+        };
         assert_eq!(outside.stdout, b"it runs\n");
         let space = open(&user, wish).make("run", "child", "1", None).unwrap();
         let text = format!("'{0}' || cat '{0}' | wc -l", program.display());
