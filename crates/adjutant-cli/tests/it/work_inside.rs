@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::kills::book::Book;
 use crate::rig::{Call, Output, Rig};
+use crate::terminal::Terminal;
 use crate::work_rig::Repo;
 
 const KINDS: [&str; 2] = ["overlay", "worktree"];
@@ -240,7 +241,9 @@ fn by_hand(folder: &Path, then: &str) -> std::process::Output {
         .args(["--user", "--map-root-user", "--mount", "/bin/sh", "-c", &script])
         .current_dir(folder)
         .output()
-        .expect("unshare, of util-linux, is needed to tell what this machine can do")
+        .unwrap_or_else(|error| {
+            panic!("unshare, of util-linux, tells what this machine can do: {error}")
+        })
 }
 
 fn workspaces_line(doctor: &Value) -> &str {
@@ -277,4 +280,39 @@ fn a_state_directory_that_lies_on_an_overlay_gets_work_trees_and_says_why() {
     let said: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let line = workspaces_line(&said);
     assert!(line.starts_with("git work trees") && line.contains("overlayfs"), "{line}");
+}
+
+/// A person answers on a terminal while commands run: theirs is out of reach, with a sandbox and without.
+#[test]
+fn a_command_that_wants_a_terminal_or_input_gets_none_although_the_person_has_one() {
+    let one = "label = \"one\"";
+    let wants = "tty; cat; exec < /dev/tty; echo reached";
+    let script = call(one, "Run", &command(wants)) + &format!("[[turn]]\n{one}\ntext = \"done\"\n");
+    for sandbox in ["on", "off"] {
+        let repo = repository(&script);
+        repo.commit("first");
+        // The same works for whoever has the terminal.
+        let mut theirs =
+            Terminal::shell(&repo.rig, "tty > /dev/null && exec < /dev/tty && echo reached");
+        theirs.wait_for("reached");
+        assert_eq!(theirs.finish(), 0);
+        let path = std::env::var("PATH").unwrap();
+        let args = [
+            "delegate",
+            "--write",
+            "--sandbox",
+            sandbox,
+            "--model",
+            repo.rig.model(),
+            "-t",
+            "one=Do it",
+        ];
+        let mut terminal = Terminal::start(&repo.rig, 100, &[("PATH", &path)], &args);
+        terminal.wait_for("[y/N]").types("y\n");
+        assert_eq!(terminal.finish(), 0, "{sandbox}: {}", terminal.screen());
+        let told = told(&repo).concat();
+        assert!(told.contains("not a tty"), "{sandbox}: {told}");
+        assert!(!told.contains("reached"), "{sandbox}: {told}");
+        assert!(told.starts_with("exit 2"), "{sandbox}: {told}");
+    }
 }

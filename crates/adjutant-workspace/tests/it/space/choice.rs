@@ -25,7 +25,9 @@ fn machine_can(folder: &Path) -> Result<(), String> {
         .args(["--user", "--map-root-user", "--mount", "/bin/sh", "-c", script])
         .current_dir(folder)
         .output()
-        .expect("unshare, of util-linux, is needed to tell what this machine can do");
+        .unwrap_or_else(|error| {
+            panic!("unshare, of util-linux, tells what this machine can do: {error}")
+        });
     if !tried.status.success() {
         return Err(String::from_utf8_lossy(&tried.stderr).into_owned());
     }
