@@ -13,7 +13,7 @@ use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
-use crate::space::{KeptWork, Space, SpaceTerms};
+use crate::space::{KeptWork, NoSpace, Space, SpaceTerms};
 use crate::write::{Change, Looked, Writes};
 
 /// A wish or a report from outside, to be judged by `Tree::decide`.
@@ -89,7 +89,7 @@ pub enum Command {
     /// Note what a command that runs for a delegation printed.
     Print { session: SessionId, text: String },
     /// Take the workspace of a delegation, or why there is none.
-    TakeSpace { session: SessionId, made: Result<Space, String> },
+    TakeSpace { session: SessionId, made: Result<Space, NoSpace> },
     /// Note what was kept of the work in a workspace, or why nothing was.
     KeepSpace { session: SessionId, kept: Result<KeptWork, String> },
     /// Note that a task of the project's list was marked, or why not.

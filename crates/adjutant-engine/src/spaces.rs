@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
+use adjutant_core::space::{ChangedFile, KeptWork, NoSpace, Space, SpaceKind};
 use adjutant_core::{Outcome, RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
@@ -171,10 +171,16 @@ impl Spaces {
         session: SessionId,
         batch: &str,
         above: Option<(SessionId, Space)>,
-    ) -> Result<Space, String> {
-        let above = above.map(|(above, space)| self.get(above, &space)).transpose()?;
-        let made = self.all.make(&self.run, &session.to_string(), batch, above.as_deref());
-        let made = Arc::new(made.map_err(|error| chain(&error))?);
+    ) -> Result<Space, NoSpace> {
+        let child = session.to_string();
+        let none = |problem: String| {
+            let path = self.all.place_of(&self.run, &child);
+            NoSpace { path: path.map(|path| path.display().to_string()), problem }
+        };
+        let above = above.map(|(above, space)| self.get(above, &space)).transpose();
+        let above = above.map_err(none)?;
+        let made = self.all.make(&self.run, &child, batch, above.as_deref());
+        let made = Arc::new(made.map_err(|error| none(chain(&error)))?);
         let space = as_space(made.record());
         self.lock().insert(session, made);
         Ok(space)

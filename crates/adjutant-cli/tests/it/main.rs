@@ -55,6 +55,8 @@ mod watch;
 mod whose_run;
 mod work;
 mod work_ends;
+mod work_fails;
+mod work_inside;
 mod work_open;
 mod work_rig;
 mod work_run;

@@ -146,14 +146,20 @@ impl Workspace {
     /// When the workspace is closed, or a layer of the sandbox is missing that may not be.
     pub fn sandbox(&self, more: SandboxWish) -> Result<Sandbox, Unavailable> {
         let why = |error: SpaceError| Unavailable { why: error.to_string() };
-        let SandboxWish { mut grants, mut hidden, bounds, may_miss } = more;
+        let SandboxWish { grants, mut hidden, bounds, may_miss } = more;
         let objects = self.shared.objects.objects(&self.shared.repository).map_err(why)?;
-        grants.extend(objects.folders);
+        // Which others it borrows from says a file of the repository, and that widens nobody's rights.
+        let own = self.shared.repository.common_dir().join("objects");
+        let is_granted = |folder: &PathBuf| {
+            let real = |grant: &PathBuf| grant.canonicalize().unwrap_or_else(|_| grant.clone());
+            *folder == own || grants.iter().any(|grant| folder.starts_with(real(grant)))
+        };
+        let mut data: Vec<PathBuf> = objects.folders.into_iter().filter(is_granted).collect();
         hidden.extend(objects.hidden);
         let place = match self.lock().as_mut() {
             Some(Space::Overlay(space)) => Place::Overlay(space.mounted().map_err(why)?),
             Some(Space::Worktree(space)) => {
-                grants.push(space.private());
+                data.push(space.private());
                 Place::Directory(space.worktree.path().to_owned())
             }
             None => return Err(why(SpaceError::Closed { path: self.path.clone() })),
@@ -167,6 +173,7 @@ impl Workspace {
             place,
             at: self.path.clone(),
             grants,
+            data,
             hidden,
             network: self.shared.options.network,
             bounds,

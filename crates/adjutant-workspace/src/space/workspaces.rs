@@ -151,6 +151,16 @@ impl Workspaces {
         &self.shared.repository
     }
 
+    /// Says where the workspace of a child is, or would be.
+    #[must_use]
+    pub fn place_of(&self, run: &str, child: &str) -> Option<PathBuf> {
+        let reference = ResultRef::new(run, child).ok()?;
+        Some(match self.shared.kind {
+            Kind::Overlay => self.shared.slot_path(&reference),
+            Kind::Worktree => self.shared.worktree_path(&reference),
+        })
+    }
+
     /// Makes the workspace of a child.
     ///
     /// It begins with the state of the user's tree, captured once for all calls of the same run and
@@ -210,6 +220,10 @@ impl Shared {
         self.folder.join(reference.run()).join(reference.child())
     }
 
+    pub(super) fn worktree_path(&self, reference: &ResultRef) -> PathBuf {
+        self.private.join("worktrees").join(reference.run()).join(reference.child())
+    }
+
     /// Returns the state of the user's tree as this batch knows it.
     fn captured(&self, run: &str, batch: &str, at: SystemTime) -> Result<Start, SpaceError> {
         let batch = self.batch(format!("{run}/{batch}"));
@@ -247,7 +261,13 @@ impl Shared {
         if let Some(included) = Included::look(&self.repository, &self.options.include_ignored)? {
             layers.push(LayerName::Ignored(included.key().to_owned()));
         }
-        let (commit, remarks) = (snapshot.commit.clone(), remarks(&snapshot));
+        let (commit, mut remarks) = (snapshot.commit.clone(), remarks(&snapshot));
+        let borrows = self.repository.common_dir().join("objects/info/alternates");
+        if fs::metadata(borrows).is_ok_and(|list| list.len() > 0) {
+            let remark = "objects borrowed from another repository are seen by commands only where a person \
+                          grants its folder";
+            remarks.push(remark.to_owned());
+        }
         Ok(Captured { layers, commit, remarks, held: false, ground: Weak::new() })
     }
 
