@@ -114,6 +114,7 @@ impl<'a> Driver<'a> {
             policy: Box::new(policy.clone()),
             version: "bench".into(),
             model: None,
+            terms: None,
         })?;
         driver.submit(Command::Define {
             agent: agent(policy.preset),

@@ -13,7 +13,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::hints;
-use crate::spaces::SpaceFlags;
+use crate::spaces::{SpaceFlags, TermFlags};
 
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
@@ -124,6 +124,8 @@ pub(crate) enum Command {
     Run(GoalArgs),
     /// Hand tasks to subagents and wait for their reports.
     Delegate(DelegateArgs),
+    /// Work on the stories of a PRD, each in a workspace of its own.
+    Story(StoryArgs),
     /// Go on with a run that was interrupted, or with what is left of one that has ended.
     Resume(ResumeArgs),
     /// Judge one delegation, described as JSON on standard input, without running it.
@@ -235,7 +237,7 @@ pub(crate) struct GoalArgs {
 }
 
 /// What is decided when a run begins and stays so.
-const FIXED_AT_THE_START: [&str; 10] = [
+const FIXED_AT_THE_START: [&str; 11] = [
     "record",
     "concurrency",
     "budget_usd",
@@ -246,6 +248,7 @@ const FIXED_AT_THE_START: [&str; 10] = [
     "agent",
     "set",
     "enable_delegation",
+    "write",
 ];
 
 const RUN_HELP: &str = r#"Examples:
@@ -258,6 +261,41 @@ const RUN_HELP: &str = r#"Examples:
 A goal whose first character is / is a slash command; `adjutant commands` lists them. It runs under the
 preset command unless --preset says otherwise, and --agent names who does it. A path of several parts, as
 in "/etc/hosts is strange", is no command; before another path put a space: " /tmp is full"."#;
+
+/// `adjutant story`.
+#[derive(Debug, Args)]
+#[command(after_help = STORY_HELP)]
+pub(crate) struct StoryArgs {
+    /// The PRD: a JSON file with a list of stories.
+    #[arg(value_name = "PRD.json")]
+    pub(crate) prd: PathBuf,
+
+    /// Only the story of that id.
+    #[arg(long, value_name = "ID")]
+    pub(crate) story: Option<String>,
+
+    /// The command that has to succeed in the workspace before a story passes, in place of those of the PRD.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) verify: Option<String>,
+
+    /// Allow what the PRD asks for that only you can allow: models, verify commands, merging.
+    #[arg(long)]
+    pub(crate) trust_prd: bool,
+
+    /// How it is done.
+    #[command(flatten)]
+    pub(crate) work: WorkFlags,
+}
+
+const STORY_HELP: &str = r#"Examples:
+  adjutant story prd.json                          what would be delegated is reported, not run
+  adjutant story prd.json --enable-delegation
+  adjutant story prd.json --story US-007 --verify "make test"
+
+Stories run one after the other, those they depend on first, each in a workspace of its own. An agent hands
+work down by writing [delegate:what is to be done:hours]. A story passes once its agent hands back a valid
+result and its verify command succeeds; what came of it is written into the PRD, and its work is a branch
+to look at (--merge says otherwise). The budget is that of all stories together."#;
 
 /// `adjutant resume`.
 #[derive(Debug, Args)]
@@ -287,13 +325,21 @@ pub(crate) struct ResumeArgs {
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// Let the agents reach public addresses again, where they could before.
+    /// Let the agents reach public addresses again, where they could before; their commands all of the network.
     #[arg(long)]
     pub(crate) allow_network: bool,
 
     /// Let the agents write in the whole tree again, where they could before.
     #[arg(long)]
     pub(crate) in_place: bool,
+
+    /// What becomes of the work in workspaces once the run has ended [default: report]; only completed work is merged.
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) merge: Option<MergeAfter>,
+
+    /// What was said about workspaces at the start holds; these change it for what is yet to be done.
+    #[command(flatten)]
+    pub(crate) terms: TermFlags,
 
     /// How the result is written.
     #[arg(long = "return", value_enum, value_name = "FORM")]
@@ -381,7 +427,8 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks.
+    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks. With --write, commands
+    /// reach the network of this machine too, loopback and link-local addresses included, and nothing asks.
     #[arg(long)]
     pub(crate) allow_network: bool,
 
@@ -390,9 +437,9 @@ pub(crate) struct WorkFlags {
     #[arg(long)]
     pub(crate) in_place: bool,
 
-    /// What becomes of the work in workspaces once the run has ended; only completed work is merged.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "report")]
-    pub(crate) merge: MergeAfter,
+    /// What becomes of the work in workspaces once the run has ended [default: report]; only completed work is merged.
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) merge: Option<MergeAfter>,
 
     #[command(flatten)]
     pub(crate) spaces: SpaceFlags,

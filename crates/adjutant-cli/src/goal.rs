@@ -64,7 +64,7 @@ pub(crate) fn run_goal(
         model: chosen.model,
         web: settings.web(),
         tools: Vec::new(),
-        workdir,
+        workdir: workdir.clone(),
         system: None,
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -92,16 +92,12 @@ pub(crate) fn run_goal(
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
-        merge: flags.merge,
+        merge: flags.merge.unwrap_or_default(),
     };
     let approver = approver_of(flags, &policy);
-    let exit = carry_out(
-        engine.with_spaces(flags.spaces.setup(archive.path())),
-        &archive,
-        Work::Goal(goal),
-        approver,
-        &showing,
-    );
+    let spaces = flags.spaces.setup(archive.path(), &workdir)?;
+    let exit =
+        carry_out(engine.with_spaces(spaces), &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
     exit
 }

@@ -27,6 +27,7 @@ mod resume;
 mod run;
 mod settings;
 mod spaces;
+mod story;
 mod tasks;
 mod undo;
 mod watch;
@@ -62,6 +63,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Command::Demo(args) => demo::run_demo(&args, json, &archive()?),
         Command::Run(args) => goal::run_goal(&args, json, home),
+        Command::Story(args) => story::run_story(&args, json, home),
         Command::Delegate(args) => delegate::run_delegate(&args, json, home),
         Command::Resume(args) => resume::run_resume(&args, json, &archive()?),
         Command::Check(args) => pure::run_check(&args),

@@ -18,7 +18,8 @@ use crate::output::say;
 use crate::records;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
-use crate::spaces::{usual, write_in_workspaces};
+use crate::spaces::{TermFlags, write_in_workspaces};
+use crate::story::stories_again;
 use crate::wiring::Wiring;
 
 /// How a run goes on, as the flags of two commands say it.
@@ -27,6 +28,8 @@ pub(crate) struct Again<'a> {
     yes: bool,
     allow_network: bool,
     in_place: bool,
+    merge: Option<MergeAfter>,
+    terms: &'a TermFlags,
     form: Form,
     events: bool,
 }
@@ -39,6 +42,8 @@ impl<'a> Again<'a> {
             yes: flags.yes,
             allow_network: flags.allow_network,
             in_place: flags.in_place,
+            merge: flags.merge,
+            terms: &flags.spaces.terms,
             form: form(flags.return_form, ReturnForm::Markdown, as_json),
             events: flags.events,
         }
@@ -70,6 +75,8 @@ pub(crate) fn run_resume(
         yes: args.yes,
         allow_network: args.allow_network,
         in_place: args.in_place,
+        merge: args.merge,
+        terms: &args.terms,
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
     };
@@ -101,7 +108,13 @@ pub(crate) fn go_on(
         )
         .hint("Add --yes to answer with yes, or resume it in a terminal."));
     }
-    let workdir = absolute(&past.workdir)?;
+    let workdir = absolute(&past.workdir).map_err(|failure| {
+        let run = files.id();
+        failure.hint(format!(
+            "{run} works there and nowhere else; `adjutant diff {run}` shows what it kept, also in a \
+             repository that was moved."
+        ))
+    })?;
     let preset = Some(past.policy.preset.name().to_owned());
     let mut settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
     if flags.allow_network {
@@ -112,6 +125,8 @@ pub(crate) fn go_on(
     } else if past.policy.workspace == WorkspaceKind::Own && !past.policy.in_place {
         write_in_workspaces(&mut settings)?;
     }
+    let spaces =
+        flags.terms.setup_again(archive.path(), files.id(), &past, flags.merge.is_some())?;
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();
     let (model, opener) = if flags.model.is_none() && recorded == Some(demo::MODEL) {
@@ -144,10 +159,15 @@ pub(crate) fn go_on(
         roster.agents.extend(builtin_agents(&roster.agents));
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    let engine = engine.with_spaces(usual(archive.path()));
+    let engine = engine.with_spaces(spaces);
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let showing = Showing { form, events: flags.events, result_tokens, merge: MergeAfter::Report };
+    // The work of a story is a branch to look at, as when it began.
+    let usual = if past.story.is_some() { MergeAfter::Branch } else { MergeAfter::default() };
+    let stories = past.story.as_ref().map(stories_again).unwrap_or_default();
+    let engine = engine.with_stories(stories);
+    let merge = flags.merge.unwrap_or(usual);
+    let showing = Showing { form, events: flags.events, result_tokens, merge };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
 }

@@ -14,6 +14,7 @@ use adjutant_engine::{
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{Options, Results, command_end, command_head, root_end, root_reason};
+use adjutant_view::story::StoryReport;
 use adjutant_view::{Delegation, Entry, Liveness, RunView, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
@@ -28,6 +29,7 @@ use crate::hints::program;
 use crate::live::{self, Live};
 use crate::output::{print, print_json, say, say_view};
 use crate::projections;
+use crate::story;
 use crate::work::after_run;
 
 /// How a run and its result are shown.
@@ -62,6 +64,14 @@ pub(crate) enum Work {
     Again { files: RunFiles, wish: Resume, has_lead: bool },
 }
 
+/// A run that was carried as far as it came.
+pub(crate) struct Conducted {
+    /// What it came to.
+    pub(crate) view: RunView,
+    /// How it ended, or why it broke off.
+    pub(crate) finished: Result<Finished, EngineError>,
+}
+
 /// Carries `work` out and prints what came of it.
 pub(crate) fn carry_out(
     engine: Engine,
@@ -70,6 +80,40 @@ pub(crate) fn carry_out(
     approver: Approver,
     showing: &Showing,
 ) -> Result<Exit, Failure> {
+    let pursues = matches!(work, Work::Goal(_) | Work::Again { has_lead: true, .. });
+    let Conducted { view, finished } = conduct(engine, archive, work, approver, showing)?;
+    let view = &view;
+    let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
+    if let Some(report) = StoryReport::of(view) {
+        story::show(&report, showing)?;
+    } else if pursues {
+        show_synthesis(view, files.as_ref(), showing)?;
+    } else if !showing.events && view.run().is_some() {
+        let results = Results::of_run(view);
+        show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
+    }
+    let merged = after_run(archive, view, showing.merge);
+    story::record_outcome(view);
+    archive.prune_daily();
+    match finished {
+        Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),
+        // All was done, but not all of it is where it was to be.
+        Ok(finished) if finished.outcome == Outcome::Completed && merged != Exit::Completed => {
+            Ok(Exit::Partial)
+        }
+        Ok(finished) => Ok(Exit::of(finished.outcome)),
+        Err(error) => Err(broken_off(&error, view)),
+    }
+}
+
+/// Carries `work` out, showing meanwhile what happens, and keeps the records of it.
+pub(crate) fn conduct(
+    engine: Engine,
+    archive: &Archive,
+    work: Work,
+    approver: Approver,
+    showing: &Showing,
+) -> Result<Conducted, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(TOOL_THREADS)
@@ -90,7 +134,6 @@ pub(crate) fn carry_out(
         narrator: Rc::new(telling),
         control,
     };
-    let pursues = matches!(work, Work::Goal(_) | Work::Again { has_lead: true, .. });
     let finished = runtime.block_on(async {
         match work {
             Work::Tasks { briefs, concurrency } => {
@@ -109,26 +152,12 @@ pub(crate) fn carry_out(
         // Nothing was done, so there is nothing to show.
         return Err(failed(error));
     }
-    let view = &live.borrow().view;
-    let files = view.run().and_then(|run| kept(archive, view, run));
-    projections::keep_errors(view);
-    if pursues {
-        show_synthesis(view, files.as_ref(), showing)?;
-    } else if !showing.events && view.run().is_some() {
-        let results = Results::of_run(view);
-        show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
+    let view = std::mem::take(&mut live.borrow_mut().view);
+    if let Some(run) = view.run() {
+        keep_records(archive, &view, run);
     }
-    let merged = after_run(archive, view, showing.merge);
-    archive.prune_daily();
-    match finished {
-        Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),
-        // All was done, but not all of it is where it was to be.
-        Ok(finished) if finished.outcome == Outcome::Completed && merged != Exit::Completed => {
-            Ok(Exit::Partial)
-        }
-        Ok(finished) => Ok(Exit::of(finished.outcome)),
-        Err(error) => Err(broken_off(&error, view)),
-    }
+    projections::keep_errors(&view);
+    Ok(Conducted { view, finished })
 }
 
 /// Says whether the agent at the root was ended by its deadline.
@@ -138,16 +167,18 @@ fn ran_out_of_time(view: &RunView) -> bool {
 }
 
 /// Leaves transcripts beside the journal; results are shown even where nothing could be kept.
-fn kept(archive: &Archive, view: &RunView, run: RunId) -> Option<RunFiles> {
+fn keep_records(archive: &Archive, view: &RunView, run: RunId) {
     let found = archive.find(&run.to_string());
     let written = found
         .map_err(|error| Failure::caused(Exit::Failed, &error))
-        .and_then(|(files, _)| projections::write(&files, view).map(|()| files));
-    written.map_err(|failure| say(&format!("adjutant: not kept on disk: {failure}"))).ok()
+        .and_then(|(files, _)| projections::write(&files, view));
+    if let Err(failure) = written {
+        say(&format!("adjutant: not kept on disk: {failure}"));
+    }
 }
 
 /// Says why a run broke off; what was done before counts.
-fn broken_off(error: &EngineError, view: &RunView) -> Failure {
+pub(crate) fn broken_off(error: &EngineError, view: &RunView) -> Failure {
     let mut failure = failed(error);
     if view.outcomes().completed > 0 {
         failure.exit = Exit::Partial;

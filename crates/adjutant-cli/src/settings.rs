@@ -51,6 +51,8 @@ struct ConfigFile {
     /// Who does a slash command, by command, then by language or `default`; for the user's own file only.
     #[serde(default)]
     routing: BTreeMap<String, BTreeMap<String, String>>,
+    /// The command that has to succeed before a story passes; for the user's own file only.
+    verify: Option<String>,
     /// Keys of the policy.
     #[serde(default)]
     policy: toml::Table,
@@ -66,6 +68,7 @@ impl ConfigFile {
             || !self.providers.is_empty()
             || !self.models.is_empty()
             || !self.routing.is_empty()
+            || self.verify.is_some()
     }
 }
 
@@ -155,6 +158,8 @@ pub(crate) struct Settings {
     pub(crate) models: BTreeMap<String, ModelEntry>,
     /// Who does a slash command, in place of whom it names.
     pub(crate) routes: Routes,
+    /// The command that has to succeed before a story passes.
+    pub(crate) verify: Option<String>,
     search: Option<SearchEndpoint>,
 }
 
@@ -204,6 +209,7 @@ impl Settings {
             providers: user.providers,
             models: user.models,
             routes: Routes(user.routing),
+            verify: user.verify,
             search,
         })
     }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::policy::Key;
+use adjutant_core::policy::{Key, WorkspaceKind};
 use adjutant_core::space::SpaceKind;
-use adjutant_core::{Rights, ToolSet};
-use adjutant_engine::SpaceSetup;
+use adjutant_core::{Policy, Rights, RunId, ToolSet};
+use adjutant_engine::{Past, SpaceSetup};
 use clap::{Args, ValueEnum};
 
 use crate::exit::Failure;
@@ -20,6 +20,13 @@ pub(crate) struct SpaceFlags {
     #[arg(long, conflicts_with = "in_place")]
     pub(crate) write: bool,
 
+    #[command(flatten)]
+    pub(crate) terms: TermFlags,
+}
+
+/// What a person says about workspaces, when a run begins and when it goes on.
+#[derive(Args, Debug, Default)]
+pub(crate) struct TermFlags {
     /// An ignored folder that workspaces hold all the same, such as target or node_modules; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) include_ignored: Vec<PathBuf>,
@@ -28,9 +35,9 @@ pub(crate) struct SpaceFlags {
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) workspace: Option<WorkspaceWish>,
 
-    /// What holds the commands that agents run. Off runs them as you, with all your rights.
-    #[arg(long, value_enum, value_name = "WHICH", default_value = "on")]
-    pub(crate) sandbox: SandboxWish,
+    /// What holds the commands that agents run, on by default. Off runs them as you, with all your rights.
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub(crate) sandbox: Option<SandboxWish>,
 
     /// A directory that commands may read beside those of the system, such as a toolchain; may be repeated.
     #[arg(long, value_name = "DIR")]
@@ -47,10 +54,9 @@ pub(crate) enum WorkspaceWish {
 }
 
 /// What holds commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxWish {
     /// The sandbox, or nothing is run.
-    #[default]
     On,
     /// Nothing.
     Off,
@@ -62,35 +68,124 @@ impl SpaceFlags {
         if self.write {
             write_in_workspaces(settings)?;
         }
-        if self.sandbox == SandboxWish::Off && self.workspace == Some(WorkspaceWish::Overlay) {
+        Ok(())
+    }
+
+    /// Refuses what was typed about workspaces where `policy` gives agents none; `merge` whether that was typed.
+    pub(crate) fn refuse_idle(&self, policy: &Policy, merge: bool) -> Result<(), Failure> {
+        let typed = self.terms.typed().or(merge.then_some("--merge"));
+        match typed {
+            Some(flag) if !gives_spaces(policy) => {
+                let text = format!("{flag}: no agent has a workspace of its own here");
+                Err(Failure::usage(text).hint(WITH_WRITE))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Returns what the engine is told about the workspaces of a new run in `tree`.
+    pub(crate) fn setup(&self, home: &Path, tree: &Path) -> Result<SpaceSetup, Failure> {
+        let mut setup = usual(home);
+        self.terms.put_into(&mut setup, tree)?;
+        if setup.sandbox_off {
+            say("adjutant: --sandbox=off: commands of agents run as you, with all your rights");
+        }
+        Ok(setup)
+    }
+}
+
+const WITH_WRITE: &str = "Add --write: agents write then, each in a workspace of its own.";
+
+impl TermFlags {
+    /// Names a flag that was typed, if any was.
+    fn typed(&self) -> Option<&'static str> {
+        let all = [
+            (!self.include_ignored.is_empty(), "--include-ignored"),
+            (self.workspace.is_some(), "--workspace"),
+            (self.sandbox.is_some(), "--sandbox"),
+            (!self.grant.is_empty(), "--grant"),
+        ];
+        all.into_iter().find(|(is_typed, _)| *is_typed).map(|(_, flag)| flag)
+    }
+
+    /// Returns what the engine is told about a run that goes on: what is on record, and what was typed now.
+    pub(crate) fn setup_again(
+        &self,
+        home: &Path,
+        run: RunId,
+        past: &Past,
+        merge: bool,
+    ) -> Result<SpaceSetup, Failure> {
+        let typed = self.typed().or(merge.then_some("--merge"));
+        if let Some(flag) = typed.filter(|_| !gives_spaces(&past.policy)) {
+            let text = format!("{flag}: no agent of {run} has a workspace of its own");
+            return Err(
+                Failure::usage(text).hint("Whether agents write is decided when a run begins.")
+            );
+        }
+        let mut setup = usual(home);
+        for lost in past.terms.iter().flat_map(|terms| setup.recall(terms)) {
+            say(&format!("adjutant: {lost}"));
+        }
+        self.put_into(&mut setup, &past.workdir)?;
+        if self.sandbox == Some(SandboxWish::Off) && past.has_overlays {
+            let text =
+                format!("--sandbox=off: {run} has overlays, which are seen only within a sandbox");
+            return Err(Failure::usage(text).hint("Go on without it, or begin a new run with it."));
+        }
+        if setup.sandbox_off && gives_spaces(&past.policy) {
+            let why = if self.sandbox.is_some() { "" } else { ", as it was before" };
+            say(&format!(
+                "adjutant: the sandbox is off{why}: commands of agents run as you, with all your rights"
+            ));
+        }
+        Ok(setup)
+    }
+
+    /// Adds what was typed; what is strange about it is said.
+    fn put_into(&self, setup: &mut SpaceSetup, tree: &Path) -> Result<(), Failure> {
+        if let Some(wish) = self.workspace {
+            setup.kind = Some(match wish {
+                WorkspaceWish::Overlay => SpaceKind::Overlay,
+                WorkspaceWish::Worktree => SpaceKind::Worktree,
+            });
+        }
+        if let Some(wish) = self.sandbox {
+            setup.sandbox_off = wish == SandboxWish::Off;
+        }
+        if setup.sandbox_off && setup.kind == Some(SpaceKind::Overlay) {
             return Err(Failure::usage(
                 "--sandbox=off needs --workspace=worktree: an overlay is seen only within a sandbox",
             ));
         }
-        if let Some(missing) = self.grant.iter().find(|grant| !grant.is_dir()) {
-            let text = format!("--grant {}: there is no such directory", missing.display());
-            return Err(Failure::usage(text));
+        for grant in &self.grant {
+            // Seen from the workspace, a relative path would be another one; a link may lead elsewhere later.
+            setup.grants.push(granted(grant)?);
         }
-        if self.sandbox == SandboxWish::Off {
-            say("adjutant: --sandbox=off: commands of agents run as you, with all your rights");
+        if !self.include_ignored.is_empty() {
+            setup.include_ignored.extend(self.include_ignored.iter().cloned());
+            for strange in setup.settle_included(tree) {
+                say(&format!("adjutant: --include-ignored: {strange}"));
+            }
         }
         Ok(())
     }
+}
 
-    /// Returns what the engine is told.
-    pub(crate) fn setup(&self, home: &Path) -> SpaceSetup {
-        SpaceSetup {
-            kind: self.workspace.map(|wish| match wish {
-                WorkspaceWish::Overlay => SpaceKind::Overlay,
-                WorkspaceWish::Worktree => SpaceKind::Worktree,
-            }),
-            include_ignored: self.include_ignored.clone(),
-            sandbox_off: self.sandbox == SandboxWish::Off,
-            // Seen from the workspace, a relative path would be another one.
-            grants: self.grant.iter().filter_map(|grant| grant.canonicalize().ok()).collect(),
-            ..usual(home)
-        }
+fn granted(typed: &Path) -> Result<PathBuf, Failure> {
+    let refused = |why: &str| Failure::usage(format!("--grant {}: {why}", typed.display()));
+    let path = typed.canonicalize().ok().filter(|path| path.is_dir());
+    let path = path.ok_or_else(|| refused("there is no such directory"))?;
+    // It is put on record as text, to hold when the run goes on.
+    if path.to_str().is_none() {
+        return Err(refused("its path is not UTF-8"));
     }
+    Ok(path)
+}
+
+/// Says whether agents have workspaces of their own under a policy.
+fn gives_spaces(policy: &Policy) -> bool {
+    policy.workspace == WorkspaceKind::Own && !policy.in_place
 }
 
 /// Returns what the engine is told where nobody said anything: a person's home is never shown.

@@ -245,6 +245,7 @@ impl Builder {
             policy: Box::new(policy),
             version: String::new(),
             model: None,
+            terms: None,
         };
         self.tree.evolve(Timestamp::ZERO, &event)?;
         self.tree.give_context(run.root_session(), root.context_tokens.unwrap_or_default());

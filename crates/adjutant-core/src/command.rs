@@ -13,7 +13,7 @@ use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
-use crate::space::{KeptWork, MergedWork, Space};
+use crate::space::{KeptWork, MergedWork, NoSpace, Space, SpaceTerms};
 use crate::story::{Markers, RejectedMarker, StoryWork};
 use crate::write::{Change, Looked, Writes};
 
@@ -33,6 +33,7 @@ pub enum Command {
         policy: Box<Policy>,
         version: String,
         model: Option<ModelSpec>,
+        terms: Option<Box<SpaceTerms>>,
     },
     /// Make an agent known.
     Define {
@@ -100,7 +101,7 @@ pub enum Command {
     /// Note what a command that runs for a delegation printed.
     Print { session: SessionId, text: String },
     /// Take the workspace of a delegation, or why there is none.
-    TakeSpace { session: SessionId, made: Result<Space, String> },
+    TakeSpace { session: SessionId, made: Result<Space, NoSpace> },
     /// Note what was kept of the work in a workspace, or why nothing was.
     KeepSpace { session: SessionId, kept: Result<KeptWork, String> },
     /// Note what came of merging the work of a delegation into the workspace above it.
@@ -150,6 +151,8 @@ pub struct Resumption {
     pub handovers: BTreeMap<SessionId, String>,
     /// What looking at the files told about writes without a result, by session and call.
     pub looked: BTreeMap<(SessionId, u32), Looked>,
+    /// What holds from here on for agents that write.
+    pub terms: Option<SpaceTerms>,
 }
 
 /// What the shell must do once the event it follows from is on disk. Data, so that any runtime can

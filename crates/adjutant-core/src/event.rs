@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::schema::ReturnForm;
-use crate::space::{KeptWork, MergedWork, Space};
+use crate::space::{KeptWork, MergedWork, Space, SpaceTerms};
 use crate::story::{RejectedMarker, StoryWork};
 use crate::time::Timestamp;
 use crate::write::Change;
@@ -44,6 +44,9 @@ pub enum Event {
         version: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<ModelSpec>,
+        /// What a person said about agents that write; absent where none has a workspace of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terms: Option<Box<SpaceTerms>>,
     },
     /// An agent became known, with what it is told and what it may hold.
     AgentDefined {
@@ -230,6 +233,9 @@ pub enum Event {
         /// When the questions that are open go stale.
         #[serde(default)]
         questions_until: Timestamp,
+        /// What holds from here on for agents that write.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terms: Option<Box<SpaceTerms>>,
     },
     /// A delegation that had ended was taken up again.
     Reopened(Box<Reopening>),
@@ -366,6 +372,9 @@ pub struct ToolOutput {
     /// The files it touched, relative to the root.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touched: Vec<String>,
+    /// What held the command, where one was run: `full`, `off`, or what is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
 }
 
 impl ToolOutput {

@@ -21,6 +21,32 @@ pub struct Space {
     pub remarks: Vec<String>,
 }
 
+/// What a person said about agents that write in workspaces of their own, as it holds for a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceTerms {
+    /// The one kind that may be made; the best there is where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<SpaceKind>,
+    /// Ignored folders that come along, relative to the tree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include_ignored: Vec<String>,
+    /// Directories that commands may read beside those of the system, with no link in their paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
+    /// Whether commands run without a sandbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sandbox_off: bool,
+}
+
+/// Says why a delegation has no workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSpace {
+    /// Where it was to be, when that was known.
+    pub path: Option<String>,
+    /// What went wrong.
+    pub problem: String,
+}
+
 /// How a workspace is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

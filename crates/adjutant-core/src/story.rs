@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Label;
+
 /// The story a run works on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoryWork {
@@ -18,12 +20,29 @@ pub struct StoryWork {
     /// The command that has to succeed before the story passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
+    /// The number of the last child that earlier runs on it had: none is used twice.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub numbered: u64,
     /// What is handed down before its agent begins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<MarkedTask>,
     /// The commits of the stories it depends on, which its workspace begins with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub takes_in: Vec<String>,
+}
+
+impl StoryWork {
+    /// Returns what the agent at the root is called: by its story.
+    #[must_use]
+    pub fn label(&self) -> Label {
+        let short: String = self.id.chars().take(Label::MAX_CHARS).collect();
+        Label::new(&short).unwrap_or_else(|_| Label::unnamed())
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A text that looked like a marker and is none.

@@ -24,6 +24,12 @@ pub(crate) fn is_in_turn(tool: &str) -> bool {
     is_write(tool) || tool == RUN
 }
 
+/// Says whether calls of the tool look at files: they are made at once, but never before a change that was asked
+/// for ahead of them in the same answer.
+pub(crate) fn is_look(tool: &str) -> bool {
+    ["Read", "Grep", "Glob"].contains(&tool)
+}
+
 /// Says whether calls of the tool change files.
 pub(crate) fn is_write(tool: &str) -> bool {
     tool == WRITE || tool == EDIT

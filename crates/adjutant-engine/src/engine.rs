@@ -9,8 +9,9 @@ use std::sync::Arc;
 use adjutant_core::marker::instructions;
 use adjutant_core::policy::{ContractKind, Operation, WorkspaceKind};
 use adjutant_core::schema::{
-    AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, return_spec, task_spec,
+    AgentCard, CallLimits, ReturnForm, TASK, TaskSpec, delegate_spec, return_spec, task_spec,
 };
+use adjutant_core::space::SpaceTerms;
 use adjutant_core::story::StoryWork;
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{
@@ -30,7 +31,7 @@ use crate::desk::{Asker, Desk, ModelOpener, Models};
 use crate::execute::{Answer, Approver};
 use crate::ids::{Chance, IdSource, system};
 use crate::opening::{Opened, Storage};
-use crate::prompt::{agent_name, system_prompt};
+use crate::prompt::{Hold, agent_name, system_prompt};
 use crate::role::Role;
 use crate::roster::Definition;
 use crate::runner::{Control, Narrator, Reporter, Runner, Shop};
@@ -316,6 +317,12 @@ impl Engine {
         self
     }
 
+    /// Returns who does what no agent is named for.
+    #[must_use]
+    pub const fn default_agent(&self) -> &AgentName {
+        &self.desk.agent
+    }
+
     /// Says what a slash command asks of the run. Its kind of work and the seconds it gives count for
     /// tasks whose agent's definition does not say otherwise; the agent at the root has the most time
     /// that such work may take.
@@ -327,11 +334,16 @@ impl Engine {
     }
 
     /// Lets the run work on a story: the agent at the root does the work, in a workspace of its own.
-    /// `others` are the stories that a marker may name, each with what its agent is asked.
     #[must_use]
-    pub fn with_story(mut self, story: StoryWork, others: BTreeMap<String, String>) -> Self {
-        self.desk.stories = Arc::new(others);
+    pub fn with_story(mut self, story: StoryWork) -> Self {
         self.story = Some(story);
+        self
+    }
+
+    /// Makes stories known that a marker may name, each with what its agent is asked.
+    #[must_use]
+    pub fn with_stories(mut self, stories: BTreeMap<String, String>) -> Self {
+        self.desk.stories = Arc::new(stories);
         self
     }
 
@@ -344,13 +356,22 @@ impl Engine {
 
     /// Opens the workspaces where the policy gives agents their own; before anything else is done.
     pub(crate) fn open_spaces(&self) -> Result<Option<(Workspaces, SpaceSetup)>, EngineError> {
-        if self.policy.workspace != WorkspaceKind::Own || self.policy.in_place {
+        if !self.gives_spaces() {
             return Ok(None);
         }
         let missing = || EngineError::Spaces("nobody said where to keep them".to_owned());
         let setup = self.spaces.clone().ok_or_else(missing)?;
         let all = setup.open(&self.workdir, self.policy.network).map_err(EngineError::Spaces)?;
         Ok(Some((all, setup)))
+    }
+
+    fn gives_spaces(&self) -> bool {
+        self.policy.workspace == WorkspaceKind::Own && !self.policy.in_place
+    }
+
+    /// Returns what a person said about workspaces, where agents have their own.
+    pub(crate) fn terms(&self) -> Option<SpaceTerms> {
+        self.spaces.as_ref().filter(|_| self.gives_spaces()).map(SpaceSetup::terms)
     }
 
     /// Makes slash commands known to agents: a task that begins with one is given what it says.
@@ -370,7 +391,8 @@ impl Engine {
     #[must_use]
     pub fn briefs(&self, tasks: &[TaskSpec]) -> Vec<Brief> {
         let model = self.desk.models.default_spec();
-        tasks.iter().map(|task| self.desk.brief(task, model, Asker::Person)).collect()
+        let root = self.desk.toolbox.root();
+        tasks.iter().map(|task| self.desk.brief(task, model, Asker::Person, root)).collect()
     }
 
     /// Returns what the core would answer, without doing any of it.
@@ -421,11 +443,17 @@ impl Engine {
         let wall = self.ids.wall;
         let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
         let (desk, ids) = (self.desk, self.ids);
-        let shop = Shop { desk, approver, narrator, ids, folder: folder.clone(), spaces };
+        let folder_of = folder.clone();
+        let shop =
+            Shop { desk, approver, narrator, ids, folder: folder_of, spaces: spaces.clone() };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
         let outcome = runner.run(opening).await?;
+        if let Some(spaces) = spaces {
+            // Nothing follows from it, so neither does an end it may come to.
+            let _ = tokio::task::spawn_blocking(move || spaces.let_go(outcome)).await;
+        }
         drop(lock);
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
@@ -441,7 +469,16 @@ impl Engine {
         let root = run.root_session();
         let tasks = self.ids.tasks(briefs, |session| session == root)?;
         let delegate = Command::Delegate { parent: root, tasks, concurrency, origin: None };
-        Ok(vec![begin, self.define_child(None), delegate])
+        let child = self.define_child(None);
+        let is_shown = matches!(&child, Command::Define { tools, .. } if tools.iter().any(|it| it.name == TASK));
+        let mut commands = vec![begin, child];
+        if is_shown {
+            // Whoever can be named below must be known.
+            let others = self.desk.roles.values().filter(|role| self.is_callable(role, None));
+            commands.extend(others.map(|role| self.define_role(role, None)));
+        }
+        commands.push(delegate);
+        Ok(commands)
     }
 
     /// Returns the commands of a run with a parent agent. Everyone it can name is made known.
@@ -488,6 +525,7 @@ impl Engine {
             policy: Box::new(self.policy.clone()),
             version: self.version.clone(),
             model,
+            terms: self.terms().map(Box::new),
         }
     }
 
@@ -512,7 +550,11 @@ impl Engine {
 
     fn system_of(&self, tools: &[ToolSpec]) -> String {
         let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
-        system_prompt(self.system.as_deref(), &self.policy, &offered)
+        let hold = match self.terms() {
+            Some(terms) if terms.sandbox_off => Hold::Nothing,
+            Some(_) | None => Hold::Sandbox,
+        };
+        system_prompt(self.system.as_deref(), &self.policy, &offered, hold)
     }
 
     /// Says whether an agent can be given a task by name.

@@ -36,19 +36,30 @@ pub(crate) fn agent_name(preset: Preset) -> AgentName {
     })
 }
 
+/// What holds the commands that agents run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// The sandbox.
+    Sandbox,
+    /// Nothing; a person said so.
+    Nothing,
+}
+
 /// Says what it means to write, for those who do so in a workspace of their own.
-fn own_space(policy: &Policy, tools: &ToolSet) -> String {
+fn own_space(policy: &Policy, tools: &ToolSet, hold: Hold) -> String {
     let writes = [WRITE, EDIT, RUN].iter().any(|tool| tools.contains(tool));
     if policy.in_place || policy.workspace != WorkspaceKind::Own || !writes {
         return String::new();
     }
     let network = if policy.network { "with the network" } else { "without any network" };
-    let run = if tools.contains(RUN) {
-        format!(
+    let run = match hold {
+        _ if !tools.contains(RUN) => String::new(),
+        Hold::Sandbox => format!(
             " Run runs a command there, in a sandbox, {network}; what it starts ends with the call."
-        )
-    } else {
-        String::new()
+        ),
+        Hold::Nothing => " Run runs a command there, and nothing confines it: it has all rights of the \
+             person you work for. Touch nothing outside your workspace with it, and leave nothing running."
+            .to_owned(),
     };
     format!(
         "\n\nYou work in a workspace of your own, a copy of the tree: nobody else sees what you change until \
@@ -58,7 +69,12 @@ fn own_space(policy: &Policy, tools: &ToolSet) -> String {
 }
 
 /// Returns the whole system prompt of a subagent that holds `tools`.
-pub(crate) fn system_prompt(base: Option<&str>, policy: &Policy, tools: &ToolSet) -> String {
+pub(crate) fn system_prompt(
+    base: Option<&str>,
+    policy: &Policy,
+    tools: &ToolSet,
+    hold: Hold,
+) -> String {
     let base = base.unwrap_or(BASE).trim_end();
     let report = match policy.contract {
         ContractKind::Report => {
@@ -66,7 +82,7 @@ pub(crate) fn system_prompt(base: Option<&str>, policy: &Policy, tools: &ToolSet
         }
         ContractKind::Standard => json_format_instruction(),
     };
-    let space = own_space(policy, tools);
+    let space = own_space(policy, tools, hold);
     format!(
         "{base}\n\nYou are a subagent with these tools: {tools}. You cannot do what they do not offer.{space}\n\n\
          Use the Note tool to record important findings as you work. If your context fills up, your notes \

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use adjutant_core::space::{SpaceKind, SpaceTerms};
+use adjutant_core::story::StoryWork;
 use adjutant_core::{
     AgentName, Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId,
     State, Timestamp, Tree,
@@ -45,6 +47,12 @@ pub struct Past {
     pub has_lead: bool,
     /// Questions to a person that nobody has answered.
     pub open_questions: usize,
+    /// What a person said about agents that write, as it held last; nothing where none is on record.
+    pub terms: Option<SpaceTerms>,
+    /// Whether an agent has a workspace that is seen only within a sandbox.
+    pub has_overlays: bool,
+    /// The story it works on.
+    pub story: Option<StoryWork>,
     /// Why there is nothing to go on with, where that is plain: no task was ever admitted.
     pub nothing: Option<String>,
 }
@@ -58,15 +66,32 @@ impl RunFiles {
             let record = record?;
             // What does not fit is said when the run is taken up in earnest.
             let _ = tree.evolve(record.at, &record.event);
-            if let Event::RunStarted { workdir, policy, model, .. } = record.event {
-                let model = model.map(|model| model.name);
-                let (workdir, has_lead) = (workdir.into(), model.is_some());
-                let (policy, open_questions, nothing) = (*policy, 0, None);
-                past = Some(Past { workdir, policy, model, has_lead, open_questions, nothing });
-            } else if let (Event::Granted(grant), Some(past)) = (record.event, &mut past)
-                && past.model.is_none()
-            {
-                past.model = grant.brief.model.map(|model| model.name);
+            match (record.event, &mut past) {
+                (Event::RunStarted { workdir, policy, model, terms, .. }, _) => {
+                    let model = model.map(|model| model.name);
+                    past = Some(Past {
+                        workdir: workdir.into(),
+                        policy: *policy,
+                        has_lead: model.is_some(),
+                        model,
+                        open_questions: 0,
+                        terms: terms.map(|terms| *terms),
+                        has_overlays: false,
+                        story: None,
+                        nothing: None,
+                    });
+                }
+                (Event::Granted(grant), Some(past)) if past.model.is_none() => {
+                    past.model = grant.brief.model.map(|model| model.name);
+                }
+                (Event::Resumed { terms: Some(terms), .. }, Some(past)) => {
+                    past.terms = Some(*terms);
+                }
+                (Event::StoryTaken { story, .. }, Some(past)) => past.story = Some(*story),
+                (Event::SpaceMade { space, .. }, Some(past)) => {
+                    past.has_overlays |= space.kind == SpaceKind::Overlay;
+                }
+                _ => {}
             }
         }
         if let Some(past) = &mut past {
@@ -98,7 +123,7 @@ impl Engine {
         staff: Staff,
     ) -> Result<Finished, EngineError> {
         let Staff { storage, approver, reporters, narrator, control } = staff;
-        let spaces = self.open_spaces()?;
+        let (spaces, terms) = (self.open_spaces()?, self.terms());
         let mut records: Vec<Record<Event>> = Vec::new();
         let opened = storage.reopen(run, |record| records.push(record))?;
         let Opened { id, folder, journal, durable, lock } = opened;
@@ -140,6 +165,7 @@ impl Engine {
             timeout_s: wish.timeout_s,
             handovers,
             looked: look(&runner.tree, &|session| runner.bench(session)),
+            terms,
         };
         let command = Command::Resume(Box::new(resumption));
         for name in needed_models(&runner.tree, &command, runner.now()) {

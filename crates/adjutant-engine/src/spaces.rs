@@ -9,17 +9,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, Space, SpaceKind};
-use adjutant_core::{RunId, SessionId};
+use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
+use adjutant_core::{Outcome, RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
-    Kept, Kind, KindWish, Options, Record, SandboxWish, Swept, Workspace, Workspaces,
+    Kept, Kind, KindWish, Options, Record, SandboxWish, SpaceError, Swept, Workspace, Workspaces,
+};
+use adjutant_workspace::{
+    Binary, Conflict, DiffStatus, GitError, ObjectId, Patch, SkipReason, Skipped,
+    why_no_repository, why_not_kept,
 };
 
-use adjutant_workspace::{Binary, Conflict, DiffStatus, ObjectId, Patch, SkipReason, Skipped};
-
-use crate::archive::{Archive, Life};
+use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
 use crate::clock::{Wall, wall_now};
 
@@ -72,15 +74,23 @@ impl SpaceSetup {
             include_ignored: self.include_ignored.clone(),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
-        let all = Workspaces::open(tree, &self.state, options).map_err(|error| chain(&error))?;
+        let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
+            let is_none = matches!(error, SpaceError::Git(GitError::NotARepository { .. }));
+            let why = is_none.then(|| why_no_repository(tree)).flatten();
+            why.unwrap_or_else(|| chain(&error))
+        })?;
         let top = all.repository().work_tree();
         if top != tree.canonicalize().map_err(|error| error.to_string())? {
             return Err(format!(
-                "{} is a folder within the repository {}; agents that write work in all of it, so name \
-                 that one",
+                "{} is a folder within the repository {}; agents that write work in all of it, so go there or \
+                 add --root {}",
                 tree.display(),
+                top.display(),
                 top.display()
             ));
+        }
+        if let Some(problem) = why_not_kept(all.repository()) {
+            return Err(problem);
         }
         if self.state.canonicalize().is_ok_and(|state| state.starts_with(top)) {
             return Err(format!(
@@ -96,19 +106,34 @@ impl SpaceSetup {
     /// was done, a line each.
     pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
         let Ok(all) = self.open(tree, false) else { return Vec::new() };
-        let is_live = |run: &str| {
-            let life = archive.find(run).map(|(files, _)| files.life());
-            // Whatever cannot be told is left alone.
-            !matches!(life, Ok(Ok(Life::Dead)))
-        };
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
-        let swept = all.sweep(&is_live, at).unwrap_or_default();
+        let swept = all.sweep(&|run| may_live(archive, run), at).unwrap_or_default();
         let said = swept.into_iter().map(|it| match it {
             Swept::Kept(reference, _) => format!("kept what was left in {reference}"),
             Swept::Removed(reference) => format!("removed the empty workspace of {reference}"),
             Swept::Unclear(reference, why) => format!("left {reference} alone: {why}"),
         });
         said.collect()
+    }
+
+    /// Lets go of what ended runs in `tree` began from, where nothing they made is left.
+    pub fn let_go(&self, tree: &Path, archive: &Archive) {
+        // Nothing is mounted for it, so nobody need find out whether that would work.
+        let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
+        if let Ok(all) = setup.open(tree, false) {
+            // Best effort: the next sweep tries again.
+            let _ = all.let_go(&|run| may_live(archive, run));
+        }
+    }
+}
+
+/// Says whether somebody may be at work for a run.
+fn may_live(archive: &Archive, run: &str) -> bool {
+    match archive.find(run) {
+        // Whatever cannot be told is left alone.
+        Ok((files, _)) => !matches!(files.life(), Ok(Life::Dead)),
+        // Nobody works for a run whose records are gone, and nobody else would look for its work.
+        Err(error) => !matches!(error, ArchiveError::Find(_)),
     }
 }
 
@@ -148,22 +173,18 @@ impl Spaces {
         batch: &str,
         above: Option<(SessionId, Space)>,
         takes_in: &[String],
-    ) -> Result<Space, String> {
-        let above = above.map(|(above, space)| self.get(above, &space)).transpose()?;
-        let made = self.all.make(&self.run, &session.to_string(), batch, above.as_deref());
-        let made = Arc::new(made.map_err(|error| chain(&error))?);
+    ) -> Result<Space, NoSpace> {
+        let child = session.to_string();
+        let none = |problem: String| {
+            let path = self.all.place_of(&self.run, &child);
+            NoSpace { path: path.map(|path| path.display().to_string()), problem }
+        };
+        let above = above.map(|(above, space)| self.get(above, &space)).transpose();
+        let above = above.map_err(none)?;
+        let made = self.all.make(&self.run, &child, batch, above.as_deref());
+        let made = Arc::new(made.map_err(|error| none(chain(&error)))?);
         for commit in takes_in {
-            let taken = self.take_into(&made, commit)?;
-            if let Some(clash) = taken.conflicts.first() {
-                // Nothing of the agent's is in it yet.
-                let _ = made.close();
-                return Err(format!(
-                    "the work it depends on ({}) cannot be merged: {}: {}",
-                    commit.get(..12).unwrap_or(commit),
-                    clash.path,
-                    clash.what
-                ));
-            }
+            self.begin_with(&made, commit).map_err(none)?;
         }
         let space = as_space(made.record());
         self.lock().insert(session, made);
@@ -201,6 +222,11 @@ impl Spaces {
     ) -> Result<Confinement, String> {
         let workspace = self.get(session, space)?;
         if self.setup.sandbox_off {
+            if space.kind == SpaceKind::Overlay {
+                let text =
+                    "without a sandbox no command can be run in this workspace: it is an overlay";
+                return Err(text.to_owned());
+            }
             return Ok(Confinement::Off { root: PathBuf::from(&space.path) });
         }
         let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());
@@ -283,6 +309,30 @@ impl Spaces {
         let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Some(if more { format!("{text}\n(cut)") } else { text })
+    }
+
+    /// Merges work that a workspace begins with, before anybody is at work in it.
+    fn begin_with(&self, made: &Workspace, commit: &str) -> Result<(), String> {
+        let taken = self.take_into(made, commit)?;
+        let Some(clash) = taken.conflicts.first() else { return Ok(()) };
+        // Nothing of the agent's is in it yet.
+        let _ = made.close();
+        Err(format!(
+            "the work it depends on ({}) cannot be merged: {}: {}",
+            commit.get(..12).unwrap_or(commit),
+            clash.path,
+            clash.what
+        ))
+    }
+
+    /// Lets go of what the run began from, once it has ended well and left nothing.
+    ///
+    /// One that ended otherwise may be taken up again from there.
+    pub(crate) fn let_go(&self, outcome: Outcome) {
+        if outcome == Outcome::Completed {
+            // Best effort: the next sweep tries again.
+            let _ = self.all.let_go(&|run| run != self.run);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {

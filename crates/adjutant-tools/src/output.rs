@@ -13,6 +13,8 @@ pub struct ToolOutput {
     pub notes: Option<String>,
     /// The files whose content the text shows, relative to the root; or every URL that was asked.
     pub touched: Vec<String>,
+    /// For Run: what held the command, as `full`, `off`, or what is missing.
+    pub sandbox: Option<String>,
 }
 
 impl ToolOutput {

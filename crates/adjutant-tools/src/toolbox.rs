@@ -295,12 +295,13 @@ impl Toolbox {
     }
 
     fn masked(&self, output: ToolOutput) -> ToolOutput {
-        let ToolOutput { text, is_error, notes, touched } = output;
+        let ToolOutput { text, is_error, notes, touched, sandbox } = output;
         ToolOutput {
             text: self.masker.mask_owned(text),
             is_error,
             notes: notes.map(|line| self.masker.mask_owned(line)),
             touched: touched.into_iter().map(|path| self.masker.mask_owned(path)).collect(),
+            sandbox,
         }
     }
 

@@ -36,9 +36,20 @@ pub struct WireEvent {
 #[expect(missing_docs, reason = "fields are named for what they hold; the schema describes them")]
 pub enum What {
     /// A run began.
-    RunStarted { run: RunId, agent: String, goal: String },
+    RunStarted {
+        run: RunId,
+        agent: String,
+        goal: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sandbox: Option<&'static str>,
+    },
     /// A person let the run go on.
-    RunResumed { run: RunId, version: String },
+    RunResumed {
+        run: RunId,
+        version: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sandbox: Option<&'static str>,
+    },
     /// A task was admitted, or taken up again, and waits.
     Queued { label: String, index: u32, agent: String },
     /// A task was not admitted, or not approved.
@@ -236,9 +247,12 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Some(What::Approval { state, call, hash: hash.clone(), reason, automatic: None })
     };
     match event {
-        Event::RunStarted { run, agent, goal, .. } => {
-            Some(What::RunStarted { run: *run, agent: agent.to_string(), goal: goal.clone() })
-        }
+        Event::RunStarted { run, agent, goal, .. } => Some(What::RunStarted {
+            run: *run,
+            agent: agent.to_string(),
+            goal: goal.clone(),
+            sandbox: view.sandbox(),
+        }),
         Event::ApprovalAsked { call, hash, .. } => {
             approval(ApprovalState::Asked, Some(*call), hash, None)
         }
@@ -269,9 +283,11 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
             label: None,
             reason: Some(reason.clone()),
         }),
-        Event::Resumed { version, .. } => {
-            view.run().map(|run| What::RunResumed { run, version: version.clone() })
-        }
+        Event::Resumed { version, .. } => view.run().map(|run| What::RunResumed {
+            run,
+            version: version.clone(),
+            sandbox: view.sandbox(),
+        }),
         Event::RunEnded { outcome } => Some(What::RunEnded {
             status: outcome.result_word(),
             outcome: *outcome,

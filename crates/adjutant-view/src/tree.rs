@@ -19,7 +19,8 @@ pub fn render(view: &RunView, now: Timestamp, liveness: Liveness, palette: Palet
     let Some(root) = view.root() else { return "nothing has been delegated\n".into() };
     let mut text = String::new();
     if let Some(run) = view.run() {
-        text.push_str(&format!("{run}\n"));
+        let held = if view.sandbox() == Some("off") { " · sandbox off" } else { "" };
+        text.push_str(&format!("{run}{held}\n"));
     }
     // Each entry carries the lines that run past it on the left.
     let mut next = vec![(root, String::new(), String::new())];
@@ -86,6 +87,9 @@ pub struct TreeJson {
     pub v: u32,
     /// The run.
     pub run: Option<RunId>,
+    /// Whether commands run in a sandbox, `on` or `off`; only where agents write in workspaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<&'static str>,
     /// The root; absent before the run began.
     pub root: Option<NodeJson>,
 }
@@ -148,5 +152,5 @@ pub fn json(view: &RunView, now: Timestamp, liveness: Liveness) -> TreeJson {
         ready.insert(node.session, shape);
     }
     let root = view.root().and_then(|root| ready.remove(&root.session));
-    TreeJson { v: VERSION, run: view.run(), root }
+    TreeJson { v: VERSION, run: view.run(), sandbox: view.sandbox(), root }
 }

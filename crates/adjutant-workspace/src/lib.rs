@@ -9,6 +9,7 @@
 mod dir;
 mod error;
 mod folder;
+mod footing;
 mod git;
 mod kernel;
 pub mod overlay;
@@ -22,15 +23,16 @@ mod trees;
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
 pub use folder::{DirLock, Lock};
+pub use footing::{why_no_repository, why_not_kept};
 pub use git::{
     Binary, Change, Commit, Committed, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, Git,
-    GitError, Kept, Lines, ObjectId, Patch, Preview, Pruned, Repository, ResultRef, Side,
-    SkipReason, Skipped, Snapshot, layer_changes,
+    GitError, Kept, Lines, ObjectId, Patch, Preview, Repository, ResultRef, Side, SkipReason,
+    Skipped, Snapshot, layer_changes,
 };
 pub use path::RelPath;
 pub use place::{FileMode, Folders, Image, Over, Place};
 pub use root::{OpenedFile, Root};
 pub use trees::{
-    Applied, ApplyError, Bases, Lease, LeaseCost, Orphan, Recovered, Rehearsed, Worktree,
+    Applied, ApplyError, Bases, Lease, LeaseCost, Left, Orphan, Recovered, Rehearsed, Worktree,
     WorktreeEntry, Worktrees,
 };

@@ -108,3 +108,10 @@ pub(crate) enum MergeAfter {
     /// Make a branch of what completed, as `adjutant merge --as branch` does.
     Branch,
 }
+
+impl MergeAfter {
+    /// Returns what a word of a file means.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        Self::from_str(word, true).ok()
+    }
+}

@@ -1,7 +1,7 @@
 //! `discard`: forgetting results, so that their commits can still be found for a while.
 
-use adjutant_engine::Archive;
 use adjutant_engine::work::WorkError;
+use adjutant_engine::{Archive, SpaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -23,32 +23,37 @@ pub(crate) fn run_discard(
         chosen.say_gone()?;
     }
     if chosen.picked.is_empty() && !as_json {
-        say(&format!("adjutant: {} kept no work: there is nothing to discard", chosen.name));
-        return Ok(Exit::Completed);
+        if chosen.unfinished.is_none() {
+            say(&format!("adjutant: {} kept no work: there is nothing to discard", chosen.name));
+        }
+        chosen.say_unfinished();
+        return Ok(chosen.exit(Exit::Completed));
     }
     if !args.yes && !chosen.picked.is_empty() {
         ask(&chosen)?;
     }
     let done: Vec<(&Picked, Result<(), WorkError>)> =
         chosen.picked.iter().map(|it| (it, chosen.work.discard(&it.kept))).collect();
+    SpaceSetup::new(archive.path().to_owned()).let_go(chosen.work.tree(), archive);
     let failed = done.iter().filter(|(_, done)| done.is_err()).count();
     if as_json {
         let results: Vec<Value> = done.iter().map(as_object).collect();
         print_json(&json!({
             "v": 1, "run": chosen.run, "tree": chosen.work.tree().to_string_lossy(),
-            "results": results, "gone": chosen.gone_json(),
+            "results": results, "gone": chosen.gone_json(), "unfinished": chosen.unfinished_json(),
         }))?;
     } else {
         print(&done.iter().map(line).collect::<String>())?;
         if failed < done.len() {
             say("Until git collects them, `git branch NAME COMMIT` brings the work back.");
         }
+        chosen.say_unfinished();
     }
-    Ok(match failed {
+    Ok(chosen.exit(match failed {
         0 => Exit::Completed,
         all if all == done.len() => Exit::Failed,
         _ => Exit::Partial,
-    })
+    }))
 }
 
 /// Shows what would be lost and asks; nobody to ask is a no.

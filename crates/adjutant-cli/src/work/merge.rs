@@ -1,7 +1,9 @@
 //! `merge`: results into the user's files or onto branches, and back again.
 
 use adjutant_engine::Archive;
-use adjutant_engine::work::{Conflict, Diff, Shared, TakenBack, Verdict, WorkError, shared_files};
+use adjutant_engine::work::{
+    Conflict, Diff, Left, Shared, TakenBack, Verdict, WorkError, shared_files,
+};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -42,7 +44,9 @@ pub(crate) fn run_merge(
     let previews = preview(&chosen)?;
     if !as_json {
         chosen.say_shared(&shared);
-        say(&outlook(&chosen, &previews));
+        if chosen.unfinished.is_none() || !previews.is_empty() {
+            say(&outlook(&chosen, &previews));
+        }
     }
     let fates = match (args.how, args.dry_run) {
         (_, true) => previews.into_iter().map(Fate::Judged).collect(),
@@ -54,16 +58,22 @@ pub(crate) fn run_merge(
         let lines = chosen.picked.iter().zip(&fates);
         print(&lines.map(|(picked, fate)| line(picked, fate, args.dry_run)).collect::<String>())?;
         say_next(&chosen, &fates, args.dry_run);
+        chosen.say_unfinished();
     }
-    Ok(exit(&fates, chosen.gone.len()))
+    Ok(chosen.exit(exit(&fates, chosen.gone.len())))
 }
 
 /// Puts back what a merge that was killed left half done, before anything is judged.
 fn recover(chosen: &Chosen) -> Result<(), Failure> {
     let left = chosen.work.recover().map_err(|error| explained(&error))?;
-    for path in left {
-        let path = path.to_string_lossy().into_owned();
-        say(&format!("adjutant: {path}: changed during a merge that was cut short, left as it is"));
+    for Left { path, before } in left {
+        let before = before.map_or_else(String::new, |before| {
+            format!("; what it was before lies in {}", before.display())
+        });
+        let path = path.display();
+        say(&format!(
+            "adjutant: {path}: changed during a merge that was cut short, left as it is{before}"
+        ));
     }
     Ok(())
 }
@@ -174,8 +184,9 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
         .find(|(_, fate)| matches!(fate, Fate::Judged(Verdict::Conflicts(_))))
     {
         advise(&format!(
-            "A conflict is solved on a branch: `adjutant merge {} --as branch`, then `git merge`.",
-            picked.id()
+            "A conflict is solved by hand: `adjutant merge {} --as branch`, then `git merge {}`.",
+            picked.id(),
+            picked.kept.branch
         ));
     }
     let merges = has(|it| matches!(it, Fate::Judged(Verdict::Merges { .. })));
@@ -220,6 +231,7 @@ fn as_object(chosen: &Chosen, args: &MergeArgs, fates: &[Fate], shared: &[Shared
         "dry_run": args.dry_run, "undo": undo,
         "results": results.map(|(picked, fate)| fate_json(picked, fate, args.dry_run)).collect::<Vec<_>>(),
         "gone": chosen.gone_json(), "shared": chosen.shared_json(shared),
+        "unfinished": chosen.unfinished_json(),
     })
 }
 

@@ -18,11 +18,12 @@ use adjutant_engine::work::{
     Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, KeptResult, Shared, Side, Work,
     WorkError,
 };
-use adjutant_engine::{Archive, RunFiles};
-use adjutant_view::{Liveness, RunView, sanitize};
+use adjutant_engine::{Archive, RunFiles, why_no_repository};
+use adjutant_view::{Delegation, Liveness, RunView, sanitize};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
+use crate::hints::advise;
 use crate::output::say;
 use crate::records::{self, Need, counted, failed};
 
@@ -70,6 +71,40 @@ pub(crate) struct Chosen {
     pub(crate) picked: Vec<Picked>,
     /// Those that are not.
     pub(crate) gone: Vec<Gone>,
+    /// Why there may be more to come.
+    pub(crate) unfinished: Option<Unfinished>,
+}
+
+/// Why what there is of a run is not all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// Somebody works on it.
+    Running,
+    /// Nobody does any more, and it never ended.
+    Interrupted,
+}
+
+impl Unfinished {
+    /// Looks at what is meant of a run: one session, or all.
+    fn of(view: &RunView, liveness: Liveness, session: Option<SessionId>) -> Option<Self> {
+        let is_open = |it: &Delegation| it.state.is_live() || it.is_keeping();
+        let is_open = match session.and_then(|session| view.delegation(session)) {
+            Some(one) => is_open(one),
+            None => view.outcome().is_none(),
+        };
+        is_open.then_some(match liveness {
+            Liveness::Alive => Self::Running,
+            Liveness::Dead => Self::Interrupted,
+        })
+    }
+
+    /// Returns the word that programs are told.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+        }
+    }
 }
 
 impl Chosen {
@@ -82,9 +117,8 @@ impl Chosen {
         let (view, liveness) = records::fold(&files, Need::Numbers)?;
         let workdir = Path::new(view.workdir());
         if !workdir.is_dir() {
-            let (run, path) = (files.id(), workdir.display());
-            let text = format!("{run} worked in {path}, which is not there any more");
-            return Err(Failure::new(Exit::Failed, text));
+            let work = moved_here(archive, files.id(), workdir)?;
+            return Self::of(work, &view, liveness, session);
         }
         let work = Work::open(&search(), workdir, archive.path());
         let work = work.map_err(|error| explained(&error))?;
@@ -111,7 +145,9 @@ impl Chosen {
                 State::Ended(outcome) => Some(outcome),
                 State::AwaitingApproval | State::Queued | State::Running => None,
             };
-            if !is_meant(Some(delegation.session)) {
+            // What is part of the work above is looked at there, unless it was named.
+            let is_part = session.is_none() && delegation.is_merged();
+            if !is_meant(Some(delegation.session)) || is_part {
                 continue;
             }
             let label = delegation.label.as_str().to_owned();
@@ -132,7 +168,42 @@ impl Chosen {
             picked.push(Picked { kept, label: String::new(), outcome: None });
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
-        Ok(Self { work, run, name, picked, gone })
+        let unfinished = Unfinished::of(view, liveness, session);
+        Ok(Self { work, run, name, picked, gone, unfinished })
+    }
+
+    /// Says that there may be more to come, and how to go on.
+    pub(crate) fn say_unfinished(&self) {
+        let (name, run) = (&self.name, self.run);
+        let rest = if self.picked.is_empty() {
+            "nothing of it is kept yet"
+        } else {
+            "not all of it is kept yet"
+        };
+        match self.unfinished {
+            Some(Unfinished::Running) => {
+                say(&format!("adjutant: {name} is still running: {rest}"));
+                advise(&format!(
+                    "`adjutant wait {run}` waits for its end, `adjutant status {run}` shows it."
+                ));
+            }
+            Some(Unfinished::Interrupted) => {
+                say(&format!("adjutant: {name} was interrupted: {rest}"));
+                advise(&format!(
+                    "`adjutant resume {run}` goes on with it, in the workspaces as they were left."
+                ));
+            }
+            None => {}
+        }
+    }
+
+    /// Returns how a command ends that did `well` with all there is: not so while there may be more.
+    pub(crate) fn exit(&self, well: Exit) -> Exit {
+        if well == Exit::Completed && self.unfinished.is_some() { Exit::Partial } else { well }
+    }
+
+    fn unfinished_json(&self) -> Option<&'static str> {
+        self.unfinished.map(Unfinished::word)
     }
 
     /// Compares every result with what its agent began from.
@@ -239,12 +310,17 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
         let Some(workdir) = files.workdir() else { continue };
-        if !workdir.starts_with(work.tree()) {
+        let has_moved = || !workdir.is_dir() && with_results.contains(&files.id());
+        if !workdir.starts_with(work.tree()) && !has_moved() {
             continue;
         }
         let kept = |view: &RunView| {
-            view.delegations()
-                .any(|it| it.kept.as_ref().is_some_and(|kept| kept.0.commit.is_some()))
+            let is_open = view.outcome().is_none();
+            view.delegations().any(|it| {
+                // Of one that has not ended there is something to say, if only that.
+                let is_at_work = is_open && it.space.is_some();
+                is_at_work || it.kept.as_ref().is_some_and(|kept| kept.0.commit.is_some())
+            })
         };
         if with_results.contains(&files.id())
             || records::numbers(&files).is_ok_and(|(view, _)| kept(&view))
@@ -255,6 +331,21 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     let tree = work.tree().display();
     Err(Failure::usage(format!("no run in {tree} has kept work"))
         .hint("Name a run of another folder; `adjutant status` lists the runs."))
+}
+
+/// Finds the work of a run whose folder is gone in the repository around the current folder: it moves with it.
+fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<Work, Failure> {
+    let gone = format!("{run} worked in {}, which is not there any more", workdir.display());
+    let here = Work::open(&search(), Path::new("."), archive.path());
+    let is_kept = |work: &Work| work.results(run).is_ok_and(|kept| !kept.is_empty());
+    match here.ok().filter(is_kept) {
+        Some(work) => {
+            say(&format!("adjutant: {gone}; its work is in {}", work.tree().display()));
+            Ok(work)
+        }
+        None => Err(Failure::new(Exit::Failed, gone)
+            .hint("Where the repository was moved, go to its folder and type this again there.")),
+    }
 }
 
 /// Says where a run worked when that is not here.
@@ -268,7 +359,12 @@ fn say_elsewhere(work: &Work, run: RunId) {
 /// Returns the failure of something with a repository.
 pub(crate) fn explained(error: &WorkError) -> Failure {
     let exit = match error {
-        WorkError::Git(GitError::NotARepository { .. }) => Exit::Usage,
+        WorkError::Git(GitError::NotARepository { path }) => {
+            if let Some(why) = why_no_repository(path) {
+                return Failure::usage(why);
+            }
+            Exit::Usage
+        }
         WorkError::Git(_) | WorkError::Apply(_) => Exit::Failed,
     };
     Failure::caused(exit, error)

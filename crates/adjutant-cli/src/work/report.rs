@@ -19,8 +19,10 @@ use crate::output::say;
 /// A run that kept nothing is not mentioned. What goes wrong here does not change how the run ended.
 pub(crate) fn after_run(archive: &Archive, view: &RunView, how: MergeAfter) -> Exit {
     let kept = |commit: Option<&String>| commit.is_some();
-    let any =
-        view.delegations().any(|it| it.kept.as_ref().is_some_and(|it| kept(it.0.commit.as_ref())));
+    let any = view
+        .preorder()
+        .iter()
+        .any(|it| it.kept.as_ref().is_some_and(|it| kept(it.0.commit.as_ref())));
     if !any {
         return Exit::Completed;
     }

@@ -185,22 +185,22 @@ fn the_help_of_delegate_teaches_by_example() {
                   The most tokens the run may use
 
               --allow-network
-                  Let the agents reach public addresses with WebFetch and WebSearch; each new host asks
+                  Let the agents reach public addresses with WebFetch and WebSearch; each new host asks.
+                  With --write, commands reach the network of this machine too, loopback and link-local
+                  addresses included, and nothing asks
 
               --in-place
                   Let agents whose definition says so write anywhere in the tree, not only below the specs
                   folder; `run` takes it within a slash command too, before the prompt
 
               --merge <HOW>
-                  What becomes of the work in workspaces once the run has ended; only completed work is
-                  merged
+                  What becomes of the work in workspaces once the run has ended [default: report]; only
+                  completed work is merged
 
                   Possible values:
                   - report: Say what would merge, what is in conflict, and the commands to go on with
                   - apply:  Merge what completed into the files, as `adjutant merge` does
                   - branch: Make a branch of what completed, as `adjutant merge --as branch` does
-                  
-                  [default: report]
 
               --write
                   Let agents write, each in a workspace of its own: its work comes back as a commit to look
@@ -218,13 +218,12 @@ fn the_help_of_delegate_teaches_by_example() {
                   - worktree: A work tree of git
 
               --sandbox <WHICH>
-                  What holds the commands that agents run. Off runs them as you, with all your rights
+                  What holds the commands that agents run, on by default. Off runs them as you, with all
+                  your rights
 
                   Possible values:
                   - on:  The sandbox, or nothing is run
                   - off: Nothing
-                  
-                  [default: on]
 
               --grant <DIR>
                   A directory that commands may read beside those of the system, such as a toolchain; may be

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use super::book::{Book, Task};
 use super::disagree::{Disagreement, Side};
 use super::number::TaskNumber;
-use super::patch::{Splice, apply};
 use super::plan::{Plan, Priority, one_line, paragraphs};
 use super::refused::{MAX_DESCRIPTION_BYTES, MAX_TITLE_CHARS, TaskError};
 use super::state::Project;
 use super::status::Status;
 use crate::contract::ArtifactKind;
+use crate::splice::{Splice, apply};
 use crate::time::{date, rfc3339};
 
 /// The longest name of a language.

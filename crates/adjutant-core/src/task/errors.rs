@@ -5,9 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json::Node;
-use super::patch::{Splice, apply};
 use super::state::{StateError, object};
+use crate::splice::{Node, Splice, apply};
 
 const ERRORS: &str = "errors";
 const FIX_STATUS: &str = "fix_status";

@@ -5,10 +5,9 @@
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::json::{Node, spans};
 use super::number::TaskNumber;
-use super::patch::Splice;
 use super::status::Status;
+use crate::splice::{Node, Splice, spans};
 
 /// What a new file holds.
 pub(super) const BEGINNING: &str = "{

@@ -379,8 +379,7 @@ impl Tree {
             .map_or(0, |agent| agent.preamble_bytes);
         let assignment = self.assignment.as_ref();
         let number = assignment.and_then(|it| it.task_of(&task.brief.agent, &task.brief.prompt));
-        let story = task.brief.story.as_deref().filter(|_| self.story.is_some());
-        let preface = self.preface(task.session, &admission, number, story);
+        let preface = self.preface(task.session, &admission, number, &task.brief);
         let preface_bytes = preface.as_ref().map_or(0, String::len) as u64;
         Event::Granted(Box::new(Grant {
             session: task.session,

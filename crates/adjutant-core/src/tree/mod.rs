@@ -134,8 +134,10 @@ impl Tree {
         match command {
             // A run begins once.
             Command::Begin { .. } if self.run.is_some() => Ok(Vec::new()),
-            Command::Begin { run, agent, goal, workdir, policy, version, model } => {
-                Ok(vec![Event::RunStarted { run, agent, goal, workdir, policy, version, model }])
+            Command::Begin { run, agent, goal, workdir, policy, version, model, terms } => {
+                let begun =
+                    Event::RunStarted { run, agent, goal, workdir, policy, version, model, terms };
+                Ok(vec![begun])
             }
             Command::Define { agent, system, tools, rights, max_turns } => {
                 Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])

@@ -9,7 +9,7 @@ use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
 use crate::schema::{DELEGATE, RETURN, TASK};
-use crate::write::is_in_turn;
+use crate::write::{is_in_turn, is_look};
 
 impl Tree {
     /// Returns what follows from `event`, which has been folded in already.
@@ -172,6 +172,10 @@ impl Tree {
         }
         if is_in_turn(&call.name) {
             return node.write(index, call).map_or_else(Reaction::default, effect);
+        }
+        // What it looks at may be about to change, and was to be changed before.
+        if is_look(&call.name) && node.is_behind_a_write(index) {
+            return Reaction::default();
         }
         effect(if call.name == DELEGATE || call.name == TASK {
             Effect::Delegate { session, turn, index, call }

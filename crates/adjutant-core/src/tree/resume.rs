@@ -52,6 +52,7 @@ impl Tree {
             clamped: self.is_cut(&again, wish.timeout_s),
             deadlines: self.new_deadlines(now, wish.timeout_s),
             questions_until: now.plus_seconds(APPROVAL_EXPIRES_S),
+            terms: wish.terms.clone().map(Box::new),
         }];
         for node in self.nodes.iter().filter(|node| node.state == State::Running) {
             close_open_call(node, &mut events);

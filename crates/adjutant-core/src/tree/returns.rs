@@ -12,6 +12,7 @@ use super::node::{End, Node};
 use super::turn::Held;
 use super::{ROOT, Tree};
 use crate::assignment::Assignment;
+use crate::brief::Brief;
 use crate::code::Code;
 use crate::command::Effect;
 use crate::contract::{
@@ -246,7 +247,7 @@ impl Tree {
         session: SessionId,
         admission: &Admission,
         task: Option<u64>,
-        story: Option<&str>,
+        brief: &Brief,
     ) -> Option<String> {
         if self.policy.contract != ContractKind::Standard {
             return None;
@@ -268,8 +269,10 @@ impl Tree {
             }
             context["task_context"] = about;
         }
+        let story = brief.story.as_deref().filter(|_| self.story.is_some());
         if let Some(story) = story {
-            context["task_context"] = json!({ "story_id": story });
+            let hours = brief.hours;
+            context["task_context"] = json!({ "story_id": story, "estimated_hours": hours });
         }
         let mut preface = format!("Delegation context, which you need not repeat:\n{context:#}");
         if let Some(how) = story.and_then(|_| instructions(&self.policy, *depth)) {

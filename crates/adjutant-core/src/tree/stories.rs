@@ -44,8 +44,10 @@ impl Tree {
         }
         let root = &mut self.nodes[ROOT];
         root.works = true;
+        root.label = story.label();
         root.story = Some(story.id.clone());
         root.verify.clone_from(&story.verify);
+        root.numbered = story.numbered;
         // What was planned is handed down as if its agent had asked for it in an answer before the first.
         let plan = Markers { tasks: story.plan.clone(), rejected: Vec::new() };
         root.markers = (!story.plan.is_empty()).then_some(plan);

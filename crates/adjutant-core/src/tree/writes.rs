@@ -9,7 +9,7 @@ use crate::command::{Effect, Reaction};
 use crate::event::{Event, ToolOutput};
 use crate::ids::SessionId;
 use crate::message::ToolCall;
-use crate::write::{Change, Looked, Writes, is_write};
+use crate::write::{Change, Looked, Writes, is_look, is_write};
 
 /// What looking at the files told about writes without a result.
 pub(super) type Looks = BTreeMap<(SessionId, u32), Looked>;
@@ -38,13 +38,25 @@ impl Tree {
         })
     }
 
-    /// Returns the write that may begin now that `call` has its result.
+    /// Returns what may begin now that `call` has its result: the next write, and the looks before that one.
     pub(super) fn after_write(&self, session: SessionId, call: u32) -> Reaction {
         let Some((_, node)) = self.live(session) else { return Reaction::default() };
         if !node.writing.contains(&call) {
             return Reaction::default();
         }
-        node.next_write().map_or_else(Reaction::default, |next| self.run_tool(session, next))
+        let looks = node.pending.iter().zip(0_u32..).filter_map(|(pending, number)| {
+            let is_due = |asked: &&ToolCall| {
+                is_look(&asked.name)
+                    && number > call
+                    && node.called.contains(&number)
+                    && node.awaits(node.turn, number)
+                    && !node.is_behind_a_write(number)
+            };
+            pending.as_ref().filter(is_due).map(|_| number)
+        });
+        let due = looks.chain(node.next_write());
+        let effects = due.flat_map(|number| self.run_tool(session, number).effects).collect();
+        Reaction { commands: Vec::new(), effects }
     }
 }
 
@@ -53,6 +65,11 @@ impl Node {
     /// for it: two edits of one file in one answer must not see the same file before.
     fn next_write(&self) -> Option<u32> {
         self.writing.iter().copied().find(|call| self.awaits(self.turn, *call))
+    }
+
+    /// Says whether something was to be changed before a call and is not yet.
+    pub(super) fn is_behind_a_write(&self, call: u32) -> bool {
+        self.next_write().is_some_and(|write| write < call)
     }
 
     /// Says whether a call waits for one before it, and so has certainly not been made.

@@ -200,7 +200,7 @@ fn errors() -> impl Strategy<Value = AttemptError> {
 
 fn outputs() -> impl Strategy<Value = ToolOutput> {
     ("[a-z]{0,400}", option::of(Just("noted".to_owned())), any::<bool>()).prop_map(
-        |(content, note, is_error)| ToolOutput { content, is_error, note, touched: Vec::new() },
+        |(content, note, is_error)| ToolOutput { content, is_error, note, ..ToolOutput::default() },
     )
 }
 

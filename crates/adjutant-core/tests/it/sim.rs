@@ -89,6 +89,7 @@ impl Sim {
             policy: Box::new(policy),
             version: "test".into(),
             model,
+            terms: None,
         })
         .unwrap();
         sim

@@ -4,12 +4,13 @@ mod perform;
 mod record;
 mod story;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use adjutant_core::schema::ReturnForm;
+use adjutant_core::space::NoSpace;
 use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, SessionId, Timestamp,
     ToolCall, ToolOutput, ToolSpec, Tree,
@@ -21,6 +22,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::clock::Clock;
 use crate::control::{Door, Order};
+use crate::crash::Crash;
 use crate::desk::Desk;
 use crate::engine::EngineError;
 use crate::execute::{Answer, Approver, Asked, Briefs, Done, Heard, Sign};
@@ -100,6 +102,8 @@ struct Work {
     model: Option<AbortHandle>,
     /// The write that was begun last, by turn and place: none is begun twice.
     writing: Option<(u32, u32)>,
+    /// The other tools of its last answer that were begun, by turn and place.
+    using: BTreeSet<(u32, u32)>,
     /// What stops the command it began last.
     command: Option<Arc<Cancel>>,
 }
@@ -329,7 +333,8 @@ impl Runner {
                 Command::Conclude { session, call, text, artifacts }
             }
             Done::SpaceMade { session, result } => {
-                let made = result.unwrap_or_else(|crash| Err(crash.message));
+                let none = |crash: Crash| Err(NoSpace { path: None, problem: crash.message });
+                let made = result.unwrap_or_else(none);
                 self.submit(Command::TakeSpace { session, made })?;
                 self.drop_unused_space(session);
                 return Ok(());

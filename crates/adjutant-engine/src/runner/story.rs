@@ -86,11 +86,10 @@ impl Runner {
 fn marked_brief(desk: &Desk, task: &MarkedTask, caller: &ModelSpec) -> Brief {
     let name = task.description.trim();
     let story = desk.stories.get(name);
-    let written = || format!("{}\n\nEstimated hours: {}", task.description, task.hours);
     let short: String = name.chars().take(Label::MAX_CHARS).collect();
     let spec = TaskSpec {
         label: Label::new(&short).unwrap_or_else(|_| Label::unnamed()),
-        prompt: story.cloned().unwrap_or_else(written),
+        prompt: story.unwrap_or(&task.description).clone(),
         context: Vec::new(),
         model: None,
         max_output_tokens: None,

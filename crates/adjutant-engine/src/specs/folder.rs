@@ -22,7 +22,7 @@ const SPECS: &str = "specs";
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How long to wait for another process; a change takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Between two looks at a lock that is held.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -78,17 +78,8 @@ impl Folder {
 
     /// Locks the folder, waiting for others a while.
     pub(super) fn lock(&self, lock: Lock) -> Result<DirLock, SpecsError> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let taken = self.dir.try_lock(lock);
-            if let Some(lock) = taken.map_err(|error| self.failed("lock", "", error))? {
-                return Ok(lock);
-            }
-            if Instant::now() >= until {
-                return Err(SpecsError::Busy { folder: self.path, seconds: PATIENCE.as_secs() });
-            }
-            thread::sleep(PAUSE);
-        }
+        let taken = locked(&self.dir, lock).map_err(|error| self.failed("lock", "", error))?;
+        taken.ok_or(SpecsError::Busy { folder: self.path, seconds: PATIENCE.as_secs() })
     }
 
     /// Reads both files as they are.
@@ -140,6 +131,20 @@ impl Folder {
     /// Returns the path of a file from the root of the project.
     pub(super) fn named(&self, name: &str) -> String {
         if name.is_empty() { self.path.to_owned() } else { format!("{}/{name}", self.path) }
+    }
+}
+
+/// Locks a folder, waiting for others a while; none where they do not let go of it.
+pub(crate) fn locked(dir: &Dir, lock: Lock) -> Result<Option<DirLock>, PathError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(lock) = dir.try_lock(lock)? {
+            return Ok(Some(lock));
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        thread::sleep(PAUSE);
     }
 }
 

@@ -25,6 +25,7 @@ use adjutant_workspace::{Lock, Root};
 
 pub use error::SpecsError;
 pub use errors::Absent;
+pub(crate) use folder::{PATIENCE, locked};
 pub use lookout::Lookout;
 
 use crate::clock::{Wall, wall_now};

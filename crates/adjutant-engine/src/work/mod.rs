@@ -19,7 +19,7 @@ use std::time::SystemTime;
 use adjutant_core::{RunId, SessionId, content_hash};
 use adjutant_workspace::{ApplyError, Git, Kept, ObjectId, Repository, ResultRef};
 pub use adjutant_workspace::{
-    Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Lines, Patch, Side,
+    Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Left, Lines, Patch, Side,
 };
 
 pub use machine::{Machine, look_at_machine};
@@ -51,6 +51,8 @@ pub struct KeptResult {
     pub run: String,
     /// The reference that keeps it.
     pub reference: String,
+    /// The branch that is made of it when one is wanted.
+    pub branch: String,
     /// The commit, by its id.
     pub commit: String,
     /// When it was committed.
@@ -232,7 +234,7 @@ impl Work {
     /// # Errors
     ///
     /// Why something could not be put back.
-    pub fn recover(&self) -> Result<Vec<PathBuf>, WorkError> {
+    pub fn recover(&self) -> Result<Vec<Left>, WorkError> {
         let recovered = self.repository.recover()?;
         Ok(recovered.into_iter().flat_map(|one| one.left).collect())
     }
@@ -321,6 +323,7 @@ impl KeptResult {
             session: kept.reference.child().parse().ok(),
             run: kept.reference.run().to_owned(),
             reference: kept.reference.to_string(),
+            branch: kept.reference.branch(),
             commit: kept.commit.to_string(),
             at: kept.at,
             merged: kept.merged,
@@ -341,6 +344,7 @@ impl Verdict {
             ApplyError::Conflicts { preview } => Self::Conflicts(preview.conflicts),
             ApplyError::Dirty { paths } => Self::Dirty(paths),
             ApplyError::Stuck { .. }
+            | ApplyError::Torn { .. }
             | ApplyError::ChangedSince { .. }
             | ApplyError::Unknown(_)
             | ApplyError::Git(_) => Self::Failed(error),

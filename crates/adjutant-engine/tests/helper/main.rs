@@ -1,5 +1,44 @@
-//! Acts as the helper of workspaces in the tests of this crate.
+//! Acts as the helper of workspaces in the tests of this crate, and as another process that has a
+//! PRD open.
+
+use std::io::Write;
+
+use adjutant_core::{Usd, outcome, prd::Outcome};
+use adjutant_engine::prd::PrdFile;
 
 fn main() {
     adjutant_workspace::sandbox::helper_main_if_asked();
+    let mut args = std::env::args().skip(1);
+    if let (Some(what), Some(path)) = (args.next(), args.next()) {
+        with_prd(&what, &path);
+    }
+}
+
+/// Opens a PRD; for `save-forever` writes one outcome after the other until it is killed.
+fn with_prd(what: &str, path: &str) {
+    let mut out = std::io::stdout();
+    let mut file = match PrdFile::open(path) {
+        Ok(file) => file,
+        Err(error) => return drop(writeln!(out, "{error}")),
+    };
+    for round in 1.. {
+        if writeln!(out, "open {round}").is_err() || what != "save-forever" {
+            return;
+        }
+        let outcome = Outcome {
+            passes: round % 2 == 1,
+            run: format!("run {round}"),
+            status: outcome::Outcome::Completed,
+            summary: "x".repeat(round % 5000),
+            branch: None,
+            cost: Usd::ZERO,
+            tokens_in: 0,
+            tokens_out: 0,
+            finished_ms: 0,
+            children: Vec::new(),
+        };
+        if file.save("US-001", &outcome).is_err() {
+            return;
+        }
+    }
 }

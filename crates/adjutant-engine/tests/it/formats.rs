@@ -233,6 +233,7 @@ fn history() -> Vec<u8> {
         policy: Box::new(policy),
         version: "0.1.0".into(),
         model: Some(model()),
+        terms: None,
     });
     for agent in ["lead", "scout"] {
         let (agent, system) = (AgentName::new(agent), format!("You are the {agent}."));

@@ -16,6 +16,7 @@ mod limits;
 mod live;
 mod misbehaviour;
 mod own_tools;
+mod prd;
 mod providers;
 mod replay;
 mod resume;

@@ -64,6 +64,8 @@ type Objection = String;
 struct Over {
     end: End,
     elapsed: Duration,
+    /// What held it.
+    level: String,
     /// What is to be said about the confinement, one remark each.
     remarks: Vec<String>,
 }
@@ -106,7 +108,9 @@ pub(crate) fn run(
     for words in &over.remarks {
         remark(&mut text, words);
     }
-    Ok(ToolOutput { is_error: over.end != End::Exited(0), ..ToolOutput::ok(text) })
+    remark(&mut text, format_args!("sandbox: {}", over.level));
+    let is_error = over.end != End::Exited(0);
+    Ok(ToolOutput { is_error, sandbox: Some(over.level), ..ToolOutput::ok(text) })
 }
 
 /// What a call asks for.
@@ -233,17 +237,17 @@ fn over(ended: Ended, network: Network) -> Over {
     if !ended.tree_gone {
         remarks.push("a process could not be ended within a second".to_owned());
     }
-    match &ended.level {
-        Level::Full => {}
-        level @ Level::Reduced(_) => remarks.push(format!("sandbox: {level}")),
-    }
     match network {
         Network::Off => {}
         Network::Granted => {
             remarks.push(format!("network: granted; {}", network.left_open().join("; ")));
         }
     }
-    Over { end: ended.end, elapsed: ended.elapsed, remarks }
+    let level = match &ended.level {
+        Level::Full => "full".to_owned(),
+        level @ Level::Reduced(_) => level.to_string(),
+    };
+    Over { end: ended.end, elapsed: ended.elapsed, level, remarks }
 }
 
 fn unconfined(ended: PlainEnd) -> Over {
@@ -251,8 +255,7 @@ fn unconfined(ended: PlainEnd) -> Over {
     if !ended.output_closed {
         remarks.push("a process left the command's group and may live on".to_owned());
     }
-    remarks.push("sandbox: off".to_owned());
-    Over { end: ended.end, elapsed: ended.elapsed, remarks }
+    Over { end: ended.end, elapsed: ended.elapsed, level: "off".to_owned(), remarks }
 }
 
 fn first_line(over: &Over, timeout: Duration, bounds: &Bounds) -> String {
@@ -308,27 +311,25 @@ mod tests {
                 "stopped: wrote more than 1,500 bytes into the workspace",
             ),
         ] {
-            let over = Over { end, elapsed: Duration::from_millis(1_234), remarks: Vec::new() };
+            let (elapsed, level) = (Duration::from_millis(1_234), String::new());
+            let over = Over { end, elapsed, level, remarks: Vec::new() };
             assert_eq!(first_line(&over, Duration::from_secs(120), &bounds), words);
         }
     }
 
     #[test]
-    fn less_than_the_full_sandbox_is_said_and_so_is_a_process_that_stayed() {
+    fn what_held_a_command_is_said_and_so_is_a_process_that_stayed() {
         let ended = |level, tree_gone| Ended {
             end: End::Exited(0),
             elapsed: Duration::ZERO,
             level,
             tree_gone,
         };
-        assert!(over(ended(Level::Full, true), Network::Off).remarks.is_empty());
+        let full = over(ended(Level::Full, true), Network::Off);
+        assert_eq!((full.level.as_str(), full.remarks.len()), ("full", 0));
         let reduced = ended(Level::Reduced(vec![Layer::Landlock, Layer::PidMax]), false);
-        assert_eq!(
-            over(reduced, Network::Off).remarks,
-            [
-                "a process could not be ended within a second",
-                "sandbox: reduced: without Landlock, bound on processes"
-            ]
-        );
+        let reduced = over(reduced, Network::Off);
+        assert_eq!(reduced.level, "reduced: without Landlock, bound on processes");
+        assert_eq!(reduced.remarks, ["a process could not be ended within a second"]);
     }
 }

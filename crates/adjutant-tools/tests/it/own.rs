@@ -19,7 +19,7 @@ impl Tool for Echo {
     fn run(&self, arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolOutput {
         let text = arguments["say"].as_str().unwrap_or_default().to_owned();
         let (notes, touched) = (Some(text.clone()), vec![text.clone()]);
-        ToolOutput { text, is_error: false, notes, touched }
+        ToolOutput { text, notes, touched, ..ToolOutput::default() }
     }
 }
 

@@ -36,7 +36,10 @@ pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<Strin
 
 fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
     match entry.event {
-        Event::RunStarted { .. } => view.run().map(|run| format!("{run} started")),
+        Event::RunStarted { .. } => {
+            let held = if view.sandbox() == Some("off") { ", sandbox off" } else { "" };
+            view.run().map(|run| format!("{run} started{held}"))
+        }
         Event::RunEnded { .. } => Some(total(view, entry.at, Liveness::Alive)),
         Event::ApprovalAsked { parent, call, .. } => Some(asked(view, *parent, *call)),
         Event::AutoApproved { amount, .. } => Some(format!(
@@ -64,7 +67,16 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
             let what = format!("⊘ refused: {}. {next}", code_words(reason.code));
             Some(labelled(delegation, &palette.paint(Style::Bad, &what)))
         }
+        // Whether it was a success shows itself when the work is kept.
+        Event::Ended { session, .. } if is_to_be_kept(view, *session) => None,
         Event::Ended { session, .. } => end(view, *session, palette),
+        Event::SpaceKept { session, kept, problem } => {
+            let kept = kept_words(kept, problem.as_deref());
+            match end(view, *session, palette) {
+                Some(end) => Some(format!("{end} · {kept}")),
+                None => told(view, *session, &kept),
+            }
+        }
         Event::Resumed { timeout_s, clamped, .. } => {
             let run = view.run().map(|run| run.to_string()).unwrap_or_default();
             let wish = grouped(timeout_s.filter(|_| *clamped).unwrap_or_default());
@@ -89,7 +101,6 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
         | Event::Checked { .. }
         | Event::Merged { .. }
         | Event::Marked { .. }
-        | Event::SpaceKept { .. }
         | Event::Crashed { .. }
         | Event::Reopened(_)
         | Event::Late { .. } => {
@@ -179,7 +190,6 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
             None
         }
         Event::Marked { mark, problem, .. } => Some(marked(mark, problem.as_deref())),
-        Event::SpaceKept { kept, problem, .. } => Some(kept_words(kept, problem.as_deref())),
         // That something was to be changed is said already; that it was not must be as well.
         Event::ToolReturned { call, output, .. } if output.is_error => called(*call)
             .filter(|call| [WRITE, EDIT].contains(&call.tool.as_str()))
@@ -194,6 +204,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Assigned(_)
         | Event::StoryTaken { .. }
         | Event::SpaceMade { .. }
+        | Event::SpaceKept { .. }
         | Event::Printed { .. }
         | Event::Judged { .. }
         | Event::Resumed { .. }
@@ -225,6 +236,10 @@ fn asked(view: &RunView, parent: SessionId, call: u32) -> String {
     let parent = view.delegation(parent);
     let count = parent.map_or(0, |parent| view.children(parent).filter(waits).count());
     format!("Waiting for approval of {}", counted(count, "subagent"))
+}
+
+fn is_to_be_kept(view: &RunView, session: SessionId) -> bool {
+    view.delegation(session).is_some_and(Delegation::is_keeping)
 }
 
 /// The root's own end is said by the run's.

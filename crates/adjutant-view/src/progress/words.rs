@@ -51,7 +51,11 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
 /// Says what was kept of the work in a workspace: `kept 2 files, +10 -3`.
 pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
     if let Some(problem) = problem {
-        return format!("its work could not be kept: {}", fit(problem, TEXT_COLUMNS));
+        // The workspace stays as it is; a sweep tries again.
+        let problem = fit(problem, TEXT_COLUMNS);
+        return format!(
+            "its work could not be kept: {problem}; once that is solved, `adjutant prune` keeps it"
+        );
     }
     let skipped = match kept.skipped.len() {
         0 => String::new(),
@@ -139,6 +143,10 @@ pub(super) fn usage_of(spend: &Spend) -> String {
 pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
     let all = Outcomes::of(view.delegations());
     let mut parts = Vec::new();
+    // First, so that it is seen in the narrowest window.
+    if view.sandbox() == Some("off") {
+        parts.push("sandbox off".to_owned());
+    }
     if all.total() > 0 {
         parts.push(format!("{}: {}", counted(all.total(), "subagent"), all.words_in(liveness)));
     }

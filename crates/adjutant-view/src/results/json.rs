@@ -42,6 +42,18 @@ pub struct ResultsJson {
     pub reason: Option<ReasonJson>,
     /// One entry for each task, in input order.
     pub results: Vec<ResultJson>,
+    /// Files that the work of several touches; only where there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedJson>,
+}
+
+/// A file that the work of several touches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SharedJson {
+    /// Its path.
+    pub path: String,
+    /// Those who touch it.
+    pub by: Vec<SessionId>,
 }
 
 /// The result of one task.
@@ -82,6 +94,9 @@ pub struct ResultJson {
     /// Why it ended as it did, and how to go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
+    /// What held its latest command, or would: `full`, `off`, `on`, or what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// What was kept of the work in its own workspace; only where it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptJson>,
@@ -157,8 +172,13 @@ impl Results<'_> {
             auto_approved_usd: None,
             reason: self.reason.map(Into::into),
             results: self.items.iter().map(|item| entry(self.view, item, options)).collect(),
+            shared: self.shared().into_iter().map(shared).collect(),
         }
     }
+}
+
+fn shared((path, by): (&str, Vec<&Delegation>)) -> SharedJson {
+    SharedJson { path: path.to_owned(), by: by.iter().map(|it| it.session).collect() }
 }
 
 fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson {
@@ -185,6 +205,7 @@ fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson
         files: item.files.iter().map(ToString::to_string).collect(),
         error: item.reason.as_ref().filter(|_| is_error).map(|reason| reason.message.clone()),
         reason: item.reason.as_ref().map(Into::into),
+        sandbox: view.sandbox_of(item).map(str::to_owned),
         kept: kept(item),
         story: NodeStory::of(view, item),
         merge: merge(item),

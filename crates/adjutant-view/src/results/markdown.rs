@@ -1,5 +1,6 @@
 //! Results as markdown.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -31,9 +32,16 @@ impl Results<'_> {
             is_new.then_some(next)
         };
         // A parent in a story has a workspace that the work is merged into, and little room.
-        let section = if self.view.story().is_some() { story::section } else { section };
-        let sections: Vec<String> =
-            self.items.iter().map(|item| section(item, advice(item).as_deref(), options)).collect();
+        let in_story = self.view.story().is_some();
+        let section = |item: &Cow<'_, Delegation>| {
+            let advice = advice(item);
+            if in_story {
+                story::section(item, advice.as_deref(), options)
+            } else {
+                section(self.view, item, advice.as_deref(), options)
+            }
+        };
+        let sections: Vec<String> = self.items.iter().map(section).collect();
         let mut text = self.heading();
         if sections.iter().any(|section| section.contains("\n> ")) {
             text.push('\n');
@@ -42,6 +50,27 @@ impl Results<'_> {
         for section in sections {
             text.push('\n');
             text.push_str(&section);
+        }
+        text.push_str(&self.shared_words());
+        text
+    }
+
+    /// Names the files that several touched: whoever merges one after the other may meet a conflict there.
+    fn shared_words(&self) -> String {
+        let shared = self.shared();
+        let mut text = String::new();
+        if !shared.is_empty() {
+            text.push_str(
+                "\n**Touched by several**: these may be in conflict when they are merged\n",
+            );
+        }
+        for (path, by) in shared.iter().take(FILES_NAMED) {
+            let by: Vec<String> =
+                by.iter().map(|it| format!("[{}]", sanitize::label(it.label.as_str()))).collect();
+            let _ = writeln!(text, "- `{}` by {}", one_line(path), by.join(" and "));
+        }
+        if let more @ 1.. = shared.len().saturating_sub(FILES_NAMED) {
+            let _ = writeln!(text, "- and {more} more");
         }
         text
     }
@@ -90,7 +119,12 @@ pub(super) const fn why_word(outcome: Outcome) -> &'static str {
     }
 }
 
-fn section(item: &Delegation, advice: Option<&str>, options: &Options<'_>) -> String {
+fn section(
+    view: &RunView,
+    item: &Delegation,
+    advice: Option<&str>,
+    options: &Options<'_>,
+) -> String {
     let mut text = title(item);
     if item.own.calls > 0 {
         let _ = writeln!(
@@ -117,6 +151,9 @@ fn section(item: &Delegation, advice: Option<&str>, options: &Options<'_>) -> St
         State::Running => unfinished(&mut text, item, Outcome::Partial, advice, &mut room),
         State::AwaitingApproval | State::Queued => {}
     }
+    if let Some(sandbox) = view.sandbox_of(item) {
+        let _ = write!(text, "\n**Sandbox**: {}\n", one_line(sandbox));
+    }
     if let Some((work, problem)) = item.kept.as_deref() {
         kept(&mut text, work, problem.as_deref());
     }
@@ -137,6 +174,8 @@ fn section(item: &Delegation, advice: Option<&str>, options: &Options<'_>) -> St
 
 /// The most files that are named one by one.
 const FILES_NAMED: usize = 30;
+/// The most paths that are named as left out.
+const LEFT_OUT_NAMED: usize = 10;
 
 /// Says what changed in a workspace of its own, and where that is kept.
 fn kept(text: &mut String, work: &KeptWork, problem: Option<&str>) {
@@ -155,8 +194,11 @@ fn kept(text: &mut String, work: &KeptWork, problem: Option<&str>) {
     if let more @ 1.. = work.files.len().saturating_sub(FILES_NAMED) {
         let _ = writeln!(text, "- and {more} more");
     }
-    for left in &work.skipped {
+    for left in work.skipped.iter().take(LEFT_OUT_NAMED) {
         let _ = writeln!(text, "- left out: {}", one_line(left));
+    }
+    if let more @ 1.. = work.skipped.len().saturating_sub(LEFT_OUT_NAMED) {
+        let _ = writeln!(text, "- left out: and {more} more");
     }
 }
 

@@ -13,6 +13,7 @@ mod standard;
 mod story;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use adjutant_core::{Code, Outcome, Reason, SessionId, State};
 
@@ -20,7 +21,7 @@ use crate::names::is_interrupted;
 use crate::run::{Delegation, Liveness, RunView};
 use crate::status::Content;
 
-pub use json::{ResultJson, ResultsJson, root_reason};
+pub use json::{ResultJson, ResultsJson, SharedJson, root_reason};
 pub use markdown::root_end;
 pub use standard::{command_end, command_head, in_words, standard};
 
@@ -97,6 +98,25 @@ impl<'a> Results<'a> {
     #[must_use]
     pub fn items(&self) -> Vec<&Delegation> {
         self.items.iter().map(Cow::as_ref).collect()
+    }
+
+    /// Returns the files that the work of several touches, with those who touch them.
+    fn shared(&self) -> BTreeMap<&str, Vec<&Delegation>> {
+        let mut touched: BTreeMap<&str, Vec<&Delegation>> = BTreeMap::new();
+        for item in &self.items {
+            let files = item.kept.as_deref().map(|(work, _)| work.files.as_slice());
+            for file in files.unwrap_or_default() {
+                let before = file.how.strip_prefix("renamed from ");
+                for path in before.into_iter().chain([file.path.as_str()]) {
+                    let by = touched.entry(path).or_default();
+                    if by.last().is_none_or(|last| last.session != item.session) {
+                        by.push(item);
+                    }
+                }
+            }
+        }
+        touched.retain(|_, by| by.len() > 1);
+        touched
     }
 
     fn counts(&self) -> Counts {

@@ -95,9 +95,15 @@ pub struct Delegation {
     /// The workspace of its own, once there is one.
     #[serde(default)]
     pub space: Option<Box<Space>>,
+    /// What held its latest command: `full`, `off`, or what is missing.
+    #[serde(default)]
+    pub sandbox: Option<String>,
     /// What was kept of the work in it, and what was in the way.
     #[serde(default)]
     pub kept: Option<Box<(KeptWork, Option<String>)>>,
+    /// The hours its parent thought it takes.
+    #[serde(default)]
+    pub hours: Option<u32>,
     /// What came of merging it into the workspace above, and what was in the way.
     #[serde(default)]
     pub merged: Option<Box<(MergedWork, Option<String>)>>,
@@ -107,6 +113,12 @@ pub struct Delegation {
     /// Markers of its answers that were not run, each with the reason.
     #[serde(default)]
     pub unread_markers: Vec<String>,
+    /// Whether it would be completed, had its work been kept.
+    #[serde(default)]
+    pub(super) is_unkept: bool,
+    /// Whether it has ended and its work is yet to be kept.
+    #[serde(default)]
+    pub(super) is_keeping: bool,
     /// What the markers of its latest answer ask for, until they are read.
     #[serde(default)]
     pub(super) wanted: Vec<String>,
@@ -247,6 +259,18 @@ pub enum Activity<'a> {
 }
 
 impl Delegation {
+    /// Says whether its work is part of that of the one above.
+    #[must_use]
+    pub fn is_merged(&self) -> bool {
+        self.merged.as_ref().is_some_and(|it| it.0.conflicts.is_empty() && it.1.is_none())
+    }
+
+    /// Says whether it has ended and its work is yet to be kept.
+    #[must_use]
+    pub const fn is_keeping(&self) -> bool {
+        self.is_keeping
+    }
+
     /// Returns what each model was paid for its own calls, the present one last.
     #[must_use]
     pub fn by_model(&self) -> Vec<(String, Spend)> {

@@ -34,7 +34,8 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         view.latest = entry.moment();
     }
     match entry.event {
-        Event::RunStarted { run, agent, goal, workdir, policy, version, model } => {
+        Event::RunStarted { run, agent, goal, workdir, policy, version, model, terms } => {
+            view.terms.clone_from(terms);
             view.goal = view.texts.start_of(goal, GOAL_KEPT);
             view.workdir.clone_from(workdir);
             view.version.clone_from(version);
@@ -63,7 +64,10 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.command_ends(entry, *outcome);
         }
         Event::ErrorFixed { id } => view.faults.fix(id),
-        Event::Resumed { model, deadlines, questions_until, .. } => {
+        Event::Resumed { model, deadlines, questions_until, terms, .. } => {
+            if terms.is_some() {
+                view.terms.clone_from(terms);
+            }
             view.resumed(model.as_ref(), deadlines, *questions_until);
         }
         Event::Reopened(reopening) => {
@@ -76,8 +80,8 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         Event::Assigned(assignment) => view.assignment = Some(assignment.clone()),
         Event::StoryTaken { story, deadline } => {
             if let Some(root) = view.delegations.first_mut() {
+                root.label = story.label();
                 root.story = Some(story.id.clone());
-                root.label = Label::new(&story.id).unwrap_or_else(|_| root.label.clone());
                 root.wanted = story.plan.iter().map(|task| task.description.clone()).collect();
                 root.deadline = *deadline;
             }
@@ -157,6 +161,7 @@ impl RunView {
         node.model = brief.model.as_ref().map(|model: &ModelSpec| model.name.clone());
         node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
         node.story.clone_from(&brief.story);
+        node.hours = brief.hours;
         node.has_own_space = grant.rights.has_own_space();
         node.timeout_s = grant.timeout_s;
         node.warnings = warnings(grant);
@@ -415,6 +420,8 @@ impl Delegation {
             Event::SpaceMade { space, .. } => self.space = Some(Box::new(space.clone())),
             Event::SpaceKept { kept, problem, .. } => {
                 self.kept = Some(Box::new((kept.clone(), problem.clone())));
+                self.is_keeping = false;
+                self.lower(problem.is_some());
             }
             Event::Merged { merged, problem, .. } => {
                 self.merged = Some(Box::new((merged.clone(), problem.clone())));
@@ -438,6 +445,7 @@ impl Delegation {
             }
             Event::Ended { outcome, reason, .. } => {
                 self.state = State::Ended(*outcome);
+                self.is_keeping = self.space.is_some();
                 self.ended = Some(entry.moment());
                 self.reason = reason.as_ref().map(|reason| texts.reason(reason));
                 self.retry = None;
@@ -457,6 +465,7 @@ impl Delegation {
                 self.merged = None;
                 self.checked = None;
                 self.reopened = true;
+                self.is_unkept = false;
                 self.waits_since(entry);
             }
             Event::RunStarted { .. }
@@ -510,9 +519,25 @@ impl Delegation {
         self.waits_since(entry);
     }
 
+    /// Work that nobody can look at is no success, as it is none in how the run ends.
+    fn lower(&mut self, is_unkept: bool) {
+        let (from, to) = if is_unkept {
+            (Outcome::Completed, Outcome::Partial)
+        } else {
+            (Outcome::Partial, Outcome::Completed)
+        };
+        if is_unkept != self.is_unkept && self.state == State::Ended(from) {
+            self.state = State::Ended(to);
+            self.is_unkept = is_unkept;
+        }
+    }
+
     fn answered(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput, texts: Texts) {
         self.under_way.retain(|&other| other != call);
         self.printed = None;
+        if output.sandbox.is_some() {
+            self.sandbox.clone_from(&output.sandbox);
+        }
         if let Some(note) = &output.note {
             self.note_count += 1;
             if texts == Texts::Dropped {
@@ -578,10 +603,14 @@ fn blank(session: SessionId, label: Label, agent: AgentName, moment: Moment) -> 
         marked: None,
         space: None,
         printed: None,
+        sandbox: None,
         kept: None,
+        hours: None,
         merged: None,
         checked: None,
         unread_markers: Vec::new(),
+        is_unkept: false,
+        is_keeping: false,
         wanted: Vec::new(),
         has_own_space: false,
         changed: std::collections::BTreeSet::new(),

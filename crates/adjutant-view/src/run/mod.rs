@@ -16,6 +16,7 @@ mod spend;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use adjutant_core::space::SpaceTerms;
 use adjutant_core::{
     Assignment, ModelSpec, Outcome, Policy, RunId, SessionId, State, Timestamp, Usd,
 };
@@ -81,6 +82,9 @@ pub struct RunView {
     assignment: Option<Box<Assignment>>,
     #[serde(default)]
     story: Option<Box<StoryWork>>,
+    /// What a person said about agents that write.
+    #[serde(default)]
+    terms: Option<Box<SpaceTerms>>,
     delegations: Vec<Delegation>,
     by_session: BTreeMap<SessionId, usize>,
     approvals: Vec<OpenApproval>,
@@ -116,6 +120,19 @@ impl RunView {
     #[must_use]
     pub fn story(&self) -> Option<&StoryWork> {
         self.story.as_deref()
+    }
+
+    /// Says whether commands run in a sandbox, `on` or `off`; nothing where no agent writes in a workspace.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<&'static str> {
+        self.terms.as_ref().map(|terms| if terms.sandbox_off { "off" } else { "on" })
+    }
+
+    /// Says what held the commands of a delegation, or would have; nothing where it has no workspace of its own.
+    #[must_use]
+    pub fn sandbox_of<'a>(&self, delegation: &'a Delegation) -> Option<&'a str> {
+        delegation.space.as_ref()?;
+        delegation.sandbox.as_deref().or_else(|| self.sandbox())
     }
 
     /// Returns a view that will hold no texts: for a list, a tree or a bill of a run of any size.

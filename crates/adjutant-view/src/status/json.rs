@@ -32,6 +32,9 @@ pub struct RunJson {
     pub workdir: String,
     /// The preset its limits began as.
     pub preset: Option<&'static str>,
+    /// Whether commands run in a sandbox, `on` or `off`; only where agents write in workspaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<&'static str>,
     /// When it began.
     pub started_at: Option<String>,
     /// When it ended.
@@ -113,6 +116,9 @@ pub struct DelegationJson {
     pub notes: Vec<String>,
     /// The files its tools touched.
     pub files: Vec<String>,
+    /// What held its latest command, or would: `full`, `off`, `on`, or what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// Why it ended as it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
@@ -153,6 +159,7 @@ fn run_json(look: &Look<'_>) -> RunJson {
         goal: view.goal().to_owned(),
         workdir: view.workdir().to_owned(),
         preset: view.policy().map(|policy| policy.preset.name()),
+        sandbox: view.sandbox(),
         started_at: view.began().map(|moment| rfc3339(moment.wall_ms)),
         ended_at: view.ended().map(|moment| rfc3339(moment.wall_ms)),
         elapsed_s: seconds(view.elapsed(look.now, look.liveness)),
@@ -208,6 +215,7 @@ fn delegation_json(look: &Look<'_>, delegation: &Delegation) -> DelegationJson {
         tool_calls: delegation.tool_calls,
         notes: delegation.notes.clone(),
         files: delegation.files.iter().map(ToString::to_string).collect(),
+        sandbox: look.view.sandbox_of(delegation).map(str::to_owned),
         reason: delegation.reason.as_ref().map(Into::into),
         warnings: delegation.warnings.iter().map(Warning::to_string).collect(),
     }

@@ -100,6 +100,9 @@ impl Look<'_> {
     }
 }
 
+/// What it means that there is no sandbox.
+const SANDBOX_OFF: &str = "off: commands run with all your rights";
+
 /// What is said of a run whose content was pruned.
 const EXPIRED: &str = "not resumable (expired)";
 
@@ -129,6 +132,9 @@ pub fn list(runs: &[Look<'_>]) -> String {
     for (line, look) in columns(&rows, &[4, 5]).lines().zip(runs) {
         text.push_str(line);
         text.push('\n');
+        if look.view.sandbox() == Some("off") {
+            let _ = writeln!(text, "  sandbox {SANDBOX_OFF}");
+        }
         text.push_str(&at_work(look));
         if is_interrupted(&look.view.state(), look.liveness) {
             text.extend(look.way_on().map(|way| format!("  {way}\n")));
@@ -208,6 +214,8 @@ fn head(look: &Look<'_>, palette: Palette) -> String {
     row("goal", fit(typed(view), 120));
     row("in", fit(view.workdir(), 120));
     row("preset", view.policy().map(|policy| policy.preset.to_string()).unwrap_or_default());
+    let sandbox = view.sandbox().map(|word| if word == "off" { SANDBOX_OFF } else { word });
+    row("sandbox", sandbox.unwrap_or_default().to_owned());
     row("began", view.began().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
     row("ended", view.ended().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
     row("next", look.way_on().unwrap_or_default());
@@ -249,6 +257,9 @@ fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
     if let Some(time) = look.elapsed_of(delegation) {
         let left = look.left(delegation).map(|left| format!(", {} left", elapsed(left)));
         line("time", &format!("{}{}", elapsed(time), left.unwrap_or_default()));
+    }
+    if let Some(sandbox) = look.view.sandbox_of(delegation) {
+        line("sandbox", &fit(sandbox, 80));
     }
     if let Some(note) = delegation.notes.last() {
         line("notes", &format!("{}, latest: {}", delegation.note_count, fit(note, 80)));

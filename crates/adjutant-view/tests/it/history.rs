@@ -64,6 +64,21 @@ pub(crate) fn settled(usage: Usage) -> Settlement {
     Settlement { usage, usd: model().price.unwrap().cost(&usage), estimated: false }
 }
 
+/// A person let the run go on and changed nothing.
+pub(crate) fn resumed() -> Event {
+    Event::Resumed {
+        version: "test".into(),
+        rights: Rights::default(),
+        agents: Default::default(),
+        model: None,
+        timeout_s: None,
+        clamped: false,
+        deadlines: Default::default(),
+        questions_until: Timestamp::ZERO,
+        terms: None,
+    }
+}
+
 pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
     ToolCall { id: "call_1".into(), name: name.into(), arguments, malformed: false }
 }
@@ -83,6 +98,7 @@ impl History {
             policy: Box::new(Preset::Scout.policy()),
             version: "0.1.0".into(),
             model: None,
+            terms: None,
         });
         history
     }

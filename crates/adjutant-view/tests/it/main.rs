@@ -17,6 +17,7 @@ mod results;
 mod run;
 mod sanitize;
 mod schemas;
+mod spaces;
 mod status;
 mod story;
 mod transcript;

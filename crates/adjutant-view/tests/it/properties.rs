@@ -55,6 +55,7 @@ impl Driver {
             policy: Box::new(policy),
             version: "0".into(),
             model: None,
+            terms: None,
         });
         driver
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
-use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Rights, Timestamp, Usd};
+use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Timestamp, Usd};
 use adjutant_view::approval::Question;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{Options, Results};
@@ -14,7 +14,7 @@ use adjutant_view::{Liveness, RunView, cost, tree};
 use serde_json::{Value, json};
 
 use crate::command::through_all_stages;
-use crate::history::{History, call, finished, reason, root, three, tokens};
+use crate::history::{History, call, finished, reason, resumed, root, three, tokens};
 
 /// A history with at least one of everything that has a shape.
 fn everything() -> History {
@@ -33,16 +33,11 @@ fn everything() -> History {
     let denied = reason(Code::ApprovalDenied, "Not approved: no.", "Add --yes.");
     h.end(session, Outcome::Refused, Some(denied));
     h.push(Event::Late { session, what: "reply".into(), text: "late".into() });
-    h.push(Event::Resumed {
-        version: "test".into(),
-        rights: Rights::default(),
-        agents: Default::default(),
-        model: None,
-        timeout_s: None,
-        clamped: false,
-        deadlines: Default::default(),
-        questions_until: Timestamp::ZERO,
-    });
+    let mut again = resumed();
+    if let Event::Resumed { terms, .. } = &mut again {
+        *terms = Some(Box::default());
+    }
+    h.push(again);
     let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
     h.start(busy);
     h.push(Event::Paused { session: busy, provider: "anthropic".into(), until: expires });

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use super::SpaceError;
 use super::workspace::{STATE, Space, Workspace};
-use crate::git::guarded;
+use crate::git::{Storing, guarded};
 use crate::trees::{remove_journal, settle};
 use crate::{
     Conflict, Diff, DiffEntry, GitError, ObjectId, PathError, Preview, Repository, Root,
@@ -72,24 +72,23 @@ impl Workspace {
                 let (diff, left_out) = seen(repository, &taken).unwrap_or_default();
                 return Ok(TakenIn { diff, left_out, already: true, ..TakenIn::default() });
             }
-            let ours = space.import(STATE, at)?.0.made;
+            let ours = space.import(STATE, at, Storing::Durable)?.0.made;
             let Preview { tree, conflicts } = repository.preview(result, &ours.commit)?;
             if !conflicts.is_empty() {
                 return Ok(TakenIn { conflicts, ..TakenIn::default() });
             }
             let now = Taken { result: result.clone(), before: ours.tree, after: tree };
-            let mut diff = repository.differences(&now.before, &now.after)?;
-            leave_out(&mut diff);
+            let (diff, left_out) = seen(repository, &now)?;
             let journal = folder.join(TAKING);
             if !diff.entries.is_empty() {
-                let conflicts = repository.bring(&space.root()?, &diff, &journal, &now.line())?;
+                let root = space.root()?;
+                let conflicts = repository.bring(&root, &diff, &journal, &now.line())?;
                 if !conflicts.is_empty() {
                     return Ok(TakenIn { conflicts, ..TakenIn::default() });
                 }
             }
             note(&folder, &now.line())?;
             remove_journal(&journal).map_err(SpaceError::io("removing a journal"))?;
-            let (diff, left_out) = seen(repository, &now)?;
             Ok(TakenIn { diff, left_out, ..TakenIn::default() })
         })
     }

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use rustix::fs::FlockOperation;
 
 use super::export;
-use super::journal::{Plan, Step, Stuck, Thing, When};
+use super::journal::{Plan, Step, Stuck, Thing, When, catch_up};
 use super::lock::Held;
 use crate::git::{
     Content, Diff, DiffEntry, GitError, ObjectId, Preview, Repository, Snapshot, content, guarded,
@@ -49,6 +49,17 @@ pub enum ApplyError {
     Stuck {
         /// The file.
         path: PathBuf,
+        /// Why.
+        #[source]
+        source: PathError,
+    },
+    /// A step failed, and meanwhile somebody changed these files; the others are as they were.
+    #[error("{path} could not be replaced, and {left} changed meanwhile", path = path.display(), left = told(left))]
+    Torn {
+        /// The file that could not be replaced.
+        path: PathBuf,
+        /// The files that were changed and are left as they are.
+        left: Vec<Left>,
         /// Why.
         #[source]
         source: PathError,
@@ -100,7 +111,16 @@ pub struct Recovered {
     /// The name it had.
     pub name: String,
     /// Files that were changed meanwhile and therefore left as they are.
-    pub left: Vec<PathBuf>,
+    pub left: Vec<Left>,
+}
+
+/// A file that was not put back, because somebody changed it meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The file.
+    pub path: PathBuf,
+    /// A copy of what it was before; none where there was no file.
+    pub before: Option<PathBuf>,
 }
 
 impl Repository {
@@ -120,12 +140,13 @@ impl Repository {
         }
         let root = self.root()?;
         let (name, plan) = self.plan(result, &root, &diff)?;
-        let done = plan.carry_out(&root).map_err(stuck);
-        // What was put back needs no journal; what was not keeps it for a recovery.
-        if done.is_err() && matches!(plan.put_back(&root), Ok(left) if left.is_empty()) {
-            let _ = fs::remove_dir_all(&plan.folder);
+        if let Err(Stuck { path, source }) = plan.carry_out(&root, &catch_up) {
+            // What cannot be put back now keeps its journal for a recovery.
+            return Err(match self.put_back(&plan) {
+                Ok(left) if !left.is_empty() => ApplyError::Torn { path, left, source },
+                Ok(_) | Err(_) => ApplyError::Stuck { path, source },
+            });
         }
-        done?;
         let diff = self.diff(&ours.tree, &tree)?;
         Ok(Applied { name, diff, submodules })
     }
@@ -148,7 +169,7 @@ impl Repository {
         if !paths.is_empty() {
             return Err(ApplyError::ChangedSince { paths });
         }
-        let paths = plan.put_back(&root).map_err(stuck)?;
+        let paths = plan.put_back(&root, &catch_up).map_err(stuck)?;
         if !paths.is_empty() {
             return Err(ApplyError::ChangedSince { paths });
         }
@@ -171,20 +192,6 @@ impl Repository {
         Ok(names)
     }
 
-    /// Gives up the way back from an application; the files stay as they are.
-    ///
-    /// # Errors
-    ///
-    /// [`ApplyError::Unknown`] when there is none of this name.
-    pub fn forget(&self, name: &str) -> Result<(), ApplyError> {
-        if !self.applied()?.iter().any(|known| known == name) {
-            return Err(ApplyError::Unknown(name.to_owned()));
-        }
-        let _alone = self.apply_lock()?;
-        let folder = self.applies().join(name);
-        Ok(fs::remove_dir_all(folder).map_err(GitError::io("removing a journal"))?)
-    }
-
     /// Puts back what an application that was cut short had replaced.
     ///
     /// # Errors
@@ -202,16 +209,28 @@ impl Repository {
             let name = entry.file_name().to_string_lossy().into_owned();
             match Plan::load(&entry.path()) {
                 Some(plan) if plan.is_done() => continue,
-                Some(plan) => {
-                    let left = plan.put_back(&self.root()?).map_err(stuck)?;
-                    all.push(Recovered { name, left });
-                }
+                Some(plan) => all.push(Recovered { name, left: self.put_back(&plan)? }),
                 // It ended before its first step.
-                None => {}
+                None => {
+                    fs::remove_dir_all(entry.path()).map_err(GitError::io("removing a journal"))?
+                }
             }
-            fs::remove_dir_all(entry.path()).map_err(GitError::io("removing a journal"))?;
         }
         Ok(all)
+    }
+
+    /// Puts back everything nobody changed meanwhile, and removes the journal.
+    ///
+    /// Of what somebody did change, the earlier content may be nowhere else, so it moves to where a
+    /// person finds it. The journal goes all the same: with it a later recovery would bring back what
+    /// they have deleted by then.
+    fn put_back(&self, plan: &Plan) -> Result<Vec<Left>, ApplyError> {
+        let paths = plan.put_back(&self.root()?, &catch_up).map_err(stuck)?;
+        let name = plan.folder.file_name().unwrap_or_default();
+        let kept = self.state().join("left").join(name);
+        let left = plan.keep_before(&paths, &kept).map_err(GitError::io("keeping a file"))?;
+        fs::remove_dir_all(&plan.folder).map_err(GitError::io("removing a journal"))?;
+        Ok(left.into_iter().map(|(path, before)| Left { path, before }).collect())
     }
 
     /// Merges a result with a state of the work tree in the object store, and judges whether what
@@ -231,9 +250,10 @@ impl Repository {
         }
         let mut diff = self.differences(onto.tree, &preview.tree)?;
         let submodule = |entry: &DiffEntry| [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
-        let submodules =
+        let submodules: Vec<PathBuf> =
             diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
-        diff.entries.retain(|entry| !submodule(entry));
+        // Nor is a file put into the folder of one.
+        diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
         self.refuse_unseen(ours, result, &touched, onto.known)?;
         Ok(Merge { tree: preview.tree, diff, submodules })
@@ -332,7 +352,7 @@ impl Repository {
             .collect();
         let images: Vec<&DiffEntry> = images.iter().collect();
         export::write(self, &images, &plan.folder.join("after"), None)?;
-        Ok(plan.save().map_err(GitError::io("writing a journal"))?)
+        Ok(plan.save(&catch_up).map_err(GitError::io("writing a journal"))?)
     }
 
     /// Returns the files whose content on disk is not what git has of them.
@@ -432,6 +452,19 @@ pub(super) fn thing_after(before: &Thing, mode: u32) -> Thing {
 
 fn stuck(stuck: Stuck) -> ApplyError {
     ApplyError::Stuck { path: stuck.path, source: stuck.source }
+}
+
+/// Says which files were left, and where the earlier content of the first one lies.
+fn told(left: &[Left]) -> String {
+    let Some(first) = left.first() else { return "nothing".to_owned() };
+    let before = first.before.as_ref().map_or_else(String::new, |before| {
+        format!(" (what it was before lies in {})", before.display())
+    });
+    let more = match left.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    format!("{}{before}{more}", first.path.display())
 }
 
 fn first(paths: &[PathBuf]) -> String {

@@ -16,8 +16,8 @@ use rustix::fs::{AtFlags, unlinkat};
 
 use super::apply::{LINK, save_before, thing_after};
 use super::export;
-use super::journal::{Plan, Step, Stuck, Thing, When};
-use crate::git::{Diff, DiffEntry, GitError, Repository};
+use super::journal::{Plan, Step, Stuck, Thing, When, catch_up};
+use crate::git::{Diff, DiffEntry, DiffStatus, GitError, Repository};
 use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};
 
 /// The file of a journal that says what it is for.
@@ -30,7 +30,8 @@ impl Repository {
     /// Replaces what lies beneath `root` by what `diff` says, or names what is in the way.
     ///
     /// Nothing is replaced when something is named or an error is returned. The journal is `folder`,
-    /// which stays with its `note` until it is removed; see [`settle`].
+    /// which stays with its `note` until it is removed; see [`settle`]. A rename is a file that goes
+    /// and one that comes.
     pub(crate) fn bring(
         &self,
         root: &Root,
@@ -48,11 +49,13 @@ impl Repository {
         };
         begin().map_err(GitError::io("making a journal"))?;
         let mut plan = Plan { folder: folder.to_owned(), steps: Vec::new() };
-        let done = self.bring_by(&mut plan, root, diff);
+        let done = self.bring_by(&mut plan, root, &singly(diff));
         let failed = !matches!(&done, Ok(conflicts) if conflicts.is_empty());
         // A plan that was never saved has replaced nothing; one that cannot be put back stays.
         let saved = Plan::load(folder).is_some();
-        if failed && (!saved || matches!(plan.put_back(root), Ok(left) if left.is_empty())) {
+        if failed
+            && (!saved || matches!(plan.put_back(root, &catch_up), Ok(left) if left.is_empty()))
+        {
             remove_journal(folder).map_err(GitError::io("removing a journal"))?;
         }
         done
@@ -91,9 +94,9 @@ impl Repository {
             found.conflicts.dedup_by(|one, other| one.path == other.path);
             return Ok(found.conflicts);
         }
-        plan.save().map_err(GitError::io("writing a journal"))?;
+        plan.save(&catch_up).map_err(GitError::io("writing a journal"))?;
         found.remove_empty_folders(root);
-        plan.carry_out(root).map_err(stuck)?;
+        plan.carry_out(root, &catch_up).map_err(stuck)?;
         Ok(Vec::new())
     }
 
@@ -147,7 +150,7 @@ pub(crate) fn settle(
             let root =
                 root().map_err(|source| GitError::Path { path: folder.to_owned(), source })?;
             // What somebody changed meanwhile stays as it is: it is work like any other.
-            plan.put_back(&root).map_err(stuck)?;
+            plan.put_back(&root, &catch_up).map_err(stuck)?;
         }
         // It ended before its first step.
         None => {}
@@ -266,6 +269,22 @@ fn is_after(plan: &Plan, number: usize, step: &Step) -> Result<bool, GitError> {
     let read = |when| fs::read(plan.image(number, when));
     let same = || -> io::Result<bool> { Ok(read(When::Before)? == read(When::After)?) };
     same().map_err(GitError::io("reading a journal"))
+}
+
+/// Turns each rename into a file that is gone and one that is new, in the order of their paths.
+fn singly(diff: &Diff) -> Diff {
+    let mut single = Diff::default();
+    for entry in &diff.entries {
+        let mut entry = entry.clone();
+        if let DiffStatus::Renamed(from) = &entry.status {
+            let gone = DiffEntry { path: from.clone(), new_mode: 0, ..entry.clone() };
+            single.entries.push(DiffEntry { status: DiffStatus::Deleted, ..gone });
+            entry = DiffEntry { status: DiffStatus::Added, old_mode: 0, ..entry };
+        }
+        single.entries.push(entry);
+    }
+    single.entries.sort_by(|one, other| one.path.cmp(&other.path));
+    single
 }
 
 /// An image is a plain file, also of a link, named by the number of its step.

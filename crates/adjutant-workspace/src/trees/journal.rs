@@ -4,6 +4,10 @@
 //! plan; only then is a file touched. A plan without its mark of completion is put back. Knows
 //! nothing of git.
 //!
+//! The disk is told to catch up a fixed number of times, however many files there are: before the
+//! plan, before the first file takes its place, before the mark. So a power cut leaves each file as
+//! it was, as it is to be, or removed, and never with half of its bytes.
+//!
 //! Start at [`Plan::carry_out`]. Invariant: a file is replaced or put back only while it is exactly
 //! what the plan says it was.
 
@@ -11,10 +15,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fsync, openat, renameat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, openat, renameat, symlinkat, syncfs, unlinkat};
 use rustix::io::Errno;
 
 use super::export;
@@ -46,6 +50,14 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
 }
 
+/// Waits until everything written to the file system of a handle is on the disk.
+pub(super) type Catch<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
+
+/// The way the disk really catches up.
+pub(super) fn catch_up(handle: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(syncfs(handle)?)
+}
+
 /// A step that could not be made, and why.
 #[derive(Debug)]
 pub(super) struct Stuck {
@@ -60,18 +72,22 @@ pub(super) enum When {
     After,
 }
 
+/// Who put in place what lies at a path that is to be put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is what it was before.
+    Back,
+    /// The plan, so it may be put back.
+    Ours,
+    /// Somebody else, so it stays.
+    Theirs,
+}
+
 impl When {
     const fn folder(self) -> &'static str {
         match self {
             Self::Before => "before",
             Self::After => "after",
-        }
-    }
-
-    const fn other(self) -> Self {
-        match self {
-            Self::Before => Self::After,
-            Self::After => Self::Before,
         }
     }
 }
@@ -87,14 +103,9 @@ impl Step {
 
 impl Plan {
     /// Writes the plan itself; from here on it is carried out or put back.
-    pub(super) fn save(&self) -> io::Result<()> {
-        for (number, step) in self.steps.iter().enumerate() {
-            for when in [When::Before, When::After] {
-                if *step.thing(when) != Thing::Nothing {
-                    File::open(self.image(number, when))?.sync_all()?;
-                }
-            }
-        }
+    pub(super) fn save(&self, catch_up: Catch<'_>) -> io::Result<()> {
+        let folder = File::open(&self.folder)?;
+        catch_up(folder.as_fd())?;
         let mut bytes = Vec::new();
         for step in &self.steps {
             bytes.extend_from_slice(bytes_of(&step.path));
@@ -114,7 +125,7 @@ impl Plan {
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(&next, self.folder.join("plan"))?;
-        File::open(&self.folder)?.sync_all()
+        folder.sync_all()
     }
 
     /// Reads a plan; none where it was never complete.
@@ -145,44 +156,93 @@ impl Plan {
         self.folder.join("done").exists()
     }
 
-    /// Replaces everything; on any failure everything is put back.
-    pub(super) fn carry_out(&self, root: &Root) -> Result<(), Stuck> {
-        if let Err(stuck) = self.go(root, When::After) {
-            // What cannot be put back is found again by the next recovery.
-            let _ = self.put_back(root);
-            return Err(stuck);
-        }
-        let note = |error| Stuck { path: self.folder.clone(), source: PathError::Io(error) };
-        File::create(self.folder.join("done")).and_then(|file| file.sync_all()).map_err(note)
+    /// Replaces everything; after any failure the caller puts it back.
+    pub(super) fn carry_out(&self, root: &Root, catch_up: Catch<'_>) -> Result<(), Stuck> {
+        self.go(root, catch_up)?;
+        let mark = || {
+            File::create(self.folder.join("done"))?.sync_all()?;
+            File::open(&self.folder)?.sync_all()
+        };
+        mark().map_err(|error| self.failed(error))
     }
 
     /// Puts everything back that is as it was made; returns what somebody changed meanwhile.
-    pub(super) fn put_back(&self, root: &Root) -> Result<Vec<PathBuf>, Stuck> {
-        let note = |error| Stuck { path: self.folder.clone(), source: PathError::Io(error) };
+    pub(super) fn put_back(&self, root: &Root, catch_up: Catch<'_>) -> Result<Vec<PathBuf>, Stuck> {
         match fs::remove_file(self.folder.join("done")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(note(error)),
-            Ok(()) | Err(_) => {}
+            // From here on a recovery goes on with it.
+            Ok(()) => File::open(&self.folder).and_then(|folder| folder.sync_all()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
         }
+        .map_err(|error| self.failed(error))?;
         // A step that was cut short may have left what it was about to put in its place.
         for (number, step) in self.steps.iter().enumerate() {
             export::remove(root, &step.path.with_file_name(self.temp(number)))
                 .map_err(|source| Stuck { path: step.path.clone(), source })?;
         }
-        let mut left = Vec::new();
+        let (mut left, mut back) = (Vec::new(), Vec::new());
         for number in self.order(When::Before) {
             let Some(step) = self.steps.get(number) else { continue };
-            if self.matches(root, number, step, When::Before)? {
-                continue;
-            }
-            // A step that was cut short leaves nothing in the place of what it removed.
-            let absent = matches!(look(root, &step.path)?, Content::Nothing);
-            if absent || self.matches(root, number, step, When::After)? {
-                self.set(root, number, step, When::Before)?;
-            } else {
-                left.push(step.path.clone());
+            match self.fate(root, number, step)? {
+                Fate::Back => {}
+                Fate::Theirs => left.push(step.path.clone()),
+                // Those that are to be gone come first and make room for what is prepared.
+                Fate::Ours => {
+                    self.prepare(root, number, step, When::Before)?;
+                    back.push((number, step));
+                }
             }
         }
+        self.catch_up(root, catch_up)?;
+        for (number, step) in back {
+            if self.fate(root, number, step)? == Fate::Theirs {
+                left.push(step.path.clone());
+                export::remove(root, &step.path.with_file_name(self.temp(number)))
+                    .map_err(|source| Stuck { path: step.path.clone(), source })?;
+            } else {
+                self.settle(root, number, step, When::Before)?;
+            }
+        }
+        self.catch_up(root, catch_up)?;
         Ok(left)
+    }
+
+    /// Says who put in place what lies there now.
+    fn fate(&self, root: &Root, number: usize, step: &Step) -> Result<Fate, Stuck> {
+        if self.matches(root, number, step, When::Before)? {
+            return Ok(Fate::Back);
+        }
+        // A step that was cut short leaves nothing in the place of what it removed.
+        let absent = matches!(look(root, &step.path)?, Content::Nothing);
+        let ours = absent || self.matches(root, number, step, When::After)?;
+        Ok(if ours { Fate::Ours } else { Fate::Theirs })
+    }
+
+    /// Copies what was before at `paths` to the same paths below `into`, durably; returns where each
+    /// now lies.
+    pub(super) fn keep_before(
+        &self,
+        paths: &[PathBuf],
+        into: &Path,
+    ) -> io::Result<Vec<(PathBuf, Option<PathBuf>)>> {
+        let mut kept = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            if !paths.contains(&step.path) {
+                continue;
+            }
+            let mut copy = None;
+            if step.before != Thing::Nothing {
+                let to = into.join(&step.path);
+                fs::create_dir_all(to.parent().unwrap_or(into))?;
+                fs::copy(self.image(number, When::Before), &to)?;
+                copy = Some(to);
+            }
+            kept.push((step.path.clone(), copy));
+        }
+        if kept.iter().any(|(_, copy)| copy.is_some()) {
+            catch_up(File::open(into)?.as_fd())?;
+        }
+        Ok(kept)
     }
 
     /// Returns the paths that are not as they were left.
@@ -223,15 +283,39 @@ impl Plan {
         name
     }
 
-    fn go(&self, root: &Root, to: When) -> Result<(), Stuck> {
-        for number in self.order(to) {
-            let Some(step) = self.steps.get(number) else { continue };
-            if !self.matches(root, number, step, to.other())? {
-                return Err(Stuck { path: step.path.clone(), source: PathError::Exists });
+    fn go(&self, root: &Root, catch_up: Catch<'_>) -> Result<(), Stuck> {
+        let order = self.order(When::After);
+        let steps = || order.iter().filter_map(|at| Some((*at, self.steps.get(*at)?)));
+        for (number, step) in steps() {
+            if step.after == Thing::Nothing {
+                self.expect_before(root, number, step)?;
             }
-            self.set(root, number, step, to)?;
+            self.prepare(root, number, step, When::After)?;
         }
-        Ok(())
+        self.catch_up(root, catch_up)?;
+        for (number, step) in steps().filter(|(_, step)| step.after != Thing::Nothing) {
+            self.expect_before(root, number, step)?;
+            self.settle(root, number, step, When::After)?;
+        }
+        self.catch_up(root, catch_up)
+    }
+
+    fn expect_before(&self, root: &Root, number: usize, step: &Step) -> Result<(), Stuck> {
+        if self.matches(root, number, step, When::Before)? {
+            return Ok(());
+        }
+        Err(Stuck { path: step.path.clone(), source: PathError::Exists })
+    }
+
+    fn catch_up(&self, root: &Root, catch_up: Catch<'_>) -> Result<(), Stuck> {
+        // The handle of a root only names it; the disk is reached by one that is open.
+        let top = root.open_dir(&RelPath::default());
+        let top = top.map_err(|source| Stuck { path: PathBuf::new(), source })?;
+        catch_up(top.handle().as_fd()).map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> Stuck {
+        Stuck { path: self.folder.clone(), source: PathError::Io(error) }
     }
 
     /// Removals first, so that a file can come where a folder was and the other way round.
@@ -259,27 +343,39 @@ impl Plan {
         }
     }
 
-    fn set(&self, root: &Root, number: usize, step: &Step, when: When) -> Result<(), Stuck> {
+    /// Removes what is to be gone; writes everything else beside its place.
+    fn prepare(&self, root: &Root, number: usize, step: &Step, when: When) -> Result<(), Stuck> {
         let stuck = |source| Stuck { path: step.path.clone(), source };
         let thing = step.thing(when);
         if *thing == Thing::Nothing {
             return export::remove(root, &step.path).map_err(stuck);
         }
-        let parent = step.path.parent().unwrap_or(Path::new(""));
-        let folder = root.folder(parent, Folders::Made).map_err(stuck)?;
-        let folder = folder.ok_or(PathError::NotFound).map_err(stuck)?;
-        let name = step.path.file_name().ok_or(PathError::Outside).map_err(stuck)?;
-        let temp = self.temp(number);
+        let folder = folder_of(root, step)?;
         let bytes = fs::read(self.image(number, when)).map_err(PathError::Io).map_err(stuck)?;
-        let placed = make(&folder, &temp, thing, &bytes)
-            .and_then(|()| renameat(&folder, &temp, &folder, name))
-            .and_then(|()| fsync(&folder));
-        if placed.is_err() {
-            // Best effort: the error that matters is the one above.
-            let _ = unlinkat(&folder, &temp, AtFlags::empty());
-        }
-        placed.map_err(PathError::from_errno).map_err(stuck)
+        make(&folder, &self.temp(number), thing, &bytes)
+            .map_err(PathError::from_errno)
+            .map_err(stuck)
     }
+
+    /// Lets what was prepared take its place.
+    fn settle(&self, root: &Root, number: usize, step: &Step, when: When) -> Result<(), Stuck> {
+        let stuck = |source| Stuck { path: step.path.clone(), source };
+        if *step.thing(when) == Thing::Nothing {
+            return Ok(());
+        }
+        let folder = folder_of(root, step)?;
+        let name = step.path.file_name().ok_or(PathError::Outside).map_err(stuck)?;
+        renameat(&folder, self.temp(number), &folder, name)
+            .map_err(PathError::from_errno)
+            .map_err(stuck)
+    }
+}
+
+fn folder_of(root: &Root, step: &Step) -> Result<OwnedFd, Stuck> {
+    let stuck = |source| Stuck { path: step.path.clone(), source };
+    let parent = step.path.parent().unwrap_or(Path::new(""));
+    let folder = root.folder(parent, Folders::Made).map_err(stuck)?;
+    folder.ok_or(PathError::NotFound).map_err(stuck)
 }
 
 fn look(root: &Root, path: &Path) -> Result<Content, Stuck> {
@@ -300,6 +396,105 @@ fn make(folder: &OwnedFd, temp: &OsString, thing: &Thing, bytes: &[u8]) -> Resul
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(folder, temp, flags, Mode::from_raw_mode(0o600))?);
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
-    fsync(&file)
+    fchmod(&file, Mode::from_raw_mode(mode & 0o777))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Many files that are to be replaced, one that goes and one that comes.
+    fn plan(outer: &Path, count: usize) -> Plan {
+        let (tree, folder) = (outer.join("tree"), outer.join("journal"));
+        fs::create_dir_all(tree.join("sub")).unwrap();
+        for when in [When::Before, When::After] {
+            fs::create_dir_all(folder.join(when.folder())).unwrap();
+        }
+        let mut plan = Plan { folder, steps: Vec::new() };
+        for number in 0..count {
+            let path = PathBuf::from(format!("sub/{number}"));
+            let there = |is: bool| if is { Thing::File(0o644) } else { Thing::Nothing };
+            let (before, after) = (there(number != 0), there(number != 1));
+            for (when, thing, text) in
+                [(When::Before, &before, "old"), (When::After, &after, "new")]
+            {
+                if *thing != Thing::Nothing {
+                    fs::write(plan.image(number, when), text).unwrap();
+                }
+            }
+            if before != Thing::Nothing {
+                fs::write(tree.join(&path), "old").unwrap();
+            }
+            plan.steps.push(Step { path, before, after });
+        }
+        plan
+    }
+
+    fn files(folder: &Path) -> BTreeMap<String, String> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let pair = |entry: fs::DirEntry| {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            (entry.file_name().into_string().unwrap(), text)
+        };
+        entries.map(pair).collect()
+    }
+
+    /// What a power cut may show of the tree, at each time the disk caught up.
+    fn carried_out(outer: &Path, count: usize) -> Vec<BTreeMap<String, String>> {
+        let plan = plan(outer, count);
+        let seen = RefCell::new(Vec::new());
+        let catch_up = |_: BorrowedFd<'_>| {
+            assert!(!plan.is_done(), "the mark comes last");
+            seen.borrow_mut().push(files(&outer.join("tree/sub")));
+            Ok(())
+        };
+        plan.save(&catch_up).unwrap();
+        plan.carry_out(&Root::open(outer.join("tree")).unwrap(), &catch_up).unwrap();
+        assert!(plan.is_done());
+        seen.into_inner()
+    }
+
+    #[test]
+    fn the_disk_catches_up_as_often_for_many_files_as_for_a_few() {
+        for count in [3, 300] {
+            let outer = tempfile::tempdir().unwrap();
+            let seen = carried_out(outer.path(), count);
+            let [before, prepared, after] = seen.as_slice() else {
+                panic!("{count} files: {} times", seen.len());
+            };
+            assert!(before.len() == count - 1 && before.values().all(|text| text == "old"));
+            // Whole and beside their places before the first one is replaced.
+            let beside = |(name, _): &(&String, &String)| name.ends_with(".new");
+            let (new, old): (Vec<_>, Vec<_>) = prepared.iter().partition(beside);
+            assert!(new.len() == count - 1 && new.iter().all(|(_, text)| *text == "new"));
+            assert!(old.len() == count - 2 && old.iter().all(|(_, text)| *text == "old"));
+            assert!(after.len() == count - 1 && after.values().all(|text| text == "new"));
+        }
+    }
+
+    #[test]
+    fn a_disk_that_does_not_catch_up_changes_nothing() {
+        for refused in 1..=3 {
+            let outer = tempfile::tempdir().unwrap();
+            let plan = plan(outer.path(), 5);
+            let before = files(&outer.path().join("tree/sub"));
+            let calls = RefCell::new(0);
+            let catch_up = |_: BorrowedFd<'_>| {
+                *calls.borrow_mut() += 1;
+                if *calls.borrow() == refused { Err(io::Error::other("worn out")) } else { Ok(()) }
+            };
+            let root = Root::open(outer.path().join("tree")).unwrap();
+            let saved = plan.save(&catch_up);
+            assert_eq!(saved.is_err(), refused == 1);
+            if saved.is_ok() {
+                plan.carry_out(&root, &catch_up).unwrap_err();
+                assert!(!plan.is_done());
+                assert_eq!(plan.put_back(&root, &catch_up).unwrap(), Vec::<PathBuf>::new());
+            }
+            assert_eq!(files(&outer.path().join("tree/sub")), before);
+        }
+    }
 }

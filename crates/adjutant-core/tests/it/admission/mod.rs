@@ -126,6 +126,7 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
         policy: Box::new(policy),
         version: String::new(),
         model: None,
+        terms: None,
     }];
     let target = if breaks(3) { "planner" } else { "worker" };
     let known = if breaks(2) { &["planner"][..0] } else { &["planner", "worker"] };

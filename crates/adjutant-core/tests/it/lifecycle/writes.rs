@@ -41,8 +41,7 @@ fn one_write_at_a_time_and_each_is_on_record_before_it_happens() {
     sim.call(child, vec![write("a", "a"), read("r", "x"), write("b", "b")]);
     let first = "prepare 0 below .adjutant/specs";
     assert_eq!(steps(&sim), [first]);
-    sim.output(child, 1, "text");
-    assert_eq!(steps(&sim), [first], "a read has nothing to do with it");
+    assert_eq!(looks(&sim), [0_u32; 0], "a read sees what is written before it");
     assert_eq!(kinds(&sim.submit(prepare(child, 0, "a")).unwrap()), "write_prepared");
     // The same report twice, or one of a turn that is over, changes nothing.
     assert_eq!(kinds(&sim.submit(prepare(child, 0, "a")).unwrap()), "");
@@ -51,9 +50,67 @@ fn one_write_at_a_time_and_each_is_on_record_before_it_happens() {
     sim.output(child, 0, "Created");
     let all = [first, "write 0 below .adjutant/specs a", "prepare 2 below .adjutant/specs"];
     assert_eq!(steps(&sim), all);
+    assert_eq!(looks(&sim), [1]);
+    sim.output(child, 1, "text");
+    assert_eq!(steps(&sim), all, "a read has nothing to do with the write behind it");
     // A call that turns out to be wrong is answered without a change.
     assert_eq!(kinds(&sim.output(child, 2, "nothing to do")), "tool_returned reserved");
     assert_eq!(steps(&sim), all);
+}
+
+/// The calls that look at files and were begun, in order.
+fn looks(sim: &Sim) -> Vec<u32> {
+    let look = |effect: &Effect| match effect {
+        Effect::Tool { index, call, .. } if call.name != "Run" => Some(*index),
+        _ => None,
+    };
+    sim.effects.iter().filter_map(look).collect()
+}
+
+#[test]
+fn looks_are_made_at_once_but_never_before_a_change_ahead_of_them() {
+    let (mut sim, child) = writer();
+    let calls = ["Read", "Glob", "Write", "Grep", "Note", "Read", "Write", "Read"];
+    let args = |name: &str| match name {
+        "Write" => json!({ "file_path": name, "content": "x" }),
+        "Read" => json!({ "path": name }),
+        "Note" => json!({ "content": "x" }),
+        _ => json!({ "pattern": "x" }),
+    };
+    let calls = calls.iter().enumerate().map(|(at, name)| {
+        let mut call = tool(&at.to_string(), name, args(name));
+        // Each is another one, so that no loop is seen in them.
+        call.arguments["path"] = json!(at.to_string());
+        call
+    });
+    sim.call(child, calls.collect());
+    assert_eq!(looks(&sim), [0, 1, 4], "nothing changes before these, or they do not look");
+    sim.output(child, 0, "text");
+    assert_eq!(looks(&sim), [0, 1, 4]);
+    sim.submit(prepare(child, 2, "a")).unwrap();
+    sim.output(child, 2, "Created");
+    assert_eq!(looks(&sim), [0, 1, 4, 3, 5]);
+    // A change that turns out to be none lets the others go on as well.
+    sim.output(child, 6, "nothing to do");
+    assert_eq!(looks(&sim), [0, 1, 4, 3, 5, 7]);
+    // After a restart everything that has no result is begun again, each in its place.
+    sim.effects.clear();
+    let rights = Rights::of(sim.tree.policy());
+    sim.restart(Resumption { rights, ..Resumption::default() });
+    let mut again = looks(&sim);
+    again.dedup();
+    assert_eq!(again, [1, 3, 4, 5, 7]);
+}
+
+#[test]
+fn a_look_that_waits_goes_on_when_the_run_is_interrupted_before_it() {
+    let (mut sim, child) = writer();
+    sim.call(child, vec![write("a", "a"), read("r", "x")]);
+    sim.submit(prepare(child, 0, "a")).unwrap();
+    let looked = [((child, 0), Looked::Happened)].into_iter().collect();
+    let rights = Rights::of(sim.tree.policy());
+    sim.restart(Resumption { rights, looked, ..Resumption::default() });
+    assert!(looks(&sim).contains(&1), "{:?}", sim.effects);
 }
 
 #[test]

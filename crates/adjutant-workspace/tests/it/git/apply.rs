@@ -1,6 +1,6 @@
 //! Results in the user's own files: all or nothing, and back again.
 
-use adjutant_workspace::{ApplyError, Committed};
+use adjutant_workspace::{ApplyError, Committed, Left, Recovered};
 
 use super::*;
 
@@ -191,14 +191,38 @@ fn a_link_put_in_the_way_leads_nowhere() {
 }
 
 #[test]
-fn the_way_back_can_be_listed_and_given_up() {
+fn the_way_back_is_listed() {
     let user = User::new();
     let made = result(&user, &[("README", "child\n")], &[]);
     let repository = user.open();
     let applied = repository.apply(&made.commit, now()).unwrap();
     assert_eq!(repository.applied().unwrap(), std::slice::from_ref(&applied.name));
-    repository.forget(&applied.name).unwrap();
+    repository.undo(&applied.name).unwrap();
     assert!(repository.applied().unwrap().is_empty());
-    assert!(matches!(repository.forget(&applied.name), Err(ApplyError::Unknown(_))));
-    assert_eq!(user.read("README"), "child\n");
+}
+
+#[test]
+fn what_a_cut_short_application_cannot_put_back_is_kept_and_named() {
+    let user = User::new();
+    user.write("src/lib.rs", "fn dirty() {}\n");
+    let made = result(&user, &[("README", "child\n"), ("src/lib.rs", "child\n")], &["src/deep"]);
+    let before = on_disk(&user.tree);
+    let repository = user.open();
+    let applied = repository.apply(&made.commit, now()).unwrap();
+    // As a kill right before the mark leaves it, and then a person who goes on working.
+    fs::remove_file(user.state().join("applies").join(&applied.name).join("done")).unwrap();
+    user.write("src/lib.rs", "mine since\n");
+    let recovered = repository.recover().unwrap();
+    let [Recovered { left, .. }] = recovered.as_slice() else { panic!("{recovered:?}") };
+    let [Left { path, before: Some(copy) }] = left.as_slice() else { panic!("{left:?}") };
+    assert_eq!(path, Path::new("src/lib.rs"));
+    assert_eq!(fs::read_to_string(copy).unwrap(), "fn dirty() {}\n");
+    let mut expected = before;
+    expected.insert("src/lib.rs".into(), "100644 mine since\n".into());
+    assert_eq!(on_disk(&user.tree), expected);
+    // It is over: what is deleted now does not come back.
+    fs::remove_file(user.path("README")).unwrap();
+    assert_eq!(repository.recover().unwrap(), []);
+    assert!(!user.path("README").exists());
+    assert!(copy.exists());
 }

@@ -103,3 +103,25 @@ fn what_things_cost() {
         );
     }
 }
+
+#[test]
+#[ignore = "a measurement, not a judgement"]
+fn what_applying_many_files_costs() {
+    let user = repository_of(13_000);
+    let repository = user.open();
+    let snapshot = repository.capture(now()).unwrap();
+    let upper = user.upper();
+    let mut changes = Vec::new();
+    for number in 0..13_000 {
+        let path = format!("d{}/e{}/f{number}", number / 2500, number / 100);
+        put(&upper.join(&path), &format!("{number}, changed\n"));
+        changes.push(Change::Written(rel(&path)));
+    }
+    let root = Root::open(&upper).unwrap();
+    let made = repository.commit(work(&snapshot.commit, &root, &changes), &child("many"), None);
+    let made = made.unwrap().unwrap();
+    let mut name = String::new();
+    let apply = timed(|| name = repository.apply(&made.commit, now()).unwrap().name);
+    let undo = timed(|| repository.undo(&name).unwrap());
+    println!("13000 files: applied in {apply:.1?}, taken back in {undo:.1?}");
+}

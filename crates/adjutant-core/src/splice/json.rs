@@ -14,8 +14,8 @@ use super::patch::Splice;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) range: Range<usize>,
+pub(crate) struct Node {
+    pub(crate) range: Range<usize>,
     kind: Kind,
 }
 
@@ -34,26 +34,26 @@ struct Member {
 }
 
 /// Finds where everything stands; none only for what is no JSON.
-pub(super) fn spans(text: &str) -> Option<Node> {
+pub(crate) fn spans(text: &str) -> Option<Node> {
     let mut reader = Reader { text, at: 0 };
     reader.value()
 }
 
 impl Node {
     /// Says whether it is an object.
-    pub(super) fn is_object(&self) -> bool {
+    pub(crate) fn is_object(&self) -> bool {
         matches!(self.kind, Kind::Object(_))
     }
 
     /// Returns the member of that name; of several, the last one counts, as everywhere.
-    pub(super) fn member(&self, text: &str, key: &str) -> Option<&Self> {
+    pub(crate) fn member(&self, text: &str, key: &str) -> Option<&Self> {
         let Kind::Object(members) = &self.kind else { return None };
         let is_meant = |member: &&Member| string(&text[member.key.clone()]).as_deref() == Some(key);
         members.iter().rev().find(is_meant).map(|member| &member.value)
     }
 
     /// Returns the items of a list.
-    pub(super) fn items(&self) -> Option<&[Self]> {
+    pub(crate) fn items(&self) -> Option<&[Self]> {
         match &self.kind {
             Kind::Array(items) => Some(items),
             Kind::Object(_) | Kind::Scalar => None,
@@ -61,27 +61,55 @@ impl Node {
     }
 
     /// Says whether it is `null`, which stands for nothing.
-    pub(super) fn is_null(&self, text: &str) -> bool {
+    pub(crate) fn is_null(&self, text: &str) -> bool {
         &text[self.range.clone()] == "null"
     }
 
     /// Reads the value.
-    pub(super) fn read(&self, text: &str) -> Value {
+    pub(crate) fn read(&self, text: &str) -> Value {
         serde_json::from_str(&text[self.range.clone()]).unwrap_or_default()
     }
 
     /// Reads the value where it is a string.
-    pub(super) fn as_string(&self, text: &str) -> Option<String> {
+    pub(crate) fn as_string(&self, text: &str) -> Option<String> {
         string(&text[self.range.clone()]).map(Cow::into_owned)
     }
 
     /// Reads a member that is a string.
-    pub(super) fn string(&self, text: &str, key: &str) -> Option<String> {
+    pub(crate) fn string(&self, text: &str, key: &str) -> Option<String> {
         self.member(text, key)?.as_string(text)
     }
 
+    /// Returns the text of the value as it stands.
+    pub(crate) fn raw<'t>(&self, text: &'t str) -> &'t str {
+        &text[self.range.clone()]
+    }
+
+    /// Returns the blanks between the bracket and the first part; none where it has no parts.
+    pub(crate) fn opening<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let first = match &self.kind {
+            Kind::Object(members) => members.first()?.key.start,
+            Kind::Array(items) => items.first()?.range.start,
+            Kind::Scalar => return None,
+        };
+        Some(&text[self.range.start + 1..first])
+    }
+
+    /// Sets a member to a value that is laid out already, or adds it behind the others.
+    ///
+    /// Only for objects that have members: what an empty one would look like is not known here.
+    pub(crate) fn set_shown(&self, text: &str, key: &str, shown: &str) -> Option<Splice> {
+        if let Some(known) = self.member(text, key) {
+            return Some(Splice::replace(known.range.clone(), shown));
+        }
+        let Kind::Object(members) = &self.kind else { return None };
+        let (gap, last) = self.opening(text).zip(members.last())?;
+        let added = format!(",{}{}: {shown}", spaced(gap), Value::from(key));
+        Some(Splice::insert(last.value.range.end, added))
+    }
+
     /// Sets a member, or adds it behind the others.
-    pub(super) fn set(&self, text: &str, key: &str, value: &Value) -> Splice {
+    pub(crate) fn set(&self, text: &str, key: &str, value: &Value) -> Splice {
         if let Some(known) = self.member(text, key) {
             let base = line_indent(text, known.range.start);
             return Splice::replace(known.range.clone(), laid_out(text, value, base));
@@ -99,7 +127,7 @@ impl Node {
 
     /// Sets several members; an empty object gets all of them at once, for each alone would take
     /// its place.
-    pub(super) fn set_all(&self, text: &str, fields: &[(&str, &Value)]) -> Vec<Splice> {
+    pub(crate) fn set_all(&self, text: &str, fields: &[(&str, &Value)]) -> Vec<Splice> {
         match &self.kind {
             Kind::Object(members) if members.is_empty() && !fields.is_empty() => {
                 vec![self.fill(text, fields)]
@@ -111,7 +139,7 @@ impl Node {
     }
 
     /// Removes a member and the comma that kept it apart; several of one name go together.
-    pub(super) fn remove(&self, text: &str, key: &str) -> Vec<Splice> {
+    pub(crate) fn remove(&self, text: &str, key: &str) -> Vec<Splice> {
         let Kind::Object(members) = &self.kind else { return Vec::new() };
         let is_meant = |member: &Member| string(&text[member.key.clone()]).as_deref() == Some(key);
         let Some(kept) = members.iter().position(|member| !is_meant(member)) else {
@@ -130,7 +158,7 @@ impl Node {
     }
 
     /// Adds an item at the end of a list.
-    pub(super) fn push(&self, text: &str, value: &Value) -> Splice {
+    pub(crate) fn push(&self, text: &str, value: &Value) -> Splice {
         let items = self.items().unwrap_or_default();
         let Some((first, last)) = items.first().zip(items.last()) else {
             let Some((inner, close)) = self.inside(text) else {

@@ -4,17 +4,17 @@ use std::ops::Range;
 
 /// Bytes of a text that give way to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Splice {
-    pub(super) range: Range<usize>,
-    pub(super) text: String,
+pub(crate) struct Splice {
+    pub(crate) range: Range<usize>,
+    pub(crate) text: String,
 }
 
 impl Splice {
-    pub(super) fn replace(range: Range<usize>, text: impl Into<String>) -> Self {
+    pub(crate) fn replace(range: Range<usize>, text: impl Into<String>) -> Self {
         Self { range, text: text.into() }
     }
 
-    pub(super) fn insert(at: usize, text: impl Into<String>) -> Self {
+    pub(crate) fn insert(at: usize, text: impl Into<String>) -> Self {
         Self::replace(at..at, text)
     }
 }
@@ -23,7 +23,7 @@ impl Splice {
 ///
 /// At the same place what is inserted stands before what gives way, and several insertions keep
 /// their order.
-pub(super) fn apply(text: &str, mut splices: Vec<Splice>) -> Option<String> {
+pub(crate) fn apply(text: &str, mut splices: Vec<Splice>) -> Option<String> {
     splices.sort_by_key(|splice| (splice.range.start, splice.range.end));
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();
     let mut out = String::with_capacity(text.len() + added);

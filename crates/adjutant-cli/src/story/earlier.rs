@@ -1,0 +1,115 @@
+//! What earlier runs did for the stories of a PRD, as their journals say.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use adjutant_core::prd::{Prd, Story};
+use adjutant_core::{Outcome, RunId};
+use adjutant_engine::Archive;
+use adjutant_engine::work::Work;
+
+use crate::records::numbers;
+use crate::work::search;
+
+/// How many of the latest runs of a tree are looked at.
+const LOOKED_AT: usize = 500;
+
+/// What the latest run on a story came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Earlier {
+    /// It completed.
+    Passed(RunId),
+    /// It has not ended.
+    Open(RunId),
+    /// It ended otherwise.
+    Over(RunId),
+}
+
+/// The latest run on each story of one PRD.
+pub(super) struct History {
+    latest: BTreeMap<String, Earlier>,
+    /// The commit that holds the work of each story that completed.
+    work: BTreeMap<String, String>,
+}
+
+impl History {
+    /// Reads what the runs of a tree say of a PRD; one that cannot be read says nothing.
+    pub(super) fn of(archive: &Archive, workdir: &Path, prd: &Path) -> Self {
+        let (mut latest, mut work) = (BTreeMap::new(), BTreeMap::new());
+        let prd = prd.display().to_string();
+        let runs = archive.runs().unwrap_or_default().into_iter();
+        for files in runs.filter(|it| it.workdir().as_deref() == Some(workdir)).take(LOOKED_AT) {
+            let Ok((view, _)) = numbers(&files) else { continue };
+            let Some(story) = view.story().filter(|it| it.prd.as_ref() == Some(&prd)) else {
+                continue;
+            };
+            let run = files.id();
+            let earlier = match view.outcome() {
+                None => Earlier::Open(run),
+                Some(Outcome::Completed) => Earlier::Passed(run),
+                Some(_) => Earlier::Over(run),
+            };
+            // The latest comes first.
+            latest.entry(story.id.clone()).or_insert(earlier);
+            let commit = view.root().and_then(|root| root.kept.as_ref()?.0.commit.clone());
+            if let (Earlier::Passed(_), Some(commit)) = (earlier, commit) {
+                work.entry(story.id.clone()).or_insert(commit);
+            }
+        }
+        Self { latest, work }
+    }
+
+    /// Returns the latest run on a story.
+    pub(super) fn find(&self, story: &str) -> Option<Earlier> {
+        self.latest.get(story).copied()
+    }
+
+    /// Remembers what a run came to that has just ended.
+    pub(super) fn add(
+        &mut self,
+        story: &str,
+        run: RunId,
+        outcome: Outcome,
+        commit: Option<String>,
+    ) {
+        let passed = outcome == Outcome::Completed;
+        let earlier = if passed { Earlier::Passed(run) } else { Earlier::Over(run) };
+        self.latest.insert(story.to_owned(), earlier);
+        if let Some(commit) = commit.filter(|_| passed) {
+            self.work.insert(story.to_owned(), commit);
+        }
+    }
+
+    /// Returns the commits of the stories that one depends on, as far as their work is kept and is not
+    /// in the tree already: those that others depend on come first.
+    pub(super) fn work_before(
+        &self,
+        prd: &Prd,
+        story: &Story,
+        tree: &Path,
+        archive: &Archive,
+    ) -> Vec<String> {
+        let mut order: Vec<&str> = Vec::new();
+        let mut waiting: Vec<&str> = story.dependencies.iter().map(String::as_str).collect();
+        while let Some(id) = waiting.pop() {
+            if order.contains(&id) {
+                continue;
+            }
+            order.push(id);
+            let more = prd.story(id).map(|it| it.dependencies.as_slice()).unwrap_or_default();
+            waiting.extend(more.iter().map(String::as_str));
+        }
+        let commits: Vec<&String> =
+            order.iter().rev().filter_map(|id| self.work.get(*id)).collect();
+        if commits.is_empty() {
+            return Vec::new();
+        }
+        let Ok(work) = Work::open(&search(), tree, archive.path()) else { return Vec::new() };
+        let kept = work.all_results().unwrap_or_default();
+        let is_due = |commit: &&&String| {
+            let result = kept.iter().find(|it| it.commit == ***commit);
+            result.is_some_and(|it| !it.merged) && !work.is_applied(commit).unwrap_or(false)
+        };
+        commits.iter().filter(is_due).map(|commit| (*commit).clone()).collect()
+    }
+}

@@ -1,0 +1,329 @@
+//! `story`: the stories of a PRD, each a run of its own, in the order of their dependencies.
+//!
+//! The file is a person's and part of a repository: it may tighten limits and add prompts, and what
+//! else it asks for needs a person's consent. What came of a story is written back by splices.
+
+mod consent;
+mod earlier;
+mod record;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use adjutant_core::prd::{Prd, Story, story_prompt};
+use adjutant_core::story::{MarkedTask, StoryWork};
+use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
+use adjutant_engine::prd::PrdFile;
+use adjutant_engine::roster::Roster;
+use adjutant_engine::{Archive, Engine, Goal, Setup};
+use adjutant_view::story::{StoryReport, render};
+use serde_json::json;
+
+use self::consent::Consent;
+use self::earlier::{Earlier, History};
+pub(crate) use self::record::record_outcome;
+use crate::agents;
+use crate::args::{Form, MergeAfter, StoryArgs};
+use crate::ask::{Terminal, approver, may_ask};
+use crate::delegate::{absolute, apply_flags, failed, form};
+use crate::exit::{Exit, Failure};
+use crate::hints::completed;
+use crate::output::{print, print_json, say};
+use crate::run::{Conducted, Showing, Work, conduct};
+use crate::settings::{Settings, open_archive};
+use crate::wiring::{Chosen, Wiring};
+use crate::work::after_run;
+
+/// Runs the command.
+pub(crate) fn run_story(
+    args: &StoryArgs,
+    as_json: bool,
+    given_home: Option<PathBuf>,
+) -> Result<Exit, Failure> {
+    let flags = &args.work;
+    let workdir = absolute(&flags.root)?;
+    let path = std::path::absolute(&args.prd)
+        .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?;
+    let file = PrdFile::open(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+    let mut settings = Settings::load_as(&flags.policy, &workdir, Some(Preset::Story))?;
+    apply_flags(&mut settings, flags, false)?;
+    settle_policy(&mut settings.policy, &file)?;
+    let archive = open_archive(given_home)?;
+    let consent = Consent::ask(file.prd(), &archive, args.trust_prd)?;
+    let mut wiring = Wiring::new(&settings)?;
+    if let Some(path) = flags.record.as_deref() {
+        wiring = wiring.record(path, &settings.secrets)?;
+    }
+    let roster = agents::find(&workdir)?;
+    let chosen = agents::choose(&settings, flags, None, |name| wiring.choose(name))?;
+    chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
+    let history = History::of(&archive, &workdir, file.path());
+    let form = form(flags.return_form, Default::default(), as_json);
+    let mut reading = Reading {
+        args,
+        workdir,
+        settings,
+        archive: &archive,
+        file,
+        consent,
+        wiring,
+        roster,
+        chosen,
+        history,
+        form,
+        spent: Spent::default(),
+        reports: Vec::new(),
+        left: Vec::new(),
+    };
+    let exit = reading.run_all()?;
+    reading.wiring.end_recording();
+    reading.report(exit)?;
+    Ok(exit)
+}
+
+/// Tightens the limits by what the file says, and says what of it counts for nothing.
+fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
+    let origin = file.path().display().to_string();
+    for warning in file.prd().tighten(policy, &origin) {
+        say(&format!("adjutant: {warning}"));
+    }
+    if file.prd().wants_delegation() && !policy.policy().enabled {
+        say("adjutant: the PRD would like to delegate; --enable-delegation allows it");
+    }
+    for warning in file.prd().warnings() {
+        say(&format!("adjutant: {origin}: {warning}"));
+    }
+    Ok(())
+}
+
+/// What the stories before have used up of what all of them may.
+#[derive(Default)]
+struct Spent {
+    usd: Usd,
+    tokens: u64,
+}
+
+/// A PRD that is being worked on.
+struct Reading<'a> {
+    args: &'a StoryArgs,
+    workdir: PathBuf,
+    settings: Settings,
+    archive: &'a Archive,
+    file: PrdFile,
+    consent: Consent,
+    wiring: Wiring,
+    roster: Roster,
+    chosen: Chosen,
+    history: History,
+    form: Form,
+    spent: Spent,
+    reports: Vec<StoryReport>,
+    /// Stories that were not begun, each with the reason.
+    left: Vec<(String, String)>,
+}
+
+impl Reading<'_> {
+    /// Works on every story that is ready, or on the one that was asked for.
+    fn run_all(&mut self) -> Result<Exit, Failure> {
+        let of_file = |error: adjutant_core::prd::PrdError| Failure::caused(Exit::Usage, &error);
+        let order: Vec<String> = match &self.args.story {
+            Some(id) => vec![self.file.prd().select(id).map_err(of_file)?.id.clone()],
+            None => {
+                self.file.prd().order().map_err(of_file)?.iter().map(|it| it.id.clone()).collect()
+            }
+        };
+        if order.is_empty() {
+            say("adjutant: every story of the PRD passes, there is nothing to do");
+            return Ok(Exit::Completed);
+        }
+        let mut outcomes = Vec::new();
+        for id in order {
+            match self.take(&id)? {
+                Some(Outcome::Cancelled) => {
+                    outcomes.push(Outcome::Cancelled);
+                    break;
+                }
+                Some(outcome) => outcomes.push(outcome),
+                None => outcomes.push(Outcome::Partial),
+            }
+        }
+        Ok(Exit::of(Outcome::of_all(outcomes)))
+    }
+
+    /// Works on one story, unless it has to wait or was begun before; returns how it ended.
+    fn take(&mut self, id: &str) -> Result<Option<Outcome>, Failure> {
+        let Some(story) = self.file.prd().story(id).cloned() else { return Ok(None) };
+        let waits = self.file.prd().waits_for(&story);
+        if !waits.is_empty() {
+            let why = format!("waits for {}", waits.join(", "));
+            self.left.push((id.to_owned(), why));
+            return Ok(None);
+        }
+        match self.history.find(id) {
+            Some(Earlier::Passed(run)) => return self.write_down(id, run),
+            Some(Earlier::Open(run)) => {
+                let why =
+                    format!("{run} is working on it, or was interrupted: `adjutant resume {run}`");
+                self.left.push((id.to_owned(), completed(&why)));
+                return Ok(None);
+            }
+            Some(Earlier::Over(_)) | None => {}
+        }
+        self.work_on(&story).map(Some)
+    }
+
+    /// Writes down what an earlier run achieved and could not write: nothing is done twice.
+    fn write_down(
+        &mut self,
+        id: &str,
+        run: adjutant_core::RunId,
+    ) -> Result<Option<Outcome>, Failure> {
+        let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
+        let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
+        say(&format!("adjutant: {id} was done by {run}; it is written down now"));
+        record::save(&mut self.file, &view)?;
+        self.reports.extend(StoryReport::of(&view));
+        Ok(view.outcome())
+    }
+
+    fn work_on(&mut self, story: &Story) -> Result<Outcome, Failure> {
+        say(&format!("adjutant: {} {}", story.id, adjutant_view::sanitize::line(&story.title)));
+        let policy = self.policy_left();
+        let model = self.model_for(story)?;
+        let setup = Setup {
+            policy: policy.clone(),
+            opener: Some(self.chosen.opener(&self.wiring)),
+            model,
+            web: self.settings.web(),
+            tools: Vec::new(),
+            workdir: self.workdir.clone(),
+            system: None,
+            secrets: [self.settings.secrets.clone(), self.wiring.secrets()].concat(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+        let agents = self.roster.agents.iter().cloned();
+        let engine = engine
+            .with_agents(agents, &self.settings.models_allowed)
+            .with_story(self.work_of(story))
+            .with_stories(prompts(self.file.prd()))
+            .with_spaces(self.args.work.spaces.setup(self.archive.path(), &self.workdir)?);
+        let goal = Goal {
+            agent: AgentName::new("story"),
+            system: String::new(),
+            text: story_prompt(story),
+        };
+        let terminal =
+            if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
+        let approver = approver(self.args.work.yes, terminal);
+        let showing = Showing {
+            form: self.form,
+            events: self.args.work.events,
+            result_tokens: policy.result_tokens,
+            merge: self.merge(),
+        };
+        let Conducted { view, finished } =
+            conduct(engine, self.archive, Work::Goal(goal), approver, &showing)?;
+        let spent = view.total();
+        self.spent.usd += spent.usd;
+        self.spent.tokens += spent.usage.total();
+        let merged = after_run(self.archive, &view, showing.merge);
+        if let Err(failure) = record::save(&mut self.file, &view) {
+            say(&format!("adjutant: {failure}"));
+        }
+        self.reports.extend(StoryReport::of(&view));
+        if let (Some(run), Some(outcome)) = (view.run(), view.outcome()) {
+            let commit = view.root().and_then(|root| root.kept.as_ref()?.0.commit.clone());
+            self.history.add(&story.id, run, outcome, commit);
+        }
+        let finished = finished.map_err(|error| crate::run::broken_off(&error, &view))?;
+        let is_whole = merged == Exit::Completed || finished.outcome != Outcome::Completed;
+        Ok(if is_whole { finished.outcome } else { Outcome::Partial })
+    }
+
+    /// Returns the limits with what the stories before have used taken off.
+    fn policy_left(&self) -> Policy {
+        let mut policy = self.settings.policy.policy().clone();
+        policy.budget_usd = policy.budget_usd.map(|cap| cap.saturating_sub(self.spent.usd));
+        let tokens = |cap: u64| cap.saturating_sub(self.spent.tokens);
+        policy.budget_tokens_run = policy.budget_tokens_run.map(tokens);
+        policy
+    }
+
+    fn model_for(&self, story: &Story) -> Result<crate::wiring::AnyModel, Failure> {
+        let wish = story.suggested_model.as_deref().filter(|_| self.consent.is_given());
+        // What a person typed outweighs what a file suggests.
+        match wish.filter(|_| self.args.work.model.is_none()) {
+            Some(name) => Ok(self.wiring.choose(Some(name))?.model),
+            None => Ok(self.chosen.model.clone()),
+        }
+    }
+
+    fn work_of(&self, story: &Story) -> StoryWork {
+        let agreed = |verify: &Option<String>| verify.clone().filter(|_| self.consent.is_given());
+        let own = self.args.verify.clone().or_else(|| self.settings.verify.clone());
+        let plan = story.planned.iter().map(|planned| MarkedTask {
+            description: planned.description.clone(),
+            hours: planned.hours,
+            verify: agreed(&planned.verify),
+        });
+        StoryWork {
+            id: story.id.clone(),
+            title: story.title.clone(),
+            prd: Some(self.file.path().display().to_string()),
+            verify: own.or_else(|| agreed(&story.verify)),
+            plan: plan.collect(),
+            takes_in: self.history.work_before(self.file.prd(), story, &self.workdir, self.archive),
+            numbered: u64::from(self.file.prd().last_child_number(&story.id)),
+        }
+    }
+
+    /// Returns what becomes of the work: a person's word, else the file's with consent, else a branch.
+    fn merge(&self) -> MergeAfter {
+        let wish = self.file.prd().merge().filter(|_| self.consent.is_given());
+        let wish = wish.and_then(MergeAfter::parse);
+        self.args.work.merge.or(wish).unwrap_or(MergeAfter::Branch)
+    }
+
+    fn report(&self, exit: Exit) -> Result<(), Failure> {
+        if self.args.work.events {
+            return Ok(());
+        }
+        if self.form == Form::Json {
+            let left = |(id, why): &(String, String)| json!({ "id": id, "why": why });
+            return print_json(&json!({
+                "v": 1,
+                "prd": self.file.path().display().to_string(),
+                "exit": exit.code(),
+                "stories": self.reports,
+                "not_begun": self.left.iter().map(left).collect::<Vec<_>>(),
+            }));
+        }
+        print(&render(&self.reports))?;
+        for (id, why) in &self.left {
+            print(&format!("{id}: not begun, {why}\n"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows what came of the one story of a run that went on.
+pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failure> {
+    match showing.form {
+        _ if showing.events => Ok(()),
+        Form::Json => print_json(&json!({ "v": 1, "stories": [report], "not_begun": [] })),
+        Form::Markdown => print(&render(std::slice::from_ref(report))),
+    }
+}
+
+/// Returns the stories that agents of a run may name that goes on; none where its file cannot be read.
+pub(crate) fn stories_again(work: &StoryWork) -> BTreeMap<String, String> {
+    let file = work.prd.as_ref().and_then(|path| PrdFile::open(path).ok());
+    file.map(|file| prompts(file.prd())).unwrap_or_default()
+}
+
+/// Returns what the agent of each story would be asked, by the name that a marker may use.
+fn prompts(prd: &Prd) -> BTreeMap<String, String> {
+    let own = prd.stories().iter().filter(|story| story.parent().is_none());
+    own.map(|story| (story.id.clone(), story_prompt(story))).collect()
+}

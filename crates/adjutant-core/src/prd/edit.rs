@@ -1,0 +1,139 @@
+//! Writing the outcome of a story into its PRD, by splices.
+//!
+//! What stands there already, however it is laid out, is left alone: the same outcome twice is the
+//! same as once. What was written is read back once, so that no odd layout can swallow a change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::error::PrdError;
+use super::layout::{Layout, says};
+use super::outcome::{CONTEXT, ChildOutcome, Outcome};
+use super::read::{BYTE_ORDER_MARK, Prd};
+use crate::splice::{Node, Splice, apply};
+
+impl Prd {
+    /// Returns the text as it was read.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        self.marked(&self.text)
+    }
+
+    /// Works out the text with the outcome of a story in it: `passes` and `adjutant` in its entry,
+    /// and an entry for each child behind it.
+    ///
+    /// An entry that has the id of a child and is none of this story belongs to someone else and
+    /// stays as it is; the child then stands only under `adjutant`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such story, or the text cannot take the outcome.
+    pub fn edit(&self, story_id: &str, outcome: &Outcome) -> Result<String, PrdError> {
+        let id = || story_id.to_owned();
+        let found = self.place(story_id).and_then(|place| Some((place, self.node(place)?)));
+        let Some((place, node)) = found else {
+            return Err(PrdError::Unknown { id: id(), nearest: None });
+        };
+        let fields = [("passes", json!(outcome.passes)), ("adjutant", outcome.record())];
+        let mut splices = self.set(node, &fields);
+        let (known, new) = self.sorted(story_id, &outcome.children);
+        for child in known {
+            let Some(entry) = self.place(&child.id).and_then(|place| self.node(place)) else {
+                continue;
+            };
+            splices.extend(self.set(entry, &child.fields()));
+            // It names this parent, so it is there; what else stands in it is not ours.
+            let context = entry.member(&self.text, CONTEXT);
+            splices.extend(context.into_iter().flat_map(|it| self.set(it, &child.context())));
+        }
+        splices.extend(self.add(place, node, &new));
+        let text = apply(&self.text, splices).ok_or_else(|| PrdError::Unwritable { id: id() })?;
+        let text = self.marked(&text);
+        let again = Self::read(&text).ok().filter(|again| {
+            let is_there = |child: &&ChildOutcome| again.story(&child.id).is_some();
+            again.stories().len() == self.stories().len() + new.len()
+                && again.story(story_id).is_some_and(|story| story.passes == outcome.passes)
+                && new.iter().all(is_there)
+        });
+        again.map(|_| text).ok_or_else(|| PrdError::Unwritable { id: id() })
+    }
+
+    fn marked(&self, text: &str) -> String {
+        let mark = if self.has_mark { BYTE_ORDER_MARK.to_string() } else { String::new() };
+        mark + text
+    }
+
+    /// Sets the members of an entry that say something else.
+    fn set(&self, entry: &Node, fields: &[(&str, Value)]) -> Vec<Splice> {
+        let layout = Layout::of(&self.text, entry);
+        let is_new = |(key, value): &&(&str, Value)| {
+            let known = entry.member(&self.text, key);
+            known.is_none_or(|known| !says(known.raw(&self.text), value))
+        };
+        let set =
+            |(key, value): &(&str, Value)| entry.set_shown(&self.text, key, &layout.member(value));
+        fields.iter().filter(is_new).filter_map(set).collect()
+    }
+
+    /// Adds the entries of children behind their parent's and those of its other children.
+    fn add(&self, place: usize, parent: &Node, new: &[&ChildOutcome]) -> Option<Splice> {
+        if new.is_empty() {
+            return None;
+        }
+        let layout = Layout::of(&self.text, parent);
+        let last = self.node(self.last_of(place))?;
+        let entry =
+            |child: &&ChildOutcome| format!(",{}{}", layout.gap, layout.entry(&child.entry()));
+        let entries: String = new.iter().map(entry).collect();
+        Some(Splice::insert(last.range.end, entries))
+    }
+
+    /// Returns the last of the entries behind a story that are its children or theirs.
+    fn last_of(&self, place: usize) -> usize {
+        let mut family = BTreeSet::from([self.stories()[place].id.as_str()]);
+        let mut last = place;
+        for story in &self.stories()[place + 1..] {
+            if !story.parent().is_some_and(|parent| family.contains(parent)) {
+                break;
+            }
+            family.insert(&story.id);
+            last += 1;
+        }
+        last
+    }
+
+    /// Parts the children into those that have an entry and those that need one, each parent's
+    /// before the next.
+    fn sorted<'o>(
+        &self,
+        story_id: &'o str,
+        children: &'o [ChildOutcome],
+    ) -> (Vec<&'o ChildOutcome>, Vec<&'o ChildOutcome>) {
+        let mut by_parent: BTreeMap<&str, Vec<&ChildOutcome>> = BTreeMap::new();
+        for child in children {
+            by_parent.entry(&child.parent).or_default().push(child);
+        }
+        let mut seen = BTreeSet::from([story_id]);
+        let mut order = Vec::with_capacity(children.len());
+        let mut open = vec![];
+        let mut next = by_parent.get(story_id).cloned().unwrap_or_default();
+        loop {
+            open.extend(next.into_iter().rev());
+            let Some(child) = open.pop() else { break };
+            next = Vec::new();
+            if seen.insert(&child.id) {
+                order.push(child);
+                next = by_parent.get(child.id.as_str()).cloned().unwrap_or_default();
+            }
+        }
+        // A child whose parent nobody named is not lost for it.
+        order.extend(children.iter().filter(|child| seen.insert(&child.id)));
+        let (known, new): (Vec<_>, Vec<_>) =
+            order.into_iter().partition(|child| self.story(&child.id).is_some());
+        let is_ours = |child: &&ChildOutcome| {
+            self.story(&child.id).and_then(|story| story.parent()) == Some(child.parent.as_str())
+        };
+        (known.into_iter().filter(is_ours).collect(), new)
+    }
+}

@@ -1,0 +1,126 @@
+//! What is wrong or odd in a PRD, and where.
+
+use std::fmt;
+
+use crate::excerpt::excerpt;
+
+/// The most faults, and the most warnings, that are kept.
+///
+/// A person mends twenty at a time; of what is beyond them only the number is told.
+pub(super) const MAX_FINDINGS: usize = 20;
+
+/// The most characters of foreign text that a message repeats.
+const SHOWN_CHARS: usize = 64;
+
+/// Something in a PRD that is wrong or odd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The id of the story it is about, or its place such as `#3` where the id is what is wrong.
+    pub story: Option<String>,
+    /// The field it is about.
+    pub field: Option<String>,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} column {}: ", self.line, self.column)?;
+        if let Some(story) = &self.story {
+            write!(f, "story {story}: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) story: Option<&'a str>,
+    pub(super) field: Option<&'a str>,
+    /// The byte it stands at.
+    pub(super) at: usize,
+}
+
+/// The findings about one text, while they are collected.
+#[derive(Debug)]
+pub(super) struct Findings<'t> {
+    text: &'t str,
+    faults: Vec<Finding>,
+    more_faults: usize,
+    warnings: Vec<Finding>,
+}
+
+impl<'t> Findings<'t> {
+    pub(super) const fn new(text: &'t str) -> Self {
+        Self { text, faults: Vec::new(), more_faults: 0, warnings: Vec::new() }
+    }
+
+    /// Records what refuses the PRD.
+    pub(super) fn fault(&mut self, subject: Subject<'_>, what: impl Into<String>) {
+        // Places are looked up only for what is kept, so that a thousand faults cost no more.
+        if !self.is_full() {
+            self.faults.push(self.finding(subject, what.into()));
+        } else {
+            self.more_faults += 1;
+        }
+    }
+
+    /// Records what a person should know.
+    pub(super) fn warning(&mut self, subject: Subject<'_>, what: impl Into<String>) {
+        if self.warnings.len() < MAX_FINDINGS {
+            self.warnings.push(self.finding(subject, what.into()));
+        }
+    }
+
+    /// Returns the warnings, or the faults and how many there are beyond them.
+    pub(super) fn end(self) -> Result<Vec<Finding>, (Vec<Finding>, usize)> {
+        if self.faults.is_empty() {
+            Ok(self.warnings)
+        } else {
+            Err((self.faults, self.more_faults))
+        }
+    }
+
+    /// Says whether further faults are only counted.
+    pub(super) const fn is_full(&self) -> bool {
+        self.faults.len() >= MAX_FINDINGS
+    }
+
+    /// Returns the line a byte stands on, from 1.
+    pub(super) fn line(&self, at: usize) -> usize {
+        position(self.text, at).0
+    }
+
+    fn finding(&self, subject: Subject<'_>, what: String) -> Finding {
+        let (line, column) = position(self.text, subject.at);
+        let (story, field) = (subject.story.map(str::to_owned), subject.field.map(str::to_owned));
+        Finding { story, field, line, column, what }
+    }
+}
+
+fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = &text[..at];
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    (line, before[start..].chars().count() + 1)
+}
+
+/// Shows foreign text in a message: short, on one line, without control characters.
+pub(super) fn quoted(text: &str) -> String {
+    let shown: String = excerpt(text, SHOWN_CHARS).chars().flat_map(shown).collect();
+    format!("`{shown}`")
+}
+
+fn shown(letter: char) -> impl Iterator<Item = char> {
+    let (plain, escaped) = if letter.is_control() {
+        (None, Some(letter.escape_default()))
+    } else {
+        (Some(letter), None)
+    };
+    plain.into_iter().chain(escaped.into_iter().flatten())
+}

@@ -1,0 +1,190 @@
+//! Which stories may run, and in which order.
+//!
+//! A story waits for what it depends on. Children of stories are never run by themselves: whoever
+//! depends on one waits for the story it is a part of. All is done without recursion, each edge once.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use super::error::PrdError;
+use super::read::Prd;
+use super::story::Story;
+use crate::nearest::nearest;
+
+/// The most parents that are looked for above a child.
+///
+/// More than any policy permits; parents that go round in a circle are left after as many steps.
+const MAX_LEVELS: usize = 8;
+
+impl Prd {
+    /// Returns the stories that do not pass yet, dependencies first; then by priority, then as the
+    /// file has them.
+    ///
+    /// # Errors
+    ///
+    /// [`PrdError::Cycle`] when stories that do not pass yet depend on each other.
+    pub fn order(&self) -> Result<Vec<&Story>, PrdError> {
+        let waits = self.open_dependencies();
+        let mut blocks: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (place, dependencies) in &waits {
+            for dependency in dependencies {
+                blocks.entry(*dependency).or_default().push(*place);
+            }
+        }
+        let ranks = self.ranks();
+        let mut left: BTreeMap<usize, usize> =
+            waits.iter().map(|(place, dependencies)| (*place, dependencies.len())).collect();
+        let free = left.iter().filter(|(_, count)| **count == 0);
+        let mut free: BinaryHeap<_> =
+            free.map(|(place, _)| Reverse((ranks[*place], *place))).collect();
+        let mut order = Vec::with_capacity(waits.len());
+        while let Some(Reverse((_, place))) = free.pop() {
+            order.push(&self.stories()[place]);
+            left.remove(&place);
+            for blocked in blocks.get(&place).into_iter().flatten() {
+                if let Some(count) = left.get_mut(blocked) {
+                    *count -= 1;
+                    if *count == 0 {
+                        free.push(Reverse((ranks[*blocked], *blocked)));
+                    }
+                }
+            }
+        }
+        if left.is_empty() { Ok(order) } else { Err(self.cycle(&waits, &left)) }
+    }
+
+    /// Returns the stories that may run now, by priority, then as the file has them.
+    #[must_use]
+    pub fn ready(&self) -> Vec<&Story> {
+        let is_ready = |story: &&Story| may_run(story) && self.waits_for(story).is_empty();
+        let mut ready: Vec<&Story> = self.stories().iter().filter(is_ready).collect();
+        ready.sort_by(|a, b| a.priority.order(b.priority));
+        ready
+    }
+
+    /// Returns the one story that was asked for.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of that id, or it may not run now.
+    pub fn select(&self, id: &str) -> Result<&Story, PrdError> {
+        let Some(story) = self.story(id) else {
+            return Err(PrdError::Unknown { id: id.to_owned(), nearest: self.nearest_id(id) });
+        };
+        let id = || story.id.clone();
+        if let Some(parent) = story.parent() {
+            return Err(PrdError::Child { id: id(), parent: parent.to_owned() });
+        }
+        if story.passes {
+            return Err(PrdError::Passes { id: id() });
+        }
+        let waits_for = self.waits_for(story);
+        if waits_for.is_empty() {
+            return Ok(story);
+        }
+        let waits_for = waits_for.into_iter().map(str::to_owned).collect();
+        Err(PrdError::NotReady { id: id(), waits_for })
+    }
+
+    /// Returns what a story depends on that does not pass yet.
+    #[must_use]
+    pub fn waits_for<'a>(&self, story: &'a Story) -> Vec<&'a str> {
+        let is_open = |id: &&str| self.story(id).is_none_or(|story| !story.passes);
+        let mut open: Vec<&str> =
+            story.dependencies.iter().map(String::as_str).filter(is_open).collect();
+        let mut seen = BTreeSet::new();
+        open.retain(|id| seen.insert(*id));
+        open
+    }
+
+    /// Returns the highest number that a child of a story has; numbers are never used again.
+    #[must_use]
+    pub fn last_child_number(&self, parent: &str) -> u32 {
+        let number = |story: &Story| {
+            let rest = story.id.strip_prefix(parent)?.strip_prefix("-DEL-")?;
+            rest.bytes().all(|byte| byte.is_ascii_digit()).then(|| rest.parse().ok())?
+        };
+        self.stories().iter().filter_map(number).max().unwrap_or(0)
+    }
+
+    /// Returns the place of the story that a child is a part of in the end, or the story's own.
+    fn top(&self, place: usize) -> usize {
+        let mut at = place;
+        for _ in 0..MAX_LEVELS {
+            match self.stories()[at].parent().and_then(|parent| self.place(parent)) {
+                Some(parent) => at = parent,
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// Returns for each story that may run the places of the stories before it.
+    fn open_dependencies(&self) -> BTreeMap<usize, Vec<usize>> {
+        let stories = self.stories().iter().enumerate().filter(|(_, story)| may_run(story));
+        let open = |(place, story): (usize, &Story)| {
+            let waits = self.waits_for(story).into_iter().filter_map(|id| self.place(id));
+            let tops = waits.map(|dependency| self.top(dependency));
+            let mut tops: Vec<usize> = tops.filter(|top| may_run(&self.stories()[*top])).collect();
+            tops.sort_unstable();
+            tops.dedup();
+            (place, tops)
+        };
+        stories.map(open).collect()
+    }
+
+    /// Returns the place of each story among the priorities.
+    fn ranks(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..self.stories().len()).collect();
+        let priority = |place: usize| self.stories()[place].priority;
+        places.sort_by(|a, b| priority(*a).order(priority(*b)));
+        let mut ranks = vec![0; places.len()];
+        let mut rank = 0;
+        for pair in places.windows(2) {
+            if priority(pair[0]).order(priority(pair[1])).is_ne() {
+                rank += 1;
+            }
+            ranks[pair[1]] = rank;
+        }
+        ranks
+    }
+
+    /// Names a cycle: whatever is left waits for something that is left, so walking ends in one.
+    fn cycle(
+        &self,
+        waits: &BTreeMap<usize, Vec<usize>>,
+        left: &BTreeMap<usize, usize>,
+    ) -> PrdError {
+        let next = |place: usize| {
+            let dependencies = waits.get(&place).into_iter().flatten();
+            dependencies.copied().find(|dependency| left.contains_key(dependency))
+        };
+        let mut path = Vec::new();
+        let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut at = left.keys().next().copied();
+        while let Some(place) = at {
+            if let Some(&start) = seen.get(&place) {
+                path.drain(..start);
+                path.push(place);
+                break;
+            }
+            seen.insert(place, path.len());
+            path.push(place);
+            at = next(place);
+        }
+        let name = |place: &usize| self.stories()[*place].id.clone();
+        PrdError::Cycle { path: path.iter().map(name).collect() }
+    }
+
+    fn nearest_id(&self, id: &str) -> Option<String> {
+        let lower: Vec<String> =
+            self.stories().iter().map(|story| story.id.to_lowercase()).collect();
+        let found = nearest(id, lower.iter().map(String::as_str))?;
+        let place = lower.iter().position(|id| id == found)?;
+        Some(self.stories()[place].id.clone())
+    }
+}
+
+fn may_run(story: &Story) -> bool {
+    !story.passes && story.parent().is_none()
+}

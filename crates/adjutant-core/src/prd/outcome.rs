@@ -1,0 +1,133 @@
+//! What came of a story, and how it stands in the PRD.
+
+use serde_json::{Map, Value, json};
+
+use crate::money::Usd;
+use crate::outcome::Outcome as Status;
+use crate::time::rfc3339;
+
+/// Where an entry says whose child it is.
+pub(super) const CONTEXT: &str = "delegationContext";
+
+/// What came of a story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether it is done; what the engine found, not what a model said.
+    pub passes: bool,
+    /// The run it was done in.
+    pub run: String,
+    /// How it ended.
+    pub status: Status,
+    /// What was done, in a few sentences.
+    pub summary: String,
+    /// The branch its work is on, where there is one.
+    pub branch: Option<String>,
+    /// What it cost, its children included.
+    pub cost: Usd,
+    /// Input tokens, its children's included.
+    pub tokens_in: u64,
+    /// Output tokens, its children's included.
+    pub tokens_out: u64,
+    /// When it ended, in Unix milliseconds.
+    pub finished_ms: u64,
+    /// Those it delegated to, and those they delegated to, in any order.
+    pub children: Vec<ChildOutcome>,
+}
+
+/// What came of a child of a story, or of a child's child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildOutcome {
+    /// Its id, such as `US-007-DEL-001`.
+    pub id: String,
+    /// The story or child it is a part of.
+    pub parent: String,
+    /// Its title.
+    pub title: String,
+    /// What it was to do.
+    pub description: String,
+    /// How much work it was to be.
+    pub hours: u32,
+    /// Its depth; a story of the PRD has 0.
+    pub depth: u64,
+    /// Whether it could delegate.
+    pub can_delegate: bool,
+    /// The most children it could have.
+    pub max_delegations: u64,
+    /// Whether it is done.
+    pub passes: bool,
+    /// How it ended.
+    pub status: Status,
+    /// What was done.
+    pub summary: String,
+    /// The files that are different, by their paths.
+    pub files_changed: Vec<String>,
+    /// What it cost, its own children included.
+    pub cost: Usd,
+    /// Input tokens, its own children's included.
+    pub tokens_in: u64,
+    /// Output tokens, its own children's included.
+    pub tokens_out: u64,
+}
+
+impl Outcome {
+    /// Returns what stands under `adjutant` in the entry of the story.
+    pub(super) fn record(&self) -> Value {
+        let mut record = Map::new();
+        record.insert("run".into(), json!(self.run));
+        record.insert("status".into(), json!(self.status.word()));
+        record.insert("summary".into(), json!(self.summary));
+        record.extend(self.branch.iter().map(|branch| ("branch".into(), json!(branch))));
+        record.insert("cost_usd".into(), json!(self.cost));
+        record.insert("tokens_in".into(), json!(self.tokens_in));
+        record.insert("tokens_out".into(), json!(self.tokens_out));
+        record.insert("finished".into(), json!(rfc3339(self.finished_ms)));
+        let children: Vec<Value> = self.children.iter().map(ChildOutcome::record).collect();
+        record.insert("children".into(), json!(children));
+        Value::Object(record)
+    }
+}
+
+impl ChildOutcome {
+    fn record(&self) -> Value {
+        json!({
+            "id": self.id,
+            "status": self.status.word(),
+            "summary": self.summary,
+            "files_changed": self.files_changed,
+            "cost_usd": self.cost,
+            "tokens_in": self.tokens_in,
+            "tokens_out": self.tokens_out,
+        })
+    }
+
+    /// Returns the fields of its own entry that are kept up to date.
+    pub(super) fn fields(&self) -> [(&'static str, Value); 4] {
+        [
+            ("title", json!(self.title)),
+            ("description", json!(self.description)),
+            ("estimatedHours", json!(self.hours)),
+            ("passes", json!(self.passes)),
+        ]
+    }
+
+    /// Returns the fields of its [`CONTEXT`].
+    pub(super) fn context(&self) -> [(&'static str, Value); 4] {
+        [
+            ("parent_story_id", json!(self.parent)),
+            ("depth", json!(self.depth)),
+            ("can_delegate", json!(self.can_delegate)),
+            ("max_delegations", json!(self.max_delegations)),
+        ]
+    }
+
+    /// Returns its own entry.
+    pub(super) fn entry(&self) -> Value {
+        let mut entry = Map::new();
+        entry.insert("id".into(), json!(self.id));
+        let named = |(key, value): (&str, Value)| (key.to_owned(), value);
+        entry.extend(self.fields().map(named));
+        entry.insert("dependencies".into(), json!([]));
+        entry.insert(CONTEXT.into(), self.context().map(named).into_iter().collect());
+        Value::Object(entry)
+    }
+}

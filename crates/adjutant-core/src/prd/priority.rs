@@ -1,0 +1,46 @@
+//! How much a story matters, as a number or a word.
+
+use std::cmp::Ordering;
+
+/// How much a story matters; the lower, the earlier.
+///
+/// Numbers count as they are; the words `critical`, `high`, `medium` and `low` stand for 0 to 3, and
+/// `P2` for 2. A story that says nothing comes last.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Priority(f64);
+
+impl Priority {
+    /// The priority of a story that names none.
+    pub const NONE: Self = Self(f64::INFINITY);
+
+    /// Takes a number.
+    #[must_use]
+    pub const fn new(number: f64) -> Self {
+        Self(number)
+    }
+
+    /// Reads a word; none for one that has no rank.
+    pub(super) fn word(word: &str) -> Option<Self> {
+        let word = word.trim().to_lowercase();
+        let rank = match word.as_str() {
+            "critical" | "urgent" | "highest" | "blocker" => 0.0,
+            "high" => 1.0,
+            "medium" | "normal" => 2.0,
+            "low" => 3.0,
+            "lowest" => 4.0,
+            other => {
+                let digits = other.strip_prefix('p').unwrap_or(other);
+                let is_plain =
+                    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+                digits.parse().ok().filter(|_| is_plain)?
+            }
+        };
+        Some(Self(rank))
+    }
+
+    /// Compares two, the earlier first.
+    #[must_use]
+    pub fn order(self, other: Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}

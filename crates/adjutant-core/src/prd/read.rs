@@ -1,0 +1,218 @@
+//! Reading a PRD.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::de::IgnoredAny;
+
+use super::config::DelegationConfig;
+use super::error::PrdError;
+use super::fields::Fields;
+use super::finding::{Finding, Findings, Subject, quoted};
+use super::story::{self, Story};
+use crate::splice::{Node, spans};
+
+/// The names the list of stories may have.
+const LISTS: [&str; 2] = ["userStories", "stories"];
+
+/// The mark some editors put before a text.
+pub(super) const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// A PRD: the text it was read from and what that says.
+#[derive(Clone, Debug)]
+pub struct Prd {
+    /// Whether a byte order mark stood before the text.
+    pub(super) has_mark: bool,
+    /// The text behind the mark.
+    pub(super) text: String,
+    /// The list of stories; the story of each item stands at the same place of `stories`.
+    pub(super) list: Node,
+    stories: Vec<Story>,
+    /// The places of the stories by their ids.
+    index: BTreeMap<String, usize>,
+    project: Option<String>,
+    config: DelegationConfig,
+    merge: Option<String>,
+    warnings: Vec<Finding>,
+}
+
+impl Prd {
+    /// Reads a text.
+    ///
+    /// # Errors
+    ///
+    /// When it is no PRD; several faults are told together, at most twenty.
+    pub fn read(text: &str) -> Result<Self, PrdError> {
+        let (has_mark, text) = match text.strip_prefix(BYTE_ORDER_MARK) {
+            Some(text) => (true, text),
+            None => (false, text),
+        };
+        judge(text)?;
+        let root = spans(text).filter(Node::is_object).ok_or(PrdError::NotObject)?;
+        let mut out = Findings::new(text);
+        let fields = Fields { text, node: &root, story: None, prefix: "" };
+        let project = fields.get("project").and_then(|project| project.as_string(text));
+        let config = DelegationConfig::read(&fields, &mut out);
+        let merge = merge(&fields, &mut out);
+        let list = list(&fields, &mut out);
+        let items = list.and_then(Node::items).unwrap_or_default();
+        let read =
+            items.iter().enumerate().map(|(nth, item)| story::read(text, item, nth, &mut out));
+        let read: Vec<Option<Story>> = read.collect();
+        let index = unique(items, &read, &mut out);
+        known(text, items, &read, &mut out);
+        let warnings = out.end().map_err(|(findings, more)| PrdError::Faults { findings, more })?;
+        let list = list.cloned().ok_or(PrdError::NotObject)?;
+        let stories = read.into_iter().flatten().collect();
+        let text = text.to_owned();
+        Ok(Self { has_mark, text, list, stories, index, project, config, merge, warnings })
+    }
+
+    /// Returns the stories in the order of the file, children included.
+    #[must_use]
+    pub fn stories(&self) -> &[Story] {
+        &self.stories
+    }
+
+    /// Returns a story.
+    #[must_use]
+    pub fn story(&self, id: &str) -> Option<&Story> {
+        self.stories.get(self.place(id)?)
+    }
+
+    /// Returns the text of a story's entry as it stands in the file.
+    #[must_use]
+    pub fn entry(&self, id: &str) -> Option<&str> {
+        Some(self.node(self.place(id)?)?.raw(&self.text))
+    }
+
+    /// Returns the name of the project, where it has one.
+    #[must_use]
+    pub fn project(&self) -> Option<&str> {
+        self.project.as_deref()
+    }
+
+    /// Returns what the PRD says about delegation.
+    #[must_use]
+    pub const fn config(&self) -> &DelegationConfig {
+        &self.config
+    }
+
+    /// Returns how results are to be merged, as it is written; needs a person's consent.
+    #[must_use]
+    pub fn merge(&self) -> Option<&str> {
+        self.merge.as_deref()
+    }
+
+    /// Returns what a person should know; at most twenty.
+    #[must_use]
+    pub fn warnings(&self) -> &[Finding] {
+        &self.warnings
+    }
+
+    /// Returns where a story stands.
+    pub(super) fn place(&self, id: &str) -> Option<usize> {
+        self.index.get(id).copied()
+    }
+
+    /// Returns the entry at a place.
+    pub(super) fn node(&self, place: usize) -> Option<&Node> {
+        self.list.items()?.get(place)
+    }
+}
+
+/// Says why a text is no JSON; every number is left as it is written, whatever its size.
+fn judge(text: &str) -> Result<(), PrdError> {
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let (line, column) = (error.line(), error.column());
+            let said = error.to_string();
+            let place = format!(" at line {line} column {column}");
+            let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
+            Err(PrdError::NotJson { line, column, reason })
+        }
+    }
+}
+
+/// Finds the list of stories.
+fn list<'a>(root: &Fields<'a, '_>, out: &mut Findings<'_>) -> Option<&'a Node> {
+    let found = LISTS.map(|name| root.get(name));
+    let (name, node) = match found {
+        [Some(node), None] => (LISTS[0], node),
+        [None, Some(node)] => (LISTS[1], node),
+        [Some(_), Some(second)] => {
+            let subject = Subject { story: None, field: Some(LISTS[1]), at: second.range.start };
+            out.fault(subject, "both `userStories` and `stories` are there; only one may be");
+            return None;
+        }
+        [None, None] => {
+            let subject = Subject { story: None, field: Some(LISTS[0]), at: root.node.range.start };
+            out.fault(subject, "there is neither a list `userStories` nor a list `stories`");
+            return None;
+        }
+    };
+    if node.items().is_none() {
+        root.fault(name, "is not a list of stories", out);
+    }
+    Some(node)
+}
+
+/// Reads how results are to be merged; `false` is no wish.
+fn merge(root: &Fields<'_, '_>, out: &mut Findings<'_>) -> Option<String> {
+    let node = root.get("merge")?;
+    match (node.raw(root.text), node.as_string(root.text)) {
+        ("false", _) => None,
+        ("true", _) => Some("true".to_owned()),
+        (_, Some(how)) => Some(how).filter(|how| !how.trim().is_empty()),
+        (_, None) => {
+            root.fault("merge", "is not a string, true or false", out);
+            None
+        }
+    }
+}
+
+/// Says no to ids that are used twice.
+fn unique(
+    items: &[Node],
+    stories: &[Option<Story>],
+    out: &mut Findings<'_>,
+) -> BTreeMap<String, usize> {
+    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    for (place, (item, story)) in items.iter().zip(stories).enumerate() {
+        let Some(story) = story else { continue };
+        if let Some(&first) = index.get(&story.id) {
+            let at = item.range.start;
+            let subject = Subject { story: Some(&story.id), field: Some("id"), at };
+            let line = if out.is_full() { 0 } else { out.line(items[first].range.start) };
+            out.fault(subject, format!("the id is used already, by the story at line {line}"));
+        } else {
+            index.insert(story.id.clone(), place);
+        }
+    }
+    index
+}
+
+/// Says no to dependencies on stories that are not there; of parents it is only told.
+fn known(text: &str, items: &[Node], stories: &[Option<Story>], out: &mut Findings<'_>) {
+    // The id of a story with another fault is looked for where it stands, lest one fault make two.
+    let name = |(item, story): (&Node, &Option<Story>)| match story {
+        Some(story) => Some(story.id.clone()),
+        None => item.string(text, "id"),
+    };
+    let names: BTreeSet<String> = items.iter().zip(stories).filter_map(name).collect();
+    for (item, story) in items.iter().zip(stories) {
+        let Some(story) = story else { continue };
+        let subject = |field: &'static str| {
+            let at = item.member(text, field).unwrap_or(item).range.start;
+            Subject { story: Some(&story.id), field: Some(field), at }
+        };
+        for missing in story.dependencies.iter().filter(|id| !names.contains(*id)) {
+            let what = format!("it depends on {}, which is not there", quoted(missing));
+            out.fault(subject("dependencies"), what);
+        }
+        if let Some(parent) = story.parent().filter(|id| !names.contains(*id)) {
+            let what = format!("its parent {} is not there; it is not run", quoted(parent));
+            out.warning(subject("delegationContext"), what);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a PRD may do to the policy: only tighten it.
+
+use adjutant_core::{Layered, Preset};
+use serde_json::json;
+
+use super::prd;
+
+fn tightened(config: &str) -> (Layered, Vec<String>) {
+    let mut policy = Layered::new(Preset::Story);
+    policy
+        .set("enabled", &json!(true), &adjutant_core::Source::Flag("--enable-delegation".into()))
+        .unwrap();
+    let read = prd(&format!(r#"{{"stories": [], "delegationConfig": {config}}}"#));
+    let warnings = read.tighten(&mut policy, "prd.json");
+    (policy, warnings)
+}
+
+#[test]
+fn a_tighter_wish_counts() {
+    let (layered, warnings) = tightened(
+        r#"{"enabled": true, "max_depth": 1, "max_context_per_agent": 50000,
+            "max_delegations_per_story": 3, "allow_parallel_execution": false}"#,
+    );
+    assert_eq!(warnings, Vec::<String>::new());
+    let policy = layered.policy();
+    assert!(policy.enabled);
+    assert_eq!(
+        (policy.max_depth, policy.context_tokens, policy.children_per_parent, policy.concurrency),
+        (1, Some(50_000), Some(3), 1)
+    );
+}
+
+#[test]
+fn nothing_at_all_is_delegation_switched_off() {
+    for config in
+        [r#"{"enabled": false}"#, r#"{"max_depth": 0}"#, r#"{"max_delegations_per_story": 0}"#]
+    {
+        let (layered, warnings) = tightened(config);
+        assert!(!layered.policy().enabled && warnings.is_empty(), "{config}: {warnings:?}");
+    }
+}
+
+#[test]
+fn a_wider_wish_is_a_warning_and_changes_nothing() {
+    let (layered, warnings) = tightened(
+        r#"{"max_depth": 3, "max_context_per_agent": 200000, "max_delegations_per_story": 9,
+            "allow_parallel_execution": true}"#,
+    );
+    let mut expected = Layered::new(Preset::Story).into_policy();
+    (expected.enabled, expected.children_per_parent) = (true, Some(9));
+    assert_eq!(*layered.policy(), expected);
+    assert_eq!(
+        warnings,
+        [
+            "max_depth: prd.json may not change 2 to 3, it may only be lowered",
+            "context_tokens: prd.json may not change 100000 to 200000, it may only be lowered",
+        ]
+    );
+    assert_eq!(
+        tightened(r#"{"max_depth": 9}"#).1,
+        ["max_depth: 9 is too deep, the hard maximum is 3"]
+    );
+}
+
+#[test]
+fn to_be_enabled_is_only_a_hint() {
+    let mut policy = Layered::new(Preset::Story);
+    let read = prd(r#"{"stories": [], "delegationConfig": {"enabled": true}}"#);
+    assert!(read.wants_delegation());
+    assert_eq!(read.tighten(&mut policy, "prd.json"), Vec::<String>::new());
+    assert!(!policy.policy().enabled);
+}

@@ -1,0 +1,135 @@
+//! What a person said about workspaces, on record: written when a run begins, read when it goes on.
+//!
+//! Invariant: what is read back is never wider than what was written.
+
+use std::path::{Component, Path, PathBuf};
+
+use adjutant_core::space::SpaceTerms;
+use adjutant_workspace::Repository;
+
+use crate::spaces::SpaceSetup;
+
+impl SpaceSetup {
+    /// Returns what of it is put on record.
+    #[must_use]
+    pub fn terms(&self) -> SpaceTerms {
+        let texts = |paths: &[PathBuf]| paths.iter().map(|it| it.display().to_string()).collect();
+        SpaceTerms {
+            kind: self.kind,
+            include_ignored: texts(&self.include_ignored),
+            grants: texts(&self.grants),
+            sandbox_off: self.sandbox_off,
+        }
+    }
+
+    /// Takes up what was put on record, and returns what of it cannot be had any more, a line each.
+    pub fn recall(&mut self, terms: &SpaceTerms) -> Vec<String> {
+        self.kind = terms.kind;
+        self.include_ignored = terms.include_ignored.iter().map(PathBuf::from).collect();
+        self.sandbox_off = terms.sandbox_off;
+        // Whoever put a link in its place would choose what commands see.
+        let is_same = |path: &Path| path.canonicalize().is_ok_and(|now| now == path);
+        let mut lost = Vec::new();
+        for grant in terms.grants.iter().map(PathBuf::from) {
+            if grant.is_dir() && is_same(&grant) {
+                self.grants.push(grant);
+            } else {
+                let grant = grant.display();
+                lost.push(format!("{grant} was granted and is not there any more, so it is not"));
+            }
+        }
+        lost
+    }
+
+    /// Takes the ignored folders that come along by their paths in the repository at `tree`, and returns what is
+    /// strange about them, a line each. Without a repository nothing is said: whoever opens it will.
+    pub fn settle_included(&mut self, tree: &Path) -> Vec<String> {
+        if self.include_ignored.is_empty() {
+            return Vec::new();
+        }
+        let Ok(all) = self.open(tree, false) else { return Vec::new() };
+        let top = all.repository().work_tree();
+        let ignored = all.repository().ignored().unwrap_or_default();
+        let (mut settled, mut strange) = (Vec::new(), Vec::new());
+        for typed in &self.include_ignored {
+            let Some(path) = within(top, typed) else {
+                let (typed, top) = (typed.display(), top.display());
+                strange.push(format!("{typed} does not lie in {top} and does not come along"));
+                continue;
+            };
+            strange.extend(remark(all.repository(), &path, &ignored));
+            settled.push(path);
+        }
+        self.include_ignored = settled;
+        strange
+    }
+}
+
+/// Returns a path as the repository has it; nothing for one that is not below its top.
+fn within(top: &Path, typed: &Path) -> Option<PathBuf> {
+    let mut path = PathBuf::new();
+    for part in top.join(typed).strip_prefix(top).ok()?.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !path.pop() {
+                    return None;
+                }
+            }
+            Component::Normal(name) => path.push(name),
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    (!path.as_os_str().is_empty()).then_some(path)
+}
+
+fn remark(repository: &Repository, path: &Path, ignored: &[PathBuf]) -> Option<String> {
+    let shown = path.display();
+    if repository.work_tree().join(path).symlink_metadata().is_err() {
+        return Some(format!("there is no {shown} that could come along"));
+    }
+    let is_ignored = ignored.iter().any(|it| path.starts_with(it) || it.starts_with(path));
+    (!is_ignored).then(|| format!("{shown} is not ignored and comes along anyway"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_as_the_repository_has_it_or_not_at_all() {
+        let top = Path::new("/repo");
+        for (typed, path) in [
+            ("target", Some("target")),
+            ("./a/../target/", Some("target")),
+            ("/repo/a/node_modules", Some("a/node_modules")),
+            (".", None),
+            ("..", None),
+            ("a/../../other", None),
+            ("/etc", None),
+            ("/repository", None),
+        ] {
+            assert_eq!(within(top, Path::new(typed)), path.map(PathBuf::from), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_was_granted_is_recalled_unless_a_link_stands_there_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        let (kept, gone, linked) = (top.join("kept"), top.join("gone"), top.join("linked"));
+        std::fs::create_dir(&kept).unwrap();
+        std::os::unix::fs::symlink("/", &linked).unwrap();
+        let mut before = SpaceSetup::new(top.clone());
+        before.grants = vec![kept.clone(), gone, linked];
+        before.include_ignored = vec!["target".into()];
+        before.sandbox_off = true;
+        let mut after = SpaceSetup::new(top);
+        let lost = after.recall(&before.terms());
+        assert_eq!(after.grants, [kept]);
+        assert_eq!(lost.len(), 2, "{lost:?}");
+        assert!(after.sandbox_off);
+        assert_eq!(after.include_ignored, before.include_ignored);
+        assert_eq!(after.kind, None);
+    }
+}

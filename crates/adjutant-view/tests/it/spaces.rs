@@ -1,0 +1,190 @@
+//! Agents that write in workspaces of their own: what held them, what became of their work, and who met whom.
+
+use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind, SpaceTerms};
+use adjutant_core::{Event, Outcome, SessionId, State, ToolOutput};
+use adjutant_view::palette::Palette;
+use adjutant_view::progress::{Frame, line};
+use adjutant_view::results::{Options, Results};
+use adjutant_view::status::{Content, Look, detail, list};
+use adjutant_view::{Liveness, RunView, tree};
+
+use crate::history::{History, tokens};
+
+fn file(path: &str, how: &str) -> ChangedFile {
+    ChangedFile { path: path.into(), how: how.into(), added: Some(1), removed: Some(0) }
+}
+
+fn kept(files: &[(&str, &str)]) -> KeptWork {
+    let files = files.iter().map(|(path, how)| file(path, how)).collect();
+    KeptWork { commit: Some("c0ffee".into()), files, ..KeptWork::default() }
+}
+
+fn terms(sandbox_off: bool) -> Option<Box<SpaceTerms>> {
+    Some(Box::new(SpaceTerms { sandbox_off, ..SpaceTerms::default() }))
+}
+
+fn begun(sandbox_off: bool) -> History {
+    let mut h = History::new();
+    if let Event::RunStarted { terms: of_run, .. } = &mut h.records[0].1 {
+        *of_run = terms(sandbox_off);
+    }
+    h
+}
+
+fn works(h: &mut History, session: SessionId) {
+    h.start(session);
+    let (path, base) = ("/spaces/1".into(), "abc".into());
+    let (layers, remarks) = (Vec::new(), Vec::new());
+    let space = Space { kind: SpaceKind::Worktree, path, base, layers, remarks };
+    h.push(Event::SpaceMade { session, space });
+    h.reply(session, "It is done.", vec![], tokens(10, 1));
+}
+
+fn ends(h: &mut History, session: SessionId, kept: KeptWork, problem: Option<&str>) {
+    h.end(session, Outcome::Completed, None);
+    let problem = problem.map(str::to_owned);
+    h.push(Event::SpaceKept { session, kept, problem });
+}
+
+fn markdown(h: &History) -> String {
+    Results::of_run(&h.view()).markdown(&Options::default())
+}
+
+/// The plain lines of everything that happened.
+fn lines(h: &History) -> Vec<String> {
+    let mut view = RunView::default();
+    let mut lines = Vec::new();
+    for entry in h.entries() {
+        view.apply(entry);
+        lines.extend(line(&view, &entry, Palette::Plain));
+    }
+    lines
+}
+
+/// Everything a person is shown of a run.
+fn shown(h: &History) -> Vec<(&'static str, String)> {
+    let (view, now) = (h.view(), h.at());
+    let look = Look {
+        view: &view,
+        liveness: Liveness::Alive,
+        now,
+        content: Content::Kept,
+        program: "adjutant",
+    };
+    let frame = Frame { width: 80, height: None, now, palette: Palette::Plain };
+    vec![
+        ("frame", frame.render(&view)),
+        ("list", list(&[look])),
+        ("detail", detail(&look, None, Palette::Plain)),
+        ("tree", tree::render(&view, now, Liveness::Alive, Palette::Plain)),
+        ("result", markdown(h)),
+        ("lines", lines(h).join("\n")),
+    ]
+}
+
+#[test]
+fn work_that_could_not_be_kept_is_nowhere_a_success() {
+    let mut h = begun(false);
+    let [poor] = h.call([("poor", "x")]);
+    works(&mut h, poor);
+    ends(&mut h, poor, KeptWork::default(), Some("the disk is full"));
+    h.end_run(Outcome::Partial);
+    for (place, text) in shown(&h) {
+        assert!(!text.contains('✓'), "{place}: {text}");
+        assert!(!text.contains("1 complete"), "{place}: {text}");
+    }
+    let json = Results::of_run(&h.view()).json(&Options::default());
+    assert_eq!((json.completed, json.partial, json.results[0].outcome), (0, 1, "partial"));
+    assert!(markdown(&h).contains("**Work**: its work could not be kept: the disk is full"));
+    assert!(markdown(&h).contains("It is done."), "what it said is there all the same");
+
+    // Kept after all, it is what it was.
+    h.push(Event::SpaceKept { session: poor, kept: kept(&[("a", "added")]), problem: None });
+    assert_eq!(h.view().delegation(poor).unwrap().state, State::Ended(Outcome::Completed));
+}
+
+#[test]
+fn an_end_is_said_once_and_with_what_was_kept() {
+    let mut h = begun(false);
+    let [fine] = h.call([("fine", "x")]);
+    works(&mut h, fine);
+    ends(&mut h, fine, kept(&[("a", "added")]), None);
+    let ends: Vec<String> = lines(&h).into_iter().filter(|line| line.contains('✓')).collect();
+    assert_eq!(ends.len(), 1, "{ends:?}");
+    assert!(
+        ends[0].starts_with("[fine] ✓") && ends[0].ends_with("· kept 1 file, +1 -0"),
+        "{ends:?}"
+    );
+}
+
+#[test]
+fn files_that_several_touch_are_named_to_whoever_delegated() {
+    let mut h = begun(false);
+    let [one, two, three] = h.call([("one", "x"), ("two", "x"), ("three", "x")]);
+    for session in [one, two, three] {
+        works(&mut h, session);
+    }
+    ends(&mut h, one, kept(&[("both", "modified"), ("mine", "added")]), None);
+    ends(&mut h, two, kept(&[("both", "deleted"), ("new", "renamed from old")]), None);
+    ends(&mut h, three, kept(&[("old", "modified")]), None);
+    let text = markdown(&h);
+    let (_, shared) = text.split_once("**Touched by several**").unwrap();
+    assert!(
+        shared.ends_with("\n- `both` by [one] and [two]\n- `old` by [two] and [three]\n"),
+        "{shared}"
+    );
+    let json = Results::of_run(&h.view()).json(&Options::default());
+    let paths: Vec<&str> = json.shared.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(paths, ["both", "old"]);
+    assert_eq!(json.shared[1].by, [two, three]);
+}
+
+#[test]
+fn of_what_is_left_out_ten_are_named() {
+    for (count, more) in
+        [(10, None), (11, Some("- left out: and 1 more")), (500, Some("- left out: and 490 more"))]
+    {
+        let mut h = begun(false);
+        let [one] = h.call([("one", "x")]);
+        works(&mut h, one);
+        let skipped = (0..count).map(|n| format!("pipe{n} (no file, folder or link)")).collect();
+        ends(&mut h, one, KeptWork { skipped, ..KeptWork::default() }, None);
+        let text = markdown(&h);
+        assert_eq!(text.matches("- left out: pipe").count(), 10);
+        assert_eq!(text.lines().find(|line| line.contains("and") && line.ends_with("more")), more);
+    }
+}
+
+#[test]
+fn no_sandbox_is_said_wherever_the_run_is_and_what_there_is_with_each_result() {
+    for sandbox_off in [true, false] {
+        let mut h = begun(sandbox_off);
+        let [one, two] = h.call([("one", "x"), ("two", "x")]);
+        works(&mut h, one);
+        works(&mut h, two);
+        let level = if sandbox_off { "off" } else { "reduced: without Landlock" };
+        let output = ToolOutput { sandbox: Some(level.into()), ..ToolOutput::default() };
+        h.push(Event::ToolReturned { session: one, call: 0, output });
+        for (place, text) in shown(&h) {
+            let is_said = text.contains("sandbox off") || text.contains("sandbox  off");
+            if place != "result" {
+                assert_eq!(is_said, sandbox_off, "{place}: {text}");
+            }
+        }
+        ends(&mut h, one, KeptWork::default(), None);
+        ends(&mut h, two, KeptWork::default(), None);
+        let text = markdown(&h);
+        assert!(text.contains(&format!("**Sandbox**: {level}\n")), "{text}");
+        // Where no command was run, what would have held it is said.
+        let word = if sandbox_off { "off" } else { "on" };
+        assert_eq!(h.view().sandbox_of(h.view().delegation(two).unwrap()), Some(word));
+    }
+    // What a person said when the run went on is what holds.
+    let mut h = begun(false);
+    let mut resumed = crate::history::resumed();
+    if let Event::Resumed { terms: later, .. } = &mut resumed {
+        *later = terms(true);
+    }
+    h.push(resumed);
+    assert_eq!(h.view().sandbox(), Some("off"));
+}

@@ -1,0 +1,53 @@
+//! Whether a folder can carry agents that write, and in words why not.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use crate::Repository;
+
+/// Says why a folder is in no repository whose files can be worked in, with a way out, where there is more to say
+/// than that.
+#[must_use]
+pub fn why_no_repository(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let below = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
+    if let Some(folder) = path.ancestors().find(below) {
+        let git = folder.join(".git");
+        let what = if access(&git, Access::READ_OK | Access::EXEC_OK).is_err() {
+            "cannot be read by you; its owner can change that"
+        } else {
+            "is no git directory; `git init` there makes it one"
+        };
+        return Some(format!("{} {what}", git.display()));
+    }
+    let bare = path.ancestors().find(|folder| is_bare(folder))?;
+    Some(format!(
+        "{} is a bare repository, which has no files to work in; `git worktree add FOLDER` there makes some, to \
+         be worked in",
+        bare.display()
+    ))
+}
+
+fn is_bare(folder: &Path) -> bool {
+    folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
+}
+
+/// Says why nothing can be kept in a repository, where that is so: results are commits in it.
+#[must_use]
+pub fn why_not_kept(repository: &Repository) -> Option<String> {
+    let common = repository.common_dir();
+    let places: [PathBuf; 3] = [common.to_owned(), common.join("objects"), common.join("refs")];
+    // What is not there is not in the way: git makes it, or keeps its own elsewhere.
+    let closed = |place: &&PathBuf| {
+        let may = access(*place, Access::WRITE_OK | Access::EXEC_OK);
+        may.is_err_and(|error| error != Errno::NOENT)
+    };
+    let closed = places.iter().find(closed)?;
+    Some(format!(
+        "{} cannot be written by you, and the work of agents is kept in the repository; its owner can change \
+         that, or work in a clone of your own",
+        closed.display()
+    ))
+}

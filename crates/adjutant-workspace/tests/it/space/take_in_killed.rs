@@ -1,0 +1,189 @@
+//! A process that is killed while it takes a result in.
+
+use std::io::BufRead as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use adjutant_workspace::space::{Record, Swept};
+
+use super::take_in::{act, in_memory};
+use super::*;
+use crate::git::put;
+
+/// Tells the started process where its repository is.
+const PLACE: &str = "ADJUTANT_TEST_TAKING";
+
+/// Files that the child adds, as many as it changes and as it removes: so many that a kill hits in the
+/// middle of them.
+const FILES: usize = 200;
+
+/// Between the files at which it is killed.
+const STEP: usize = 25;
+
+/// The contents of all files, and which may be run.
+type Shown = (BTreeMap<String, String>, String);
+
+fn shown(space: &Workspace) -> Shown {
+    let text =
+        "find . -path ./.git -prune -o ! -type d -perm /111 -printf '%P %m\n' | sort | sha1sum";
+    (files(space), run(space, text).1)
+}
+
+/// A parent and a result of its child, in a state directory that no process uses.
+struct Waiting {
+    name: String,
+    result: ObjectId,
+    record: Record,
+    before: Shown,
+}
+
+impl Waiting {
+    fn new(user: &User, wish: KindWish, number: usize) -> Self {
+        let spaces = open(user, wish);
+        let name = format!("p{number}");
+        let parent = spaces.make("run", &name, "1", None).unwrap();
+        act(&parent, "echo parent > made; echo parent > files/000-old; sed -i s/^1$/p/ ten");
+        let child = spaces.make("run", &format!("c{number}"), "2", Some(&parent)).unwrap();
+        // A rename of what the parent edits: merged once more when half of it is there, it clashes.
+        let text = "mv ten eleven; rm -r gone src; echo child > src; chmod +x files/*-old; \
+            for n in files/*-old; do echo child >> $n; echo new > ${n%old}new; done";
+        act(&child, text);
+        let result = child.keep("work\n", now()).unwrap().commit.unwrap();
+        act(&parent, "sed -i s/^10$/p/ ten; echo parent > files/001-old.log");
+        let before = shown(&parent);
+        Self { name, result, record: parent.record(), before }
+    }
+
+    /// Where a file that is added shows first, for whoever looks from outside.
+    fn file(&self, number: usize) -> PathBuf {
+        let path = PathBuf::from(&self.record.path);
+        let folder = match self.record.kind {
+            Kind::Worktree => path,
+            Kind::Overlay => {
+                let layers = self.record.layers.len();
+                let top = (0..layers).map(|it| path.with_file_name(format!("upper-{it}")));
+                top.filter(|it| it.exists()).last().unwrap()
+            }
+        };
+        folder.join(format!("files/{number:03}-new"))
+    }
+
+    fn written(&self) -> usize {
+        (0..FILES).filter(|number| self.file(*number).exists()).count()
+    }
+
+    fn start(&self, user: &User) -> Child {
+        let place = user.outer.path();
+        put(&place.join("who"), &format!("{} {} {}", self.name, self.result, self.record.kind));
+        put(&place.join("record"), &serde_json::to_string(&self.record).unwrap());
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "space::take_in_killed::the_life_that_is_cut_short"])
+            .args(["--ignored", "--nocapture"])
+            .env(PLACE, place.canonicalize().unwrap())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Kills the process as soon as a file is there; says how many were then.
+    fn kill_at(&self, user: &User, number: usize) -> usize {
+        let (mut life, file) = (self.start(user), self.file(number));
+        let begun = Instant::now();
+        while !file.exists() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{} does not come", file.display());
+            std::thread::yield_now();
+        }
+        life.kill().unwrap();
+        life.wait().unwrap();
+        self.written()
+    }
+}
+
+#[test]
+#[ignore = "the part of the process that is killed; started by the tests below"]
+fn the_life_that_is_cut_short() {
+    let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
+    let who = std::fs::read_to_string(place.join("who")).unwrap();
+    let [name, result, kind] = who.split(' ').collect::<Vec<_>>()[..] else { panic!("{who}") };
+    let wish = if kind == "overlay" { KindWish::Overlay } else { KindWish::Worktree };
+    let spaces =
+        Workspaces::open(&place.join("user tree"), &place.join("state"), options(wish)).unwrap();
+    let record = std::fs::read_to_string(place.join("record")).unwrap();
+    let parent = spaces.adopt("run", name, &serde_json::from_str(&record).unwrap()).unwrap();
+    let taken = parent.take_in(&ObjectId::parse(result).unwrap(), now()).unwrap();
+    println!("taken {}", taken.diff.entries.len());
+}
+
+fn filled() -> User {
+    let user = in_memory();
+    user.write("ten", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
+    for number in 0..FILES {
+        user.write(format!("files/{number:03}-old"), &format!("{number}\n"));
+        user.write(format!("gone/{number:03}"), &format!("{number}\n"));
+    }
+    user.commit("filled");
+    user
+}
+
+/// What the workspace shows when nobody is killed.
+fn undisturbed(user: &User, wish: KindWish) -> Shown {
+    let waiting = Waiting::new(user, wish, 99);
+    let life = waiting.start(user);
+    let said = std::io::BufReader::new(life.stdout.unwrap()).lines().map(Result::unwrap);
+    assert!(said.into_iter().any(|line| line.contains("taken ")), "it did not end well");
+    let spaces = open(user, wish);
+    let parent = spaces.adopt("run", &waiting.name, &waiting.record).unwrap();
+    let after = shown(&parent);
+    assert!(after != waiting.before);
+    assert!(parent.take_in(&waiting.result, now()).unwrap().already);
+    after
+}
+
+#[test]
+fn killed_after_any_file_it_is_all_or_nothing_and_asking_again_completes_it() {
+    for (wish, kind) in KINDS {
+        let user = filled();
+        let after = undisturbed(&user, wish);
+        let mut torn = 0;
+        for number in (0..FILES).step_by(STEP) {
+            let waiting = Waiting::new(&user, wish, number);
+            let written = waiting.kill_at(&user, number);
+            torn += usize::from(written < FILES);
+            let spaces = open(&user, wish);
+            let parent = spaces.adopt("run", &waiting.name, &waiting.record).unwrap();
+            let at = format!("{kind}, file {number}, {written} written");
+            if written < FILES {
+                assert!(shown(&parent) == waiting.before, "{at}: something of it is there");
+            }
+            let taken = parent.take_in(&waiting.result, now()).unwrap();
+            assert_eq!(taken.conflicts, [], "{at}");
+            assert_eq!(taken.diff.entries.len(), 3 * FILES + 4, "{at}");
+            assert!(shown(&parent) == after, "{at}: not all of it is there");
+            assert!(parent.take_in(&waiting.result, now()).unwrap().already, "{at}");
+            assert!(shown(&parent) == after, "{at}: not all of it is there");
+            parent.keep("work\n", now()).unwrap();
+            parent.close().unwrap();
+        }
+        assert!(torn > 3, "{kind}: only {torn} were hit in the middle");
+    }
+}
+
+#[test]
+fn what_was_half_done_is_not_kept_as_work() {
+    for (wish, kind) in KINDS {
+        let user = filled();
+        let waiting = Waiting::new(&user, wish, 0);
+        let written = waiting.kill_at(&user, 20);
+        let spaces = open(&user, wish);
+        let swept = spaces.sweep(&|_| false, now()).unwrap();
+        let of_parent = |it: &&Swept| matches!(it, Swept::Kept(it, _) if it.child() == "p0");
+        let Some(Swept::Kept(_, commit)) = swept.iter().find(of_parent) else {
+            panic!("{kind}: {swept:?}")
+        };
+        let all = contents(&user, commit);
+        assert_eq!(all["made"], "parent\n", "{kind}");
+        let new = all.keys().filter(|path| path.ends_with("-new")).count();
+        assert_eq!(new, if written < FILES { 0 } else { FILES }, "{kind}");
+    }
+}
