@@ -9,6 +9,7 @@ use adjutant_view::approval::Question;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{Options, Results};
 use adjutant_view::status::{Content, Look, detail_json, list_json};
+use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{Liveness, RunView, cost, tree};
 use serde_json::{Value, json};
@@ -221,6 +222,20 @@ fn the_tree_fits_its_schema() {
     assert_fits("tree", tree::json(&h.view(), h.at(), Liveness::Alive));
     assert_fits("tree", tree::json(&RunView::default(), h.at(), Liveness::Dead));
     assert_fits("tree", tree::json(&stories().view(), h.at(), Liveness::Dead));
+}
+
+#[test]
+fn a_report_on_stories_fits_its_schema() {
+    let mut unfinished = crate::story::story(None, "x");
+    let reports: Vec<StoryReport> = [stories(), crate::story::partial(), {
+        crate::story::child(&mut unfinished, root(), "US-007-DEL-001", "x");
+        unfinished
+    }]
+    .iter()
+    .map(|h| StoryReport::of(&h.view()).unwrap())
+    .collect();
+    let left = json!([{ "id": "US-008", "why": "US-007 does not pass" }]);
+    assert_fits("story", json!({ "v": 1, "stories": reports, "not_begun": left }));
 }
 
 #[test]

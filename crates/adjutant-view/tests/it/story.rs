@@ -330,7 +330,7 @@ fn a_failed_child_is_named_with_its_work() {
 }
 
 /// The command that decides failed three times.
-fn partial() -> History {
+pub(crate) fn partial() -> History {
     let mut h = story(Some(VERIFY), "I did it.");
     for _ in 0..3 {
         h.push(Event::Checking { session: root(), command: VERIFY.into() });
