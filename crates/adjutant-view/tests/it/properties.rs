@@ -81,6 +81,7 @@ impl Driver {
             policy: Box::new(policy),
             version: "0".into(),
             model: Some(model()),
+            terms: None,
         });
         let (id, title, verify) = ("US-007".into(), "Log in".into(), Some("make test".into()));
         let story = StoryWork { id, title, verify, ..StoryWork::default() };
