@@ -278,6 +278,10 @@ pub(crate) struct StoryArgs {
     #[arg(long, value_name = "COMMAND")]
     pub(crate) verify: Option<String>,
 
+    /// Begin a story anew whose last run was interrupted or is partial, instead of leaving it to `adjutant resume`.
+    #[arg(long)]
+    pub(crate) again: bool,
+
     /// Allow what the PRD asks for that only you can allow: models, verify commands, merging.
     #[arg(long)]
     pub(crate) trust_prd: bool,
