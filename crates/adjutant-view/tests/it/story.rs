@@ -466,7 +466,7 @@ proptest! {
         let clash = |nth: usize| Clash {
             path: format!("{nth}{}", texts[3]),
             what: text(7),
-            patch: (nth % 3 != 0).then(|| text(6)),
+            patch: (!nth.is_multiple_of(3)).then(|| text(6)),
         };
         if ends == 1 {
             merged(&mut h, one, &[], (0..clashes).map(clash).collect());
