@@ -47,6 +47,8 @@ mod schema;
 mod schema_outputs;
 mod server;
 mod signals;
+mod story_delegation;
+mod story_rig;
 mod tasks;
 mod terminal;
 mod undo;
