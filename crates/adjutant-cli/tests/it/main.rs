@@ -49,6 +49,7 @@ mod server;
 mod signals;
 mod story_delegation;
 mod story_rig;
+mod story_verify;
 mod tasks;
 mod terminal;
 mod undo;
