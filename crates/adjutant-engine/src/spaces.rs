@@ -160,24 +160,35 @@ impl Spaces {
         takes_in: &[String],
     ) -> Result<Space, String> {
         let above = above.map(|(above, space)| self.get(above, &space)).transpose()?;
+        if !takes_in.is_empty() {
+            self.begin_with(batch, takes_in)?;
+        }
         let made = self.all.make(&self.run, &session.to_string(), batch, above.as_deref());
         let made = Arc::new(made.map_err(|error| chain(&error))?);
-        for commit in takes_in {
-            let taken = self.take_into(&made, commit)?;
-            if let Some(clash) = taken.conflicts.first() {
-                // Nothing of the agent's is in it yet.
-                let _ = made.close();
-                return Err(format!(
-                    "the work it depends on ({}) cannot be merged: {}: {}",
-                    commit.get(..12).unwrap_or(commit),
-                    clash.path,
-                    clash.what
-                ));
-            }
-        }
         let space = as_space(made.record());
         self.lock().insert(session, made);
         Ok(space)
+    }
+
+    /// Lets a batch begin with the work of the stories before.
+    fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<(), String> {
+        let id = |commit: &String| {
+            ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))
+        };
+        let results: Vec<ObjectId> = takes_in.iter().map(id).collect::<Result<_, _>>()?;
+        let clash = self.all.begin_with(&self.run, batch, &results);
+        match clash.map_err(|error| chain(&error))? {
+            None => Ok(()),
+            Some((commit, conflicts)) => {
+                let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.words());
+                let commit = commit.to_string();
+                Err(format!(
+                    "the work it depends on ({}) cannot be merged: {}",
+                    commit.get(..12).unwrap_or(&commit),
+                    conflicts.iter().map(clash).collect::<Vec<_>>().join("; ")
+                ))
+            }
+        }
     }
 
     /// Returns a workspace, taken up again where this process has not seen it yet.

@@ -63,6 +63,40 @@ fn a_story_begins_with_the_work_of_those_it_depends_on() {
 }
 
 #[test]
+fn a_story_may_change_what_those_before_it_wrote() {
+    // B goes on in the very line that A wrote, C does not, and D builds on both.
+    let stories: [(&str, &[&str]); 4] =
+        [("A", &[]), ("B", &["A"]), ("C", &["A"]), ("D", &["B", "C"])];
+    let sed = |who: &str, what: &str| runs(who, &format!("sed -i '{what}' long"));
+    let turns = [
+        sed("A", "s/^line 2$/by a/"),
+        done("A"),
+        sed("B", "s/^by a$/by a, then b/"),
+        done("B"),
+        sed("C", "s/^line 18$/by c/"),
+        done("C"),
+        sed("D", "s/^by a, then b$/by a, b, d/"),
+        done("D"),
+    ];
+    for kind in ["overlay", "worktree"] {
+        let project = Project::new(&prd(&stories), turns.clone());
+        // What is not committed is a part of where all of them begin.
+        project.rig().write("mine", "untracked\n");
+        let out = project.story(&["--workspace", kind]);
+        assert_eq!(out.code, 0, "{kind}: {out}");
+        let last = run_of(&project, "D");
+        let long = project.left(&last, "D", "long");
+        assert!(long.contains("by a, b, d\n") && long.contains("by c\n"), "{kind}: {long}");
+        assert!(project.files(&last, "D").contains(&"mine".to_owned()), "{kind}");
+        for story in ["A", "B", "C", "D"] {
+            let merged = project.call(["merge", &run_of(&project, story)]).run();
+            assert_eq!(merged.code, 0, "{kind}: {story}: {merged}");
+        }
+        assert_eq!(project.repo.read("long"), format!("{long}\n"), "{kind}");
+    }
+}
+
+#[test]
 fn work_that_was_taken_over_meanwhile_is_not_merged_twice() {
     for (how, committed) in [("apply", false), ("apply", true), ("branch", true)] {
         let turns = [

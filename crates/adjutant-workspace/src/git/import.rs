@@ -19,7 +19,7 @@ use super::scratch::Scratch;
 use crate::{RelPath, Root};
 
 /// Who commits.
-const IDENTITY: &str = "Adjutant <adjutant@localhost>";
+pub(super) const IDENTITY: &str = "Adjutant <adjutant@localhost>";
 
 /// Files up to this size are read whole first, so that one that shrinks meanwhile does no harm.
 const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
