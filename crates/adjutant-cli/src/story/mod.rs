@@ -166,14 +166,17 @@ impl Reading<'_> {
             return Ok(None);
         }
         match self.history.find(id) {
-            Some(Earlier::Passed(run)) => return self.write_down(id, run),
+            Some(Earlier::Passed(run)) if !record::is_recorded(self.file.prd(), id, run) => {
+                return self.write_down(id, run);
+            }
             Some(Earlier::Open(run)) => {
                 let why =
                     format!("{run} is working on it, or was interrupted: `adjutant resume {run}`");
                 self.left.push((id.to_owned(), completed(&why)));
                 return Ok(None);
             }
-            Some(Earlier::Over(_)) | None => {}
+            // What is written down and does not pass was taken back by a person.
+            Some(Earlier::Passed(_) | Earlier::Over(_)) | None => {}
         }
         self.work_on(&story).map(Some)
     }
@@ -234,7 +237,8 @@ impl Reading<'_> {
         self.spent.usd += spent.usd;
         self.spent.tokens += spent.usage.total();
         let merged = after_run(self.archive, &view, showing.merge);
-        if let Err(failure) = record::save(&mut self.file, &view) {
+        let saved = record::save(&mut self.file, &view);
+        if let Err(failure) = &saved {
             say(&format!("adjutant: {failure}"));
         }
         self.reports.extend(StoryReport::of(&view));
@@ -243,7 +247,8 @@ impl Reading<'_> {
             self.history.add(&story.id, run, outcome, commit);
         }
         let finished = finished.map_err(|error| crate::run::broken_off(&error, &view))?;
-        let is_whole = merged == Exit::Completed || finished.outcome != Outcome::Completed;
+        let is_done = merged == Exit::Completed && saved.is_ok();
+        let is_whole = is_done || finished.outcome != Outcome::Completed;
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
     }
 

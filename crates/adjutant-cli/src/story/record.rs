@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use adjutant_core::prd::{ChildOutcome, Outcome as Written};
-use adjutant_core::{Outcome, Policy, State};
+use adjutant_core::prd::{ChildOutcome, Outcome as Written, Prd};
+use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::prd::{PrdFile, Saved};
 use adjutant_view::{Delegation, RunView};
+use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -18,6 +19,15 @@ pub(crate) fn record_outcome(view: &RunView) {
     if let Err(failure) = opened.and_then(|mut file| save(&mut file, view)) {
         say(&format!("adjutant: {failure}"));
     }
+}
+
+/// Says whether the entry of a story has what came of a run that completed it.
+pub(super) fn is_recorded(prd: &Prd, story: &str, run: RunId) -> bool {
+    let entry = prd.entry(story).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    entry.is_some_and(|entry| {
+        let record = &entry["adjutant"];
+        record["run"] == run.to_string() && record["status"] == Outcome::Completed.word()
+    })
 }
 
 /// Writes what came of a run into the file.
