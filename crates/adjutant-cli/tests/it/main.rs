@@ -49,6 +49,7 @@ mod server;
 mod signals;
 mod story_conflicts;
 mod story_delegation;
+mod story_ends;
 mod story_markers;
 mod story_order;
 mod story_prd;
