@@ -276,6 +276,19 @@ impl Work {
         Ok(!self.applications(commit)?.is_empty())
     }
 
+    /// Says whether work is kept that the user's files do not have yet: a branch of it is only a name.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn is_outstanding(&self, commit: &str) -> Result<bool, WorkError> {
+        let Some(id) = ObjectId::parse(commit) else { return Ok(false) };
+        Ok(self.has_commit(commit)?
+            && self.repository.is_kept(&id)?
+            && !self.repository.is_in_head(&id)?
+            && !self.is_applied(commit)?)
+    }
+
     /// Makes a branch at a result and returns its name.
     ///
     /// # Errors
