@@ -97,7 +97,9 @@ fn who_cancels_ends_the_story_and_begins_no_other() {
     let mut turns = slow();
     turns.push(done("US-002"));
     project.script(&quick(turns));
-    let out = project.story(&[]);
+    let left = project.story(&["--story", "US-001"]);
+    assert_eq!(left.code, 3, "what can go on is not begun anew by itself: {left}");
+    let out = project.story(&["--again"]);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(project.entry("US-002")["passes"], true);
 }
