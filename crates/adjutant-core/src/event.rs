@@ -516,6 +516,7 @@ impl Event {
             Self::SpaceKept { kept, problem, .. } => {
                 kept.files.clear();
                 kept.skipped.clear();
+                kept.left.iter_mut().for_each(|path| EXPIRED.clone_into(path));
                 if let Some(problem) = problem {
                     EXPIRED.clone_into(problem);
                 }

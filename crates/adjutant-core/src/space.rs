@@ -80,7 +80,10 @@ pub struct KeptWork {
     /// The files that differ from the base.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ChangedFile>,
-    /// What could not be kept, each with the reason.
+    /// What could not be kept and is therefore still in the workspace, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
+    /// What was left out as no work of anybody's, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
 }

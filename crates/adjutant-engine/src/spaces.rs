@@ -373,13 +373,16 @@ fn as_kept(kept: Kept) -> KeptWork {
         removed: entry.lines.map(|lines| lines.removed),
     });
     // Whatever the repository ignores is not work: nobody expects a build to come back.
-    let left_out = |it: &&Skipped| it.reason != SkipReason::Ignored;
+    let left_out = |it: &&Skipped| it.reason != SkipReason::Ignored && !it.is_work();
+    let named = |it: &Skipped| format!("{} ({})", it.path.display(), why(it.reason));
     let skipped = kept.skipped.iter().filter(left_out);
+    let left = kept.skipped.iter().filter(|it| it.is_work());
     KeptWork {
         reference: kept.commit.as_ref().map(|_| kept.reference.to_string()),
         commit: kept.commit.map(|commit| commit.as_str().to_owned()),
         files: files.collect(),
-        skipped: skipped.map(|it| format!("{} ({})", it.path.display(), why(it.reason))).collect(),
+        skipped: skipped.map(named).collect(),
+        left: left.map(named).collect(),
     }
 }
 

@@ -72,7 +72,7 @@ impl Tree {
         if !std::mem::take(&mut node.keeping) {
             return Err(super::evolve::unfit("space_kept", "nothing was to be kept"));
         }
-        node.unkept = problem.is_some();
+        node.unkept = problem.is_some() || !kept.left.is_empty();
         self.open_keeps -= 1;
         self.open_merge(index, kept);
         Ok(())

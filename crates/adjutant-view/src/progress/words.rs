@@ -61,11 +61,19 @@ pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
         0 => String::new(),
         some => format!(", {} left out", counted(some, "path")),
     };
-    if kept.files.is_empty() {
+    let left = match kept.left.as_slice() {
+        [] => String::new(),
+        [first, ..] => format!(
+            "; {} could not be kept and stays in the workspace: {}",
+            counted(kept.left.len(), "path"),
+            fit(first, TEXT_COLUMNS)
+        ),
+    };
+    if kept.files.is_empty() && kept.left.is_empty() {
         return format!("changed nothing{skipped}");
     }
     let (added, removed) = kept.lines();
-    format!("kept {}, +{added} -{removed}{skipped}", counted(kept.files.len(), "file"))
+    format!("kept {}, +{added} -{removed}{skipped}{left}", counted(kept.files.len(), "file"))
 }
 
 /// Says what came of merging into the workspace above: `merged, 2 files`.

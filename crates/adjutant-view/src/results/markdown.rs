@@ -194,10 +194,10 @@ fn kept(text: &mut String, work: &KeptWork, problem: Option<&str>) {
     if let more @ 1.. = work.files.len().saturating_sub(FILES_NAMED) {
         let _ = writeln!(text, "- and {more} more");
     }
-    for left in work.skipped.iter().take(LEFT_OUT_NAMED) {
+    for left in work.left.iter().chain(&work.skipped).take(LEFT_OUT_NAMED) {
         let _ = writeln!(text, "- left out: {}", one_line(left));
     }
-    if let more @ 1.. = work.skipped.len().saturating_sub(LEFT_OUT_NAMED) {
+    if let more @ 1.. = (work.left.len() + work.skipped.len()).saturating_sub(LEFT_OUT_NAMED) {
         let _ = writeln!(text, "- left out: and {more} more");
     }
 }

@@ -114,7 +114,7 @@ fn changed(out: &mut Bounded, item: &Delegation, end: usize) {
     if let more @ 1.. = files.len() - named {
         out.push(&format!("- and {} more\n", grouped(more as u64)), end);
     }
-    for left in work.skipped.iter().take(FILES_NAMED) {
+    for left in work.left.iter().chain(&work.skipped).take(FILES_NAMED) {
         out.push(&format!("- left out: {}\n", fit(left, COLUMNS)), last);
     }
 }

@@ -423,7 +423,7 @@ impl Delegation {
             Event::SpaceKept { kept, problem, .. } => {
                 self.kept = Some(Box::new((kept.clone(), problem.clone())));
                 self.is_keeping = false;
-                self.lower(problem.is_some());
+                self.lower(problem.is_some() || !kept.left.is_empty());
             }
             Event::Merged { merged, problem, .. } => {
                 self.merged = Some(Box::new((merged.clone(), problem.clone())));

@@ -31,6 +31,7 @@ pub(crate) fn work(session: SessionId, files: Vec<ChangedFile>) -> KeptWork {
         reference: Some(format!("refs/adjutant/run_1738326896_aaaaaa/{session}")),
         files,
         skipped: Vec::new(),
+        left: Vec::new(),
     }
 }
 

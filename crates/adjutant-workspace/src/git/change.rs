@@ -61,6 +61,14 @@ pub struct Skipped {
     pub reason: SkipReason,
 }
 
+impl Skipped {
+    /// Says whether it may be what somebody worked for: nothing else holds it, and it is not to be removed.
+    #[must_use]
+    pub const fn is_work(&self) -> bool {
+        matches!(self.reason, SkipReason::TooLarge(_) | SkipReason::Unreadable)
+    }
+}
+
 /// Why a path was left out of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SkipReason {

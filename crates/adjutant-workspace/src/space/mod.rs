@@ -22,6 +22,7 @@ mod objects;
 mod opening;
 mod overlay;
 mod record;
+mod secrets;
 mod slot;
 mod sweep;
 mod take_in;

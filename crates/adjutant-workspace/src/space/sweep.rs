@@ -12,7 +12,7 @@ use super::slot::Slot;
 use super::workspace::{Space, keep, remove};
 use super::workspaces::{BASES, Shared, Workspaces};
 use super::worktree::WorktreeSpace;
-use crate::{ObjectId, ResultRef, Worktrees};
+use crate::{ObjectId, ResultRef, Skipped, Worktrees};
 
 /// What the commit of work says whose process is gone.
 const MESSAGE: &str = "Work of a child whose process ended early\n";
@@ -95,6 +95,9 @@ impl Workspaces {
         at: SystemTime,
     ) -> Result<Saved, SpaceError> {
         let kept = keep(&self.shared, reference, &mut space, MESSAGE, at)?;
+        if kept.skipped.iter().any(Skipped::is_work) {
+            return Err(SpaceError::Unkept { path: space.record().path.into() });
+        }
         Ok(Saved::Whole(Box::new(space), kept.commit))
     }
 

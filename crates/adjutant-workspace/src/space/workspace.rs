@@ -156,6 +156,7 @@ impl Workspace {
         };
         let mut data: Vec<PathBuf> = objects.folders.into_iter().filter(is_granted).collect();
         hidden.extend(objects.hidden);
+        hidden.extend(self.shared.secrets.below(&grants));
         let place = match self.lock().as_mut() {
             Some(Space::Overlay(space)) => Place::Overlay(space.mounted().map_err(why)?),
             Some(Space::Worktree(space)) => {
@@ -298,6 +299,9 @@ pub(super) fn is_kept(
         return Ok(true);
     }
     let now = space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?;
+    if now.1.iter().any(Skipped::is_work) {
+        return Ok(false);
+    }
     let Imported { made, base_tree } = now.0;
     if made.tree == base_tree {
         return Ok(true);

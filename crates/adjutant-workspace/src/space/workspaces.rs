@@ -14,6 +14,7 @@ use super::layers::Ground;
 use super::objects::Seen;
 use super::overlay::{OverlaySpace, Start};
 use super::record::LayerName;
+use super::secrets::Secrets;
 use super::slot::{Slot, is_empty};
 use super::workspace::{Space, Workspace};
 use super::worktree::WorktreeSpace;
@@ -84,6 +85,7 @@ pub(super) struct Shared {
     kind: Kind,
     fallback: Option<String>,
     batches: Mutex<VecDeque<(String, Arc<Batch>)>>,
+    pub(super) secrets: Secrets,
 }
 
 /// One capture, made by whoever needs it first.
@@ -132,6 +134,7 @@ impl Workspaces {
             kind,
             fallback,
             batches: Mutex::default(),
+            secrets: Secrets::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -1,7 +1,7 @@
 //! Made, written in, kept, closed.
 
 use adjutant_workspace::sandbox::End;
-use adjutant_workspace::space::SpaceError;
+use adjutant_workspace::space::{SpaceError, Swept};
 use adjutant_workspace::{DiffStatus, GitError, Lines, SkipReason};
 
 use super::*;
@@ -51,6 +51,49 @@ fn work_by_tools_and_programs_is_in_the_reference() {
         assert_eq!(user.untouched(), before, "{kind}");
         assert!(!space.path().exists());
     }
+}
+
+#[test]
+fn what_is_too_large_to_be_kept_stays_where_it_is() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        write(&space, "small", "small\n");
+        let (ended, said) = run(&space, "truncate -s 600M huge && echo work >> huge");
+        assert_eq!(ended.end, End::Exited(0), "{said}");
+        let kept = space.keep("work\n", now()).unwrap();
+        let named: Vec<_> = kept.skipped.iter().filter(|it| it.is_work()).collect();
+        assert_eq!(named.len(), 1, "{kind}: {named:?}");
+        assert_eq!(contents(&user, &kept.commit.unwrap())["small"], "small\n");
+        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        drop(space);
+        // Nobody who clears up takes it away.
+        let swept = spaces.sweep(&|_| false, now()).unwrap();
+        assert!(matches!(swept[..], [Swept::Unclear(..)]), "{kind}: {swept:?}");
+        let again = spaces.make("run", "child", "1", None).unwrap();
+        let (ended, said) = run(&again, "tail -c 5 huge");
+        assert_eq!((ended.end, said.as_str()), (End::Exited(0), "work\n"), "{kind}");
+        remove(&again, "huge");
+        again.keep("work\n", now()).unwrap();
+        again.close().unwrap();
+    }
+}
+
+#[test]
+fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
+    let user = user();
+    let grant = user.outer.path().join("grant");
+    for secret in [".ssh/id", "homes/ann/.ssh/id", "homes/ann/.netrc", "a/b/c/d/id_ed25519"] {
+        put(&grant.join(secret), "secret\n");
+    }
+    put(&grant.join("homes/ann/notes"), "notes\n");
+    let spaces = open(&user, KindWish::Overlay);
+    let space = spaces.make("run", "child", "1", None).unwrap();
+    let look = format!("cd {} && cat homes/ann/notes; grep -rs secret . | wc -l", grant.display());
+    let (ended, said) = run_with(&space, &look, vec![grant.clone()]);
+    assert_eq!((ended.end, said.trim()), (End::Exited(0), "notes\n0"), "{said}");
+    assert_eq!(std::fs::read_to_string(grant.join(".ssh/id")).unwrap(), "secret\n");
 }
 
 #[test]
