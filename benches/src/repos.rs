@@ -34,7 +34,12 @@ pub(crate) struct Repo {
 impl Repo {
     /// Makes a repository of so many files, with a few changes that are not committed.
     pub(crate) fn make(files: usize) -> Result<Self, Failure> {
-        let repo = Self { dir: TempDir::new_in(target_dir()?)?, files };
+        Self::make_in(&target_dir()?, files)
+    }
+
+    /// Does the same in a folder.
+    pub(crate) fn make_in(place: &Path, files: usize) -> Result<Self, Failure> {
+        let repo = Self { dir: TempDir::new_in(place)?, files };
         spread(repo.dir.path());
         fs::create_dir(repo.tree())?;
         repo.git(["init", "--quiet", "-b", "main", "."])?;

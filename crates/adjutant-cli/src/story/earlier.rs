@@ -108,7 +108,8 @@ impl History {
         let kept = work.all_results().unwrap_or_default();
         let is_due = |commit: &&&String| {
             let result = kept.iter().find(|it| it.commit == ***commit);
-            result.is_some_and(|it| !it.merged) && !work.is_applied(commit).unwrap_or(false)
+            let is_there = |it| work.is_in_head(it).unwrap_or(false);
+            result.is_some_and(|it| !is_there(it)) && !work.is_applied(commit).unwrap_or(false)
         };
         commits.iter().filter(is_due).map(|commit| (*commit).clone()).collect()
     }

@@ -274,6 +274,15 @@ impl Work {
         Ok(!self.applications(commit)?.is_empty())
     }
 
+    /// Says whether the commit that is checked out has a result; one that is only on a branch is not in it.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn is_in_head(&self, result: &KeptResult) -> Result<bool, WorkError> {
+        Ok(self.repository.is_in_head(&id_of(result)?)?)
+    }
+
     /// Makes a branch at a result and returns its name.
     ///
     /// # Errors

@@ -210,11 +210,26 @@ impl Repository {
         true
     }
 
+    /// Says whether HEAD has the work of a result: the commit itself, or all its changes.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn is_in_head(&self, commit: &ObjectId) -> Result<bool, GitError> {
+        match self.head()? {
+            Some(head) => self.is_in(commit, &head, &[]),
+            None => Ok(false),
+        }
+    }
+
     /// Says whether HEAD or a branch has the work: the commit itself, or all its changes.
     fn is_merged(&self, commit: &ObjectId, head: Option<&ObjectId>) -> Result<bool, GitError> {
-        let Some(head) = head else { return Ok(false) };
+        head.map_or(Ok(false), |head| self.is_in(commit, head, &["--branches"]))
+    }
+
+    fn is_in(&self, commit: &ObjectId, head: &ObjectId, or: &[&str]) -> Result<bool, GitError> {
         let call = self.call("rev-list").args(["--max-count=1", commit.as_str(), "--not"]);
-        if call.args(["--branches", head.as_str()]).run()?.bytes.is_empty() {
+        if call.args(or).arg(head.as_str()).run()?.bytes.is_empty() {
             return Ok(true);
         }
         // A commit without a base is no result of ours; whether it is merged is not known.
