@@ -15,7 +15,7 @@ use adjutant_engine::prd::PrdFile;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::fixture::{MEMORY, has_memory};
+use crate::fixture::{Place, has_memory};
 use crate::repos::{Repo, timed};
 use crate::sample::{Plan, Spread, cpu_micros};
 use crate::spawn::{Binary, target_dir};
@@ -52,13 +52,13 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![answers(plan)?, prds(plan)?];
     let binary = Binary::build()?;
     if has_memory() {
-        let repo = Repo::make_in(Path::new(MEMORY), FILES)?;
+        let repo = Repo::make(FILES, Place::Memory)?;
         rows.extend(delegations(plan, &binary, &repo, 1, "in memory", Some(80.0))?);
         rows.extend(delegations(plan, &binary, &repo, 10, "in memory", Some(400.0))?);
     } else {
         rows.push(Row::skipped("delegations of a story", "there is no /dev/shm"));
     }
-    let repo = Repo::make(FILES)?;
+    let repo = Repo::make(FILES, Place::Disk)?;
     rows.extend(delegations(plan, &binary, &repo, 1, "on disk", None)?);
     rows.extend(delegations(plan, &binary, &repo, 10, "on disk", None)?);
     Ok(rows)

@@ -1,7 +1,7 @@
 //! `discard`: forgetting results, so that their commits can still be found for a while.
 
-use adjutant_engine::Archive;
 use adjutant_engine::work::WorkError;
+use adjutant_engine::{Archive, SpaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -34,6 +34,7 @@ pub(crate) fn run_discard(
     }
     let done: Vec<(&Picked, Result<(), WorkError>)> =
         chosen.picked.iter().map(|it| (it, chosen.work.discard(&it.kept))).collect();
+    SpaceSetup::new(archive.path().to_owned()).let_go(chosen.work.tree(), archive);
     let failed = done.iter().filter(|(_, done)| done.is_err()).count();
     if as_json {
         let results: Vec<Value> = done.iter().map(as_object).collect();

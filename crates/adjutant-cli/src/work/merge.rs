@@ -184,8 +184,9 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
         .find(|(_, fate)| matches!(fate, Fate::Judged(Verdict::Conflicts(_))))
     {
         advise(&format!(
-            "A conflict is solved on a branch: `adjutant merge {} --as branch`, then `git merge`.",
-            picked.id()
+            "A conflict is solved by hand: `adjutant merge {} --as branch`, then `git merge {}`.",
+            picked.id(),
+            picked.kept.branch
         ));
     }
     let merges = has(|it| matches!(it, Fate::Judged(Verdict::Merges { .. })));
