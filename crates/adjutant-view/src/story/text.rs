@@ -14,6 +14,8 @@ use crate::when::elapsed;
 
 /// Columns that one foreign text may take within a line.
 const TEXT_COLUMNS: usize = 160;
+/// Lines of a reason that stand below its first.
+const REASON_LINES: usize = 8;
 /// Files that are named one by one.
 const FILES_NAMED: usize = 10;
 
@@ -68,8 +70,8 @@ fn story(report: &StoryReport) -> String {
     }
     for child in &report.children {
         line("child", &child_words(child));
-        for conflict in &child.conflicts {
-            line("", &format!("  {}", fit(conflict, TEXT_COLUMNS)));
+        for below in child.conflicts.iter().map(String::as_str).chain(rest_of_reason(child)) {
+            line("", &format!("  {}", fit(below, TEXT_COLUMNS)));
         }
     }
     for marker in &report.unread_markers {
@@ -134,12 +136,20 @@ fn child_words(child: &ChildReport) -> String {
         parts.push(money(&child.own, &child.inclusive));
     }
     if let Some(reason) = why {
-        parts.push(fit(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
+        let first = reason.message.lines().next().unwrap_or_default();
+        parts.push(fit(&sanitize::collapsed(first), TEXT_COLUMNS));
     }
     let is_above = child.work.as_ref().is_some_and(|work| work.merge == Some(Merge::Merged));
     let left = child.work.as_ref().and_then(|work| work.reference.as_ref()).filter(|_| !is_above);
     parts.extend(left.map(|reference| format!("its work is in {}", fit(reference, 120))));
     format!("{indent}{sign} {id}{} {}", bracketed(&child.label, 34), parts.join(" · "))
+}
+
+/// Returns what the reason of a child says below its first line: the numbers of a refusal.
+fn rest_of_reason(child: &ChildReport) -> impl Iterator<Item = &str> {
+    let why = child.reason.as_ref().filter(|_| child.outcome != Some(Outcome::Completed));
+    let lines = why.map(|reason| reason.message.lines().skip(1)).into_iter().flatten();
+    lines.map(str::trim).filter(|line| !line.is_empty()).take(REASON_LINES)
 }
 
 fn spent_words(report: &StoryReport) -> String {
@@ -149,10 +159,11 @@ fn spent_words(report: &StoryReport) -> String {
 }
 
 fn money(own: &Spend, all: &Spend) -> String {
-    if own == all || own.calls == 0 {
-        return all.money();
+    let (own_money, money) = (own.money(), all.money());
+    if own.calls == 0 || own_money == money {
+        return money;
     }
-    format!("{} ({} own)", all.money(), own.money())
+    format!("{money} ({own_money} own)")
 }
 
 fn spent(spend: &Spend) -> String {
