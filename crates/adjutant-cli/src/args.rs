@@ -147,8 +147,10 @@ pub(crate) enum Command {
     /// Write a commented configuration file.
     Init,
     /// List runs and what they do, or show one.
+    #[command(long_flag_alias = "delegation-status")]
     Status(StatusArgs),
     /// Show a run's delegations as a tree.
+    #[command(long_flag_alias = "delegation-tree")]
     Tree(RunArg),
     /// Follow a run until it ends, from any terminal.
     Watch(WatchArgs),

@@ -105,12 +105,7 @@ impl History {
             return Vec::new();
         }
         let Ok(work) = Work::open(&search(), tree, archive.path()) else { return Vec::new() };
-        let kept = work.all_results().unwrap_or_default();
-        let is_due = |commit: &&&String| {
-            let result = kept.iter().find(|it| it.commit == ***commit);
-            let is_there = |it| work.is_in_head(it).unwrap_or(false);
-            result.is_some_and(|it| !is_there(it)) && !work.is_applied(commit).unwrap_or(false)
-        };
+        let is_due = |commit: &&&String| work.is_outstanding(commit).unwrap_or(false);
         commits.iter().filter(is_due).map(|commit| (*commit).clone()).collect()
     }
 }

@@ -276,13 +276,17 @@ impl Work {
         Ok(!self.applications(commit)?.is_empty())
     }
 
-    /// Says whether the commit that is checked out has a result; one that is only on a branch is not in it.
+    /// Says whether work is kept that the user's files do not have yet: a branch of it is only a name.
     ///
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn is_in_head(&self, result: &KeptResult) -> Result<bool, WorkError> {
-        Ok(self.repository.is_in_head(&id_of(result)?)?)
+    pub fn is_outstanding(&self, commit: &str) -> Result<bool, WorkError> {
+        let Some(id) = ObjectId::parse(commit) else { return Ok(false) };
+        Ok(self.has_commit(commit)?
+            && self.repository.is_kept(&id)?
+            && !self.repository.is_in_head(&id)?
+            && !self.is_applied(commit)?)
     }
 
     /// Has the branch of a result called by its story, unless a branch of that name is another's.

@@ -218,8 +218,18 @@ impl Repository {
         true
     }
 
-    /// Says whether HEAD has the work of a result: the commit itself, or all its changes. One that is
-    /// only on a branch is not in it.
+    /// Says whether a branch or a reference of ours still keeps a commit.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn is_kept(&self, commit: &ObjectId) -> Result<bool, GitError> {
+        let call = self.call("for-each-ref").args(["--count=1", "--contains", commit.as_str()]);
+        let kept = call.args(["refs/heads", ResultRef::PREFIX.trim_end_matches('/')]).run()?;
+        Ok(!kept.bytes.is_empty())
+    }
+
+    /// Says whether HEAD has the work: the commit itself, or all its changes.
     ///
     /// # Errors
     ///
