@@ -66,7 +66,8 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
 
 /// Searching an answer of 1 MB for markers.
 fn answers(plan: &Plan) -> Result<Row, Failure> {
-    let line = "Some prose about [the matter], with `code`, [delegate: and brackets that lead nowhere.\n";
+    let line =
+        "Some prose about [the matter], with `code`, [delegate: and brackets that lead nowhere.\n";
     let mut text = "[delegate:Implement the first part:4]\n".to_owned();
     while text.len() < ANSWER_BYTES {
         text.push_str(line);
@@ -175,7 +176,8 @@ fn delegations(
 
 fn script_for(children: usize) -> Value {
     let markers: String = (1..=children).map(|nth| format!("[delegate:part-{nth}:1]\n")).collect();
-    let made = |path: &str| json!({ "tool": "Write", "args": { "file_path": path, "content": "made\n" } });
+    let made =
+        |path: &str| json!({ "tool": "Write", "args": { "file_path": path, "content": "made\n" } });
     let back = json!({ "tool": "Return", "args": {
         "status": "completed",
         "summary": "All of it was made. It is in the files.",
@@ -214,7 +216,9 @@ fn delegation(
     let ended = command.stdin(Stdio::null()).output()?;
     if !ended.status.success() {
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        return Err(format!("the story of {children} tasks ended with {}: {said}", ended.status).into());
+        return Err(
+            format!("the story of {children} tasks ended with {}: {said}", ended.status).into()
+        );
     }
     let events = String::from_utf8_lossy(&ended.stdout).into_owned();
     let run = events.lines().find_map(run_of).ok_or("the events name no run")?;
@@ -235,7 +239,8 @@ fn phases(journal: &str, children: usize) -> Result<Phases, Failure> {
         let at = record["at"].as_f64().ok_or("a record without a time")?;
         records.push((at, record["event"].clone()));
     }
-    let root = records.iter().find(|(_, it)| it["type"] == "space_made").map(|(_, it)| &it["session"]);
+    let root =
+        records.iter().find(|(_, it)| it["type"] == "space_made").map(|(_, it)| &it["session"]);
     let root = root.ok_or("the story has no workspace")?;
     let last = |kind: &str| {
         let of = |(_, it): &&(f64, Value)| it["type"] == kind && it["session"] != *root;

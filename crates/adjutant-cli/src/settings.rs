@@ -181,7 +181,7 @@ impl Settings {
         let project = read(&project_path, Links::Refused)?;
         if project.chooses() {
             return Err(Failure::usage(format!(
-                "{}: a project file may only tighten [policy], not choose a preset, a model, a server or an agent",
+                "{}: a project file may only tighten [policy], not choose a preset, a model, a server, an agent or a verify command",
                 project_path.display()
             )));
         }

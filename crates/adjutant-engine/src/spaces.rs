@@ -181,14 +181,35 @@ impl Spaces {
         };
         let above = above.map(|(above, space)| self.get(above, &space)).transpose();
         let above = above.map_err(none)?;
+        if !takes_in.is_empty() {
+            self.begin_with(batch, takes_in).map_err(none)?;
+        }
         let made = self.all.make(&self.run, &child, batch, above.as_deref());
         let made = Arc::new(made.map_err(|error| none(chain(&error)))?);
-        for commit in takes_in {
-            self.begin_with(&made, commit).map_err(none)?;
-        }
         let space = as_space(made.record());
         self.lock().insert(session, made);
         Ok(space)
+    }
+
+    /// Lets a batch begin with the work of the stories before.
+    fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<(), String> {
+        let id = |commit: &String| {
+            ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))
+        };
+        let results: Vec<ObjectId> = takes_in.iter().map(id).collect::<Result<_, _>>()?;
+        let clash = self.all.begin_with(&self.run, batch, &results);
+        match clash.map_err(|error| chain(&error))? {
+            None => Ok(()),
+            Some((commit, conflicts)) => {
+                let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.words());
+                let commit = commit.to_string();
+                Err(format!(
+                    "the work it depends on ({}) cannot be merged: {}",
+                    commit.get(..12).unwrap_or(&commit),
+                    conflicts.iter().map(clash).collect::<Vec<_>>().join("; ")
+                ))
+            }
+        }
     }
 
     /// Returns a workspace, taken up again where this process has not seen it yet.
@@ -309,20 +330,6 @@ impl Spaces {
         let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Some(if more { format!("{text}\n(cut)") } else { text })
-    }
-
-    /// Merges work that a workspace begins with, before anybody is at work in it.
-    fn begin_with(&self, made: &Workspace, commit: &str) -> Result<(), String> {
-        let taken = self.take_into(made, commit)?;
-        let Some(clash) = taken.conflicts.first() else { return Ok(()) };
-        // Nothing of the agent's is in it yet.
-        let _ = made.close();
-        Err(format!(
-            "the work it depends on ({}) cannot be merged: {}: {}",
-            commit.get(..12).unwrap_or(commit),
-            clash.path,
-            clash.what
-        ))
     }
 
     /// Lets go of what the run began from, once it has ended well and left nothing.

@@ -110,8 +110,8 @@ pub(crate) enum MergeAfter {
 }
 
 impl MergeAfter {
-    /// Returns what a word of a file means.
+    /// Returns what a word of a file means; plain `true` is to merge.
     pub(crate) fn parse(word: &str) -> Option<Self> {
-        Self::from_str(word, true).ok()
+        if word == "true" { Some(Self::Apply) } else { Self::from_str(word, true).ok() }
     }
 }

@@ -13,8 +13,8 @@ use adjutant_engine::{Answer, Archive, Engine, Goal, Setup};
 use adjutant_view::RunView;
 use adjutant_view::story::StoryReport;
 
-use super::command::Folder;
 use super::MODEL;
+use super::command::Folder;
 use crate::args::{Form, MergeAfter};
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};

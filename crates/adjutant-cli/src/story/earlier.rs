@@ -1,6 +1,6 @@
 //! What earlier runs did for the stories of a PRD, as their journals say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use adjutant_core::prd::{Prd, Story};
@@ -89,18 +89,8 @@ impl History {
         tree: &Path,
         archive: &Archive,
     ) -> Vec<String> {
-        let mut order: Vec<&str> = Vec::new();
-        let mut waiting: Vec<&str> = story.dependencies.iter().map(String::as_str).collect();
-        while let Some(id) = waiting.pop() {
-            if order.contains(&id) {
-                continue;
-            }
-            order.push(id);
-            let more = prd.story(id).map(|it| it.dependencies.as_slice()).unwrap_or_default();
-            waiting.extend(more.iter().map(String::as_str));
-        }
         let commits: Vec<&String> =
-            order.iter().rev().filter_map(|id| self.work.get(*id)).collect();
+            before(prd, story).into_iter().filter_map(|id| self.work.get(id)).collect();
         if commits.is_empty() {
             return Vec::new();
         }
@@ -108,4 +98,23 @@ impl History {
         let is_due = |commit: &&&String| work.is_outstanding(commit).unwrap_or(false);
         commits.iter().filter(is_due).map(|commit| (*commit).clone()).collect()
     }
+}
+
+/// Returns all that a story depends on, each after what it depends on itself; cycles are left out.
+fn before<'a>(prd: &'a Prd, story: &'a Story) -> Vec<&'a str> {
+    let (mut order, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut open: Vec<(&str, bool)> =
+        story.dependencies.iter().rev().map(|id| (id.as_str(), false)).collect();
+    while let Some((id, is_done)) = open.pop() {
+        if is_done {
+            order.push(id);
+        } else if seen.insert(id) {
+            open.push((id, true));
+            let Some(story) = prd.story(id) else { continue };
+            // The work of a child is in that of the story it is a part of.
+            let more = story.dependencies.iter().map(String::as_str).chain(story.parent());
+            open.extend(more.map(|id| (id, false)));
+        }
+    }
+    order
 }

@@ -87,6 +87,12 @@ fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
     for warning in file.prd().tighten(policy, &origin) {
         say(&format!("adjutant: {warning}"));
     }
+    if let Some(word) = file.prd().merge().filter(|word| MergeAfter::parse(word).is_none()) {
+        let word = adjutant_view::sanitize::line(word);
+        say(&format!(
+            "adjutant: {origin}: `merge`: `{word}` is none of report, apply, branch; it was ignored"
+        ));
+    }
     if file.prd().wants_delegation() && !policy.policy().enabled {
         say("adjutant: the PRD would like to delegate; --enable-delegation allows it");
     }

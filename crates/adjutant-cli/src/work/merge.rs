@@ -7,7 +7,9 @@ use adjutant_engine::work::{
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
-use super::{Chosen, LISTED, Picked, conflict_json, conflict_line, explained, file_json, size};
+use super::{
+    Chosen, LISTED, Picked, conflict_json, conflict_line, explained, file_json, say_parts, size,
+};
 use crate::args::{MergeArgs, MergeAs};
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, completed};
@@ -30,10 +32,11 @@ pub(crate) fn run_merge(
     args: &MergeArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let chosen = Chosen::find(archive, args.run.as_deref())?;
+    let mut chosen = Chosen::find(archive, args.run.as_deref())?;
     if args.undo {
         return take_back(&chosen, as_json);
     }
+    let parts = chosen.leave_parts();
     if !as_json {
         chosen.say_gone()?;
     }
@@ -58,6 +61,7 @@ pub(crate) fn run_merge(
         let lines = chosen.picked.iter().zip(&fates);
         print(&lines.map(|(picked, fate)| line(picked, fate, args.dry_run)).collect::<String>())?;
         say_next(&chosen, &fates, args.dry_run);
+        say_parts(&parts);
         chosen.say_unfinished();
     }
     Ok(chosen.exit(exit(&fates, chosen.gone.len())))

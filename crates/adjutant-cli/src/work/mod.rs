@@ -73,6 +73,8 @@ pub(crate) struct Chosen {
     pub(crate) gone: Vec<Gone>,
     /// Why there may be more to come.
     pub(crate) unfinished: Option<Unfinished>,
+    /// Whether they are those of a story, all of them.
+    is_story: bool,
 }
 
 /// Why what there is of a run is not all of it.
@@ -104,6 +106,16 @@ impl Unfinished {
             Self::Running => "running",
             Self::Interrupted => "interrupted",
         }
+    }
+}
+
+/// Says what was left aside and how to get at it.
+fn say_parts(parts: &[Picked]) {
+    for part in parts {
+        let (title, id) = (part.title(), part.id());
+        advise(&format!(
+            "{title} is not in the story's result: `adjutant diff {id}` shows its work, `adjutant merge {id}` merges it."
+        ));
     }
 }
 
@@ -174,7 +186,21 @@ impl Chosen {
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
         let unfinished = Unfinished::of(view, liveness, session);
-        Ok(Self { work, run, name, picked, gone, unfinished })
+        let is_story = view.story().is_some() && session.is_none();
+        Ok(Self { work, run, name, picked, gone, unfinished, is_story })
+    }
+
+    /// Leaves aside what is no part of a story's own result: the work of those below it that failed or
+    /// was in conflict, which its agent has dealt with. Who wants it names it.
+    pub(crate) fn leave_parts(&mut self) -> Vec<Picked> {
+        let root = Some(self.run.root_session());
+        if !self.is_story || !self.picked.iter().any(|it| it.kept.session == root) {
+            return Vec::new();
+        }
+        let (own, parts) =
+            std::mem::take(&mut self.picked).into_iter().partition(|it| it.kept.session == root);
+        self.picked = own;
+        parts
     }
 
     /// Says that there may be more to come, and how to go on.

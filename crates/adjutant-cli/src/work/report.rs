@@ -8,7 +8,7 @@ use adjutant_engine::work::{Verdict, Work, shared_files};
 use adjutant_view::{Liveness, RunView};
 
 use super::merge::{Fate, carry_out, exit, line, outlook, preview, say_next};
-use super::{Chosen, explained, search};
+use super::{Chosen, explained, say_parts, search};
 use crate::args::{MergeAfter, MergeAs};
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
@@ -37,8 +37,13 @@ fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Exit, Fail
     let work = Work::open(&search(), Path::new(view.workdir()), archive.path());
     let work = work.map_err(|error| explained(&error))?;
     let mut chosen = Chosen::of(work, view, Liveness::Dead, None)?;
+    let parts = chosen.leave_parts();
     let how = match how {
-        MergeAfter::Report => return report(&chosen).map(|()| Exit::Completed),
+        MergeAfter::Report => {
+            report(&chosen)?;
+            say_parts(&parts);
+            return Ok(Exit::Completed);
+        }
         MergeAfter::Apply => MergeAs::Apply,
         MergeAfter::Branch => MergeAs::Branch,
     };
@@ -59,6 +64,7 @@ fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Exit, Fail
             picked.id()
         ));
     }
+    say_parts(&parts);
     Ok(exit(&fates, 0))
 }
 

@@ -52,7 +52,7 @@ fn every_command_of_the_page_works_in_the_order_it_is_shown() {
             "git log --oneline --all" => has("US-001"),
             "adjutant diff --stat" => has("ui/login.html"),
             "adjutant merge" => assert!(read("ui/login.html").contains("Log out")),
-            "adjutant merge --undo" => assert_eq!(read("ui/login.html"), ""),
+            "adjutant merge --undo" => assert!(!read("ui/login.html").contains("Log out")),
             line if line.contains("adjutant parse") => {
                 has("US-007-DEL-001");
                 has("three");

@@ -131,7 +131,7 @@ fn check(expected: &Expected) {
         assert!((sum - whole).abs() < 1e-9, "{name}: {own} and {below} are not {whole}");
     }
     let tree = PathBuf::from(json["prd"].as_str().unwrap()).parent().unwrap().to_owned();
-    merged(&rig, &tree, expected, stories.last().unwrap());
+    merged(&rig, &tree, expected, stories);
     written(&tree, name, stories);
     rig.assert_unharmed();
 }
@@ -143,23 +143,34 @@ fn direct(story: &Value) -> f64 {
     own.map(|child| child["inclusive"]["cost_usd"].as_f64().unwrap()).sum()
 }
 
-/// The branch is there, the files were left alone, and merging brings the files that were verified.
-fn merged(rig: &Rig, tree: &Path, expected: &Expected, last: &Value) {
-    let (id, name) = (last["id"].as_str().unwrap(), expected.name);
-    let branch = format!("adjutant/{id}");
-    assert_eq!(git(tree, &["rev-parse", &branch]).trim(), last["commit"], "{name}");
-    let files = |of: &str| -> BTreeSet<String> {
+/// The branches are there, the files were left alone, and merging in order brings what was verified.
+fn merged(rig: &Rig, tree: &Path, expected: &Expected, stories: &[Value]) {
+    let (name, files) = (expected.name, |of: &str| -> BTreeSet<String> {
         git(tree, &["ls-tree", "-r", "--name-only", of]).lines().map(str::to_owned).collect()
-    };
-    let new: Vec<String> = files(&branch).difference(&files("HEAD")).cloned().collect();
-    assert_eq!(new, expected.files, "{name}");
-    assert_eq!(git(tree, &["status", "--porcelain"]), " M prd.json\n", "{name}: only the PRD changed");
-    let merge = rig.call(["merge", last["run"].as_str().unwrap()]).cwd(tree).run();
-    // What a child left in conflict is merged nowhere, and said.
-    assert_eq!(merge.code, if name == "conflict" || name == "failure" { 3 } else { 0 }, "{merge}");
-    let verify = last["verify"].as_str().unwrap();
-    let passes = Command::new("sh").args(["-c", verify]).current_dir(tree).status().unwrap();
-    assert!(passes.success(), "{name}: {verify}");
+    });
+    let mut new = BTreeSet::new();
+    for story in stories {
+        let branch = format!("adjutant/{}", story["id"].as_str().unwrap());
+        assert_eq!(git(tree, &["rev-parse", &branch]).trim(), story["commit"], "{name}");
+        new.extend(files(&branch).difference(&files("HEAD")).cloned());
+    }
+    assert_eq!(new.into_iter().collect::<Vec<_>>(), expected.files, "{name}");
+    assert_eq!(
+        git(tree, &["status", "--porcelain"]),
+        " M prd.json\n",
+        "{name}: only the PRD changed"
+    );
+    for story in stories {
+        let merge = rig.call(["merge", story["run"].as_str().unwrap()]).cwd(tree).run();
+        assert_eq!(merge.code, 0, "{name}: {merge}");
+    }
+    for story in stories {
+        let verify = story["verify"].as_str().unwrap();
+        let passes = Command::new("sh").args(["-c", verify]).current_dir(tree).status().unwrap();
+        assert!(passes.success(), "{name}: {verify}");
+    }
+    // What failed or was in conflict is no part of a story, and nothing of it came along.
+    assert!(!tree.join("schema.sql").exists());
 }
 
 /// The PRD says what came of it, children included.

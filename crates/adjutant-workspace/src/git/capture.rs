@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
 use super::graft::Folders;
 use super::id::ObjectId;
-use super::import::{Commit, Imported};
+use super::import::{Commit, IDENTITY, Imported};
 use super::object::Storing;
 use super::repository::{Repository, path_of};
 use super::run::Call;
@@ -89,6 +89,40 @@ impl Repository {
     pub fn is_captured(&self, commit: &ObjectId) -> Result<bool, GitError> {
         let said = format!("{commit}^{{/^{}}}", MESSAGE.trim_end());
         Ok(self.resolve(&said)?.as_ref() == Some(commit))
+    }
+
+    /// Makes a commit of a tree upon a state that work is to begin from; it holds what was not committed
+    /// where the state does.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not make it.
+    pub(crate) fn commit_upon(
+        &self,
+        base: &ObjectId,
+        tree: &ObjectId,
+        at: SystemTime,
+    ) -> Result<ObjectId, GitError> {
+        let message = if self.is_captured(base)? { MESSAGE } else { "Work that this began with\n" };
+        let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let date = format!("@{seconds} +0000");
+        let (name, email) = IDENTITY.split_once(" <").unwrap_or((IDENTITY, ""));
+        let email = email.trim_end_matches('>');
+        let mut call = self.call("commit-tree").args(["-p", base.as_str(), "-m", message]);
+        for (variable, value) in [
+            ("GIT_AUTHOR_NAME", name),
+            ("GIT_COMMITTER_NAME", name),
+            ("GIT_AUTHOR_EMAIL", email),
+            ("GIT_COMMITTER_EMAIL", email),
+            ("GIT_AUTHOR_DATE", &date),
+            ("GIT_COMMITTER_DATE", &date),
+        ] {
+            call = call.env(variable, value);
+        }
+        let call = call.config("core.fsync=committed,loose-object").arg(tree.as_str());
+        let made = call.run()?;
+        ObjectId::from_bytes(made.bytes.trim_ascii_end())
+            .ok_or_else(|| GitError::Unreadable { command: "commit-tree".to_owned() })
     }
 
     /// Captures the state relative to a commit that need not be HEAD.

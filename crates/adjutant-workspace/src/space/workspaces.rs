@@ -21,7 +21,10 @@ use super::{Kind, SpaceError};
 use crate::git::bytes_of;
 use crate::overlay::Overlay;
 use crate::sandbox::{Helper, Network};
-use crate::{Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Snapshot};
+use crate::{
+    Conflict, Git, GitError, ObjectId, Preview, Repository, ResultRef, SkipReason, Skipped,
+    Snapshot,
+};
 
 /// Captures that are remembered; a batch is over long before as many others began.
 const MAX_BATCHES: usize = 64;
@@ -159,6 +162,49 @@ impl Workspaces {
             Kind::Overlay => self.shared.slot_path(&reference),
             Kind::Worktree => self.shared.worktree_path(&reference),
         })
+    }
+
+    /// Lets the workspaces of a batch begin with results that the user's tree does not have, merged into
+    /// its state one after the other; what is changed in them is then theirs alone.
+    ///
+    /// A batch that was captured already stays as it is. Returns the first result that does not go
+    /// together with those before it, and where; nothing is captured then.
+    ///
+    /// # Errors
+    ///
+    /// Why the state could not be captured or merged.
+    pub fn begin_with(
+        &self,
+        run: &str,
+        batch: &str,
+        results: &[ObjectId],
+    ) -> Result<Option<(ObjectId, Vec<Conflict>)>, SpaceError> {
+        let shared = &self.shared;
+        let batch = shared.batch(format!("{run}/{batch}"));
+        let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
+        if captured.is_some() {
+            return Ok(None);
+        }
+        let now = SystemTime::now();
+        let mut start = shared.capture(now)?;
+        for result in results {
+            let Preview { tree, conflicts } = shared.repository.preview(result, &start.commit)?;
+            if !conflicts.is_empty() {
+                return Ok(Some((result.clone(), conflicts)));
+            }
+            if tree != shared.repository.tree_of(&start.commit)? {
+                start.commit = shared.repository.commit_upon(&start.commit, &tree, now)?;
+            }
+        }
+        shared.hold_for(run, &start.commit)?;
+        start.held = true;
+        for layer in &mut start.layers {
+            if let LayerName::Delta(_, commit) = layer {
+                commit.clone_from(&start.commit);
+            }
+        }
+        *captured = Some(start);
+        Ok(None)
     }
 
     /// Makes the workspace of a child.

@@ -1,0 +1,280 @@
+//! What decides that a story passes: the command, run in the sandbox, and never a model's word. And who
+//! may name that command.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::story_rig::{Project, done, one_story, runs, says, writes};
+use crate::terminal::Terminal;
+
+fn with_verify(verify: &str) -> Value {
+    json!({ "userStories": [
+        { "id": "US-001", "title": "Log in", "verify": verify, "passes": false },
+    ] })
+}
+
+/// An agent that claims success as often as it is asked.
+fn claims() -> [Value; 1] {
+    let mut turn = done("US-001");
+    turn["times"] = json!("forever");
+    [turn]
+}
+
+#[test]
+fn a_claim_does_not_pass_while_the_command_fails() {
+    let project = Project::new(&with_verify("echo it is missing >&2; test -f jwt"), claims());
+    let json = project.json(&["--trust-prd"], 3);
+    let run = project.rig().only_run();
+    let checks = project.events(&run, "checked");
+    assert_eq!(checks.len(), 3, "{checks:#?}");
+    assert!(checks.iter().all(|check| check["passed"] == false), "{checks:#?}");
+    for told in project.told(&run, "US-001") {
+        assert!(told.contains("it is missing") && told.contains("test -f jwt"), "{told}");
+    }
+    let ended = &project.events(&run, "ended")[0];
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]["code"]),
+        (&json!("partial"), &json!("BUILD_ERROR"))
+    );
+    let entry = project.entry("US-001");
+    assert_eq!(entry["passes"], false);
+    assert_eq!(entry["adjutant"]["status"], "partial");
+    let story = &json["stories"][0];
+    assert_eq!((&story["passes"], &story["verified"]), (&json!(false), &json!(false)));
+    assert_eq!(story["resume"], format!("adjutant resume {run}"), "{json:#}");
+}
+
+#[test]
+fn what_is_mended_after_the_first_failure_passes() {
+    let turns = [done("US-001"), writes("US-001", "jwt", "a token\n"), done("US-001")];
+    let project = Project::new(&with_verify("test -f jwt"), turns);
+    let out = project.story(&["--trust-prd"]);
+    assert_eq!(out.code, 0, "{out}");
+    let run = project.rig().only_run();
+    let passed: Vec<Value> =
+        project.events(&run, "checked").iter().map(|it| it["passed"].clone()).collect();
+    assert_eq!(passed, [false, true]);
+    assert_eq!(project.entry("US-001")["passes"], true);
+    assert!(out.stdout.contains("passes, verified"), "{out}");
+}
+
+#[test]
+fn whoever_was_told_to_stop_short_of_the_command_goes_on_when_told_more() {
+    let mut turns = vec![done("US-001"), done("US-001"), done("US-001")];
+    turns.extend([writes("US-001", "jwt", "a token\n"), done("US-001")]);
+    let project = Project::new(&with_verify("test -f jwt"), turns);
+    assert_eq!(project.story(&["--trust-prd"]).code, 3);
+    let run = project.rig().only_run();
+    let out = project.call(["resume", &run, "--yes", "--say", "Write the file jwt."]).run();
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.entry("US-001")["passes"], true, "{out}");
+    assert_eq!(project.entry("US-001")["adjutant"]["status"], "completed");
+}
+
+#[test]
+fn a_planned_child_has_a_command_of_its_own() {
+    let prd = json!({ "userStories": [{
+        "id": "US-001", "title": "Log in", "passes": false,
+        "delegationStrategy": { "subtasks": [
+            { "description": "Implement JWT", "estimatedHours": 2, "verify": "grep -q token jwt" },
+        ] },
+    }] });
+    let turns = [
+        done("US-001"),
+        writes("Implement JWT", "jwt", "nothing\n"),
+        done("Implement JWT"),
+        writes("Implement JWT", "jwt", "a token\n"),
+        done("Implement JWT"),
+    ];
+    let project = Project::new(&prd, turns);
+    let out = project.story(&["--trust-prd"]);
+    assert_eq!(out.code, 0, "{out}");
+    let run = project.rig().only_run();
+    assert_eq!(project.events(&run, "checked").len(), 2, "{out}");
+    assert_eq!(project.left(&run, "US-001", "jwt"), "a token");
+    assert_eq!(project.entry("US-001-DEL-001")["estimatedHours"], 2);
+}
+
+#[test]
+fn the_command_runs_in_the_sandbox() {
+    let project = Project::new(&one_story(), claims());
+    let outside = project.rig().home().join("outside");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // What it writes elsewhere stays in the sandbox, whether it is refused or not; it reaches nobody.
+    let verify = format!(
+        "touch {out}; touch {tree}/touched; \
+         (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && exit 1; \
+         bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' 2>/dev/null && exit 1; exit 0",
+        out = outside.display(),
+        tree = project.rig().work().display(),
+    );
+    let out = project.story(&["--verify", &verify]);
+    let run = project.rig().only_run();
+    let text = project.events(&run, "checked")[0]["text"].as_str().unwrap().to_owned();
+    assert_eq!(out.code, 0, "{text}");
+    assert!(text.contains("[sandbox: full]"), "{text}");
+    assert!(!outside.exists() && !project.rig().work().join("touched").exists());
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_no_part_of_the_users_files() {
+    let project =
+        Project::new(&one_story(), [writes("US-001", "jwt", "a token\n"), done("US-001")]);
+    let before = project.own();
+    let out = project.story(&["--verify", "echo log > built; test -f jwt"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.own(), before);
+}
+
+/// A project whose PRD has every wish, and a model chosen by the user's own configuration.
+fn with_wishes(verify: &str, merge: &Value) -> Project {
+    let prd = json!({
+        "merge": merge,
+        "userStories": [{
+            "id": "US-001", "title": "Log in", "passes": false,
+            "verify": verify, "suggestedModel": "script:../other.json",
+        }],
+    });
+    let project = Project::new(&prd, [writes("US-001", "jwt", "a token\n"), done("US-001")]);
+    let other = json!({ "turn": [writes("US-001", "other", "by the other\n"), done("US-001")] });
+    fs::write(project.rig().path().join("other.json"), other.to_string()).unwrap();
+    configure(&project, "model = \"script:../script.json\"\n");
+    project
+}
+
+fn configure(project: &Project, config: &str) {
+    let folder = project.rig().home().join(".config/adjutant");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), config).unwrap();
+}
+
+#[test]
+fn the_wishes_of_a_prd_count_for_nothing_without_consent() {
+    let project = with_wishes("false", &json!("apply"));
+    let before = project.own();
+    let out = project.call(["story", "prd.json", "--yes"]).run();
+    assert_eq!(out.code, 0, "{out}");
+    for words in ["run `false`", "script:../other.json", "merge results: apply", "--trust-prd"] {
+        assert!(out.stderr.contains(words), "{words}: {out}");
+    }
+    let run = project.rig().only_run();
+    assert!(project.events(&run, "checked").is_empty());
+    assert_eq!(project.left(&run, "US-001", "jwt"), "a token");
+    assert_eq!(project.own(), before, "nothing was merged");
+    assert_eq!(project.entry("US-001")["passes"], true);
+}
+
+#[test]
+fn the_wishes_of_a_prd_count_with_consent() {
+    for merge in [json!("apply"), json!(true)] {
+        let project = with_wishes("test -f other", &merge);
+        let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(project.events(&project.rig().only_run(), "checked").len(), 1);
+        assert_eq!(project.repo.read("other"), "by the other\n", "{merge}: {out}");
+    }
+    // A word that means nothing is said, not passed over.
+    let project = with_wishes("true", &json!("sideways"));
+    let before = project.own();
+    let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stderr.contains("sideways` is none of report, apply, branch"), "{out}");
+    assert_eq!(project.own(), before);
+}
+
+#[test]
+fn consent_is_remembered_for_exactly_these_wishes() {
+    let project = Project::new(&with_verify("test -f jwt"), claims());
+    let checks = |project: &Project| {
+        let runs = project.rig().runs();
+        runs.iter().map(|run| project.events(run, "checked").len()).sum::<usize>()
+    };
+    assert_eq!(project.story(&["--trust-prd"]).code, 3);
+    assert_eq!(checks(&project), 3);
+    // Asked for the same again, nobody is asked.
+    let out = project.story(&[]);
+    assert_eq!((out.code, checks(&project)), (3, 6), "{out}");
+    assert!(!out.stderr.contains("--trust-prd"), "{out}");
+    // Another command is another wish.
+    let text = project.repo.read("prd.json").replace("test -f jwt", "test -f jwt -a -f ui");
+    project.rig().write("prd.json", text);
+    let out = project.story(&[]);
+    assert_eq!(checks(&project), 6, "{out}");
+    assert!(out.stderr.contains("--trust-prd"), "{out}");
+    assert_eq!(out.code, 0, "{out}");
+}
+
+#[test]
+fn a_person_is_asked_at_the_terminal_once() {
+    let project = Project::new(&with_verify("test -f jwt"), claims());
+    let path = std::env::var("PATH").unwrap();
+    let args = ["story", "prd.json", "--model", "script:../script.json", "--yes"];
+    let asked = "Allow it, from now on? [y/N]";
+    let start = || Terminal::start(project.rig(), 120, &[("PATH", &path)], &args);
+    let mut terminal = start();
+    terminal.wait_for(asked).types("y\r");
+    assert_eq!(terminal.finish(), 3, "{}", terminal.raw);
+    let mut again = start();
+    assert_eq!(again.finish(), 3, "{}", again.raw);
+    assert!(!again.raw.contains(asked), "{}", again.raw);
+    // Whoever says no is asked again, and a claim is enough until then.
+    let text = project.repo.read("prd.json").replace("test -f jwt", "test -f ui");
+    project.rig().write("prd.json", text);
+    let mut terminal = start();
+    terminal.wait_for(asked).types("n\r");
+    assert_eq!(terminal.finish(), 0, "{}", terminal.raw);
+    assert_eq!(project.entry("US-001")["passes"], true);
+}
+
+#[test]
+fn what_a_person_names_needs_no_consent_and_a_project_names_none() {
+    let project = Project::new(&one_story(), claims());
+    let out = project.story(&["--verify", "false"]);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(!out.stderr.contains("--trust-prd"), "{out}");
+
+    let project = Project::new(&one_story(), claims());
+    configure(&project, "verify = \"echo by the user; false\"\n");
+    let out = project.story(&[]);
+    assert_eq!(out.code, 3, "{out}");
+    let run = project.rig().only_run();
+    assert!(project.events(&run, "checked")[0]["text"].as_str().unwrap().contains("by the user"));
+    // The flag outweighs the file.
+    assert_eq!(project.story(&["--verify", "true"]).code, 0);
+
+    let project = Project::new(&one_story(), claims());
+    project.rig().write(".adjutant/config.toml", "verify = \"echo by the project; false\"\n");
+    let out = project.story(&[]);
+    assert!(out.stderr.contains("verify"), "it is said: {out}");
+    let ran =
+        project.rig().runs().iter().map(|run| project.events(run, "checked").len()).sum::<usize>();
+    assert_eq!(ran, 0, "{out}");
+}
+
+#[test]
+fn a_command_that_is_not_there_fails() {
+    let project = Project::new(&one_story(), claims());
+    let out = project.story(&["--verify", "no-such-program-at-all"]);
+    assert_eq!(out.code, 3, "{out}");
+    let run = project.rig().only_run();
+    let text = project.events(&run, "checked")[0]["text"].to_string();
+    assert!(text.contains("exit 127"), "{text}");
+}
+
+#[test]
+fn the_agent_cannot_make_the_command_pass_by_changing_what_it_means() {
+    // A program of that name in the workspace is not found before that of the system.
+    let turns = [
+        runs("US-001", "printf '#!/bin/sh\\nexit 0\\n' > grep; chmod +x grep"),
+        says("US-001", "The tests pass, I saw it myself."),
+        done("US-001"),
+        done("US-001"),
+        done("US-001"),
+    ];
+    let project = Project::new(&one_story(), turns);
+    let out = project.story(&["--verify", "grep -q token jwt"]);
+    assert_ne!(out.code, 0, "{out}");
+    assert_eq!(project.entry("US-001")["passes"], false);
+}
