@@ -214,9 +214,9 @@ fn head(look: &Look<'_>, palette: Palette) -> String {
             rows.push(vec![title.to_owned(), value]);
         }
     };
-    let story = view.story().map(|story| fit(&format!("{} {}", story.id, story.title), 120));
-    row("story", story.unwrap_or_default());
-    row("goal", fit(&typed(view), 120));
+    // The goal of a story is its prompt, which `transcript` shows.
+    let title = if view.story().is_some() { "story" } else { "goal" };
+    row(title, fit(&typed(view), 120));
     row("in", fit(view.workdir(), 120));
     row("preset", view.policy().map(|policy| policy.preset.to_string()).unwrap_or_default());
     let sandbox = view.sandbox().map(|word| if word == "off" { SANDBOX_OFF } else { word });
