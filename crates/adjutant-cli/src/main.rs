@@ -76,9 +76,6 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Models => models::run_models(json),
         Command::Doctor => models::run_doctor(&settings::home(home)?, json),
         Command::Init => models::run_init(json),
-        Command::Status(args) if args.tree => {
-            records::run_tree(&archive()?, &args::RunArg { run: args.run }, json)
-        }
         Command::Status(args) => records::run_status(&archive()?, &args, json),
         Command::Tree(run) => records::run_tree(&archive()?, &run, json),
         Command::Watch(args) => watch::run_watch(&archive()?, &args.run, json),

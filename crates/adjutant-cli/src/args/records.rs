@@ -23,7 +23,7 @@ pub(crate) struct StatusArgs {
     #[arg(value_name = "RUN|SESSION")]
     pub(crate) run: Option<String>,
 
-    /// Show the tree of the run, the latest unless one is named, as `adjutant tree` does.
+    /// Show it as a tree, as `adjutant tree` does [default: the latest].
     #[arg(long)]
     pub(crate) tree: bool,
 }
@@ -31,7 +31,7 @@ pub(crate) struct StatusArgs {
 const STATUS_HELP: &str = "Examples:
   adjutant status                  the newest runs, and what the live ones are doing
   adjutant status latest           everything about the latest
-  adjutant status --tree           its subagents as a tree
+  adjutant status --tree           the delegations of the latest as a tree
   adjutant status sess_1738326896_a1b2c3 --json
 
 A run whose process is gone is `interrupted` and shown with the command that resumes it.";

@@ -166,14 +166,18 @@ impl Reading<'_> {
             return Ok(None);
         }
         match self.history.find(id) {
-            Some(Earlier::Passed(run)) => return self.write_down(id, run),
-            Some(Earlier::Open(run)) => {
-                let why =
-                    format!("{run} is working on it, or was interrupted: `adjutant resume {run}`");
+            // Whoever took `passes` back after it was written down wants the story done again.
+            Some(Earlier::Passed(run)) if record::recorded(self.file.prd(), id) != Some(run) => {
+                return self.write_down(id, run);
+            }
+            Some(Earlier::Open(run)) if !self.args.again => {
+                let why = format!(
+                    "{run} can go on with it: `adjutant resume {run}`; --again begins it anew"
+                );
                 self.left.push((id.to_owned(), completed(&why)));
                 return Ok(None);
             }
-            Some(Earlier::Over(_)) | None => {}
+            Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Over) | None => {}
         }
         self.work_on(&story).map(Some)
     }

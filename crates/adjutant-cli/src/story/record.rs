@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use adjutant_core::prd::{ChildOutcome, Outcome as Written};
-use adjutant_core::{Outcome, Policy, State};
+use adjutant_core::prd::{ChildOutcome, Outcome as Written, Prd};
+use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::prd::{PrdFile, Saved};
 use adjutant_view::{Delegation, RunView};
 
@@ -18,6 +18,12 @@ pub(crate) fn record_outcome(view: &RunView) {
     if let Err(failure) = opened.and_then(|mut file| save(&mut file, view)) {
         say(&format!("adjutant: {failure}"));
     }
+}
+
+/// Returns the run whose outcome stands in the entry of a story.
+pub(super) fn recorded(prd: &Prd, story: &str) -> Option<RunId> {
+    let entry: serde_json::Value = serde_json::from_str(prd.entry(story)?).ok()?;
+    entry["adjutant"]["run"].as_str()?.parse().ok()
 }
 
 /// Writes what came of a run into the file.

@@ -5,7 +5,7 @@ use adjutant_engine::{Archive, SpaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
-use super::{Chosen, Picked, explained, size};
+use super::{Chosen, Parts, Picked, explained, size};
 use crate::args::DiscardArgs;
 use crate::ask::Terminal;
 use crate::exit::{Exit, Failure};
@@ -18,7 +18,7 @@ pub(crate) fn run_discard(
     args: &DiscardArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let chosen = Chosen::find(archive, Some(&args.run))?;
+    let chosen = Chosen::find(archive, Some(&args.run), Parts::With)?;
     if !as_json || chosen.picked.is_empty() {
         chosen.say_gone()?;
     }

@@ -8,7 +8,7 @@ use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
 use super::{
-    Chosen, LISTED, Picked, conflict_json, conflict_line, explained, file_json, say_parts, size,
+    Chosen, LISTED, Parts, Picked, conflict_json, conflict_line, explained, file_json, size,
 };
 use crate::args::{MergeArgs, MergeAs};
 use crate::exit::{Exit, Failure};
@@ -32,11 +32,10 @@ pub(crate) fn run_merge(
     args: &MergeArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let mut chosen = Chosen::find(archive, args.run.as_deref())?;
+    let chosen = Chosen::find(archive, args.run.as_deref(), Parts::Without)?;
     if args.undo {
         return take_back(&chosen, as_json);
     }
-    let parts = chosen.leave_parts();
     if !as_json {
         chosen.say_gone()?;
     }
@@ -61,7 +60,6 @@ pub(crate) fn run_merge(
         let lines = chosen.picked.iter().zip(&fates);
         print(&lines.map(|(picked, fate)| line(picked, fate, args.dry_run)).collect::<String>())?;
         say_next(&chosen, &fates, args.dry_run);
-        say_parts(&parts);
         chosen.say_unfinished();
     }
     Ok(chosen.exit(exit(&fates, chosen.gone.len())))

@@ -73,8 +73,16 @@ pub(crate) struct Chosen {
     pub(crate) gone: Vec<Gone>,
     /// Why there may be more to come.
     pub(crate) unfinished: Option<Unfinished>,
-    /// Whether they are those of a story, all of them.
-    is_story: bool,
+}
+
+/// Whether work counts by itself that is part of what the one above made of it, or left aside: the
+/// children of a story, and whatever was merged into the workspace above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parts {
+    /// It counts, as every result does.
+    With,
+    /// It counts only where it is named.
+    Without,
 }
 
 /// Why what there is of a run is not all of it.
@@ -109,19 +117,13 @@ impl Unfinished {
     }
 }
 
-/// Says what was left aside and how to get at it.
-fn say_parts(parts: &[Picked]) {
-    for part in parts {
-        let (title, id) = (part.title(), part.id());
-        advise(&format!(
-            "{title} is not in the story's result: `adjutant diff {id}` shows its work, `adjutant merge {id}` merges it."
-        ));
-    }
-}
-
 impl Chosen {
     /// Finds the results of a run or session; of the latest run of this folder where none is named.
-    pub(crate) fn find(archive: &Archive, text: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn find(
+        archive: &Archive,
+        text: Option<&str>,
+        parts: Parts,
+    ) -> Result<Self, Failure> {
         let (files, session) = match text {
             Some(text) => archive.find(text).map_err(failed)?,
             None => (latest_here(archive)?, None),
@@ -130,12 +132,12 @@ impl Chosen {
         let workdir = Path::new(view.workdir());
         if !workdir.is_dir() {
             let work = moved_here(archive, files.id(), workdir)?;
-            return Self::of(work, &view, liveness, session);
+            return Self::of(work, &view, liveness, session, parts);
         }
         let work = Work::open(&search(), workdir, archive.path());
         let work = work.map_err(|error| explained(&error))?;
         say_elsewhere(&work, files.id());
-        Self::of(work, &view, liveness, session)
+        Self::of(work, &view, liveness, session, parts)
     }
 
     /// Takes the results of a run whose view is at hand.
@@ -144,6 +146,7 @@ impl Chosen {
         view: &RunView,
         liveness: Liveness,
         session: Option<SessionId>,
+        parts: Parts,
     ) -> Result<Self, Failure> {
         let run = view.run().ok_or_else(|| Failure::new(Exit::Failed, "the run never began"))?;
         let mut kept = work.results(run).map_err(|error| explained(&error))?;
@@ -157,9 +160,9 @@ impl Chosen {
                 State::Ended(outcome) => Some(outcome),
                 State::AwaitingApproval | State::Queued | State::Running => None,
             };
-            // What is part of the work above is looked at there, unless it was named.
-            let is_part = session.is_none() && delegation.is_merged();
-            if !is_meant(Some(delegation.session)) || is_part {
+            let is_below = delegation.parent.is_some() && view.story().is_some();
+            let is_part = session.is_none() && (is_below || delegation.is_merged());
+            if !is_meant(Some(delegation.session)) || (is_part && parts == Parts::Without) {
                 continue;
             }
             let label = delegation.label.as_str().to_owned();
@@ -186,21 +189,7 @@ impl Chosen {
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
         let unfinished = Unfinished::of(view, liveness, session);
-        let is_story = view.story().is_some() && session.is_none();
-        Ok(Self { work, run, name, picked, gone, unfinished, is_story })
-    }
-
-    /// Leaves aside what is no part of a story's own result: the work of those below it that failed or
-    /// was in conflict, which its agent has dealt with. Who wants it names it.
-    pub(crate) fn leave_parts(&mut self) -> Vec<Picked> {
-        let root = Some(self.run.root_session());
-        if !self.is_story || !self.picked.iter().any(|it| it.kept.session == root) {
-            return Vec::new();
-        }
-        let (own, parts) =
-            std::mem::take(&mut self.picked).into_iter().partition(|it| it.kept.session == root);
-        self.picked = own;
-        parts
+        Ok(Self { work, run, name, picked, gone, unfinished })
     }
 
     /// Says that there may be more to come, and how to go on.

@@ -2,11 +2,12 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "commands",
     "demo",
     "run",
     "delegate",
+    "story",
     "check",
     "parse",
     "validate",

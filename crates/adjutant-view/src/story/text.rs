@@ -14,8 +14,6 @@ use crate::when::elapsed;
 
 /// Columns that one foreign text may take within a line.
 const TEXT_COLUMNS: usize = 160;
-/// Lines of a reason that stand below its first.
-const REASON_LINES: usize = 8;
 /// Files that are named one by one.
 const FILES_NAMED: usize = 10;
 
@@ -51,7 +49,7 @@ fn story(report: &StoryReport) -> String {
     let id = fit(&report.id, 48);
     let mut text = format!("{sign} {id} {}: {}\n", fit(&report.title, 80), verdict(report));
     let mut line = |title: &str, value: &str| {
-        let _ = writeln!(text, "  {title:<9}{value}");
+        let _ = writeln!(text, "{}", format!("  {title:<9}{value}").trim_end());
     };
     line("summary", &fit(&sanitize::collapsed(&report.summary), TEXT_COLUMNS));
     if let Some(reason) = report.reason.as_ref().filter(|reason| reason.message != report.summary) {
@@ -70,8 +68,13 @@ fn story(report: &StoryReport) -> String {
     }
     for child in &report.children {
         line("child", &child_words(child));
-        for below in child.conflicts.iter().map(String::as_str).chain(rest_of_reason(child)) {
-            line("", &format!("  {}", fit(below, TEXT_COLUMNS)));
+        // A refusal says what was attempted and what the limit is; nothing of it is left out.
+        let refusal = child.reason.as_ref().filter(|_| child.outcome == Some(Outcome::Refused));
+        for said in refusal.iter().flat_map(|reason| reason.message.lines()) {
+            line("", format!("  {}", fit(said, TEXT_COLUMNS)).trim_end());
+        }
+        for conflict in &child.conflicts {
+            line("", &format!("  {}", fit(conflict, TEXT_COLUMNS)));
         }
     }
     for marker in &report.unread_markers {
@@ -99,8 +102,13 @@ fn verdict(report: &StoryReport) -> String {
     }
     let word = report.outcome.map_or("interrupted", ended_word);
     let why = report.reason.as_ref().map(|reason| format!(" ({})", code_words_of(reason.code)));
-    let checked =
-        if report.verified == Some(false) { ", does not pass its verify command" } else { "" };
+    let checked = match (report.verified, &report.verify) {
+        (Some(false), _) => ", does not pass its verify command",
+        (None, Some(_)) if report.outcome == Some(Outcome::Completed) => {
+            ", its verify command was not run"
+        }
+        (Some(true) | None, _) => "",
+    };
     format!("{word}{}{checked}", why.unwrap_or_default())
 }
 
@@ -135,21 +143,13 @@ fn child_words(child: &ChildReport) -> String {
     if child.inclusive.calls > 0 {
         parts.push(money(&child.own, &child.inclusive));
     }
-    if let Some(reason) = why {
-        let first = reason.message.lines().next().unwrap_or_default();
-        parts.push(fit(&sanitize::collapsed(first), TEXT_COLUMNS));
+    if let Some(reason) = why.filter(|_| child.outcome != Some(Outcome::Refused)) {
+        parts.push(fit(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
     }
     let is_above = child.work.as_ref().is_some_and(|work| work.merge == Some(Merge::Merged));
     let left = child.work.as_ref().and_then(|work| work.reference.as_ref()).filter(|_| !is_above);
     parts.extend(left.map(|reference| format!("its work is in {}", fit(reference, 120))));
     format!("{indent}{sign} {id}{} {}", bracketed(&child.label, 34), parts.join(" · "))
-}
-
-/// Returns what the reason of a child says below its first line: the numbers of a refusal.
-fn rest_of_reason(child: &ChildReport) -> impl Iterator<Item = &str> {
-    let why = child.reason.as_ref().filter(|_| child.outcome != Some(Outcome::Completed));
-    let lines = why.map(|reason| reason.message.lines().skip(1)).into_iter().flatten();
-    lines.map(str::trim).filter(|line| !line.is_empty()).take(REASON_LINES)
 }
 
 fn spent_words(report: &StoryReport) -> String {
