@@ -47,6 +47,9 @@ struct Phases {
     whole: f64,
 }
 
+/// One of them.
+type Phase = fn(&Phases) -> f64;
+
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![answers(plan)?, prds(plan)?];
@@ -149,7 +152,7 @@ fn delegations(
             taken.push(phases);
         }
     }
-    let spread = |of: fn(&Phases) -> f64| Spread::of(taken.iter().map(of).collect());
+    let spread = |of: Phase| Spread::of(taken.iter().map(of).collect());
     let what = match children {
         1 => format!("a task by marker, {place}"),
         _ => format!("{children} tasks by markers, {place}"),
@@ -159,7 +162,7 @@ fn delegations(
         Some(bar) => Row::at_most(format!("{what}: whole"), whole, bar, MILLIS).note(WHOLE),
         None => Row::info(format!("{what}: whole"), whole, MILLIS),
     }];
-    let phases: [(&str, fn(&Phases) -> f64); 6] = [
+    let phases: [(&str, Phase); 6] = [
         ("admit", |it| it.admitted),
         ("make space", |it| it.space_made),
         ("run", |it| it.worked),
