@@ -167,7 +167,7 @@ impl Reading<'_> {
         }
         match self.history.find(id) {
             // Whoever took `passes` back after it was written down wants the story done again.
-            Some(Earlier::Passed(run)) if record::recorded(self.file.prd(), id) != Some(run) => {
+            Some(Earlier::Passed(run)) if !record::is_recorded(self.file.prd(), id, run) => {
                 return self.write_down(id, run);
             }
             Some(Earlier::Open(run)) if !self.args.again => {
@@ -238,7 +238,8 @@ impl Reading<'_> {
         self.spent.usd += spent.usd;
         self.spent.tokens += spent.usage.total();
         let merged = after_run(self.archive, &view, showing.merge);
-        if let Err(failure) = record::save(&mut self.file, &view) {
+        let saved = record::save(&mut self.file, &view);
+        if let Err(failure) = &saved {
             say(&format!("adjutant: {failure}"));
         }
         self.reports.extend(StoryReport::of(&view));
@@ -247,7 +248,8 @@ impl Reading<'_> {
             self.history.add(&story.id, run, outcome, commit);
         }
         let finished = finished.map_err(|error| crate::run::broken_off(&error, &view))?;
-        let is_whole = merged == Exit::Completed || finished.outcome != Outcome::Completed;
+        let is_done = merged == Exit::Completed && saved.is_ok();
+        let is_whole = is_done || finished.outcome != Outcome::Completed;
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
     }
 

@@ -6,6 +6,7 @@ use adjutant_core::prd::{ChildOutcome, Outcome as Written, Prd};
 use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::prd::{PrdFile, Saved};
 use adjutant_view::{Delegation, RunView};
+use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -20,10 +21,13 @@ pub(crate) fn record_outcome(view: &RunView) {
     }
 }
 
-/// Returns the run whose outcome stands in the entry of a story.
-pub(super) fn recorded(prd: &Prd, story: &str) -> Option<RunId> {
-    let entry: serde_json::Value = serde_json::from_str(prd.entry(story)?).ok()?;
-    entry["adjutant"]["run"].as_str()?.parse().ok()
+/// Says whether the entry of a story has what came of a run that completed it.
+pub(super) fn is_recorded(prd: &Prd, story: &str, run: RunId) -> bool {
+    let entry = prd.entry(story).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    entry.is_some_and(|entry| {
+        let record = &entry["adjutant"];
+        record["run"] == run.to_string() && record["status"] == Outcome::Completed.word()
+    })
 }
 
 /// Writes what came of a run into the file.

@@ -13,6 +13,7 @@ mod kernel;
 mod play;
 mod rivals;
 mod spaces;
+mod stories;
 mod sweep;
 
 use std::collections::BTreeMap;

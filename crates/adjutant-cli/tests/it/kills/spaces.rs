@@ -263,23 +263,24 @@ impl Stage {
         }
         let pruned = self.with_path(rig.call(["prune"])).run();
         assert_eq!(pruned.code, 0, "{pruned}");
-        self.nothing_is_left();
+        nothing_is_left(repo);
     }
+}
 
-    fn nothing_is_left(&self) {
-        let place = self.repo.rig.path();
-        // A holder ends when its socket does; the kernel may take a moment to say so.
-        let until = Instant::now() + GUARD;
-        while !(holders(place).is_empty() && kernel::working_below(place).is_empty()) {
-            assert!(Instant::now() < until, "processes are left: {:?}", holders(place));
-            thread::yield_now();
-        }
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let shown = place.display().to_string();
-        assert!(!mounts.contains(&shown), "mounts are left: {mounts}");
-        let trees = self.repo.git(["worktree", "list", "--porcelain"]);
-        assert_eq!(trees.matches("worktree ").count(), 1, "{trees}");
+/// Holds that no process, mount or work tree of the workspaces of a repository is left.
+pub(super) fn nothing_is_left(repo: &Repo) {
+    let place = repo.rig.path();
+    // A holder ends when its socket does; the kernel may take a moment to say so.
+    let until = Instant::now() + GUARD;
+    while !(holders(place).is_empty() && kernel::working_below(place).is_empty()) {
+        assert!(Instant::now() < until, "processes are left: {:?}", holders(place));
+        thread::yield_now();
     }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let shown = place.display().to_string();
+    assert!(!mounts.contains(&shown), "mounts are left: {mounts}");
+    let trees = repo.git(["worktree", "list", "--porcelain"]);
+    assert_eq!(trees.matches("worktree ").count(), 1, "{trees}");
 }
 
 /// The helpers of this place: their program is ours and they hold something below it.
@@ -302,7 +303,7 @@ fn sessions(book: &Book) -> Vec<(String, String)> {
 }
 
 /// What each was told of its call of each tool; every call was answered, and only once.
-fn answers(book: &Book) -> BTreeMap<(String, String), String> {
+pub(super) fn answers(book: &Book) -> BTreeMap<(String, String), String> {
     let mut tools: BTreeMap<&str, &str> = BTreeMap::new();
     let mut answers = BTreeMap::new();
     let mut answer = |session: &str, tool: &str, text: &serde_json::Value| {
