@@ -58,11 +58,9 @@ pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
         return Ok(Exit::Completed);
     }
     say("adjutant: the demo did not go as scripted; `adjutant log` shows every step");
-    Ok(view.outcome().map_or(Exit::Failed, |outcome| match Exit::of(outcome) {
-        // The run did well, the file does not say so.
-        Exit::Completed => Exit::Failed,
-        other => other,
-    }))
+    // The run may have done well, and the file does not say so.
+    let exit = view.outcome().map_or(Exit::Failed, Exit::of);
+    Ok(if exit == Exit::Completed { Exit::Failed } else { exit })
 }
 
 /// Says what agents that write would lack here.
