@@ -20,6 +20,7 @@ mod server;
 mod space_bars;
 mod spawn;
 mod store_bars;
+mod story_bars;
 mod table;
 mod task_bars;
 mod view_bars;
@@ -42,7 +43,7 @@ pub(crate) type Failure = Box<dyn Error>;
 type Group = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, Group); 7] = [
+const GROUPS: [(&str, Group); 8] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
@@ -50,6 +51,7 @@ const GROUPS: [(&str, Group); 7] = [
     ("store", store_bars::measure),
     ("views", view_bars::measure),
     ("workspaces", space_bars::measure),
+    ("stories", story_bars::measure),
 ];
 
 fn main() -> ExitCode {

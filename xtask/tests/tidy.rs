@@ -29,7 +29,16 @@ const ARROWS: [(&str, &[&str]); 11] = [
     // The store is not here; the model is, for the one module that chooses it.
     ("adjutant-cli", &["adjutant-core", "adjutant-engine", "adjutant-model", "adjutant-view"]),
     ("adjutant-testkit", &["adjutant-core", "adjutant-engine", "adjutant-model", "adjutant-store"]),
-    ("adjutant-bench", &["adjutant-core", "adjutant-view", "adjutant-store", "adjutant-workspace"]),
+    (
+        "adjutant-bench",
+        &[
+            "adjutant-core",
+            "adjutant-view",
+            "adjutant-store",
+            "adjutant-workspace",
+            "adjutant-engine",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,6 +1,7 @@
 //! `demo`: the real engine, tools, limits and journal on a real tree; only the model is a script.
 
 mod command;
+mod story;
 
 use std::fs;
 use std::io::{self, Write};
@@ -96,9 +97,11 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
     say("\nOne completed, one ran out of context and gave its notes, one failed: as scripted.");
     // One JSON document, or one stream of events, is about one run.
     if showing.form == Form::Markdown && !showing.events {
-        let exit = command::show(archive)?;
-        if exit != Exit::Completed {
-            return Ok(exit);
+        for show in [command::show, story::show] {
+            let exit = show(archive)?;
+            if exit != Exit::Completed {
+                return Ok(exit);
+            }
         }
     }
     say("\nLook again with\n  \

@@ -74,10 +74,11 @@ fn state_of(node: &Delegation, liveness: Liveness) -> String {
 fn money(node: &Delegation) -> String {
     let all = node.inclusive.money();
     // One that made no call has no cost of its own to tell apart.
-    if node.own.calls == 0 || node.own == node.inclusive {
+    let own = node.own.money();
+    if node.own.calls == 0 || own == all {
         return all;
     }
-    format!("{all} ({} own)", node.own.money())
+    format!("{all} ({own} own)")
 }
 
 /// A run's tree for programs.

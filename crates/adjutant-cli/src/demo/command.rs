@@ -92,10 +92,10 @@ fn entry(root: &Path) -> Result<(), Failure> {
 }
 
 /// A folder of our own that is removed again.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn create() -> Result<Self, Failure> {
+    pub(super) fn create() -> Result<Self, Failure> {
         let place = std::env::temp_dir();
         let wrong = |error| {
             let text = format!("cannot make a folder in {}: {error}", place.display());

@@ -172,7 +172,12 @@ impl Chosen {
                 (Some(_), _) if outcome.is_none() && liveness == Liveness::Alive => {
                     say(&format!("adjutant: {} is still at work", delegation.session));
                 }
-                (Some(kept), _) => picked.push(Picked { kept, label, outcome }),
+                (Some(mut kept), _) => {
+                    if let Some(story) = &delegation.story {
+                        work.name_branch(&mut kept, story);
+                    }
+                    picked.push(Picked { kept, label, outcome });
+                }
                 (None, Some(commit)) => {
                     gone.push(Gone { session: delegation.session, label, commit });
                 }

@@ -77,8 +77,45 @@ fn the_demo_says_where_its_transcripts_are_and_they_hold_the_final_answers() {
     assert!(folder.starts_with(rig.state().to_str().unwrap()));
 }
 
+/// The events of the run that an agent began.
+fn events_of(rig: &Rig, agent: &str) -> Vec<Value> {
+    let mut all = rig.runs().into_iter().map(|run| rig.events(&run));
+    all.find(|events| events[0]["agent"] == agent).unwrap()
+}
+
 #[test]
-fn the_demo_ends_with_a_slash_command() {
+fn the_demo_ends_with_a_story_of_two_writers() {
+    let (rig, out) = &*SAMPLE;
+    let report = &out.stdout[out.stdout.find("✓ US-001 Log in").unwrap()..];
+    for line in [
+        "✓ US-001 Log in: passes, verified\n",
+        "  summary  People can log in. Both parts were merged: login.html, token.sh.\n",
+        "  child    ✓ US-001-DEL-001 [Sign tokens] complete · 1 file +1 -0 · merged",
+        "  child    ✓ US-001-DEL-002 [Create the form] complete · 1 file +4 -0 · merged",
+    ] {
+        assert!(report.contains(line), "{line} in {out}");
+    }
+    assert!(!report.contains("adjutant merge"), "the repository is gone: {out}");
+    assert!(out.stderr.contains("`passes` is true"), "{out}");
+    let events = events_of(rig, "story");
+    let workdir = events[0]["workdir"].as_str().unwrap();
+    assert!(!Path::new(workdir).exists(), "the repository was temporary: {workdir}");
+    assert!(!rig.state().join("spaces").exists(), "workspaces went with it");
+}
+
+#[test]
+fn without_git_the_demo_leaves_the_story_out_and_says_why() {
+    let rig = Rig::new();
+    let nothing = rig.path().join("nothing");
+    fs::create_dir(&nothing).unwrap();
+    let out = rig.call(["demo"]).env("PATH", nothing).run();
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stderr.contains("A story with two writers is left out: no git program"), "{out}");
+    assert!(out.stderr.contains("Look again with"), "{out}");
+}
+
+#[test]
+fn the_demo_shows_a_slash_command() {
     let (rig, out) = &*SAMPLE;
     // Results of the three, then what both commands print, then the entry as it is by then.
     let commands = &out.stdout[out.stdout.find("Task: 1\n").unwrap()..];
@@ -97,8 +134,7 @@ fn the_demo_ends_with_a_slash_command() {
         entry.contains("- **Status**: [") && entry.contains("- **Language**: general"),
         "{entry}"
     );
-    let is_scouts = |run: &String| out.stdout.contains(&format!("\nRun {run}"));
-    let events = rig.events(&rig.runs().into_iter().find(|run| !is_scouts(run)).unwrap());
+    let events = events_of(rig, "research");
     let workdir = events[0]["workdir"].as_str().unwrap();
     assert!(!Path::new(workdir).exists(), "the folder was temporary: {workdir}");
     let write = events.iter().find(|it| it["type"] == "write_prepared").unwrap();
@@ -121,7 +157,7 @@ fn everything_the_demo_offers_to_look_at_again_can_be_looked_at() {
     let (rig, out) = &*SAMPLE;
     rig.assert_unharmed();
     let runs = rig.runs();
-    assert_eq!(runs.len(), 2, "{runs:?}");
+    assert_eq!(runs.len(), 3, "{runs:?}");
     assert_eq!(rig.run(["status"]).code, 0);
     for run in &runs {
         for view in ["tree", "cost", "log"] {

@@ -49,7 +49,7 @@ fn an_interrupted_story_is_named_and_goes_on() {
     assert_eq!(project.left(&run, "US-001", "jwt"), "a token");
     assert!(out.stdout.contains("US-001 Log in: passes"), "{out}");
     let branches = project.repo.git(["branch", "--list", "adjutant/*"]);
-    assert!(branches.contains(&run), "its work is a branch to look at: {branches}");
+    assert!(branches.contains("adjutant/US-001"), "its work is a branch to look at: {branches}");
     assert_eq!(project.rig().runs().len(), 1);
     // Nothing is left to do.
     let out = project.story(&[]);

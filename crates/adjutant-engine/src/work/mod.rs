@@ -289,13 +289,26 @@ impl Work {
             && !self.is_applied(commit)?)
     }
 
+    /// Has the branch of a result called by its story, unless a branch of that name is another's.
+    pub fn name_branch(&self, result: &mut KeptResult, story: &str) {
+        // What may stand in our references may stand in the name of a branch.
+        if ResultRef::new(&result.run, story).is_err() {
+            return;
+        }
+        let name = format!("adjutant/{story}");
+        let tip = self.repository.branch_tip(&name);
+        if tip.is_ok_and(|tip| tip.is_none_or(|tip| tip.to_string() == result.commit)) {
+            result.branch = name;
+        }
+    }
+
     /// Makes a branch at a result and returns its name.
     ///
     /// # Errors
     ///
     /// [`GitError::Moved`] when a branch of that name is elsewhere.
     pub fn branch(&self, result: &KeptResult) -> Result<String, WorkError> {
-        Ok(self.repository.branch(&reference_of(result)?)?)
+        Ok(self.repository.branch_as(&reference_of(result)?, result.branch.clone())?)
     }
 
     /// Says whether a branch at a result also holds files that were not committed when its agent began.

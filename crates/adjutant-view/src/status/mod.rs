@@ -2,6 +2,7 @@
 
 mod json;
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use adjutant_core::{SessionId, State, Timestamp};
@@ -124,7 +125,7 @@ pub fn list(runs: &[Look<'_>]) -> String {
                 view.total().tokens_short(),
                 view.total().money(),
                 elapsed(view.elapsed(look.now, look.liveness)),
-                fit(typed(view), 60),
+                fit(&typed(view), 60),
             ]
         })
         .collect();
@@ -143,11 +144,15 @@ pub fn list(runs: &[Look<'_>]) -> String {
     text
 }
 
-/// Returns the goal as a person typed it: what a command adds to it stands below its first line.
-fn typed(view: &RunView) -> &str {
+/// Returns the goal as a person knows it: a story by its name, a command as it was typed, without what
+/// stands below its first line.
+fn typed(view: &RunView) -> Cow<'_, str> {
+    if let Some(story) = view.story() {
+        return format!("{} {}", story.id, story.title).into();
+    }
     let goal = view.goal();
     let line = goal.lines().next().unwrap_or_default();
-    if view.assignment().is_some() { line } else { goal }
+    if view.assignment().is_some() { line.into() } else { goal.into() }
 }
 
 /// Says what a live run's delegations are doing, a line each.
@@ -209,9 +214,9 @@ fn head(look: &Look<'_>, palette: Palette) -> String {
             rows.push(vec![title.to_owned(), value]);
         }
     };
-    let story = view.story().map(|story| fit(&format!("{} {}", story.id, story.title), 120));
-    row("story", story.unwrap_or_default());
-    row("goal", fit(typed(view), 120));
+    // The goal of a story is its prompt, which `transcript` shows.
+    let title = if view.story().is_some() { "story" } else { "goal" };
+    row(title, fit(&typed(view), 120));
     row("in", fit(view.workdir(), 120));
     row("preset", view.policy().map(|policy| policy.preset.to_string()).unwrap_or_default());
     let sandbox = view.sandbox().map(|word| if word == "off" { SANDBOX_OFF } else { word });

@@ -159,10 +159,11 @@ fn spent_words(report: &StoryReport) -> String {
 }
 
 fn money(own: &Spend, all: &Spend) -> String {
-    if own == all || own.calls == 0 {
-        return all.money();
+    let (own_money, money) = (own.money(), all.money());
+    if own.calls == 0 || own_money == money {
+        return money;
     }
-    format!("{} ({} own)", all.money(), own.money())
+    format!("{money} ({own_money} own)")
 }
 
 fn spent(spend: &Spend) -> String {

@@ -233,7 +233,6 @@ fn the_status_shows_stories() {
     insta::assert_snapshot!(detail(&look, None, Palette::Plain), @r"
     run_1738326896_aaaaaa ✓ completed
     story   US-007 Add a login
-    goal    Work on US-007
     in      work/tree
     preset  story
     began   2025-01-31T12:34:56Z

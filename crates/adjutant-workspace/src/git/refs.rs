@@ -112,14 +112,30 @@ impl Repository {
     ///
     /// [`GitError::Missing`] without a result, [`GitError::Moved`] when the branch is elsewhere.
     pub fn branch(&self, reference: &ResultRef) -> Result<String, GitError> {
+        self.branch_as(reference, reference.branch())
+    }
+
+    /// Does the same under another name, which must be that of a branch.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Missing`] without a result, [`GitError::Moved`] when the branch is elsewhere.
+    pub fn branch_as(&self, reference: &ResultRef, name: String) -> Result<String, GitError> {
         let commit = self.result(reference)?;
         let commit = commit.ok_or_else(|| GitError::Missing(reference.to_string()))?;
-        let name = reference.branch();
-        let full = format!("refs/heads/{name}");
-        if self.resolve(&format!("{full}^{{commit}}"))?.as_ref() != Some(&commit) {
-            self.point(&full, &commit, None)?;
+        if self.branch_tip(&name)?.as_ref() != Some(&commit) {
+            self.point(&format!("refs/heads/{name}"), &commit, None)?;
         }
         Ok(name)
+    }
+
+    /// Returns where a branch is.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn branch_tip(&self, name: &str) -> Result<Option<ObjectId>, GitError> {
+        self.resolve(&format!("refs/heads/{name}^{{commit}}"))
     }
 
     /// Forgets a result that is at `expected`.

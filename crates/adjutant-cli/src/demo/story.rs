@@ -1,0 +1,133 @@
+//! The part of the demo about stories: two agents write at once in a scratch repository.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use adjutant_core::prd::{Prd, story_prompt};
+use adjutant_core::story::StoryWork;
+use adjutant_core::{AgentName, Outcome, Preset};
+use adjutant_engine::prd::PrdFile;
+use adjutant_engine::work::look_at_machine;
+use adjutant_engine::{Answer, Archive, Engine, Goal, Setup};
+use adjutant_view::RunView;
+use adjutant_view::story::StoryReport;
+
+use super::MODEL;
+use super::command::Folder;
+use crate::args::{Form, MergeAfter};
+use crate::delegate::failed;
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+use crate::run::{Showing, Work, conduct};
+use crate::spaces::usual;
+use crate::story;
+use crate::wiring;
+use crate::work::search;
+
+const SCRIPT: &str = include_str!("story.toml");
+const PRD: &str = include_str!("story.json");
+const STORY: &str = "US-001";
+
+/// A repository without a commit, as `git init` makes it; what is not here git has defaults for.
+const REPOSITORY: [(&str, &str); 4] = [
+    (".git/HEAD", "ref: refs/heads/main\n"),
+    (".git/config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"),
+    (".git/objects/info/alternates", ""),
+    (".git/refs/heads/.keep", ""),
+];
+
+/// Shows it; the repository is gone afterwards, the run stays.
+pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
+    let folder = Folder::create()?;
+    if let Some(why) = missing(&folder.0) {
+        say(&format!("\nA story with two writers is left out: {why}."));
+        return Ok(Exit::Completed);
+    }
+    let tree = folder.0.join("login");
+    set_up(&tree).map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot make a repository for the demo: {error}"))
+    })?;
+    say("\nNow a story of a PRD, in a scratch repository. Two agents write at once, each in a \
+         workspace of its own.\n");
+    say("$ adjutant story prd.json --enable-delegation --trust-prd");
+    let view = work(&tree, &folder.0.join("state"), archive)?;
+    report(&view)?;
+    if view.outcome() == Some(Outcome::Completed) && passes(&tree) {
+        say("prd.json says so too: `passes` is true, and an entry for each of the two was added.");
+        return Ok(Exit::Completed);
+    }
+    say("adjutant: the demo did not go as scripted; `adjutant log` shows every step");
+    // The run may have done well, and the file does not say so.
+    let exit = view.outcome().map_or(Exit::Failed, Exit::of);
+    Ok(if exit == Exit::Completed { Exit::Failed } else { exit })
+}
+
+/// Says what agents that write would lack here.
+fn missing(folder: &Path) -> Option<String> {
+    let machine = look_at_machine(&search(), folder);
+    let git = machine.git.err();
+    git.or_else(|| machine.sandbox.err().map(|why| format!("there is no sandbox here: {why}")))
+}
+
+fn set_up(tree: &Path) -> std::io::Result<()> {
+    for (name, text) in REPOSITORY.iter().chain(&[("prd.json", PRD)]) {
+        super::write_sample(&tree.join(name), text)?;
+    }
+    fs::remove_file(tree.join(".git/refs/heads/.keep"))?;
+    fs::remove_file(tree.join(".git/objects/info/alternates"))
+}
+
+fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure> {
+    let prd = Prd::read(PRD).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let unknown = || Failure::new(Exit::Failed, format!("there is no story {STORY}"));
+    let story = prd.story(STORY).ok_or_else(unknown)?;
+    let mut policy = Preset::Story.policy();
+    policy.enabled = true;
+    let result_tokens = policy.result_tokens;
+    let setup = Setup {
+        policy,
+        model: wiring::script(SCRIPT, MODEL)?,
+        workdir: tree.to_owned(),
+        system: None,
+        opener: None,
+        web: None,
+        tools: Vec::new(),
+        secrets: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let engine = Engine::new(setup).map_err(|error| failed(&error))?.with_story(StoryWork {
+        id: story.id.clone(),
+        title: story.title.clone(),
+        prd: Some(tree.join("prd.json").display().to_string()),
+        verify: story.verify.clone(),
+        ..StoryWork::default()
+    });
+    let goal =
+        Goal { agent: AgentName::new("story"), system: String::new(), text: story_prompt(story) };
+    // What the work leaves behind goes with the folder.
+    let engine = engine.with_spaces(usual(state));
+    let showing = Showing { result_tokens, ..showing() };
+    let yes = Arc::new(|_: &_| Answer::Yes);
+    Ok(conduct(engine, archive, Work::Goal(goal), yes, &showing)?.view)
+}
+
+const fn showing() -> Showing {
+    let (form, merge) = (Form::Markdown, MergeAfter::Report);
+    Showing { form, events: false, result_tokens: None, merge }
+}
+
+fn report(view: &RunView) -> Result<(), Failure> {
+    story::record_outcome(view);
+    let Some(mut report) = StoryReport::of(view) else { return Ok(()) };
+    // The repository is gone when a person could type it.
+    report.merge = None;
+    say("");
+    story::show(&report, &showing())
+}
+
+/// Says whether the file says that the story passes.
+fn passes(tree: &Path) -> bool {
+    let file = PrdFile::open(tree.join("prd.json")).ok();
+    file.is_some_and(|file| file.prd().story(STORY).is_some_and(|story| story.passes))
+}
