@@ -186,7 +186,7 @@ pub(crate) fn spread(dir: &Path) {
 }
 
 /// Where files are kept in memory.
-const MEMORY: &str = "/dev/shm";
+pub(crate) const MEMORY: &str = "/dev/shm";
 
 /// Says whether files can be kept in memory.
 pub(crate) fn has_memory() -> bool {

@@ -1,5 +1,8 @@
 //! Repositories to measure workspaces on: made by plumbing, the same at every size.
 //!
+//! They lie in memory with everything beside them, as the wall bars of the design are taken; what syncs add
+//! on a disk is shown apart.
+//!
 //! `by_1`, `by_100` and `by_1000` are branches one commit above `main` that differ in as many files.
 
 use std::collections::BTreeSet;
@@ -14,11 +17,17 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::Failure;
-use crate::fixture::spread;
+use crate::fixture::{MEMORY, Place, has_memory, spread};
 use crate::spawn::target_dir;
 
 /// Files of one folder.
 const PER_FOLDER: usize = 100;
+
+/// Files that differ from the last commit.
+pub(crate) const CHANGED: usize = 10;
+
+/// Files that were never committed.
+pub(crate) const UNTRACKED: usize = 5;
 
 /// A repository with a checkout, and room for state beside it.
 ///
@@ -33,8 +42,12 @@ pub(crate) struct Repo {
 
 impl Repo {
     /// Makes a repository of so many files, with a few changes that are not committed.
-    pub(crate) fn make(files: usize) -> Result<Self, Failure> {
-        let repo = Self { dir: TempDir::new_in(target_dir()?)?, files };
+    pub(crate) fn make(files: usize, place: Place) -> Result<Self, Failure> {
+        let dir = match place {
+            Place::Memory if has_memory() => TempDir::new_in(MEMORY)?,
+            Place::Memory | Place::Disk => TempDir::new_in(target_dir()?)?,
+        };
+        let repo = Self { dir, files };
         spread(repo.dir.path());
         fs::create_dir(repo.tree())?;
         repo.git(["init", "--quiet", "-b", "main", "."])?;
@@ -57,12 +70,16 @@ impl Repo {
         self.dir.path().join(name)
     }
 
-    /// Changes three files, and makes or changes one that is untracked.
+    /// Changes ten files all over the tree, and makes or changes five that are untracked.
     pub(crate) fn dirty(&self, round: usize) -> Result<(), Failure> {
-        for number in 0..3 {
-            fs::write(self.tree().join(file(number)), format!("not committed, {round}\n"))?;
+        for path in self.spread(CHANGED) {
+            fs::write(self.tree().join(&path), format!("not committed, {round}: {path}\n"))?;
         }
-        Ok(fs::write(self.tree().join("untracked"), format!("new, {round}\n"))?)
+        for number in 0..UNTRACKED {
+            let text = format!("new, {round}: {number}\n");
+            fs::write(self.tree().join(format!("folder-0/untracked-{number}")), text)?;
+        }
+        Ok(())
     }
 
     /// Runs plain git as a person would.

@@ -1,11 +1,13 @@
 //! What it costs to keep work and to move a base: it follows what changed, not what is there.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::io::Write as _;
 use std::time::SystemTime;
 
 use adjutant_workspace::sandbox::Helper;
 use adjutant_workspace::space::{KindWish, Workspace};
-use adjutant_workspace::{Bases, Folders, Git, LeaseCost, RelPath, Repository};
+use adjutant_workspace::{Bases, Folders, LeaseCost, RelPath};
 
 use crate::Failure;
 use crate::repos::{Repo, timed};
@@ -18,6 +20,8 @@ const CHANGED: [usize; 3] = [1, 100, 1_000];
 
 const KEEP: &str = "from the call until the commit is in its reference, synced, with the list of files and lines it \
 comes to";
+const SYNCS: &str =
+    "objects are synced at the same time, before they get their names; a reference once more";
 const MOVE: &str = "from the call until the base is leased; nobody used it";
 
 /// Keeping the work in an overlay workspace.
@@ -33,6 +37,30 @@ pub(crate) fn commits(
         taken.push(kept(plan, largest, count, helper)?);
     }
     Ok(follows("commit of", &taken, small, [middle.files, largest.files], Some(30.0), KEEP))
+}
+
+/// What the syncs of a disk add, on a small repository.
+pub(crate) fn on_disk(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Vec<Row>, Failure> {
+    let sync = plan.rounds(31, || -> Result<f64, Failure> {
+        let mut file = fs::File::create(repo.beside("synced"))?;
+        file.write_all(b"a line of text\n")?;
+        Ok(timed(|| file.sync_data())?.0)
+    })?;
+    let all = open(repo, KindWish::Overlay, helper)?;
+    let mut round = 0;
+    let captured = plan.rounds(9, || -> Result<f64, Failure> {
+        round += 1;
+        repo.dirty(round)?;
+        Ok(timed(|| all.repository().capture(SystemTime::now()))?.0)
+    })?;
+    let kept = kept(plan, repo, 1, helper)?;
+    let files = repo.files;
+    Ok(vec![
+        Row::info("sync of a new file on this disk", sync, MILLIS),
+        Row::info(format!("capture of the user's tree on disk, {files} files"), captured, MILLIS)
+            .note(SYNCS),
+        Row::info(format!("commit of 1 in {files} files on disk"), kept, MILLIS).note(SYNCS),
+    ])
 }
 
 fn kept(plan: &Plan, repo: &Repo, count: usize, helper: &Helper) -> Result<Spread, Failure> {
@@ -65,37 +93,43 @@ fn write(space: &Workspace, path: &str, text: &str) -> Result<(), Failure> {
 }
 
 /// Moving a base that nobody uses to another tree.
-pub(crate) fn moves(plan: &Plan, middle: &Repo, largest: &Repo) -> Result<Vec<Row>, Failure> {
-    let small = moved(plan, middle)?.remove(0);
-    let taken = moved(plan, largest)?;
+pub(crate) fn moves(
+    plan: &Plan,
+    middle: &Repo,
+    largest: &Repo,
+    helper: &Helper,
+) -> Result<Vec<Row>, Failure> {
+    let small = moved(plan, middle, helper)?.remove(0);
+    let taken = moved(plan, largest, helper)?;
     let files = [middle.files, largest.files];
     Ok(follows("move of an unused base by", &taken, small, files, None, MOVE))
 }
 
-fn moved(plan: &Plan, repo: &Repo) -> Result<Vec<Spread>, Failure> {
-    let git = Git::find(&std::env::var_os("PATH").unwrap_or_default())?;
-    let repository = Repository::open(&git, &repo.tree(), &repo.beside("moved"))?;
-    let bases = Bases::open(&repository)?;
+fn moved(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Vec<Spread>, Failure> {
+    // The base that the workspaces stood on; nobody does now.
+    let all = open(repo, KindWish::Overlay, helper)?;
+    let repository = all.repository();
+    let bases = Bases::open(repository)?;
     let tree = |name: &str| -> Result<_, Failure> {
         let tree = repository.resolve(&format!("refs/heads/{name}^{{tree}}"))?;
         Ok(tree.ok_or_else(|| format!("there is no {name}"))?)
     };
     let main = tree("main")?;
     drop(bases.lease(&main)?);
-    let mut all = Vec::new();
+    let mut taken = Vec::new();
     for count in CHANGED {
         let other = tree(&format!("by_{count}"))?;
-        all.push(plan.rounds(5, || -> Result<f64, Failure> {
-            let (taken, lease) = timed(|| bases.lease(&other))?;
+        taken.push(plan.rounds(if count == 1 { 15 } else { 5 }, || -> Result<f64, Failure> {
+            let (time, lease) = timed(|| bases.lease(&other))?;
             if lease.cost() != LeaseCost::Moved(count) {
                 return Err(format!("a base was not moved but {:?}", lease.cost()).into());
             }
             drop(lease);
             drop(bases.lease(&main)?);
-            Ok(taken)
+            Ok(time)
         })?);
     }
-    Ok(all)
+    Ok(taken)
 }
 
 /// Rows that say whether a cost follows what changed: for ten times as much at most ten times the time, and

@@ -4,12 +4,13 @@
 //! the least of one is held against the least of the other: what each takes when nothing else disturbs it.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{KindWish, Options, Workspace, Workspaces};
 
-use crate::repos::{Repo, timed};
+use crate::fixture::Place;
+use crate::repos::{CHANGED, Repo, UNTRACKED, timed};
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
 use crate::table::{COUNT, MILLIS, Row, TIMES};
@@ -27,10 +28,10 @@ const CAPTURED_FROM: usize = 1_000;
 /// Work trees made at the same time.
 const AT_ONCE: usize = 8;
 
-const CAPTURE: &str = "three files changed and one untracked since the last round; the least of all rounds, `git status \
---porcelain` of the same state before it";
+const CAPTURE: &str = "ten files changed and five untracked since the last round, in memory; `git status --porcelain` of \
+the same state in turn with it, the least of all rounds of each";
 const READY: &str = "another child of a batch, from the call until its tree, its own git directory and its top layer are \
-there; the state of the user's tree was captured with the first of the batch";
+there; the state of the user's tree was captured with the first of the batch; the sizes take turns";
 const FALLBACK: &str = "as for the overlay, in a state with uncommitted files, which git's own work tree does not have";
 
 /// Measures the group.
@@ -39,25 +40,33 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut repos = Vec::new();
     for files in SIZES.into_iter().filter(|files| !plan.quick || *files <= 10_000) {
         say(&format!("making a repository of {files} files …"));
-        repos.push(Repo::make(files)?);
+        repos.push(Repo::make(files, Place::Memory)?);
     }
     let (Some(largest), Some(middle)) = (repos.last(), repos.get(1)) else {
         return Err("there is no repository to measure on".into());
     };
+    let begun = Instant::now();
     let mut rows = Vec::new();
     // Shown as they come: a person waits a minute for the table.
     let mut add = |more: Vec<Row>| {
-        more.iter().for_each(|row| say(&format!("  {}: {}", row.what, row.measured)));
+        for row in &more {
+            let bar = row.bar.as_deref().unwrap_or_default();
+            let seconds = begun.elapsed().as_secs();
+            say(&format!("  {seconds:3} s  {}: {} {bar}", row.what, row.measured));
+        }
         rows.extend(more);
     };
     add(writer_bars::eight(plan, largest)?);
     add(captures(plan, &repos, &helper)?);
+    add(ready(plan, &repos, &helper)?);
     add(result_bars::commits(plan, middle, largest, &helper)?);
     add(writer_bars::spawns(plan, middle, &helper)?);
+    add(writer_bars::sandboxes(plan, middle, largest, &helper)?);
     add(writer_bars::idle(largest, &helper)?);
-    add(result_bars::moves(plan, middle, largest)?);
+    add(result_bars::moves(plan, middle, largest, &helper)?);
     add(at_once(middle, &helper)?);
-    add(ready(plan, &repos, &helper)?);
+    add(result_bars::on_disk(plan, &Repo::make(middle.files, Place::Disk)?, &helper)?);
+    say("removing the repositories …");
     Ok(rows)
 }
 
@@ -89,11 +98,19 @@ fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Fa
     for repo in repos.iter().filter(|repo| repo.files >= CAPTURED_FROM) {
         let all = open(repo, KindWish::Overlay, helper)?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for round in 0..plan.pick(15, 3) {
+        let rounds = if repo.files < 10_000 { 60 } else { 16 };
+        for round in 0..plan.pick(rounds, 6) {
             repo.dirty(round + 1)?;
-            let (git, _) = timed(|| repo.git(["status", "--porcelain"]))?;
-            let (capture, state) = timed(|| all.repository().capture(SystemTime::now()))?;
-            if state.changes.len() != 4 {
+            let git = || timed(|| repo.git(["status", "--porcelain"]));
+            let capture = || timed(|| all.repository().capture(SystemTime::now()));
+            // Whoever is first warms what the other reads.
+            let ((git, _), (capture, state)) = if round % 2 == 0 {
+                (git()?, capture()?)
+            } else {
+                let capture = capture()?;
+                (git()?, capture)
+            };
+            if state.changes.len() != CHANGED + UNTRACKED {
                 return Err(format!("{} changes were captured", state.changes.len()).into());
             }
             ours.push(capture);
@@ -112,8 +129,7 @@ fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Fa
 /// Workspaces of both kinds, beside `git worktree add`.
 fn ready(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failure> {
     let (mut rows, mut fallback, mut medians) = (Vec::new(), Vec::new(), Vec::new());
-    for repo in repos {
-        let overlay = overlays(plan, repo, helper)?;
+    for (repo, overlay) in repos.iter().zip(overlays(plan, repos, helper)?) {
         let [git, own] = worktrees(plan, repo, helper)?;
         let files = repo.files;
         medians.push(overlay.median);
@@ -130,19 +146,28 @@ fn ready(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failu
     Ok(rows)
 }
 
-fn overlays(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Spread, Failure> {
-    let all = open(repo, KindWish::Overlay, helper)?;
-    // Stays, so that the others find their base and the captured state.
-    let first = make(&all, "first")?;
-    let mut number = 0;
-    let taken = plan.rounds(21, || -> Result<f64, Failure> {
-        number += 1;
-        let (taken, space) = timed(|| make(&all, &format!("overlay-{number}")))?;
-        space.close()?;
-        Ok(taken)
-    })?;
-    first.close()?;
-    Ok(taken)
+/// Returns what an overlay workspace takes in each of the repositories, which take turns.
+fn overlays(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Spread>, Failure> {
+    let mut all = Vec::new();
+    for repo in repos {
+        let spaces = open(repo, KindWish::Overlay, helper)?;
+        // Stays, so that the others find their base and the captured state.
+        let first = make(&spaces, "first")?;
+        all.push((spaces, first, Vec::new()));
+    }
+    for round in 0..plan.pick(31, 7) {
+        for (spaces, _, taken) in &mut all {
+            let (time, space) = timed(|| make(spaces, &format!("overlay-{round}")))?;
+            taken.push(time);
+            space.close()?;
+        }
+    }
+    all.into_iter()
+        .map(|(_, first, taken)| {
+            first.close()?;
+            Ok(Spread::of(taken))
+        })
+        .collect()
 }
 
 /// Returns what git takes, and what ours takes.
@@ -151,7 +176,7 @@ fn worktrees(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<[Spread; 2], F
     // Captures the state of the batch.
     make(&all, "first")?;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    let rounds = if repo.files < 10_000 { 9 } else { 2 };
+    let rounds = if repo.files < 10_000 { 9 } else { 3 };
     for round in 0..plan.pick(rounds, 2) {
         let place = repo.beside(&format!("git-{round}"));
         let (git, _) = timed(|| added(repo, &place))?;

@@ -14,9 +14,9 @@ use crate::Failure;
 use crate::fixture::task;
 use crate::repos::{Repo, descendants, disk_bytes, timed};
 use crate::sample::{Plan, Spread};
-use crate::space_bars::{RUN, make, open};
+use crate::space_bars::{RUN, least, make, open};
 use crate::spawn::Binary;
-use crate::table::{KILOBYTES, MILLIS, Row};
+use crate::table::{FINE_MILLIS, KILOBYTES, MILLIS, Row, TIMES};
 
 /// How many write at once.
 const WRITERS: usize = 8;
@@ -55,6 +55,35 @@ pub(crate) fn spawns(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Vec<Ro
         Row::at_most("sandboxed spawn beyond a plain one, least of all", more, 3.0, MILLIS)
             .note(SPAWN),
         Row::info("first sandbox of a process, self-test included", Spread::exact(proof), MILLIS),
+    ])
+}
+
+/// What it takes to make a sandbox, which must not follow the size of the repository.
+pub(crate) fn sandboxes(
+    plan: &Plan,
+    middle: &Repo,
+    largest: &Repo,
+    helper: &Helper,
+) -> Result<Vec<Row>, Failure> {
+    let mut taken = Vec::new();
+    for repo in [middle, largest] {
+        let all = open(repo, KindWish::Overlay, helper)?;
+        let space = make(&all, "sandboxes")?;
+        drop(space.sandbox(SandboxWish::default())?);
+        taken.push(plan.rounds(100, || -> Result<f64, Failure> {
+            let (time, sandbox) = timed(|| space.sandbox(SandboxWish::default()))?;
+            drop(sandbox);
+            Ok(time)
+        })?);
+        space.close()?;
+    }
+    let ([small, large], files) = (taken.as_slice(), largest.files) else {
+        return Err("two repositories were to be measured".into());
+    };
+    let what = format!("sandbox made again, in {files} files against in {}", middle.files);
+    Ok(vec![
+        Row::info(format!("sandbox made again, {files} files"), *large, FINE_MILLIS),
+        Row::at_most(what, least(*large, *small), 1.5, TIMES),
     ])
 }
 

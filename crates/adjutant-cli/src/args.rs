@@ -1,5 +1,6 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
+mod alias;
 mod records;
 mod task;
 mod work;
@@ -50,7 +51,9 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads the command line and remembers what recommended commands must repeat of it.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches().map_err(explained)?;
+        let matches = Self::command()
+            .try_get_matches_from(alias::read(std::env::args_os()))
+            .map_err(explained)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_flag = matches.value_source("home") == Some(ValueSource::CommandLine);
         match &cli.home {
@@ -274,6 +277,10 @@ pub(crate) struct StoryArgs {
     /// The command that has to succeed in the workspace before a story passes, in place of those of the PRD.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) verify: Option<String>,
+
+    /// Begin a story anew whose last run was interrupted or is partial, instead of leaving it to `adjutant resume`.
+    #[arg(long)]
+    pub(crate) again: bool,
 
     /// Allow what the PRD asks for that only you can allow: models, verify commands, merging.
     #[arg(long)]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Approval, Key};
-use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK};
 use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Approver, Engine, EngineError, Setup};
@@ -39,9 +39,10 @@ pub(crate) fn run_delegate(
     if let Some(file) = args.work.record.as_deref().filter(|_| !args.dry_run) {
         wiring = wiring.record(file, &settings.secrets)?;
     }
-    // Whoever names nobody needs no files read.
+    // Where nobody is named and nobody can name others, no files need be read.
     let wanted = args.work.agent.as_deref();
-    let roster = wanted.map_or_else(|| Ok(Roster::default()), |_| agents::find(&root))?;
+    let is_needed = wanted.is_some() || policy.tools.contains(TASK);
+    let roster = if is_needed { agents::find(&root)? } else { Roster::default() };
     let agent = wanted.map(|name| agents::named(&roster, name)).transpose()?;
     let chosen = agents::choose(&settings, &args.work, agent, |name| {
         if args.dry_run { wiring.choose_or_none(name) } else { wiring.choose(name) }
@@ -65,10 +66,12 @@ pub(crate) fn run_delegate(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let mut engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    // A file does not take the place of the one that works when nobody is named.
+    let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());
+    let others = roster.agents.iter().filter(|it| it.name != default).chain(agent).cloned();
+    engine = engine.with_agents(others.collect::<Vec<_>>(), &settings.models_allowed);
     if let Some(agent) = agent {
-        engine = engine
-            .with_agents([agent.clone()], &settings.models_allowed)
-            .with_default_agent(agent.name.clone());
+        engine = engine.with_default_agent(agent.name.clone());
         agents::introduce(&engine, &agent.name, &Roster::default());
     }
     let briefs = engine.briefs(&call.tasks);

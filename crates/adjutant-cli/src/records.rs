@@ -67,6 +67,9 @@ pub(crate) fn run_status(
     args: &StatusArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
+    if args.tree {
+        return run_tree(archive, &RunArg { run: args.run.clone() }, as_json);
+    }
     let Some(text) = &args.run else { return list(archive, as_json) };
     // Only programs are handed every note and every file.
     let found = find(archive, Some(text), if as_json { Need::Texts } else { Need::Numbers })?;

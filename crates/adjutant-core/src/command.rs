@@ -13,7 +13,7 @@ use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
-use crate::space::{KeptWork, MergedWork, Space, SpaceTerms};
+use crate::space::{KeptWork, MergedWork, NoSpace, Space, SpaceTerms};
 use crate::story::{Markers, RejectedMarker, StoryWork};
 use crate::write::{Change, Looked, Writes};
 
@@ -101,7 +101,7 @@ pub enum Command {
     /// Note what a command that runs for a delegation printed.
     Print { session: SessionId, text: String },
     /// Take the workspace of a delegation, or why there is none.
-    TakeSpace { session: SessionId, made: Result<Space, String> },
+    TakeSpace { session: SessionId, made: Result<Space, NoSpace> },
     /// Note what was kept of the work in a workspace, or why nothing was.
     KeepSpace { session: SessionId, kept: Result<KeptWork, String> },
     /// Note what came of merging the work of a delegation into the workspace above it.

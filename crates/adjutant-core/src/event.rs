@@ -69,6 +69,8 @@ pub enum Event {
         index: u32,
         label: Label,
         agent: AgentName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        story: Option<String>,
         reason: Reason,
     },
     /// A slash command said what the run is about.

@@ -38,6 +38,15 @@ pub struct SpaceTerms {
     pub sandbox_off: bool,
 }
 
+/// Says why a delegation has no workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSpace {
+    /// Where it was to be, when that was known.
+    pub path: Option<String>,
+    /// What went wrong.
+    pub problem: String,
+}
+
 /// How a workspace is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

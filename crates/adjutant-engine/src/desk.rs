@@ -12,6 +12,7 @@ use adjutant_model::Model;
 use adjutant_tools::{
     CONTEXT_CAP_BYTES, ContextError, ContextState, Masker, Toolbox, load_context, render_context,
 };
+use adjutant_workspace::Root;
 
 use crate::role::Role;
 use crate::slash::Handbook;
@@ -112,11 +113,17 @@ impl Desk {
     }
 
     /// Makes the brief of a task that names nobody.
-    pub(crate) fn brief(&self, task: &TaskSpec, caller: &ModelSpec, asker: Asker) -> Brief {
-        self.brief_for(&self.agent, task, caller, asker)
+    pub(crate) fn brief(
+        &self,
+        task: &TaskSpec,
+        caller: &ModelSpec,
+        asker: Asker,
+        root: &Root,
+    ) -> Brief {
+        self.brief_for(&self.agent, task, caller, asker, root)
     }
 
-    /// Reads a task's context files and settles its model: its own wish, else that of its agent's
+    /// Reads a task's context files beneath `root`, the tree of who asks, and settles its model: its own wish, else that of its agent's
     /// definition, else the caller's. Whether there is such an agent is not judged here.
     pub(crate) fn brief_for(
         &self,
@@ -124,6 +131,7 @@ impl Desk {
         task: &TaskSpec,
         caller: &ModelSpec,
         asker: Asker,
+        root: &Root,
     ) -> Brief {
         let mut brief = Brief::new(task.label.clone(), agent.clone(), &task.prompt);
         brief.max_output_tokens = task.max_output_tokens;
@@ -160,15 +168,14 @@ impl Desk {
         let mut loaded = Vec::new();
         for path in &task.context {
             // One at a time, so that an unusable file is named and the others are still known.
-            let found =
-                match load_context(self.toolbox.root(), &[path], CONTEXT_CAP_BYTES, &self.masker) {
-                    Ok(files) => {
-                        let found = files.first().map_or(Found::Missing, found);
-                        loaded.extend(files);
-                        found
-                    }
-                    Err(error) => Found::Unusable(problem(&error)),
-                };
+            let found = match load_context(root, &[path], CONTEXT_CAP_BYTES, &self.masker) {
+                Ok(files) => {
+                    let found = files.first().map_or(Found::Missing, found);
+                    loaded.extend(files);
+                    found
+                }
+                Err(error) => Found::Unusable(problem(&error)),
+            };
             brief.context.push(ContextFile { path: path.clone(), found });
         }
         if !loaded.is_empty() {

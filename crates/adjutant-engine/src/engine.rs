@@ -9,7 +9,7 @@ use std::sync::Arc;
 use adjutant_core::marker::instructions;
 use adjutant_core::policy::{ContractKind, Operation, WorkspaceKind};
 use adjutant_core::schema::{
-    AgentCard, CallLimits, ReturnForm, TaskSpec, delegate_spec, return_spec, task_spec,
+    AgentCard, CallLimits, ReturnForm, TASK, TaskSpec, delegate_spec, return_spec, task_spec,
 };
 use adjutant_core::space::SpaceTerms;
 use adjutant_core::story::StoryWork;
@@ -317,6 +317,12 @@ impl Engine {
         self
     }
 
+    /// Returns who does what no agent is named for.
+    #[must_use]
+    pub const fn default_agent(&self) -> &AgentName {
+        &self.desk.agent
+    }
+
     /// Says what a slash command asks of the run. Its kind of work and the seconds it gives count for
     /// tasks whose agent's definition does not say otherwise; the agent at the root has the most time
     /// that such work may take.
@@ -385,7 +391,8 @@ impl Engine {
     #[must_use]
     pub fn briefs(&self, tasks: &[TaskSpec]) -> Vec<Brief> {
         let model = self.desk.models.default_spec();
-        tasks.iter().map(|task| self.desk.brief(task, model, Asker::Person)).collect()
+        let root = self.desk.toolbox.root();
+        tasks.iter().map(|task| self.desk.brief(task, model, Asker::Person, root)).collect()
     }
 
     /// Returns what the core would answer, without doing any of it.
@@ -436,11 +443,17 @@ impl Engine {
         let wall = self.ids.wall;
         let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
         let (desk, ids) = (self.desk, self.ids);
-        let shop = Shop { desk, approver, narrator, ids, folder: folder.clone(), spaces };
+        let folder_of = folder.clone();
+        let shop =
+            Shop { desk, approver, narrator, ids, folder: folder_of, spaces: spaces.clone() };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
         let outcome = runner.run(opening).await?;
+        if let Some(spaces) = spaces {
+            // Nothing follows from it, so neither does an end it may come to.
+            let _ = tokio::task::spawn_blocking(move || spaces.let_go(outcome)).await;
+        }
         drop(lock);
         Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
@@ -456,7 +469,16 @@ impl Engine {
         let root = run.root_session();
         let tasks = self.ids.tasks(briefs, |session| session == root)?;
         let delegate = Command::Delegate { parent: root, tasks, concurrency, origin: None };
-        Ok(vec![begin, self.define_child(None), delegate])
+        let child = self.define_child(None);
+        let is_shown = matches!(&child, Command::Define { tools, .. } if tools.iter().any(|it| it.name == TASK));
+        let mut commands = vec![begin, child];
+        if is_shown {
+            // Whoever can be named below must be known.
+            let others = self.desk.roles.values().filter(|role| self.is_callable(role, None));
+            commands.extend(others.map(|role| self.define_role(role, None)));
+        }
+        commands.push(delegate);
+        Ok(commands)
     }
 
     /// Returns the commands of a run with a parent agent. Everyone it can name is made known.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
-use adjutant_core::space::{KeptWork, MergedWork, Space};
+use adjutant_core::space::{KeptWork, MergedWork, NoSpace, Space};
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
     ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
@@ -101,7 +101,7 @@ pub(crate) enum Done {
     },
     SpaceMade {
         session: SessionId,
-        result: Result<Result<Space, String>, Crash>,
+        result: Result<Result<Space, NoSpace>, Crash>,
     },
     SpaceKept {
         session: SessionId,
@@ -147,6 +147,7 @@ pub(crate) struct Briefs {
 /// Reads a call of `Delegate` or `Task`; blocks, for it reads context files.
 pub(crate) fn read_call(
     desk: &Desk,
+    root: &Root,
     limits: &CallLimits,
     caller: &ModelSpec,
     request: &ToolCall,
@@ -159,12 +160,13 @@ pub(crate) fn read_call(
             call.prompt = prompt;
         }
         let agent = AgentName::new(&call.agent);
-        let brief = desk.brief_for(&agent, &named_task(call), caller, Asker::Model);
+        let brief = desk.brief_for(&agent, &named_task(call), caller, Asker::Model, root);
         return Ok(Briefs { briefs: vec![brief], concurrency: None, form: ReturnForm::default() });
     }
     let call =
         DelegateCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
-    let briefs = call.tasks.iter().map(|task| desk.brief(task, caller, Asker::Model)).collect();
+    let brief = |task: &TaskSpec| desk.brief(task, caller, Asker::Model, root);
+    let briefs = call.tasks.iter().map(brief).collect();
     Ok(Briefs { briefs, concurrency: call.concurrency, form: call.return_form })
 }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, Space, SpaceKind};
-use adjutant_core::{RunId, SessionId};
+use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
+use adjutant_core::{Outcome, RunId, SessionId};
 use adjutant_tools::{Confinement, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
@@ -21,7 +21,7 @@ use adjutant_workspace::{
     why_no_repository, why_not_kept,
 };
 
-use crate::archive::{Archive, Life};
+use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
 use crate::clock::{Wall, wall_now};
 
@@ -106,19 +106,34 @@ impl SpaceSetup {
     /// was done, a line each.
     pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
         let Ok(all) = self.open(tree, false) else { return Vec::new() };
-        let is_live = |run: &str| {
-            let life = archive.find(run).map(|(files, _)| files.life());
-            // Whatever cannot be told is left alone.
-            !matches!(life, Ok(Ok(Life::Dead)))
-        };
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
-        let swept = all.sweep(&is_live, at).unwrap_or_default();
+        let swept = all.sweep(&|run| may_live(archive, run), at).unwrap_or_default();
         let said = swept.into_iter().map(|it| match it {
             Swept::Kept(reference, _) => format!("kept what was left in {reference}"),
             Swept::Removed(reference) => format!("removed the empty workspace of {reference}"),
             Swept::Unclear(reference, why) => format!("left {reference} alone: {why}"),
         });
         said.collect()
+    }
+
+    /// Lets go of what ended runs in `tree` began from, where nothing they made is left.
+    pub fn let_go(&self, tree: &Path, archive: &Archive) {
+        // Nothing is mounted for it, so nobody need find out whether that would work.
+        let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
+        if let Ok(all) = setup.open(tree, false) {
+            // Best effort: the next sweep tries again.
+            let _ = all.let_go(&|run| may_live(archive, run));
+        }
+    }
+}
+
+/// Says whether somebody may be at work for a run.
+fn may_live(archive: &Archive, run: &str) -> bool {
+    match archive.find(run) {
+        // Whatever cannot be told is left alone.
+        Ok((files, _)) => !matches!(files.life(), Ok(Life::Dead)),
+        // Nobody works for a run whose records are gone, and nobody else would look for its work.
+        Err(error) => !matches!(error, ArchiveError::Find(_)),
     }
 }
 
@@ -158,13 +173,19 @@ impl Spaces {
         batch: &str,
         above: Option<(SessionId, Space)>,
         takes_in: &[String],
-    ) -> Result<Space, String> {
-        let above = above.map(|(above, space)| self.get(above, &space)).transpose()?;
+    ) -> Result<Space, NoSpace> {
+        let child = session.to_string();
+        let none = |problem: String| {
+            let path = self.all.place_of(&self.run, &child);
+            NoSpace { path: path.map(|path| path.display().to_string()), problem }
+        };
+        let above = above.map(|(above, space)| self.get(above, &space)).transpose();
+        let above = above.map_err(none)?;
         if !takes_in.is_empty() {
-            self.begin_with(batch, takes_in)?;
+            self.begin_with(batch, takes_in).map_err(none)?;
         }
-        let made = self.all.make(&self.run, &session.to_string(), batch, above.as_deref());
-        let made = Arc::new(made.map_err(|error| chain(&error))?);
+        let made = self.all.make(&self.run, &child, batch, above.as_deref());
+        let made = Arc::new(made.map_err(|error| none(chain(&error)))?);
         let space = as_space(made.record());
         self.lock().insert(session, made);
         Ok(space)
@@ -309,6 +330,16 @@ impl Spaces {
         let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Some(if more { format!("{text}\n(cut)") } else { text })
+    }
+
+    /// Lets go of what the run began from, once it has ended well and left nothing.
+    ///
+    /// One that ended otherwise may be taken up again from there.
+    pub(crate) fn let_go(&self, outcome: Outcome) {
+        if outcome == Outcome::Completed {
+            // Best effort: the next sweep tries again.
+            let _ = self.all.let_go(&|run| run != self.run);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::entry::Entry;
 use crate::names::code_key;
+use crate::progress::newly_reached;
 use crate::run::{Delegation, Outcomes, RunView};
 use crate::stages::{StageOver, stages};
 use crate::wire::{SpendJson, VERSION};
@@ -115,6 +116,8 @@ pub enum What {
     },
     /// The command that decides whether the work of a delegation is done has ended.
     Checked { label: String, passed: bool, content: String },
+    /// So much of the run's budget of money is spent, in percent; said once for 50, 80 and 100.
+    Budget { percent: u64, spent_usd: Usd, limit_usd: Usd },
     /// A delegation ended.
     Completed {
         label: String,
@@ -210,6 +213,11 @@ pub fn translate(view: &RunView, entry: &Entry<'_>) -> Vec<WireEvent> {
             let over: Vec<What> = over.map(|over| What::Stage { label: label(), over }).collect();
             // An end is the last that is said of anyone.
             let (mut whats, said) = (over, of_delegation(view, delegation, entry));
+            whats.extend(newly_reached(view, entry.event).map(|it| What::Budget {
+                percent: it.percent,
+                spent_usd: it.spent,
+                limit_usd: it.limit,
+            }));
             whats.extend(said);
             whats
         }

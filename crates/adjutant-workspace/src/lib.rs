@@ -26,8 +26,8 @@ pub use folder::{DirLock, Lock};
 pub use footing::{why_no_repository, why_not_kept};
 pub use git::{
     Binary, Change, Commit, Committed, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, Git,
-    GitError, Kept, Lines, ObjectId, Patch, Preview, Pruned, Repository, ResultRef, Side,
-    SkipReason, Skipped, Snapshot, layer_changes,
+    GitError, Kept, Lines, ObjectId, Patch, Preview, Repository, ResultRef, Side, SkipReason,
+    Skipped, Snapshot, layer_changes,
 };
 pub use path::RelPath;
 pub use place::{FileMode, Folders, Image, Over, Place};

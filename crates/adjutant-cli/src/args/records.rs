@@ -22,11 +22,16 @@ pub(crate) struct StatusArgs {
     /// The run or session to show, by its id or the start of it [default: a list of the newest].
     #[arg(value_name = "RUN|SESSION")]
     pub(crate) run: Option<String>,
+
+    /// Show it as a tree, as `adjutant tree` does [default: the latest].
+    #[arg(long)]
+    pub(crate) tree: bool,
 }
 
 const STATUS_HELP: &str = "Examples:
   adjutant status                  the newest runs, and what the live ones are doing
   adjutant status latest           everything about the latest
+  adjutant status --tree           the delegations of the latest as a tree
   adjutant status sess_1738326896_a1b2c3 --json
 
 A run whose process is gone is `interrupted` and shown with the command that resumes it.";

@@ -19,10 +19,22 @@ const LOOKED_AT: usize = 500;
 pub(super) enum Earlier {
     /// It completed.
     Passed(RunId),
-    /// It has not ended.
+    /// It has not ended, or ended so that it can go on.
     Open(RunId),
     /// It ended otherwise.
-    Over(RunId),
+    Over,
+}
+
+impl Earlier {
+    const fn of(run: RunId, outcome: Option<Outcome>) -> Self {
+        match outcome {
+            Some(Outcome::Completed) => Self::Passed(run),
+            None | Some(Outcome::Partial | Outcome::Cancelled | Outcome::Blocked) => {
+                Self::Open(run)
+            }
+            Some(Outcome::Failed | Outcome::Refused) => Self::Over,
+        }
+    }
 }
 
 /// The latest run on each story of one PRD.
@@ -44,11 +56,7 @@ impl History {
                 continue;
             };
             let run = files.id();
-            let earlier = match view.outcome() {
-                None => Earlier::Open(run),
-                Some(Outcome::Completed) => Earlier::Passed(run),
-                Some(_) => Earlier::Over(run),
-            };
+            let earlier = Earlier::of(run, view.outcome());
             // The latest comes first.
             latest.entry(story.id.clone()).or_insert(earlier);
             let commit = view.root().and_then(|root| root.kept.as_ref()?.0.commit.clone());
@@ -72,10 +80,9 @@ impl History {
         outcome: Outcome,
         commit: Option<String>,
     ) {
-        let passed = outcome == Outcome::Completed;
-        let earlier = if passed { Earlier::Passed(run) } else { Earlier::Over(run) };
+        let earlier = Earlier::of(run, Some(outcome));
         self.latest.insert(story.to_owned(), earlier);
-        if let Some(commit) = commit.filter(|_| passed) {
+        if let (Earlier::Passed(_), Some(commit)) = (earlier, commit) {
             self.work.insert(story.to_owned(), commit);
         }
     }

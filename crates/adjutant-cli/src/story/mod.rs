@@ -166,17 +166,18 @@ impl Reading<'_> {
             return Ok(None);
         }
         match self.history.find(id) {
+            // Whoever took `passes` back after it was written down wants the story done again.
             Some(Earlier::Passed(run)) if !record::is_recorded(self.file.prd(), id, run) => {
                 return self.write_down(id, run);
             }
-            Some(Earlier::Open(run)) => {
-                let why =
-                    format!("{run} is working on it, or was interrupted: `adjutant resume {run}`");
+            Some(Earlier::Open(run)) if !self.args.again => {
+                let why = format!(
+                    "{run} can go on with it: `adjutant resume {run}`; --again begins it anew"
+                );
                 self.left.push((id.to_owned(), completed(&why)));
                 return Ok(None);
             }
-            // What is written down and does not pass was taken back by a person.
-            Some(Earlier::Passed(_) | Earlier::Over(_)) | None => {}
+            Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Over) | None => {}
         }
         self.work_on(&story).map(Some)
     }

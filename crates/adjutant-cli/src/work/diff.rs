@@ -9,7 +9,7 @@ use adjutant_view::palette::Style;
 use adjutant_view::{patch, sanitize};
 use serde_json::{Value, json};
 
-use super::{Chosen, Picked, explained, file_json, size};
+use super::{Chosen, Parts, Picked, explained, file_json, size};
 use crate::args::DiffArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
@@ -21,7 +21,7 @@ const PATCH_BYTES: usize = 64 * 1024 * 1024;
 /// Shows what results change.
 pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Result<Exit, Failure> {
     let (run, paths) = split(args);
-    let chosen = Chosen::find(archive, run)?;
+    let chosen = Chosen::find(archive, run, Parts::Without)?;
     let paths = beneath(&chosen, &paths)?;
     let diffs = chosen.diffs(&paths)?;
     let shared = shared_files(&diffs);

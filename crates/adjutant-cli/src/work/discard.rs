@@ -1,11 +1,11 @@
 //! `discard`: forgetting results, so that their commits can still be found for a while.
 
-use adjutant_engine::Archive;
 use adjutant_engine::work::WorkError;
+use adjutant_engine::{Archive, SpaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
-use super::{Chosen, Picked, explained, size};
+use super::{Chosen, Parts, Picked, explained, size};
 use crate::args::DiscardArgs;
 use crate::ask::Terminal;
 use crate::exit::{Exit, Failure};
@@ -18,7 +18,7 @@ pub(crate) fn run_discard(
     args: &DiscardArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let chosen = Chosen::find(archive, Some(&args.run))?;
+    let chosen = Chosen::find(archive, Some(&args.run), Parts::With)?;
     if !as_json || chosen.picked.is_empty() {
         chosen.say_gone()?;
     }
@@ -34,6 +34,7 @@ pub(crate) fn run_discard(
     }
     let done: Vec<(&Picked, Result<(), WorkError>)> =
         chosen.picked.iter().map(|it| (it, chosen.work.discard(&it.kept))).collect();
+    SpaceSetup::new(archive.path().to_owned()).let_go(chosen.work.tree(), archive);
     let failed = done.iter().filter(|(_, done)| done.is_err()).count();
     if as_json {
         let results: Vec<Value> = done.iter().map(as_object).collect();

@@ -7,7 +7,9 @@ use adjutant_engine::work::{
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
-use super::{Chosen, LISTED, Picked, conflict_json, conflict_line, explained, file_json, size};
+use super::{
+    Chosen, LISTED, Parts, Picked, conflict_json, conflict_line, explained, file_json, size,
+};
 use crate::args::{MergeArgs, MergeAs};
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, completed};
@@ -30,7 +32,7 @@ pub(crate) fn run_merge(
     args: &MergeArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let chosen = Chosen::find(archive, args.run.as_deref())?;
+    let chosen = Chosen::find(archive, args.run.as_deref(), Parts::Without)?;
     if args.undo {
         return take_back(&chosen, as_json);
     }
@@ -184,8 +186,9 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
         .find(|(_, fate)| matches!(fate, Fate::Judged(Verdict::Conflicts(_))))
     {
         advise(&format!(
-            "A conflict is solved on a branch: `adjutant merge {} --as branch`, then `git merge`.",
-            picked.id()
+            "A conflict is solved by hand: `adjutant merge {} --as branch`, then `git merge {}`.",
+            picked.id(),
+            picked.kept.branch
         ));
     }
     let merges = has(|it| matches!(it, Fate::Judged(Verdict::Merges { .. })));

@@ -75,6 +75,16 @@ pub(crate) struct Chosen {
     pub(crate) unfinished: Option<Unfinished>,
 }
 
+/// Whether work counts by itself that is part of what the one above made of it, or left aside: the
+/// children of a story, and whatever was merged into the workspace above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parts {
+    /// It counts, as every result does.
+    With,
+    /// It counts only where it is named.
+    Without,
+}
+
 /// Why what there is of a run is not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfinished {
@@ -109,7 +119,11 @@ impl Unfinished {
 
 impl Chosen {
     /// Finds the results of a run or session; of the latest run of this folder where none is named.
-    pub(crate) fn find(archive: &Archive, text: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn find(
+        archive: &Archive,
+        text: Option<&str>,
+        parts: Parts,
+    ) -> Result<Self, Failure> {
         let (files, session) = match text {
             Some(text) => archive.find(text).map_err(failed)?,
             None => (latest_here(archive)?, None),
@@ -118,12 +132,12 @@ impl Chosen {
         let workdir = Path::new(view.workdir());
         if !workdir.is_dir() {
             let work = moved_here(archive, files.id(), workdir)?;
-            return Self::of(work, &view, liveness, session);
+            return Self::of(work, &view, liveness, session, parts);
         }
         let work = Work::open(&search(), workdir, archive.path());
         let work = work.map_err(|error| explained(&error))?;
         say_elsewhere(&work, files.id());
-        Self::of(work, &view, liveness, session)
+        Self::of(work, &view, liveness, session, parts)
     }
 
     /// Takes the results of a run whose view is at hand.
@@ -132,6 +146,7 @@ impl Chosen {
         view: &RunView,
         liveness: Liveness,
         session: Option<SessionId>,
+        parts: Parts,
     ) -> Result<Self, Failure> {
         let run = view.run().ok_or_else(|| Failure::new(Exit::Failed, "the run never began"))?;
         let mut kept = work.results(run).map_err(|error| explained(&error))?;
@@ -145,9 +160,9 @@ impl Chosen {
                 State::Ended(outcome) => Some(outcome),
                 State::AwaitingApproval | State::Queued | State::Running => None,
             };
-            // What is part of the work above is looked at there, unless it was named.
-            let is_part = session.is_none() && delegation.is_merged();
-            if !is_meant(Some(delegation.session)) || is_part {
+            let is_below = delegation.parent.is_some() && view.story().is_some();
+            let is_part = session.is_none() && (is_below || delegation.is_merged());
+            if !is_meant(Some(delegation.session)) || (is_part && parts == Parts::Without) {
                 continue;
             }
             let label = delegation.label.as_str().to_owned();

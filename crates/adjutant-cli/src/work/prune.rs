@@ -45,6 +45,7 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
             Ok(all) => {
                 let aged = all.into_iter().filter(|it| it.at < before);
                 aged.for_each(|result| old.judge(&work, result, unmerged));
+                setup.let_go(work.tree(), archive);
             }
             Err(error) => {
                 let tree = work.tree().display();

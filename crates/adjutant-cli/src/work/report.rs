@@ -8,7 +8,7 @@ use adjutant_engine::work::{Verdict, Work, shared_files};
 use adjutant_view::{Liveness, RunView};
 
 use super::merge::{Fate, carry_out, exit, line, outlook, preview, say_next};
-use super::{Chosen, explained, search};
+use super::{Chosen, Parts, explained, search};
 use crate::args::{MergeAfter, MergeAs};
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
@@ -36,7 +36,7 @@ pub(crate) fn after_run(archive: &Archive, view: &RunView, how: MergeAfter) -> E
 fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Exit, Failure> {
     let work = Work::open(&search(), Path::new(view.workdir()), archive.path());
     let work = work.map_err(|error| explained(&error))?;
-    let mut chosen = Chosen::of(work, view, Liveness::Dead, None)?;
+    let mut chosen = Chosen::of(work, view, Liveness::Dead, None, Parts::Without)?;
     let how = match how {
         MergeAfter::Report => return report(&chosen).map(|()| Exit::Completed),
         MergeAfter::Apply => MergeAs::Apply,

@@ -185,7 +185,7 @@ fn a_broken_config_file_is_named_with_the_place() {
           |
         1 | [plicy]
           |  ^^^^^
-        unknown field `plicy`, expected one of `preset`, `model`, `models_allowed`, `search`, `providers`, `models`, `routing`, `policy`
+        unknown field `plicy`, expected one of `preset`, `model`, `models_allowed`, `search`, `providers`, `models`, `routing`, `verify`, `policy`
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("[policy]\nmax_depth = 'one'").talk(), @r#"

@@ -2,11 +2,12 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "commands",
     "demo",
     "run",
     "delegate",
+    "story",
     "check",
     "parse",
     "validate",
@@ -55,6 +56,7 @@ fn help_names_every_command_and_every_exit_code() {
           demo         Show everything at once: three subagents on a real tree, no key, no network
           run          Work towards a goal with a parent agent that may delegate
           delegate     Hand tasks to subagents and wait for their reports
+          story        Work on the stories of a PRD, each in a workspace of its own
           resume       Go on with a run that was interrupted, or with what is left of one that has ended
           check        Judge one delegation, described as JSON on standard input, without running it
           parse        Read [delegate:description:hours] markers from standard input

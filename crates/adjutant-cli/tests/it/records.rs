@@ -123,6 +123,30 @@ fn tree_shows_who_works_for_whom() {
     assert_fits("tree", &rig.run(["tree", "--json"]).json());
 }
 
+/// Requirement 56: the same tree under the names of the tool it comes from.
+#[test]
+fn the_tree_and_the_status_answer_to_their_other_names() {
+    let rig = rig();
+    let (tree, list) = (rig.run(["tree"]).stdout, rig.run(["status"]).stdout);
+    assert!(tree.contains("└─ [echo]") && list.contains("2 subagents: 2 complete"), "{tree}{list}");
+    for typed in [
+        &["status", "--tree"][..],
+        &["status", "latest", "--tree"],
+        &["--delegation-tree"],
+        &["--delegation-tree", "latest"],
+        &["status", "--delegation-tree"],
+        &["tree", "--delegation-tree"],
+    ] {
+        assert_eq!(rig.run(typed).stdout, tree, "{typed:?}");
+    }
+    for typed in [&["--delegation-status"][..], &["status", "--delegation-status"]] {
+        assert_eq!(rig.run(typed).stdout, list, "{typed:?}");
+    }
+    assert_eq!(rig.run(["--delegation-tree", "--json"]).json(), rig.run(["tree", "--json"]).json());
+    let unknown = rig.run(["cost", "--delegation-tree"]);
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (2, ""));
+}
+
 #[test]
 fn result_prints_what_delegate_printed() {
     let rig = delegate::rig();

@@ -64,6 +64,11 @@ impl<'rig> Running<'rig> {
         self
     }
 
+    /// Says whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for the end.
     pub(crate) fn finish(mut self) -> Output {
         let stdout = self.stdout.rest();

@@ -223,7 +223,7 @@ fn numbers_of_children_go_on_in_a_later_run() {
     assert_eq!(project.story(&["--verify", "false"]).code, 3);
     assert_eq!(project.entry("US-001")["passes"], false);
     assert_eq!(project.entry("US-001-DEL-002")["title"], "Create UI");
-    let out = project.story(&[]);
+    let out = project.story(&["--again"]);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(project.entry("US-001-DEL-003")["title"], "Implement JWT", "{out}");
     assert_eq!(project.entry("US-001-DEL-004")["title"], "Create UI");

@@ -194,13 +194,13 @@ fn consent_is_remembered_for_exactly_these_wishes() {
     assert_eq!(project.story(&["--trust-prd"]).code, 3);
     assert_eq!(checks(&project), 3);
     // Asked for the same again, nobody is asked.
-    let out = project.story(&[]);
+    let out = project.story(&["--again"]);
     assert_eq!((out.code, checks(&project)), (3, 6), "{out}");
     assert!(!out.stderr.contains("--trust-prd"), "{out}");
     // Another command is another wish.
     let text = project.repo.read("prd.json").replace("test -f jwt", "test -f jwt -a -f ui");
     project.rig().write("prd.json", text);
-    let out = project.story(&[]);
+    let out = project.story(&["--again"]);
     assert_eq!(checks(&project), 6, "{out}");
     assert!(out.stderr.contains("--trust-prd"), "{out}");
     assert_eq!(out.code, 0, "{out}");
@@ -210,7 +210,7 @@ fn consent_is_remembered_for_exactly_these_wishes() {
 fn a_person_is_asked_at_the_terminal_once() {
     let project = Project::new(&with_verify("test -f jwt"), claims());
     let path = std::env::var("PATH").unwrap();
-    let args = ["story", "prd.json", "--model", "script:../script.json", "--yes"];
+    let args = ["story", "prd.json", "--model", "script:../script.json", "--yes", "--again"];
     let asked = "Allow it, from now on? [y/N]";
     let start = || Terminal::start(project.rig(), 120, &[("PATH", &path)], &args);
     let mut terminal = start();
@@ -242,7 +242,7 @@ fn what_a_person_names_needs_no_consent_and_a_project_names_none() {
     let run = project.rig().only_run();
     assert!(project.events(&run, "checked")[0]["text"].as_str().unwrap().contains("by the user"));
     // The flag outweighs the file.
-    assert_eq!(project.story(&["--verify", "true"]).code, 0);
+    assert_eq!(project.story(&["--verify", "true", "--again"]).code, 0);
 
     let project = Project::new(&one_story(), claims());
     project.rig().write(".adjutant/config.toml", "verify = \"echo by the project; false\"\n");

@@ -118,7 +118,11 @@ fn a_conflict_stops_that_result_names_its_files_and_lets_the_others_go_on() {
         let words = format!("conflict  {one} [one]: ");
         assert!(out.stdout.contains(&words), "{kind}: {out}");
         assert!(out.stdout.contains("(target "), "{kind}: {out}");
-        assert!(out.stderr.contains(&format!("adjutant merge {one} --as branch")), "{kind}: {out}");
+        let by_hand = format!(
+            "`adjutant merge {one} --as branch`, then `git merge adjutant/{}-{one}`",
+            ran.run
+        );
+        assert!(out.stderr.contains(&by_hand), "{kind}: {out}");
         assert_eq!(repo.read("src/short"), "by two\n", "{kind}");
         assert_eq!(repo.git(["status", "--porcelain"]), " M src/short", "{kind}");
     }

@@ -161,3 +161,18 @@ fn undo_says_where_the_work_is_and_never_touches_a_file_of_that_name() {
         );
     }
 }
+
+#[test]
+fn with_the_last_result_of_a_run_goes_what_it_began_from() {
+    for kind in ["overlay", "worktree"] {
+        let repo = repository();
+        assert_eq!(delegate(&repo, &["one", "two"], &["--workspace", kind]).code, 0, "{kind}");
+        let held = || repo.git(["for-each-ref", "--format=%(refname)", "refs/adjutant"]);
+        let results = repo.json(&["diff"], 0);
+        let session = |at: usize| results["results"][at]["session"].as_str().unwrap().to_owned();
+        assert_eq!(repo.rig.run(["discard", "--yes", session(0).as_str()]).code, 0, "{kind}");
+        assert!(held().contains("/_bases/"), "{kind}: the other one stands on it: {}", held());
+        assert_eq!(repo.rig.run(["discard", "--yes", session(1).as_str()]).code, 0, "{kind}");
+        assert_eq!(held(), "", "{kind}");
+    }
+}

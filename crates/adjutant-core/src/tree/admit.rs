@@ -102,6 +102,7 @@ impl Tree {
                     index,
                     label: task.brief.label,
                     agent: task.brief.agent,
+                    story: task.brief.story.filter(|_| self.story.is_some()),
                     reason: refusal.reason(),
                 }),
             }

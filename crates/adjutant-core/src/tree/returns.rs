@@ -87,7 +87,10 @@ impl Tree {
             (false, ROOT) => self.command_end(),
             (false, _) => End::completed(),
         };
-        self.end_subtree(index, &end)
+        match node.verify.clone().filter(|_| end.outcome == Outcome::Completed) {
+            Some(command) => vec![Event::Checking { session: node.session, command }],
+            None => self.end_subtree(index, &end),
+        }
     }
 
     fn take_verdict(&self, index: usize, call: Option<u32>, verdict: Verdict) -> Vec<Event> {

@@ -11,17 +11,21 @@ use crate::command::{Command, Effect, Reaction};
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::{Outcome, State};
-use crate::space::{KeptWork, Space};
+use crate::space::{KeptWork, NoSpace, Space};
 
 impl Tree {
     /// Takes a workspace that was made, or ends the delegation that has none.
-    pub(super) fn take_space(&self, session: SessionId, made: Result<Space, String>) -> Vec<Event> {
+    pub(super) fn take_space(
+        &self,
+        session: SessionId,
+        made: Result<Space, NoSpace>,
+    ) -> Vec<Event> {
         let Some((index, node)) = self.live(session).filter(|(_, node)| node.needs_space()) else {
             return Vec::new();
         };
         match made {
             Ok(space) => vec![Event::SpaceMade { session, space }],
-            Err(problem) => self.end_subtree(index, &no_space(node, &problem)),
+            Err(none) => self.end_subtree(index, &no_space(node, &none)),
         }
     }
 
@@ -150,13 +154,20 @@ impl Tree {
     }
 }
 
-fn no_space(node: &Node, problem: &str) -> End {
+fn no_space(node: &Node, none: &NoSpace) -> End {
+    let child = match &node.story {
+        Some(story) => format!("Child story: {story}"),
+        None => format!("Child: {}", node.label),
+    };
+    let path = none.path.as_ref().map(|path| format!("Worktree path: {path}\n"));
     End::new(
         Outcome::Failed,
         Code::ToolUnavailable,
         format!(
-            "ERROR: Failed to create child worktree for delegation.\n\nChild: {}\nGit error: {problem}",
-            node.story.as_deref().unwrap_or(node.label.as_str())
+            "ERROR: Failed to create child worktree for delegation.\n\n{child}\n{}Git error: {}\n\n\
+             Action: Cleanup old worktrees and retry\nCommand: adjutant prune",
+            path.unwrap_or_default(),
+            none.problem
         ),
         "`adjutant doctor` says what this machine allows; `adjutant prune` clears what old runs left.",
     )

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use adjutant_core::schema::ReturnForm;
+use adjutant_core::space::NoSpace;
 use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, SessionId, Timestamp,
     ToolCall, ToolOutput, ToolSpec, Tree,
@@ -21,6 +22,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::clock::Clock;
 use crate::control::{Door, Order};
+use crate::crash::Crash;
 use crate::desk::Desk;
 use crate::engine::EngineError;
 use crate::execute::{Answer, Approver, Asked, Briefs, Done, Heard, Sign};
@@ -331,7 +333,8 @@ impl Runner {
                 Command::Conclude { session, call, text, artifacts }
             }
             Done::SpaceMade { session, result } => {
-                let made = result.unwrap_or_else(|crash| Err(crash.message));
+                let none = |crash: Crash| Err(NoSpace { path: None, problem: crash.message });
+                let made = result.unwrap_or_else(none);
                 self.submit(Command::TakeSpace { session, made })?;
                 self.drop_unused_space(session);
                 return Ok(());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
-use adjutant_core::space::Space;
+use adjutant_core::space::{NoSpace, Space};
 use adjutant_core::write::RUN;
 use adjutant_core::{Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec};
 use adjutant_tools::Approved;
@@ -194,7 +194,8 @@ impl Runner {
 
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
         let Some(spaces) = self.shop.spaces.clone() else {
-            let result = Ok(Err("nobody said where to keep workspaces".to_owned()));
+            let problem = "nobody said where to keep workspaces".to_owned();
+            let result = Ok(Err(NoSpace { path: None, problem }));
             self.tasks.spawn(async move { Done::SpaceMade { session, result } });
             return;
         };
@@ -275,9 +276,11 @@ impl Runner {
             default_concurrency: policy.concurrency,
             ..CallLimits::default()
         };
-        let desk = self.shop.desk.clone();
+        let (desk, bench) = (self.shop.desk.clone(), self.bench(session));
         self.tasks.spawn_blocking(move || {
-            let result = guard(|| read_call(&desk, &limits, &caller, &call));
+            let result = guard(|| {
+                bench.with_toolbox(|it| read_call(&desk, it.root(), &limits, &caller, &call))
+            });
             Done::Briefed { session, turn, index, result }
         });
     }

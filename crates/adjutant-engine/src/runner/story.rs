@@ -96,7 +96,8 @@ fn marked_brief(desk: &Desk, task: &MarkedTask, caller: &ModelSpec) -> Brief {
         operation: None,
         timeout_s: None,
     };
-    let mut brief = desk.brief(&spec, caller, Asker::Model);
+    // A marker names no files, so it does not matter where they would be looked for.
+    let mut brief = desk.brief(&spec, caller, Asker::Model, desk.toolbox.root());
     brief.story = story.map(|_| name.to_owned());
     brief.hours = Some(task.hours);
     brief.verify.clone_from(&task.verify);

@@ -51,6 +51,8 @@ pub struct KeptResult {
     pub run: String,
     /// The reference that keeps it.
     pub reference: String,
+    /// The branch that is made of it when one is wanted.
+    pub branch: String,
     /// The commit, by its id.
     pub commit: String,
     /// When it was committed.
@@ -334,6 +336,7 @@ impl KeptResult {
             session: kept.reference.child().parse().ok(),
             run: kept.reference.run().to_owned(),
             reference: kept.reference.to_string(),
+            branch: kept.reference.branch(),
             commit: kept.commit.to_string(),
             at: kept.at,
             merged: kept.merged,

@@ -35,6 +35,7 @@ impl Bench {
                 place: Place::Directory(root.to_owned()),
                 at: root.to_owned(),
                 grants: Vec::new(),
+                data: Vec::new(),
                 hidden: Vec::new(),
                 network: Network::Off,
                 bounds: Bounds::default(),
@@ -233,7 +234,6 @@ fn a_gibibyte_of_output_costs_neither_memory_nor_many_events() {
         assert_eq!(left_out + shown, 1_073_741_824 + "begin\n\nend\n".len());
         assert!(longest <= 4096, "{longest}");
         assert!((1..=took.as_millis() / 100 + 2).contains(&events), "{events} in {took:?}");
-        assert!(took < Duration::from_secs(60), "{took:?}");
         assert!(peak_kib() < 512 * 1024, "{} KiB", peak_kib());
     }
 }
@@ -249,11 +249,11 @@ fn a_command_that_never_ends_is_stopped_and_its_output_kept() {
     for bench in Bench::both() {
         for command in ["echo x; sleep 1000", "echo x; trap '' TERM INT HUP; while :; do :; done"] {
             let begun = Instant::now();
-            let output = bench.call(&json!({"command": command, "timeout": 1}), &mut |_| {});
+            let output = bench.call(&json!({"command": command, "timeout": 3}), &mut |_| {});
             assert!(output.is_error);
-            let expected = "timed out after 1 s\nx\n[`timeout` may be 600 seconds at most]";
+            let expected = "timed out after 3 s\nx\n[`timeout` may be 600 seconds at most]";
             assert!(output.text.starts_with(expected), "{}", output.text);
-            assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
         }
     }
 }
@@ -290,7 +290,7 @@ fn what_is_left_in_the_background_ends_with_the_call() {
         // A pipe that nobody has open cannot be opened for writing.
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         while openat(CWD, bench.path("pipe"), flags, Mode::empty()).is_ok() {
-            assert!(begun.elapsed() < Duration::from_secs(5), "{command} lives on");
+            assert!(begun.elapsed() < Duration::from_secs(60), "{command} lives on");
             std::thread::yield_now();
         }
     }
@@ -300,8 +300,8 @@ fn what_is_left_in_the_background_ends_with_the_call() {
 fn without_a_sandbox_a_survivor_is_said_and_does_not_hold_the_call() {
     let bench = Bench::off();
     let begun = Instant::now();
-    let output = bench.run("mkfifo up; setsid sh -c 'echo > up; sleep 3' & read up < up; echo x");
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    let output = bench.run("mkfifo up; setsid sh -c 'echo > up; sleep 40' & read up < up; echo x");
+    assert!(begun.elapsed() < Duration::from_secs(30), "it was held by what it left behind");
     let expected = "\nx\n[a process left the command's group and may live on]\n[sandbox: off]";
     assert!(output.text.ends_with(expected), "{}", output.text);
 }
@@ -327,7 +327,7 @@ fn a_call_is_cancelled_from_another_thread() {
         assert!(output.is_error);
         assert!(output.text.starts_with("stopped: cancelled after "), "{}", output.text);
         assert_eq!(split(&output).1, "started\n");
-        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert!(took < Duration::from_secs(60), "{took:?}");
     }
 }
 

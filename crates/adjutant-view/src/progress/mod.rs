@@ -7,6 +7,7 @@ mod frame;
 mod line;
 mod words;
 
+pub(crate) use budget::newly_reached;
 pub use frame::Frame;
 pub use line::line;
 pub use words::total;

@@ -51,7 +51,11 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
 /// Says what was kept of the work in a workspace: `kept 2 files, +10 -3`.
 pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
     if let Some(problem) = problem {
-        return format!("its work could not be kept: {}", fit(problem, TEXT_COLUMNS));
+        // The workspace stays as it is; a sweep tries again.
+        let problem = fit(problem, TEXT_COLUMNS);
+        return format!(
+            "its work could not be kept: {problem}; once that is solved, `adjutant prune` keeps it"
+        );
     }
     let skipped = match kept.skipped.len() {
         0 => String::new(),

@@ -1,14 +1,16 @@
 //! Results as JSON.
 
 use adjutant_core::contract::Return;
-use adjutant_core::space::KeptWork;
+use adjutant_core::space::{Clash, KeptWork};
 use adjutant_core::{Outcome, SessionId, State, Usd};
 use serde::Serialize;
 
+use super::bounded::bytes;
 use super::cap::Room;
-use super::{Options, Results, fell_short, standard};
+use super::{Options, Results, fell_short, json_cap, standard};
 use crate::names::state_key;
 use crate::run::{Delegation, Liveness, RunView, Warning};
+use crate::story::NodeStory;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
 /// Returns why a parent agent ended short of its goal, for programs.
@@ -98,6 +100,12 @@ pub struct ResultJson {
     /// What was kept of the work in its own workspace; only where it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptJson>,
+    /// Its part in a story; only where the run works on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub story: Option<NodeStory>,
+    /// What came of merging it into the workspace of the one who asked; only where that was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merge: Option<MergeJson>,
     /// The standard return; only where the run asks for one, and once it has ended.
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
     pub returned: Option<Return>,
@@ -124,6 +132,18 @@ pub struct KeptJson {
     #[serde(flatten)]
     pub work: KeptWork,
     /// Why it could not be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A merge into the workspace of the one who asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MergeJson {
+    /// The files that changed by it.
+    pub files: Vec<String>,
+    /// Why nothing was merged, by file: to be settled in the workspace of the one who asked.
+    pub conflicts: Vec<Clash>,
+    /// Why it could not be tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -170,7 +190,7 @@ fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson
     let mut room = Room::new(options.result_tokens);
     let texts = Texts::of(item, outcome, &mut room);
     let is_error = outcome.is_some_and(|outcome| outcome.result_word() == "error");
-    ResultJson {
+    let mut entry = ResultJson {
         label: item.label.to_string(),
         status: outcome.map_or(state, Outcome::result_word),
         outcome: state,
@@ -187,18 +207,29 @@ fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson
         reason: item.reason.as_ref().map(Into::into),
         sandbox: view.sandbox_of(item).map(str::to_owned),
         kept: kept(item),
+        story: NodeStory::of(view, item),
+        merge: merge(item),
         returned: standard(view, item),
         warnings: item.warnings.iter().map(Warning::to_string).collect(),
         late: item.late.iter().map(|late| late.what.clone()).collect(),
         cut: room.cut().map(|(shown_bytes, total_bytes)| CutJson { shown_bytes, total_bytes }),
         transcript: options.transcript(item.session),
+    };
+    if view.story().is_some() {
+        json_cap::cut(&mut entry, bytes(options.result_tokens));
     }
+    entry
 }
 
 fn kept(item: &Delegation) -> Option<KeptJson> {
     let (work, problem) = item.kept.as_deref()?.clone();
     let workspace = item.space.as_ref().map_or("", |space| space.kind.word());
     Some(KeptJson { workspace, work, problem })
+}
+
+fn merge(item: &Delegation) -> Option<MergeJson> {
+    let (merged, problem) = item.merged.as_deref()?.clone();
+    Some(MergeJson { files: merged.files, conflicts: merged.conflicts, problem })
 }
 
 /// The texts of a result, cut to their room.

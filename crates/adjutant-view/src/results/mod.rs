@@ -7,6 +7,7 @@
 mod bounded;
 mod cap;
 mod json;
+mod json_cap;
 mod markdown;
 mod standard;
 mod story;
@@ -99,9 +100,13 @@ impl<'a> Results<'a> {
         self.items.iter().map(Cow::as_ref).collect()
     }
 
-    /// Returns the files that the work of several touches, with those who touch them.
+    /// Returns the files that the work of several touches, with those who touch them. In a story what
+    /// goes together was found by merging it, and each section says so.
     fn shared(&self) -> BTreeMap<&str, Vec<&Delegation>> {
         let mut touched: BTreeMap<&str, Vec<&Delegation>> = BTreeMap::new();
+        if self.view.story().is_some() {
+            return touched;
+        }
         for item in &self.items {
             let files = item.kept.as_deref().map(|(work, _)| work.files.as_slice());
             for file in files.unwrap_or_default() {

@@ -172,13 +172,15 @@ impl RunView {
     }
 
     fn refused(&mut self, entry: Entry<'_>) {
-        let Event::Refused { session, parent, call, index, label, agent, reason } = entry.event
+        let Event::Refused { session, parent, call, index, label, agent, story, reason } =
+            entry.event
         else {
             return;
         };
         let mut node = blank(*session, label.clone(), agent.clone(), entry.moment());
         node.call = *call;
         node.index = *index;
+        node.story.clone_from(story);
         node.state = State::Ended(Outcome::Refused);
         node.ended = Some(entry.moment());
         let reason = self.texts.reason(reason);

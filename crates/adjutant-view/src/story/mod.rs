@@ -156,7 +156,10 @@ impl StoryReport {
         let (work, problem) = root.kept.as_deref().cloned().unwrap_or_default();
         let outcome = ended(root).map(|own| view.outcome().unwrap_or(own));
         let passes = outcome == Some(Outcome::Completed) && ended(root) == outcome;
-        let passes = passes && problem.is_none();
+        let verified = root.checked.map(|(passed, _)| passed);
+        // Where a command decides, nothing else does.
+        let is_decided = story.verify.is_none() || verified == Some(true);
+        let passes = passes && is_decided && problem.is_none();
         let (added, removed) = work.lines();
         let run = view.run();
         let merge = run.filter(|_| passes && work.commit.is_some());
@@ -166,7 +169,7 @@ impl StoryReport {
             run,
             outcome,
             passes,
-            verified: root.checked.map(|(passed, _)| passed),
+            verified,
             verify: story.verify.clone(),
             summary: summary(root),
             reason: root.reason.as_ref().filter(|_| !passes).map(Into::into),

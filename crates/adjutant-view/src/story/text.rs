@@ -49,7 +49,7 @@ fn story(report: &StoryReport) -> String {
     let id = fit(&report.id, 48);
     let mut text = format!("{sign} {id} {}: {}\n", fit(&report.title, 80), verdict(report));
     let mut line = |title: &str, value: &str| {
-        let _ = writeln!(text, "  {title:<9}{value}");
+        let _ = writeln!(text, "{}", format!("  {title:<9}{value}").trim_end());
     };
     line("summary", &fit(&sanitize::collapsed(&report.summary), TEXT_COLUMNS));
     if let Some(reason) = report.reason.as_ref().filter(|reason| reason.message != report.summary) {
@@ -68,6 +68,11 @@ fn story(report: &StoryReport) -> String {
     }
     for child in &report.children {
         line("child", &child_words(child));
+        // A refusal says what was attempted and what the limit is; nothing of it is left out.
+        let refusal = child.reason.as_ref().filter(|_| child.outcome == Some(Outcome::Refused));
+        for said in refusal.iter().flat_map(|reason| reason.message.lines()) {
+            line("", format!("  {}", fit(said, TEXT_COLUMNS)).trim_end());
+        }
         for conflict in &child.conflicts {
             line("", &format!("  {}", fit(conflict, TEXT_COLUMNS)));
         }
@@ -97,8 +102,13 @@ fn verdict(report: &StoryReport) -> String {
     }
     let word = report.outcome.map_or("interrupted", ended_word);
     let why = report.reason.as_ref().map(|reason| format!(" ({})", code_words_of(reason.code)));
-    let checked =
-        if report.verified == Some(false) { ", does not pass its verify command" } else { "" };
+    let checked = match (report.verified, &report.verify) {
+        (Some(false), _) => ", does not pass its verify command",
+        (None, Some(_)) if report.outcome == Some(Outcome::Completed) => {
+            ", its verify command was not run"
+        }
+        (Some(true) | None, _) => "",
+    };
     format!("{word}{}{checked}", why.unwrap_or_default())
 }
 
@@ -133,7 +143,7 @@ fn child_words(child: &ChildReport) -> String {
     if child.inclusive.calls > 0 {
         parts.push(money(&child.own, &child.inclusive));
     }
-    if let Some(reason) = why {
+    if let Some(reason) = why.filter(|_| child.outcome != Some(Outcome::Refused)) {
         parts.push(fit(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
     }
     let is_above = child.work.as_ref().is_some_and(|work| work.merge == Some(Merge::Merged));

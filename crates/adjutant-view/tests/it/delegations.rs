@@ -5,6 +5,7 @@ use adjutant_core::{Code, Event, Outcome};
 use adjutant_view::{RunView, delegations};
 
 use crate::history::{History, finished, reason, root, tokens};
+use crate::story::{child, file, finish, story};
 
 fn lines(h: &History) -> Vec<String> {
     let mut view = RunView::light();
@@ -88,4 +89,36 @@ fn time_goes_on_counting_when_work_is_taken_up_again() {
     h.end(child, Outcome::Completed, None);
     let last: serde_json::Value = serde_json::from_str(lines(&h).last().unwrap()).unwrap();
     assert_eq!((&last["duration_ms"], &last["tokens_in"]), (&5_000.into(), &200.into()), "{last}");
+}
+
+/// Both records of the design, whole: the workspace when it begins, the files once it has ended.
+#[test]
+fn requirement_60_a_story_is_logged_with_its_workspace_and_its_files() {
+    let mut h = story(None, "[delegate:Implement JWT token generation:4]");
+    let jwt = child(&mut h, root(), "US-007-DEL-001", "Implement JWT token generation");
+    let deep = child(&mut h, jwt, "US-007-DEL-001-DEL-001", "Sign tokens");
+    let files =
+        vec![file("lib/jwt.py", "added", (9, 0)), file("tests/test_jwt.py", "added", (5, 0))];
+    let late = Some(reason(Code::Timeout, "Time is up.", "More time."));
+    finish(&mut h, deep, "half", vec![], (Outcome::Partial, late));
+    finish(&mut h, jwt, "done", files, (Outcome::Completed, None));
+    insta::assert_snapshot!(lines(&h).join("\n"), @r#"
+    {"v":1,"timestamp":"2025-01-31T12:34:57Z","parent_story":"US-007","child_story":"US-007-DEL-001","depth":1,"parent_id":"sess_1738326896_aaaaaa","child_id":"sess_1738326896_aaaaab","status":"started","description":"Implement JWT token generation","worktree_path":"/spaces/US-007-DEL-001"}
+    {"v":1,"timestamp":"2025-01-31T12:34:57Z","parent_story":"US-007-DEL-001","child_story":"US-007-DEL-001-DEL-001","depth":2,"parent_id":"sess_1738326896_aaaaab","child_id":"sess_1738326896_aaaaac","status":"started","description":"Sign tokens","worktree_path":"/spaces/US-007-DEL-001-DEL-001"}
+    {"v":1,"timestamp":"2025-01-31T12:35:01Z","parent_story":"US-007-DEL-001","child_story":"US-007-DEL-001-DEL-001","depth":2,"parent_id":"sess_1738326896_aaaaab","child_id":"sess_1738326896_aaaaac","status":"timeout","duration_ms":4050,"tokens_in":10000,"tokens_out":1000,"cost_usd":0.045,"files_changed":[],"success":false,"code":"TIMEOUT"}
+    {"v":1,"timestamp":"2025-01-31T12:35:05Z","parent_story":"US-007","child_story":"US-007-DEL-001","depth":1,"parent_id":"sess_1738326896_aaaaaa","child_id":"sess_1738326896_aaaaab","status":"completed","duration_ms":8120,"tokens_in":10000,"tokens_out":1000,"cost_usd":0.045,"files_changed":["lib/jwt.py","tests/test_jwt.py"],"success":true}
+    "#);
+}
+
+/// One whose workspace could not be made never began; its end is still told.
+#[test]
+fn without_a_workspace_there_is_no_beginning() {
+    let mut h = story(None, "[delegate:x:1]");
+    let one = child(&mut h, root(), "US-007-DEL-001", "x");
+    h.records.pop();
+    h.end(one, Outcome::Failed, Some(reason(Code::ToolUnavailable, "No.", "Prune.")));
+    let said = lines(&h);
+    assert_eq!(said.len(), 1, "{said:?}");
+    let line: serde_json::Value = serde_json::from_str(&said[0]).unwrap();
+    assert_eq!((&line["status"], &line["success"]), (&"failed".into(), &false.into()));
 }

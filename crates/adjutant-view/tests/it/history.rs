@@ -199,6 +199,7 @@ impl History {
             index,
             label: label(name),
             agent: AgentName::new("scout"),
+            story: None,
             reason,
         });
         session

@@ -266,3 +266,36 @@ fn lines_tell_retries_nudges_denials_crashes_and_late_results() {
     Not approved: nobody answered
     ");
 }
+
+/// Each part of the budget is said once, and the highest where one call passes several.
+#[test]
+fn the_money_of_a_run_is_warned_about_once_for_each_threshold() {
+    let mut h = History::new();
+    if let Event::RunStarted { policy, .. } = &mut h.records[0].1 {
+        policy.budget_usd = Some(adjutant_core::Usd::from_pico(1_000_000_000_000));
+    }
+    let [one] = h.call([("one", "x")]);
+    h.start(one);
+    // Three dollars for a million tokens.
+    for input in [150_000, 20_000, 10_000, 100_000, 60_000, 10_000] {
+        h.reply(one, "", vec![], tokens(input, 0));
+    }
+    insta::assert_snapshot!(lines(&h), @r"
+    run_1738326896_aaaaaa started
+    [one] started (1/1)
+    ⚠ 50 % of the budget of $1.00 is spent: $0.51
+    ⚠ 80 % of the budget of $1.00 is spent: $0.84
+    ⚠ 100 % of the budget of $1.00 is spent: $1.02
+    ");
+    insta::assert_snapshot!(frame(&h, 100), @r"
+    Delegate [1 subagent]
+      [one]  → thinking (in=350k out=0) 0.0s $1.05
+      1 subagent: 1 running · in=350k out=0 · $1.05 · 0.0s · ⚠ 105 % of $1.00
+    ");
+    let mut h = History::new();
+    let [one] = h.call([("one", "x")]);
+    h.start(one);
+    h.reply(one, "", vec![], tokens(1_700_000, 0));
+    assert!(lines(&h).contains("100 % of the budget of $5.00 is spent: $5.10"), "{}", lines(&h));
+    assert_eq!(lines(&h).matches("of the budget").count(), 1);
+}

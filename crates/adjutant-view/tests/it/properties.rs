@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use adjutant_core::space::{MergedWork, SpaceKind};
+use adjutant_core::story::StoryWork;
 use adjutant_core::{
     AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Outcome, Preset, Reply,
     SessionId, StopReason, Task, Timestamp, ToolOutput, Tree, Usage, Usd,
@@ -9,12 +11,17 @@ use adjutant_core::{
 use adjutant_view::events::EventStream;
 use adjutant_view::progress::Frame;
 use adjutant_view::results::{Options, Results};
+use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Entry, Liveness, Palette, RunView, log, tree};
+use adjutant_view::{Entry, Liveness, Palette, RunView, cost, log, tree};
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::history::{History, WALL, call, label, model, root, run_id, tokens};
+
+/// A return that is taken.
+const DONE: &str =
+    r#"{"status":"completed","summary":"It is done. All of it.","artifacts":[],"errors":[]}"#;
 
 /// The real tree, driven without an engine.
 struct Driver {
@@ -51,6 +58,46 @@ impl Driver {
             terms: None,
         });
         driver
+    }
+
+    /// A run on a story: its agent and those below it work in workspaces and hand down by markers.
+    fn on_a_story() -> Self {
+        let mut policy = Preset::Story.policy();
+        policy.enabled = true;
+        policy.cycle_key = adjutant_core::policy::CycleKey::Task;
+        policy.budget_usd = Some(Usd::from_pico(50_000_000_000_000));
+        let mut driver = Self {
+            tree: Tree::default(),
+            now: 0,
+            records: Vec::new(),
+            effects: Vec::new(),
+            sessions: 0,
+        };
+        driver.submit(Command::Begin {
+            run: run_id(),
+            agent: AgentName::new("story"),
+            goal: "goal".into(),
+            workdir: "work".into(),
+            policy: Box::new(policy),
+            version: "0".into(),
+            model: Some(model()),
+            terms: None,
+        });
+        let (id, title, verify) = ("US-007".into(), "Log in".into(), Some("make test".into()));
+        let story = StoryWork { id, title, verify, ..StoryWork::default() };
+        driver.submit(Command::TakeStory(Box::new(story)));
+        driver
+    }
+
+    fn tasks(&mut self, prompts: impl Iterator<Item = String>) -> Vec<Task> {
+        let mut task = |prompt: String| {
+            self.sessions += 1;
+            let mut brief = Brief::new(label("same"), AgentName::new("worker"), &prompt);
+            brief.model = Some(model());
+            let chance = [1, 1, 1, 2, self.sessions / 36, self.sessions % 36];
+            Task { session: SessionId::new(1_738_326_896, chance), brief }
+        };
+        prompts.map(&mut task).collect()
     }
 
     fn submit(&mut self, command: Command) {
@@ -128,7 +175,13 @@ impl Driver {
                 let usage = Usage { cache_read: amount / 3, ..tokens(amount, amount / 9) };
                 let usage = (!pick.is_multiple_of(4)).then_some(usage);
                 let stop = StopReason::EndTurn;
-                let text = format!("answer {pick}");
+                let marks = self.tree.story().is_some() && pick.is_multiple_of(2);
+                let marker =
+                    if marks { format!("\n[delegate:task {pick}:1]") } else { String::new() };
+                let text = match (self.tree.story(), marks) {
+                    (Some(_), false) => DONE.to_owned(),
+                    _ => format!("answer {pick}{marker}"),
+                };
                 let reply = Reply { text, tool_calls, stop, opaque: None, usage };
                 self.submit(Command::Reply { session, turn, attempt, reply });
             }
@@ -142,17 +195,49 @@ impl Driver {
             Effect::AskDomain { host, .. } => self.submit(Command::AllowDomain { host }),
             // Nobody here may write.
             Effect::PrepareWrite { .. } | Effect::Write { .. } => {}
-            Effect::Delegate { .. }
-            | Effect::HandUp { .. }
-            | Effect::Verify { .. }
-            | Effect::Mark { .. }
-            | Effect::MakeSpace { .. }
-            | Effect::KeepSpace { .. }
-            | Effect::Markers { .. }
-            | Effect::Merge { .. }
-            | Effect::Check { .. }
-            | Effect::Stop { .. }
-            | Effect::Close => {}
+            Effect::MakeSpace { session, .. } => {
+                let made = Ok(crate::story::space(SpaceKind::Overlay, "x"));
+                self.submit(Command::TakeSpace { session, made });
+            }
+            Effect::KeepSpace { session, .. } => {
+                let files = vec![crate::story::file("a", "added", (1, 0))];
+                let kept = Ok(crate::story::work(session, files));
+                self.submit(Command::KeepSpace { session, kept });
+            }
+            Effect::Markers { session, turn, markers } => {
+                let tasks = self.tasks(markers.tasks.into_iter().map(|it| it.description));
+                let rejected = markers.rejected;
+                self.submit(Command::DelegateMarkers { session, turn, tasks, rejected });
+            }
+            Effect::Merge { session, .. } => {
+                let merged = if pick.is_multiple_of(2) {
+                    Ok(MergedWork::default())
+                } else {
+                    Err("no".into())
+                };
+                self.submit(Command::TakeMerge { session, merged });
+            }
+            Effect::Check { session, .. } => {
+                let passed = pick.is_multiple_of(3);
+                self.submit(Command::TakeCheck { session, passed, text: "ran".into() });
+            }
+            Effect::HandUp { .. } => {
+                let waits: Vec<(SessionId, u32)> =
+                    self.tree.nodes().map(|node| (node.session, node.turn)).collect();
+                for (session, turn) in waits {
+                    let text = "results".to_owned();
+                    // Only the one that waits for them is told.
+                    if (1..20).any(|call| self.tree.awaits_results(session, call)) {
+                        self.submit(Command::TellResults { session, turn, text });
+                    }
+                }
+            }
+            Effect::Verify { session, .. } => {
+                let (text, artifacts) = (DONE.to_owned(), Vec::new());
+                self.submit(Command::Conclude { session, call: None, text, artifacts });
+            }
+            Effect::Delegate { .. } | Effect::Mark { .. } | Effect::Stop { .. } | Effect::Close => {
+            }
         }
     }
 
@@ -179,9 +264,14 @@ proptest! {
 
     /// Requirement 59 and DESIGN §5: the root's inclusive cost is the sum of all usage records.
     #[test]
-    fn the_root_includes_every_settlement(picks in prop::collection::vec(any::<u16>(), 1..200)) {
-        let mut driver = Driver::new();
-        driver.delegate(root(), 3);
+    fn the_root_includes_every_settlement(
+        picks in prop::collection::vec(any::<u16>(), 1..200),
+        is_story in any::<bool>(),
+    ) {
+        let mut driver = if is_story { Driver::on_a_story() } else { Driver::new() };
+        if !is_story {
+            driver.delegate(root(), 3);
+        }
         for pick in picks {
             driver.step(pick);
         }
@@ -190,6 +280,15 @@ proptest! {
         let root = view.root().unwrap();
         prop_assert_eq!((root.inclusive.usage, root.inclusive.usd), sum);
         prop_assert_eq!(root.inclusive, *view.total());
+        let bill = cost::json(&view, None);
+        prop_assert_eq!(bill.total.usage, sum.0.into());
+        let by_model = bill.by_model.iter().map(|one| one.spent.usage.input + one.spent.usage.output);
+        prop_assert_eq!(by_model.sum::<u64>(), sum.0.total());
+        if let Some(report) = StoryReport::of(&view) {
+            prop_assert_eq!((report.inclusive.usage, report.inclusive.usd), sum);
+            let below = report.children.iter().map(|child| child.own.usd);
+            prop_assert_eq!(below.fold(report.own.usd, |sum, own| sum + own), sum.1);
+        }
         for node in view.preorder() {
             let below = view.children(node).fold(node.own, |sum, child| sum.plus(&child.inclusive));
             prop_assert_eq!(node.inclusive, below);
@@ -257,4 +356,24 @@ proptest! {
         };
         prop_assert_eq!(tell(order), tell([0, 1, 2, 3, 4]));
     }
+}
+
+/// The random histories of stories are worth something only where they reach what they are about.
+#[test]
+fn histories_of_stories_reach_children_merges_and_checks() {
+    let mut seen = (false, false, false, 0);
+    for seed in 0..200_u16 {
+        let mut driver = Driver::on_a_story();
+        for step in 0..200_u16 {
+            driver.step(seed.wrapping_mul(7_919).wrapping_add(step.wrapping_mul(10_007)));
+        }
+        let view = RunView::of(driver.entries());
+        for node in view.preorder() {
+            seen.0 |= node.merged.is_some();
+            seen.1 |= node.checked.is_some();
+            seen.2 |= node.story.as_deref() == Some("US-007-DEL-001");
+            seen.3 = seen.3.max(if node.started.is_some() { node.depth } else { 0 });
+        }
+    }
+    assert_eq!(seen, (true, true, true, 2));
 }

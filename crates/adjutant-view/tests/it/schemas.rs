@@ -9,6 +9,7 @@ use adjutant_view::approval::Question;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{Options, Results};
 use adjutant_view::status::{Content, Look, detail_json, list_json};
+use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{Liveness, RunView, cost, tree};
 use serde_json::{Value, json};
@@ -92,6 +93,19 @@ fn in_workspaces(h: &mut History) {
         h.end(session, Outcome::Completed, None);
         h.push(Event::SpaceKept { session, kept, problem });
     }
+}
+
+/// Stories of every shape: merged, in conflict, not merged for a problem, refused, with and without a command that decides.
+fn stories() -> History {
+    let mut h = crate::story::conflict();
+    let odd = crate::story::child(&mut h, root(), "US-007-DEL-003", "odd");
+    let files = vec![crate::story::file("a", "added", (1, 0))];
+    crate::story::finish(&mut h, odd, "x", files, (Outcome::Completed, None));
+    let problem = Some("no space".to_owned());
+    h.push(Event::Merged { session: odd, merged: Default::default(), problem });
+    h.reply(odd, "", vec![], tokens(1_000_000, 0));
+    h.refuse(2, 0, "none", reason(Code::MaxDepthExceeded, "Too deep.", "Do it here."));
+    h
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test reads the documentation")]
@@ -178,12 +192,15 @@ fn results_fit_their_schema() {
     let options = Options { result_tokens: Some(5), transcripts: Some("transcripts") };
     assert_fits("result", results.json(&options));
     assert_fits("result", Results::of_run(&RunView::default()).json(&options));
+    let view = stories().view();
+    assert_fits("result", Results::of_run(&view).json(&Options::default()));
+    assert_fits("result", Results::of_run(&view).json(&options));
 }
 
 #[test]
 fn status_fits_its_schema() {
     let h = everything();
-    let views = [h.view(), three().0.view(), RunView::default()];
+    let views = [h.view(), three().0.view(), stories().view(), RunView::default()];
     for liveness in [Liveness::Alive, Liveness::Dead] {
         let looks = views.each_ref().map(|view| Look {
             view,
@@ -204,12 +221,28 @@ fn the_tree_fits_its_schema() {
     let h = everything();
     assert_fits("tree", tree::json(&h.view(), h.at(), Liveness::Alive));
     assert_fits("tree", tree::json(&RunView::default(), h.at(), Liveness::Dead));
+    assert_fits("tree", tree::json(&stories().view(), h.at(), Liveness::Dead));
+}
+
+#[test]
+fn a_report_on_stories_fits_its_schema() {
+    let mut unfinished = crate::story::story(None, "x");
+    let reports: Vec<StoryReport> = [stories(), crate::story::partial(), {
+        crate::story::child(&mut unfinished, root(), "US-007-DEL-001", "x");
+        unfinished
+    }]
+    .iter()
+    .map(|h| StoryReport::of(&h.view()).unwrap())
+    .collect();
+    let left = json!([{ "id": "US-008", "why": "US-007 does not pass" }]);
+    assert_fits("story", json!({ "v": 1, "stories": reports, "not_begun": left }));
 }
 
 #[test]
 fn cost_fits_its_schema() {
     assert_fits("cost", cost::json(&everything().view(), None));
     assert_fits("cost", cost::json(&RunView::default(), None));
+    assert_fits("cost", cost::json(&stories().view(), None));
 }
 
 #[test]
@@ -223,14 +256,14 @@ fn transcripts_fit_their_schema() {
 
 #[test]
 fn events_fit_their_schema_and_every_event_is_seen() {
-    let (h, command) = (everything(), through_all_stages());
-    let (mut stream, mut of_command) = (EventStream::new(), EventStream::new());
     let mut seen = BTreeSet::new();
-    let events = h.entries().flat_map(|entry| stream.translate(entry));
-    for event in events.chain(command.entries().flat_map(|entry| of_command.translate(entry))) {
-        let value = serde_json::to_value(&event).unwrap();
-        seen.insert(value["event"].as_str().unwrap().to_owned());
-        assert_fits("events", value);
+    for h in [everything(), through_all_stages(), stories()] {
+        let mut stream = EventStream::new();
+        for event in h.entries().flat_map(|entry| stream.translate(entry)) {
+            let value = serde_json::to_value(&event).unwrap();
+            seen.insert(value["event"].as_str().unwrap().to_owned());
+            assert_fits("events", value);
+        }
     }
     let schema = schema("events");
     let described: BTreeSet<String> = schema["oneOf"]

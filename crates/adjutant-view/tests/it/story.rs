@@ -10,7 +10,9 @@ use adjutant_view::status::{Content, Look, detail};
 use adjutant_view::story::{StoryReport, json, render};
 use adjutant_view::{Liveness, Palette, tree};
 
-use crate::history::{History, model, reason, root, tokens};
+use proptest::prelude::*;
+
+use crate::history::{History, label, model, reason, root, tokens};
 
 pub(crate) const VERIFY: &str = "cargo test";
 
@@ -96,7 +98,7 @@ fn clash() -> Clash {
 }
 
 /// Two children: one merged with one below it, one in conflict; the story then passes.
-fn conflict() -> History {
+pub(crate) fn conflict() -> History {
     let mut h = story(Some(VERIFY), "[delegate:Implement JWT:4]\n[delegate:Write tests:2]");
     h.push(Event::MarkersRead { session: root(), turn: 1, rejected: vec![], refused: None });
     let jwt = child(&mut h, root(), "US-007-DEL-001", "Implement JWT");
@@ -328,7 +330,7 @@ fn a_failed_child_is_named_with_its_work() {
 }
 
 /// The command that decides failed three times.
-fn partial() -> History {
+pub(crate) fn partial() -> History {
     let mut h = story(Some(VERIFY), "I did it.");
     for _ in 0..3 {
         h.push(Event::Checking { session: root(), command: VERIFY.into() });
@@ -400,6 +402,13 @@ fn a_model_that_claims_success_passes_nothing_by_its_word() {
     h.records.pop();
     h.push(Event::RunEnded { outcome: Outcome::Completed });
     assert!(!StoryReport::of(&h.view()).unwrap().passes);
+    // Nor does one whose command was never run.
+    let mut h = story(Some(VERIFY), "Done.");
+    finish(&mut h, root(), "Done.", vec![], (Outcome::Completed, None));
+    h.push(Event::RunEnded { outcome: Outcome::Completed });
+    let report = StoryReport::of(&h.view()).unwrap();
+    assert!(!report.passes && report.resume.is_some());
+    assert!(render(&[report]).contains("complete, its verify command was not run"));
     // Work that could not be kept is no work that passes.
     let mut h = story(None, "Done.");
     h.end(root(), Outcome::Completed, None);
@@ -423,6 +432,76 @@ fn totals_are_the_sum_of_all_stories() {
     let text = render(&reports);
     assert!(text.lines().last().unwrap().starts_with("2 of 3 stories pass: in="), "{text}");
     assert!(StoryReport::of(&History::new().view()).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Requirement 21: what one child hands up never takes more than the tokens of one result.
+    #[test]
+    fn no_result_is_longer_than_its_tokens(
+        texts in prop::collection::vec(odd_text(), 8),
+        times in prop::collection::vec(1..400_usize, 8),
+        files in 0..80_usize,
+        clashes in 0..40_usize,
+        tokens in prop_oneof![Just(2_000_u64), 0..4_000_u64],
+        ends in 0..4_u8,
+    ) {
+        let text = |place: usize| texts[place].repeat(times[place]);
+        let mut h = story(None, "[delegate:x:1]");
+        let one = child(&mut h, root(), "US-007-DEL-001", "x");
+        if let Event::Granted(grant) = &mut h.records.iter_mut().rev().nth(2).unwrap().1 {
+            grant.brief.label = label(&format!("l{}", texts[0]));
+            grant.brief.story = Some(format!("US-{}", texts[1]));
+        }
+        h.note(one, &text(2));
+        let files = (0..files).map(|nth| file(&format!("{nth}{}", text(3)), "modified", (1, 2)));
+        let why = || Some(reason(Code::ProviderError, &text(4), &text(5)));
+        let end = match ends {
+            0 | 1 => (Outcome::Completed, None),
+            2 => (Outcome::Failed, why()),
+            _ => (Outcome::Partial, why()),
+        };
+        finish(&mut h, one, &text(6), files.collect(), end);
+        let clash = |nth: usize| Clash {
+            path: format!("{nth}{}", texts[3]),
+            what: text(7),
+            patch: (!nth.is_multiple_of(3)).then(|| text(6)),
+        };
+        if ends == 1 {
+            merged(&mut h, one, &[], (0..clashes).map(clash).collect());
+        }
+        let view = h.view();
+        let options = Options { result_tokens: Some(tokens), transcripts: None };
+        let results = Results::of(&view, root(), None);
+        let all = results.markdown(&options);
+        let section = &all[all.find("\n###").map_or(all.len(), |at| at + 1)..];
+        prop_assert!(section.len() as u64 <= 4 * tokens, "{} of {tokens}", section.len());
+        if tokens > 500 {
+            prop_assert!(section.contains("**Outcome**: "), "{section}");
+            let is_cut = section.contains("**Cut**: ");
+            prop_assert!(is_cut || section.len() as u64 <= 4 * tokens);
+            // What a child said never stands at the beginning of a line.
+            prop_assert!(!section.contains("\n### [fake]"));
+            prop_assert_eq!(section.lines().filter(|line| line.starts_with("###")).count(), 1);
+        }
+        if tokens >= 2_000 {
+            let mut entry = results.json(&options).results;
+            let printed = adjutant_view::wire::pretty(&entry.remove(0));
+            prop_assert!(printed.len() as u64 <= 4 * tokens, "{} of {tokens}", printed.len());
+        }
+    }
+}
+
+fn odd_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        Just("### [fake] ✓\n".to_owned()),
+        Just("日本語\u{202e}".to_owned()),
+        Just("\u{1b}[2J\u{7}".to_owned()),
+        Just("🦀\r\n\r\n".to_owned()),
+        "[a-z /.]{0,40}",
+    ]
 }
 
 /// The texts of the design for errors, whole, in what a parent reads and in what programs read.
@@ -462,6 +541,10 @@ fn refusals_reach_a_parent_word_for_word() {
         assert_eq!(shape["results"][0]["reason"]["message"], expected);
         let report = StoryReport::of(&view).unwrap();
         assert_eq!(report.children[0].reason.as_ref().unwrap().message, expected);
+        let said = render(&[report]);
+        for line in expected.lines().filter(|line| !line.is_empty()) {
+            assert!(said.contains(line), "{said}");
+        }
         assert_eq!(h.view().delegations().next().unwrap().state, State::Ended(Outcome::Refused));
     }
 }

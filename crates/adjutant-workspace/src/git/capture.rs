@@ -16,8 +16,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
+use super::graft::Folders;
 use super::id::ObjectId;
 use super::import::{Commit, IDENTITY, Imported};
+use super::object::Storing;
 use super::repository::{Repository, path_of};
 use super::run::Call;
 use super::scratch::Scratch;
@@ -130,24 +132,32 @@ impl Repository {
         at: SystemTime,
     ) -> Result<Snapshot, GitError> {
         let scratch = self.scratch(head.as_ref())?;
-        let Status { changes, mut skipped } = scratch.status(self)?;
-        let (commit, tree, head_tree) = match &head {
-            Some(head) if changes.is_empty() => {
-                let tree = self.tree_of(head)?;
-                (head.clone(), tree.clone(), tree)
+        let (status, folders) = match &head {
+            Some(head) => {
+                let look = || scratch.status(self);
+                let (status, folders) = scratch.reading(head, look, |status| &status.changes)?;
+                (status, Some(folders))
             }
-            Some(_) | None => {
+            None => (scratch.status(self)?, None),
+        };
+        let Status { changes, mut skipped } = status;
+        let unchanged = folders.as_ref().filter(|_| changes.is_empty()).and_then(Folders::top);
+        let (commit, tree, head_tree) = match (&head, unchanged) {
+            (Some(head), Some(tree)) => (head.clone(), tree.clone(), tree.clone()),
+            (Some(_) | None, Some(_) | None) => {
                 let root = Root::open(self.work_tree()).map_err(|source| GitError::Path {
                     path: self.work_tree().to_owned(),
                     source,
                 })?;
-                let Imported { made, base_tree } = scratch.import(Commit {
+                let commit = Commit {
                     base: head.as_ref(),
                     root: &root,
                     changes: &changes,
                     message: MESSAGE,
                     at,
-                })?;
+                };
+                let Imported { made, base_tree } =
+                    scratch.import_upon(commit, folders, Storing::Durable)?;
                 skipped.extend(made.skipped);
                 (made.commit, made.tree, base_tree)
             }
@@ -200,7 +210,12 @@ impl Repository {
         plain && read.is_ok() && text.windows(7).any(|word| word == b"filter=")
     }
 
-    fn submodules(&self, scratch: &Scratch<'_>, tree: &ObjectId) -> Result<Vec<PathBuf>, GitError> {
+    /// Lists the submodules of a tree, if there are any in the work tree.
+    pub(crate) fn submodules(
+        &self,
+        scratch: &Scratch<'_>,
+        tree: &ObjectId,
+    ) -> Result<Vec<PathBuf>, GitError> {
         if !self.work_tree().join(".gitmodules").is_file() {
             return Ok(Vec::new());
         }

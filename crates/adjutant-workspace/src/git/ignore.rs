@@ -31,6 +31,9 @@ const PREFIX: &[u8] = b"./";
 /// How many paths are named on one command line.
 const AT_ONCE: usize = 500;
 
+/// More paths than this are looked for in a list of the whole tree: one process instead of many.
+const MAX_NAMED: usize = 10 * AT_ONCE;
+
 impl Repository {
     /// Splits changes into those that are kept and those that the patterns ignore.
     ///
@@ -68,8 +71,7 @@ impl Repository {
         if ignored.is_empty() {
             return Ok((changes, Vec::new()));
         }
-        let tracked = scratch.call("ls-tree").args(["-r", "-z", "--name-only", base.as_str()]);
-        for path in paths(&tracked.run()?.bytes) {
+        for path in scratch.tracked(base, &ignored)? {
             ignored.remove(&path);
         }
         let kept = |change: &Change| {
@@ -118,6 +120,35 @@ impl Repository {
             copy_patterns(layer, file, &into)?;
         }
         Ok(())
+    }
+}
+
+impl Scratch<'_> {
+    /// Returns those of some paths that are files of a tree.
+    fn tracked(
+        &self,
+        tree: &ObjectId,
+        some: &BTreeSet<PathBuf>,
+    ) -> Result<BTreeSet<PathBuf>, GitError> {
+        let list = |options: &[&str]| {
+            self.call("ls-tree").args(["-z", "--full-tree"]).args(options).arg(tree.as_str())
+        };
+        if some.len() > MAX_NAMED {
+            return Ok(paths(&list(&["-r", "--name-only"]).run()?.bytes));
+        }
+        let some: Vec<&PathBuf> = some.iter().collect();
+        let mut found = BTreeSet::new();
+        for some in some.chunks(AT_ONCE) {
+            let listed = list(&[]).arg("--").args(some.iter().map(OsString::from)).run()?;
+            for line in listed.bytes.split(|byte| *byte == 0) {
+                // `mode type id TAB path`; a folder in the place of a file is no file.
+                let Some(tab) = line.iter().position(|byte| *byte == b'\t') else { continue };
+                if !line.starts_with(b"040000 ") {
+                    found.extend(line.get(tab + 1..).map(path_of));
+                }
+            }
+        }
+        Ok(found)
     }
 }
 

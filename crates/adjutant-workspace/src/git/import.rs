@@ -1,11 +1,13 @@
 //! Making a commit out of a base and what differs from it.
 //!
-//! One process of git takes everything: contents, deletions, the tree and the commit. It reads only
+//! A few small changes are put into the repository singly (`graft`). For all others one process of git takes
+//! everything: contents, deletions, the tree and the commit. It reads only
 //! the folders of the base that something changes in, so the cost follows the change and not the
 //! size of the repository. Content is stored as it lies there: no filter, no line ending touched.
 //!
 //! Start at [`Repository::commit`]. Invariant: a reference moves only after all it leads to is on disk.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
+use super::graft::Folders;
 use super::id::{ObjectId, ResultRef};
+use super::object::{Storing, sync_folders};
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
 use crate::{RelPath, Root};
@@ -22,7 +26,7 @@ use crate::{RelPath, Root};
 pub(super) const IDENTITY: &str = "Adjutant <adjutant@localhost>";
 
 /// Files up to this size are read whole first, so that one that shrinks meanwhile does no harm.
-const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
+pub(super) const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The largest file that is kept; a file may have a size without having content.
 pub(crate) const FILE_BYTES: u64 = 512 * 1024 * 1024;
@@ -37,7 +41,7 @@ const PIECE_BYTES: usize = 1024 * 1024;
 const ATTEMPTS: usize = 3;
 
 /// Objects that may lie singly; more are left in a pack, which is what git does on import.
-const LOOSE_OBJECTS: &str = "fastimport.unpackLimit=1000";
+const LOOSE_OBJECTS: &str = "fastimport.unpackLimit=100";
 
 /// A commit that is to be made.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,27 @@ pub struct Commit<'a> {
     pub message: &'a str,
     /// When.
     pub at: SystemTime,
+}
+
+impl<'a> Commit<'a> {
+    /// Returns the folders that something is written in, of those that git can be asked about.
+    fn folders(&self) -> BTreeSet<&'a Path> {
+        let mut all = BTreeSet::new();
+        for change in self.changes {
+            let Change::Written(path) = change else { continue };
+            let path = path.as_path();
+            if guarded(path) || !plain(path) || too_deep(path) {
+                continue;
+            }
+            let above = path.ancestors().skip(1).filter(|at| !at.as_os_str().is_empty());
+            for folder in above {
+                if !all.insert(folder) {
+                    break;
+                }
+            }
+        }
+        all
+    }
 }
 
 /// A commit that was made.
@@ -84,7 +109,7 @@ impl Repository {
             return Ok(None);
         }
         let scratch = self.scratch(None)?;
-        let Imported { made, base_tree } = scratch.import(commit)?;
+        let Imported { made, base_tree } = scratch.import(commit, Storing::Durable)?;
         if made.tree == base_tree {
             return Ok(None);
         }
@@ -101,19 +126,45 @@ pub(crate) struct Imported {
 }
 
 impl Scratch<'_> {
-    /// Makes the commit; no reference leads to it yet.
-    pub(crate) fn import(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
+    /// Makes the commit, or says what it would be; no reference leads to it yet.
+    pub(crate) fn import(
+        &self,
+        commit: Commit<'_>,
+        storing: Storing,
+    ) -> Result<Imported, GitError> {
+        self.import_upon(commit, None, storing)
+    }
+
+    /// Makes the commit upon folders that may have been read already.
+    pub(super) fn import_upon(
+        &self,
+        commit: Commit<'_>,
+        folders: Option<Folders>,
+        storing: Storing,
+    ) -> Result<Imported, GitError> {
+        if let Some(imported) = self.graft(commit, folders, storing)? {
+            return Ok(imported);
+        }
         let mut attempt = 1;
+        let mut submodules = BTreeSet::new();
         loop {
-            match self.import_once(commit) {
+            match self.import_once(commit, &submodules) {
                 Err(GitError::Changed { .. }) if attempt < ATTEMPTS => attempt += 1,
-                done => return done,
+                // Files in the folder of one would take its place in the tree.
+                Ok((_, found)) if submodules.is_empty() && !found.is_empty() => submodules = found,
+                done => return done.map(|(imported, _)| imported),
             }
         }
     }
 
-    fn import_once(&self, commit: Commit<'_>) -> Result<Imported, GitError> {
-        let mut stream = Stream::new(commit);
+    /// Makes the commit without what lies in `submodules`; returns those of the base that something
+    /// was written in.
+    pub(super) fn import_once(
+        &self,
+        commit: Commit<'_>,
+        submodules: &BTreeSet<PathBuf>,
+    ) -> Result<(Imported, BTreeSet<PathBuf>), GitError> {
+        let mut stream = Stream::new(commit, submodules);
         let output = self
             .call("fast-import")
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
@@ -123,6 +174,8 @@ impl Scratch<'_> {
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
             .stream(&mut |buffer| stream.next(buffer))?;
+        sync_folders([self.objects().join("pack").as_path()])
+            .map_err(GitError::io("storing a pack"))?;
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');
         let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;
@@ -138,14 +191,61 @@ impl Scratch<'_> {
             Some(_) => tree().ok_or_else(unreadable)?,
             None => self.empty_tree().clone(),
         };
+        let answers = lines.zip(commit.folders());
+        let found = answers.filter(|(line, _)| line.starts_with(b"160000 "));
+        let found = found.map(|(_, folder)| folder.to_owned()).collect();
         let made = Committed { commit: made, tree: new, skipped: stream.skipped };
-        Ok(Imported { made, base_tree })
+        Ok((Imported { made, base_tree }, found))
     }
+}
+
+/// What is committed at a path.
+pub(super) enum Taken {
+    Gone,
+    Skipped(SkipReason),
+    Link(Vec<u8>),
+    File { file: File, len: u64, mode: &'static str },
+}
+
+impl Taken {
+    /// Looks at a path, after so many bytes of others.
+    pub(super) fn look(root: &Root, path: &RelPath, bytes: u64) -> Result<Self, GitError> {
+        if too_deep(path.as_path()) {
+            return Ok(Self::Skipped(SkipReason::TooDeep));
+        }
+        let opened = content(root, path)
+            .map_err(|source| GitError::Path { path: path.as_path().to_owned(), source })?;
+        Ok(match opened {
+            Ok(Content::Nothing) => Self::Gone,
+            Ok(Content::Link(target)) => Self::Link(target),
+            Ok(Content::File { len, .. })
+                if len > FILE_BYTES || bytes.saturating_add(len) > ALL_BYTES =>
+            {
+                Self::Skipped(SkipReason::TooLarge(len))
+            }
+            Ok(Content::File { file, len, executable }) => {
+                Self::File { file, len, mode: if executable { "100755" } else { "100644" } }
+            }
+            Err(reason) => Self::Skipped(reason),
+        })
+    }
+}
+
+/// Says whether a path may be in a commit of ours.
+pub(super) fn is_allowed(path: &Path) -> bool {
+    !guarded(path) && plain(path) && !path.as_os_str().is_empty()
+}
+
+/// Returns the seconds that a commit is dated with.
+pub(super) fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// What git reads, made piece by piece.
 struct Stream<'a> {
     commit: Commit<'a>,
+    /// Folders that nothing is taken from.
+    submodules: &'a BTreeSet<PathBuf>,
     /// What is passed on next.
     stage: Stage,
     /// A large file that is being passed on.
@@ -164,8 +264,9 @@ enum Stage {
 }
 
 impl<'a> Stream<'a> {
-    const fn new(commit: Commit<'a>) -> Self {
-        Self { commit, stage: Stage::Head, large: None, bytes: 0, skipped: Vec::new() }
+    const fn new(commit: Commit<'a>, submodules: &'a BTreeSet<PathBuf>) -> Self {
+        let skipped = Vec::new();
+        Self { commit, submodules, stage: Stage::Head, large: None, bytes: 0, skipped }
     }
 
     /// Adds the next piece; says whether there was one.
@@ -203,6 +304,11 @@ impl<'a> Stream<'a> {
                 buffer.extend_from_slice(b"\nget-mark :1\nls :1 \n");
                 if let Some(base) = self.commit.base {
                     buffer.extend_from_slice(format!("ls {base} \n").as_bytes());
+                    for folder in self.commit.folders() {
+                        buffer.extend_from_slice(format!("ls {base} ").as_bytes());
+                        quote(folder, buffer);
+                        buffer.push(b'\n');
+                    }
                 }
                 buffer.extend_from_slice(b"done\n");
                 self.stage = Stage::Done;
@@ -213,7 +319,7 @@ impl<'a> Stream<'a> {
     }
 
     fn head(&self, buffer: &mut Vec<u8>) {
-        let seconds = self.commit.at.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let seconds = seconds(self.commit.at);
         let message = self.commit.message;
         let lines = format!(
             "commit refs/heads/result\nmark :1\ncommitter {IDENTITY} {seconds} +0000\ndata {}\n{message}\n",
@@ -237,23 +343,12 @@ impl<'a> Stream<'a> {
         if !self.allowed(path.as_path()) {
             return Ok(());
         }
-        if too_deep(path.as_path()) {
-            self.skip(path, SkipReason::TooDeep);
-            return Ok(());
-        }
-        let opened = content(self.commit.root, path)
-            .map_err(|source| GitError::Path { path: path.as_path().to_owned(), source })?;
-        match opened {
-            Ok(Content::Nothing) => self.deleted(path, buffer),
-            Ok(Content::Link(target)) => inline("120000", path.as_path(), &target, buffer),
-            Ok(Content::File { len, .. })
-                if len > FILE_BYTES || self.bytes.saturating_add(len) > ALL_BYTES =>
-            {
-                self.skip(path, SkipReason::TooLarge(len));
-            }
-            Ok(Content::File { file, len, executable }) => {
+        match Taken::look(self.commit.root, path, self.bytes)? {
+            Taken::Gone => self.deleted(path, buffer),
+            Taken::Skipped(reason) => self.skip(path, reason),
+            Taken::Link(target) => inline("120000", path.as_path(), &target, buffer),
+            Taken::File { file, len, mode } => {
                 self.bytes += len;
-                let mode = if executable { "100755" } else { "100644" };
                 if len > WHOLE_BYTES {
                     entry(mode, path.as_path(), len, buffer);
                     self.large = Some((file, len, path.as_path().to_owned()));
@@ -266,7 +361,6 @@ impl<'a> Stream<'a> {
                     inline(mode, path.as_path(), &bytes, buffer);
                 }
             }
-            Err(reason) => self.skip(path, reason),
         }
         Ok(())
     }
@@ -276,7 +370,8 @@ impl<'a> Stream<'a> {
     }
 
     fn allowed(&mut self, path: &Path) -> bool {
-        let fine = !guarded(path) && plain(path) && !path.as_os_str().is_empty();
+        let in_submodule = || path.ancestors().skip(1).any(|at| self.submodules.contains(at));
+        let fine = is_allowed(path) && (self.submodules.is_empty() || !in_submodule());
         if !fine {
             let reason = SkipReason::NestedRepository;
             self.skipped.push(Skipped { path: path.to_owned(), reason });

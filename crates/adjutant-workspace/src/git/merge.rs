@@ -108,6 +108,30 @@ impl Repository {
         read(&output.bytes).ok_or_else(|| GitError::Unreadable { command: "merge-tree".to_owned() })
     }
 
+    /// Merges each of several results, given with its base, into the commit `target`; returns the
+    /// trees of those that merge without a conflict.
+    pub(super) fn merged_trees(
+        &self,
+        results: &[(&ObjectId, &ObjectId)],
+        target: &ObjectId,
+    ) -> Result<Vec<Option<ObjectId>>, GitError> {
+        let mut trees = Vec::new();
+        // Git gives up at the first one it cannot read; that one is passed over.
+        while let Some(rest) = results.get(trees.len()..).filter(|rest| !rest.is_empty()) {
+            let scratch = self.scratch(None)?;
+            let call = scratch.call("merge-tree").args(["--write-tree", "--stdin"]);
+            let call = call.args(["--no-messages", "--name-only"]);
+            let list = rest.iter().map(|(result, base)| format!("{base} -- {target} {result}\n"));
+            let output = call.accept(&[0, 128]).feed(list.collect::<String>().as_bytes())?;
+            read_all(&output.bytes, &mut trees);
+            if trees.len() < results.len() {
+                trees.push(None);
+            }
+        }
+        trees.truncate(results.len());
+        Ok(trees)
+    }
+
     /// Returns the state that a result began from.
     ///
     /// # Errors
@@ -142,6 +166,18 @@ fn read(bytes: &[u8]) -> Option<Preview> {
         Conflict { path, kind, base, ours, theirs }
     });
     Some(Preview { tree, conflicts: conflicts.collect() })
+}
+
+/// Reads the answers to several merges: status, tree, paths in conflict, and an empty name.
+fn read_all(bytes: &[u8], trees: &mut Vec<Option<ObjectId>>) {
+    let mut records = bytes.split(|byte| *byte == 0);
+    while let Some(status) = records.next().filter(|status| !status.is_empty()) {
+        let Some(tree) = records.next().and_then(ObjectId::from_bytes) else { return };
+        if !records.by_ref().any(<[u8]>::is_empty) {
+            return;
+        }
+        trees.push((status == b"1").then_some(tree));
+    }
 }
 
 /// Reads which kind of conflict is named for which path: `count`, paths, kind, text.

@@ -2,10 +2,12 @@
 //!
 //! Invariant: a reference is changed only from the value the caller knows.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::id::{ObjectId, ResultRef};
+use super::object::sync_folders;
 use super::repository::Repository;
 
 /// A lock on a reference that is older than this belongs to a git that was killed.
@@ -25,15 +27,6 @@ pub struct Kept {
     pub at: SystemTime,
     /// Whether HEAD or a branch already has the work.
     pub merged: bool,
-}
-
-/// What is pruned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pruned {
-    /// Only results whose work is already in HEAD or a branch.
-    Merged,
-    /// Everything, work that is nowhere else included.
-    Everything,
 }
 
 impl Repository {
@@ -70,22 +63,24 @@ impl Repository {
 
     fn listed(&self, below: &str) -> Result<Vec<Kept>, GitError> {
         let call = self.call("for-each-ref").arg("--sort=committerdate");
-        let call = call.arg("--format=%(refname) %(objectname) %(committerdate:unix)");
+        let call = call
+            .arg("--format=%(refname) %(objecttype) %(objectname) %(committerdate:unix) %(parent)");
         let output = call.arg(below).run()?;
-        let head = self.head()?;
-        let mut kept = Vec::new();
+        let mut all = Vec::new();
         for line in String::from_utf8_lossy(&output.bytes).lines() {
             let mut parts = line.split(' ');
             let reference = parts.next().and_then(ResultRef::parse);
+            let reference = reference.filter(|_| parts.next() == Some("commit"));
             let commit = parts.next().and_then(ObjectId::parse);
             let seconds = parts.next().and_then(|text| text.parse().ok()).unwrap_or_default();
+            let base = parts.next().and_then(ObjectId::parse);
             // What is below our folder and not of our making stays out of everything.
             let Some((reference, commit)) = reference.zip(commit) else { continue };
-            let merged = self.is_merged(&commit, head.as_ref())?;
             let at = UNIX_EPOCH + Duration::from_secs(seconds);
-            kept.push(Kept { reference, commit, at, merged });
+            all.push((Kept { reference, commit, at, merged: false }, base));
         }
-        Ok(kept)
+        self.mark_merged(&mut all)?;
+        Ok(all.into_iter().map(|(kept, _)| kept).collect())
     }
 
     /// Returns the commit a result is kept at.
@@ -149,20 +144,6 @@ impl Repository {
         }
     }
 
-    /// Forgets results committed before `before`, and returns those it forgot.
-    ///
-    /// # Errors
-    ///
-    /// Why one could not be forgotten; those before it are.
-    pub fn prune(&self, before: SystemTime, which: Pruned) -> Result<Vec<Kept>, GitError> {
-        let mut results = self.results()?;
-        results.retain(|kept| kept.at < before && (kept.merged || which == Pruned::Everything));
-        for kept in &results {
-            self.discard(&kept.reference, &kept.commit)?;
-        }
-        Ok(results)
-    }
-
     /// Moves a reference from `expected` to `commit`.
     pub(crate) fn point(
         &self,
@@ -173,15 +154,26 @@ impl Repository {
         let nothing = "0".repeat(commit.as_str().len());
         let old = expected.map_or(nothing.as_str(), ObjectId::as_str);
         let set = ["--no-deref", reference, commit.as_str(), old];
-        let mut done = self.call("update-ref").args(set).run();
+        // Git by itself syncs no reference: after a power cut it could be an empty file.
+        let update = || self.call("update-ref").config("core.fsync=reference").args(set).run();
+        let mut done = update();
         if done.is_err() && self.remove_stale_lock(reference) {
-            done = self.call("update-ref").args(set).run();
+            done = update();
         }
-        let Err(error) = done else { return Ok(()) };
+        let Err(error) = done else { return self.sync_names(reference) };
         if self.resolve(&format!("{reference}^{{commit}}"))?.as_ref() == expected {
             return Err(error);
         }
         Err(GitError::Moved { reference: reference.to_owned() })
+    }
+
+    /// Waits until the name of a reference is on disk: once it is said to be kept, files may go.
+    fn sync_names(&self, reference: &str) -> Result<(), GitError> {
+        let path = self.common_dir().join(reference);
+        let top = self.common_dir().join("refs");
+        // Where git keeps references otherwise, there are no such folders and it does this itself.
+        let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&top));
+        sync_folders(folders).map_err(GitError::io("keeping a reference"))
     }
 
     /// Waits until the lock on a reference of ours is let go of, or removes it where a killed git left
@@ -230,23 +222,40 @@ impl Repository {
         let Some(head) = self.head()? else { return Ok(false) };
         let call = self.call("rev-list").args(["--max-count=1", commit.as_str(), "--not"]);
         let ancestor = call.arg(head.as_str()).run()?.bytes.is_empty();
-        if ancestor { Ok(true) } else { self.has_changes(commit, &head) }
-    }
-
-    /// Says whether HEAD or a branch has the work: the commit itself, or all its changes.
-    fn is_merged(&self, commit: &ObjectId, head: Option<&ObjectId>) -> Result<bool, GitError> {
-        let Some(head) = head else { return Ok(false) };
-        let call = self.call("rev-list").args(["--max-count=1", commit.as_str(), "--not"]);
-        if call.args(["--branches", head.as_str()]).run()?.bytes.is_empty() {
+        if ancestor {
             return Ok(true);
         }
-        self.has_changes(commit, head)
+        // A commit without a base is no result of ours; whether it is merged is not known.
+        let Ok(preview) = self.preview(commit, &head) else { return Ok(false) };
+        Ok(preview.is_clean() && preview.tree == self.tree_of(&head)?)
     }
 
-    /// Says whether merging a result into a commit would change nothing.
-    fn has_changes(&self, commit: &ObjectId, head: &ObjectId) -> Result<bool, GitError> {
-        // A commit without a base is no result of ours; whether it is merged is not known.
-        let Ok(preview) = self.preview(commit, head) else { return Ok(false) };
-        Ok(preview.is_clean() && preview.tree == self.tree_of(head)?)
+    /// Finds those whose work HEAD or a branch has, as the commit itself or as all its changes: in a
+    /// few calls of git, however many there are.
+    fn mark_merged(&self, all: &mut [(Kept, Option<ObjectId>)]) -> Result<(), GitError> {
+        let Some(head) = self.head()?.filter(|_| !all.is_empty()) else { return Ok(()) };
+        let list: String = all.iter().map(|(kept, _)| format!("{}\n", kept.commit)).collect();
+        let call = self.call("rev-list").args(["--stdin", "--not", "--branches", head.as_str()]);
+        let output = call.feed(list.as_bytes())?;
+        let outside: BTreeSet<ObjectId> =
+            output.bytes.split(|byte| *byte == b'\n').filter_map(ObjectId::from_bytes).collect();
+        let mut asked = Vec::new();
+        for (kept, base) in all {
+            kept.merged = !outside.contains(&kept.commit);
+            // A commit without a base is no result of ours; whether it is merged is not known.
+            if let Some(base) = base.as_ref().filter(|_| !kept.merged) {
+                asked.push((&mut kept.merged, kept.commit.clone(), base.clone()));
+            }
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let tree = self.tree_of(&head)?;
+        let pairs: Vec<_> = asked.iter().map(|(_, result, base)| (result, base)).collect();
+        let merged = self.merged_trees(&pairs, &head)?;
+        for ((is_merged, ..), with) in asked.into_iter().zip(merged) {
+            *is_merged = with.as_ref() == Some(&tree);
+        }
+        Ok(())
     }
 }

@@ -84,7 +84,7 @@ impl Scratch<'_> {
             .call(command)
             .option(format!("--attr-source={}", repository.empty_tree()))
             .env("GIT_DIR", &self.folder)
-            .env("GIT_OBJECT_DIRECTORY", repository.common_dir().join("objects"))
+            .env("GIT_OBJECT_DIRECTORY", self.objects())
             .env("GIT_INDEX_FILE", self.index())
             .folder(&self.folder);
         let shallow = repository.common_dir().join("shallow");
@@ -99,6 +99,11 @@ impl Scratch<'_> {
     /// Returns the id of the tree without entries.
     pub(crate) const fn empty_tree(&self) -> &ObjectId {
         self.repository.empty_tree()
+    }
+
+    /// Returns where objects are.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.repository.common_dir().join("objects")
     }
 
     /// Returns where its index is.

@@ -97,6 +97,7 @@ fn try_out(helper: &Helper) -> Result<Level, Unavailable> {
         place: Place::Directory(PathBuf::from("/")),
         at: PathBuf::from("/work"),
         grants: Vec::new(),
+        data: Vec::new(),
         hidden: Vec::new(),
         network: Network::Off,
         bounds: Bounds::default(),

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::wire::Text;
@@ -114,6 +115,12 @@ impl Failure {
         }
     }
 
+    /// Says whether the place where something was to be shown has gone, or another thing has taken it.
+    pub(crate) fn is_gone(&self) -> bool {
+        let errnos = [Errno::NOENT, Errno::NOTDIR, Errno::INVAL, Errno::ROFS];
+        self.errno.is_some_and(|errno| errnos.iter().any(|it| it.raw_os_error() == errno))
+    }
+
     pub(crate) fn of(mut self, layer: Layer) -> Self {
         self.layer = Some(layer);
         self
@@ -165,6 +172,8 @@ pub(crate) struct RunPlan {
     pub(crate) environment: Vec<(Text, Text)>,
     /// Directories and files shown read-only at their own paths.
     pub(crate) grants: Vec<Text>,
+    /// The same, and nothing there can be run.
+    pub(crate) data: Vec<Text>,
     /// What is hidden even below a grant.
     pub(crate) hidden: Vec<Text>,
     pub(crate) network: bool,

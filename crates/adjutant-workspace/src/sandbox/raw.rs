@@ -27,6 +27,8 @@ impl MountAttributes {
     pub(crate) const NO_SUID: Self = Self(libc::MOUNT_ATTR_NOSUID);
     /// Device files there are no devices.
     pub(crate) const NO_DEVICES: Self = Self(libc::MOUNT_ATTR_NODEV);
+    /// Nothing there is run as a program.
+    pub(crate) const NO_PROGRAMS: Self = Self(libc::MOUNT_ATTR_NOEXEC);
 
     /// Returns both together.
     pub(crate) const fn and(self, other: Self) -> Self {

@@ -20,7 +20,7 @@ use rustix::process::{fchdir, pivot_root};
 use super::plan::{Failure, Layer, RunPlan, Start, Step as _};
 use super::raw::{MountAttributes, restrict_mount};
 use super::skeleton::{
-    LOCKED, NewRoot, Piece, QUIET, attach, below_root, clone_tree, memory_file_system, piece,
+    DATA, LOCKED, NewRoot, Piece, QUIET, attach, below_root, clone_tree, memory_file_system, piece,
 };
 
 /// Files and directories with credentials, looked for below every grant.
@@ -49,6 +49,9 @@ const CREDENTIALS: [&str; 22] = [
     "settings.xml",
 ];
 
+/// How often something is covered that is replaced meanwhile.
+const MAX_COVERS: usize = 200;
+
 /// Where the helper shows itself for the self-test.
 pub(crate) const SELF_TEST_AT: &str = "/.adjutant-self-test";
 
@@ -66,10 +69,13 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
     let mut pieces = Vec::new();
     if plan.network {
         // Often a link into /run, which is not shown; its content is.
-        piece(Path::new("/etc/resolv.conf"), &mut pieces)?;
+        piece(Path::new("/etc/resolv.conf"), LOCKED, &mut pieces)?;
     }
     for grant in &plan.grants {
-        piece(&real(&grant.as_path()), &mut pieces)?;
+        piece(&real(&grant.as_path()), LOCKED, &mut pieces)?;
+    }
+    for data in &plan.data {
+        piece(&real(&data.as_path()), DATA, &mut pieces)?;
     }
     if matches!(plan.start, Start::SelfTest) {
         let tree = helper_tree().step("show the helper")?;
@@ -87,7 +93,7 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
     new.place(&Piece { at: at.clone(), tree: workspace, directory: true })?;
     new.guard_git(&at)?;
     for cover in covers {
-        restrict_mount(&cover, MountAttributes::READ_ONLY, false).step("lock what hides")?;
+        lock_cover(&cover)?;
     }
     new.become_root()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -179,7 +185,11 @@ impl NewRoot {
         let mut covers = Vec::new();
         for (at, step) in steps {
             match step {
-                Some(piece) => self.place(&piece)?,
+                Some(piece) => match self.place(&piece) {
+                    // It lay in another grant and went from there meanwhile.
+                    Err(failure) if failure.is_gone() => {}
+                    placed => placed?,
+                },
                 None => covers.extend(self.cover(&at)?),
             }
         }
@@ -187,24 +197,52 @@ impl NewRoot {
     }
 
     /// Puts something empty over a file or directory, when it is there.
+    ///
+    /// What is to be hidden may come and go meanwhile, or another take its place: it is tried again until
+    /// what the path leads to is the cover, or nothing.
     fn cover(&self, path: &Path) -> Result<Option<OwnedFd>, Failure> {
-        let there = match self.open(path, OFlags::empty()) {
-            Ok(there) => there,
-            // What cannot be opened with the rights of this process cannot be opened by any program.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(None),
-            Err(errno) => return Err(Failure::new(format!("hide {}", path.display()), errno)),
-        };
-        let stat = rustix::fs::fstat(&there).step("hide")?;
+        let mut last = Failure::new(format!("hide {}", path.display()), Errno::AGAIN);
+        for _ in 0..MAX_COVERS {
+            let there = match self.open(path, OFlags::empty()) {
+                Ok(there) => there,
+                // What cannot be opened with the rights of this process cannot be opened by any program.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(None),
+                Err(errno) => return Err(Failure::new(format!("hide {}", path.display()), errno)),
+            };
+            match self.cover_once(path, &there) {
+                Ok((cover, locks)) if self.leads_to(path, &cover) => {
+                    return Ok(locks.then_some(cover));
+                }
+                // It went elsewhere with what it covers.
+                Ok((cover, _)) => lock_cover(&cover)?,
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    /// Covers what was opened; says whether the cover is yet to be locked.
+    fn cover_once(&self, path: &Path, there: &OwnedFd) -> Result<(OwnedFd, bool), Failure> {
+        let stat = rustix::fs::fstat(there).step("hide")?;
         let memory = memory_file_system(64 << 10, "755").step("hide")?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            attach(&memory, &there, path)?;
-            return Ok(Some(memory));
+            attach(&memory, there, path)?;
+            return Ok((memory, true));
         }
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         openat(&memory, "empty", flags, Mode::from_raw_mode(0o444)).step("hide a file")?;
         let empty = detach(&memory, "empty").step("hide a file")?;
-        attach(&empty, &there, path)?;
-        Ok(None)
+        attach(&empty, there, path)?;
+        Ok((empty, false))
+    }
+
+    /// Says whether a path leads to a mount, or to nothing at all.
+    fn leads_to(&self, path: &Path, mount: &OwnedFd) -> bool {
+        let device = |handle: &OwnedFd| rustix::fs::fstat(handle).map(|stat| stat.st_dev);
+        match self.open(path, OFlags::empty()) {
+            Ok(there) => device(&there).is_ok_and(|it| device(mount) == Ok(it)),
+            Err(errno) => matches!(errno, Errno::NOENT | Errno::NOTDIR),
+        }
     }
 
     /// Makes the repository's own folder, or the file that points to it, read-only.
@@ -237,6 +275,15 @@ impl NewRoot {
         unmount(".", UnmountFlags::DETACH).step("let go of the old root")?;
         fchdir(&self.root).step("enter the root")?;
         restrict_mount(&self.root, MountAttributes::READ_ONLY, false).step("lock the root")
+    }
+}
+
+/// Lets nothing be written to what hides something.
+fn lock_cover(cover: &OwnedFd) -> Result<(), Failure> {
+    match restrict_mount(cover, MountAttributes::READ_ONLY, false) {
+        // The kernel takes a mount away with the directory it lies on, and then there is nothing to write to.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => Ok(()),
+        done => done.step("lock what hides"),
     }
 }
 

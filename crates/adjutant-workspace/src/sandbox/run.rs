@@ -103,6 +103,8 @@ pub struct Config {
     /// What does not exist is left out. Being read-only does not keep a program from connecting to a socket
     /// that lies there.
     pub grants: Vec<PathBuf>,
+    /// Shown like a grant, but nothing there can be run as a program.
+    pub data: Vec<PathBuf>,
     /// Covered even below a grant: home, state directory, main checkout.
     pub hidden: Vec<PathBuf>,
     /// Whether programs reach the network.
@@ -346,7 +348,7 @@ impl Sandbox {
     }
 
     fn plan(&self, start: Start, program: &Program) -> RunPlan {
-        let Config { place, at, grants, hidden, network, bounds, may_miss, helper: _ } =
+        let Config { place, at, grants, data, hidden, network, bounds, may_miss, helper: _ } =
             &self.config;
         let (workspace, upper) = match place {
             Place::Overlay(mounted) => {
@@ -362,6 +364,7 @@ impl Sandbox {
             start,
             environment: program.environment.iter().map(pair).collect(),
             grants: grants.iter().map(Text::new).collect(),
+            data: data.iter().map(Text::new).collect(),
             hidden: hidden.iter().map(Text::new).collect(),
             network: *network == Network::Granted,
             bounds: BoundsPlan {

@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, readlinkat,
-    statat, symlinkat,
+    CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, readlinkat,
+    symlinkat,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -77,6 +77,7 @@ const KEPT_AT: &str = "/sys";
 
 pub(crate) const QUIET: MountAttributes = MountAttributes::NO_SUID.and(MountAttributes::NO_DEVICES);
 pub(crate) const LOCKED: MountAttributes = QUIET.and(MountAttributes::READ_ONLY);
+pub(crate) const DATA: MountAttributes = LOCKED.and(MountAttributes::NO_PROGRAMS);
 
 /// A detached copy of a mount, and where it goes.
 pub(crate) struct Piece {
@@ -144,19 +145,30 @@ fn gather(
             Ok(())
         }
         Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(()),
-        Err(_) => piece(path, pieces),
+        Err(_) => piece(path, LOCKED, pieces),
     }
 }
 
-/// Takes a read-only copy of what is at `path`, if there is something.
-pub(crate) fn piece(path: &Path, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
-    let stat = match statat(CWD, path, AtFlags::empty()) {
-        Ok(stat) => stat,
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => return Ok(()),
-        Err(errno) => return Err(Failure::new(format!("look at {}", path.display()), errno)),
+/// Takes a copy of what is at `path`, if there is something.
+pub(crate) fn piece(
+    path: &Path,
+    attributes: MountAttributes,
+    pieces: &mut Vec<Piece>,
+) -> Result<(), Failure> {
+    let tree = match clone_tree(path, attributes) {
+        Ok(tree) => tree,
+        Err(error) => {
+            let errno = Errno::from_io_error(&error);
+            // What is gone, or closed to this account, is not there for any program.
+            if matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) {
+                return Ok(());
+            }
+            return Err(Failure::new(format!("copy the mount of {}", path.display()), error));
+        }
     };
+    // Of the copy: what lies at the path may be another thing by now.
+    let stat = fstat(&tree).step("look at a copy")?;
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    let tree = clone_tree(path, LOCKED).step("copy a mount")?;
     pieces.push(Piece { at: below_root(path), tree, directory });
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! What a sandbox uses of memory and disk, measured while it runs.
 //!
 //! Where no control group was delegated, memory is the sum over its processes of what belongs to them alone
-//! or is shared memory. Writing is what the overlay's upper directory holds; without an overlay, by how much
-//! the free space fell.
+//! or is shared memory. Writing is what the overlay's upper directory holds; without an overlay, once the free
+//! space fell by more than is allowed, what lies in the workspace and was changed since: others write too.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat};
+use rustix::io::Errno;
 
 use super::plan::{BoundsPlan, Report};
 
@@ -23,6 +24,9 @@ const MAX_DEPTH: usize = 500;
 /// The most that a file counts by its size alone.
 const SIZE_CAP: u64 = 512 << 20;
 
+/// How far the dates of files may lie behind the clock.
+const COARSE_SECONDS: i64 = 2;
+
 /// What the smallest entry counts.
 const ENTRY_BYTES: u64 = 4 << 10;
 
@@ -33,6 +37,8 @@ pub(crate) struct Watch {
     upper: Option<OwnedFd>,
     workspace: OwnedFd,
     free_at_start: u64,
+    /// In seconds since 1970, as files have it.
+    began: i64,
     next_memory: Option<Instant>,
     next_disk: Option<Instant>,
 }
@@ -40,12 +46,15 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(bounds: &BoundsPlan, upper: Option<OwnedFd>, workspace: OwnedFd) -> Self {
         let free_at_start = free_bytes(&workspace).unwrap_or(0);
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let began = i64::try_from(began).unwrap_or(0).saturating_sub(COARSE_SECONDS);
         Self {
             memory_bytes: bounds.memory_bytes,
             disk_bytes: bounds.disk_bytes,
             upper,
             workspace,
             free_at_start,
+            began,
             next_memory: None,
             next_disk: None,
         }
@@ -64,8 +73,8 @@ impl Watch {
         let now = Instant::now();
         if self.next_disk.is_none_or(|due| due <= now) {
             let bytes = match &self.upper {
-                Some(upper) => size_bytes(upper, self.disk_bytes),
-                None => self.free_at_start.saturating_sub(free_bytes(&self.workspace)?),
+                Some(upper) => size_bytes(upper, i64::MIN, self.disk_bytes),
+                None => self.written_here()?,
             };
             if bytes > self.disk_bytes {
                 return Some(Report::Disk { bytes });
@@ -74,6 +83,18 @@ impl Watch {
             self.next_disk = Some(after + DISK_TICK.max((after - now) * SHARE));
         }
         None
+    }
+}
+
+impl Watch {
+    /// Says how much was written where there is no layer that holds all of it.
+    fn written_here(&self) -> Option<u64> {
+        let fell = self.free_at_start.saturating_sub(free_bytes(&self.workspace)?);
+        if fell <= self.disk_bytes {
+            return Some(fell);
+        }
+        let top = openat(&self.workspace, ".", FOLDER, Mode::empty()).ok()?;
+        Some(size_bytes(&top, self.began, self.disk_bytes))
     }
 }
 
@@ -108,20 +129,24 @@ fn private_kibibytes(line: &str) -> Option<u64> {
     value.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Adds up what lies below a directory, and stops once it is more than `enough`.
+/// How directories are opened.
+const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Adds up what lies below a directory and changed at or after `since`, and stops once it is more than `enough`.
 ///
 /// One handle is open for each level. A tree deeper than [`MAX_DEPTH`] counts as more than enough: nothing
 /// useful is that deep, and what cannot be measured must not grow.
-fn size_bytes(top: &OwnedFd, enough: u64) -> u64 {
+fn size_bytes(top: &OwnedFd, since: i64, enough: u64) -> u64 {
     let mut total = 0;
-    if !add_up(top, 0, enough, &mut total) {
+    if !add_up(top, 0, since, enough, &mut total) {
         total = total.max(enough.saturating_add(1));
     }
     total
 }
 
 /// Adds one directory; false when it is more than enough.
-fn add_up(directory: &OwnedFd, depth: usize, enough: u64, total: &mut u64) -> bool {
+fn add_up(directory: &OwnedFd, depth: usize, since: i64, enough: u64, total: &mut u64) -> bool {
     if depth > MAX_DEPTH {
         return false;
     }
@@ -138,15 +163,55 @@ fn add_up(directory: &OwnedFd, depth: usize, enough: u64, total: &mut u64) -> bo
         // stored; what is larger than any file that is kept is not read.
         let blocks = u64::try_from(stat.st_blocks).unwrap_or(0) << 9;
         let size = u64::try_from(stat.st_size).unwrap_or(0).min(SIZE_CAP);
-        *total = total.saturating_add(blocks.max(size).max(ENTRY_BYTES));
+        // The date of the last change of any kind cannot be set by a program.
+        if stat.st_ctime >= since {
+            *total = total.saturating_add(blocks.max(size).max(ENTRY_BYTES));
+        }
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            folders.push(name.to_owned());
+            folders.push((name.to_owned(), stat.st_ctime));
         }
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    *total <= enough
-        && folders.into_iter().all(|name| match openat(directory, name, flags, Mode::empty()) {
-            Ok(folder) => add_up(&folder, depth + 1, enough, total),
+    if *total > enough {
+        return false;
+    }
+    folders.into_iter().all(|(name, changed)| {
+        match openat(directory, &name, FOLDER, Mode::empty()) {
+            Ok(folder) => add_up(&folder, depth + 1, since, enough, total),
+            // Closed meanwhile, where nothing else tells what was written: it may hold anything.
+            Err(Errno::ACCESS) => since == i64::MIN || changed < since,
             Err(_) => true,
-        })
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_write_on_the_same_disk_is_not_counted_and_what_is_written_here_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || std::fs::File::open(folder.path()).unwrap().into();
+        let bounds = BoundsPlan {
+            memory_bytes: u64::MAX,
+            disk_bytes: 1 << 20,
+            tmp_bytes: 0,
+            processes: 0,
+            open_files: 0,
+            address_space_bytes: None,
+        };
+        let mut watch = Watch::new(&bounds, None, open());
+        // As if somebody else had filled the disk meanwhile.
+        watch.free_at_start = u64::MAX;
+        assert!(watch.look(Instant::now(), || 0).is_none());
+        std::fs::create_dir(folder.path().join("below")).unwrap();
+        std::fs::write(folder.path().join("below/file"), vec![1; 2 << 20]).unwrap();
+        watch.next_disk = None;
+        assert!(matches!(watch.look(Instant::now(), || 0), Some(Report::Disk { .. })));
+        // What was there before this began is not its own.
+        let mut next = Watch::new(&bounds, None, open());
+        next.free_at_start = u64::MAX;
+        next.began += 3_600;
+        assert!(next.look(Instant::now(), || 0).is_none());
+    }
 }

@@ -22,7 +22,7 @@ use super::slot::{remove_all, upper_in};
 use super::workspaces::Shared;
 use super::{SpaceError, gitdir};
 use crate::trees::Held;
-use crate::{Bases, Lease, ObjectId};
+use crate::{Bases, Diff, Lease, ObjectId};
 
 /// Layers nobody uses that are kept for the next one.
 const KEPT: usize = 4;
@@ -76,10 +76,8 @@ impl Shared {
             LayerName::Delta(tree, commit) => {
                 let lease = leased(ground, &name)?;
                 let stored = self.stored(&format!("delta-{tree}-{commit}"), |files| {
-                    self.write_difference(tree, commit, files)?;
-                    gitdir::write(&self.repository, &files.join(".git"), commit)?;
-                    let index = files.join(".git/index");
-                    gitdir::write_index(&self.repository, &lease, commit, &index)
+                    let diff = self.repository.differences(tree, commit)?;
+                    self.write_delta(&diff, &lease, commit, files)
                 })?;
                 (stored.0, Arc::new(stored.1))
             }
@@ -88,8 +86,9 @@ impl Shared {
                 let stored = self.stored(&format!("meta-{tree}-{commit}"), |files| {
                     gitdir::write_head(&files.join(".git"), commit)
                         .map_err(SpaceError::io("making a private git directory"))?;
+                    let diff = self.repository.differences(tree, commit)?;
                     let index = files.join(".git/index");
-                    gitdir::write_index(&self.repository, &lease, commit, &index)
+                    gitdir::write_index(&self.repository, &lease, &diff, &index)
                 })?;
                 (stored.0, Arc::new(stored.1))
             }
@@ -118,6 +117,26 @@ impl Shared {
         Ok(())
     }
 
+    /// Writes what a commit has differently from the base, and git's own folder, as a layer.
+    fn write_delta(
+        &self,
+        diff: &Diff,
+        lease: &Lease,
+        commit: &ObjectId,
+        files: &Path,
+    ) -> Result<(), SpaceError> {
+        let git = files.join(".git");
+        gitdir::write(&self.repository, &git, commit)?;
+        let index = git.join("index");
+        // The index has every file of the base: writing it takes as long as all of the rest.
+        std::thread::scope(|scope| {
+            let index = scope.spawn(|| gitdir::write_index(&self.repository, lease, diff, &index));
+            let written = self.write_files(diff, files);
+            let failed = || Err(SpaceError::io("copying an index")(io::Error::other("it failed")));
+            index.join().unwrap_or_else(|_| failed()).and(written)
+        })
+    }
+
     /// Writes what `commit` has differently from `tree` as a layer.
     pub(super) fn write_difference(
         &self,
@@ -125,7 +144,11 @@ impl Shared {
         commit: &ObjectId,
         files: &Path,
     ) -> Result<(), SpaceError> {
-        for gone in self.repository.write_layer(tree, commit, files)? {
+        self.write_files(&self.repository.differences(tree, commit)?, files)
+    }
+
+    fn write_files(&self, diff: &Diff, files: &Path) -> Result<(), SpaceError> {
+        for gone in self.repository.write_layer_of(diff, files)? {
             let at = files.join(&gone);
             let hide = || -> io::Result<()> {
                 fs::create_dir_all(at.parent().unwrap_or(files))?;

@@ -18,6 +18,7 @@ mod error;
 mod gitdir;
 mod ignored;
 mod layers;
+mod objects;
 mod opening;
 mod overlay;
 mod record;

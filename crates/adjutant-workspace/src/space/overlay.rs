@@ -12,7 +12,7 @@ use super::record::LayerName;
 use super::slot::{Slot, is_empty};
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError};
-use crate::git::{Imported, bounded};
+use crate::git::{Imported, Storing, bounded};
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
 
@@ -119,11 +119,13 @@ impl OverlaySpace {
         Ok(root.keeping(mounted))
     }
 
-    /// Makes a commit of everything that was written, upon the base; no reference is moved.
+    /// Makes a commit of everything that was written, upon the base, or says what it would be; no reference
+    /// is moved.
     pub(super) fn import(
         &mut self,
         message: &str,
         at: SystemTime,
+        storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), SpaceError> {
         // The merged tree says what is there now, whichever layer it lies in.
         let root = self.root()?;
@@ -134,7 +136,7 @@ impl OverlaySpace {
         bounded(&changes)?;
         let base = &self.base;
         let commit = Commit { base: Some(base), root: &root, changes: &changes, message, at };
-        let imported = self.shared.repository.scratch(None)?.import(commit)?;
+        let imported = self.shared.repository.scratch(None)?.import(commit, storing)?;
         skipped.extend(imported.made.skipped.iter().cloned());
         skipped.sort();
         skipped.dedup();
@@ -183,7 +185,9 @@ impl OverlaySpace {
         let state = match &self.frozen {
             Some((top, commit)) if *top == self.top && unchanged => commit.clone(),
             Some(_) | None if self.is_untouched()? => self.base.clone(),
-            Some(_) | None => self.import(super::workspace::STATE, at)?.0.made.commit,
+            Some(_) | None => {
+                self.import(super::workspace::STATE, at, Storing::Durable)?.0.made.commit
+            }
         };
         self.shared.hold(&self.reference, &state)?;
         if unchanged || self.freeze()? {

@@ -6,7 +6,6 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -171,29 +170,5 @@ pub(super) fn is_empty(folder: &Path) -> Result<bool, SpaceError> {
 
 /// Removes a file or folder, also where a program took its own rights away.
 pub(super) fn remove_all(path: &Path) -> Result<(), SpaceError> {
-    let Ok(found) = path.symlink_metadata() else { return Ok(()) };
-    let removed = if found.is_dir() {
-        fs::remove_dir_all(path).or_else(|_| {
-            open_up(path);
-            fs::remove_dir_all(path)
-        })
-    } else {
-        fs::remove_file(path)
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(SpaceError::io("removing a workspace")(error))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-fn open_up(folder: &Path) {
-    // Best effort: the removal that follows says what did not work.
-    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
-    }
+    crate::trees::remove_all(path).map_err(SpaceError::io("removing a workspace"))
 }

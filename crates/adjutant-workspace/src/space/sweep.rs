@@ -62,6 +62,16 @@ impl Workspaces {
         Ok(swept)
     }
 
+    /// Lets go of the states that runs began from of which nothing is left: neither a result nor a
+    /// workspace, nor a live run.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn let_go(&self, is_live: &dyn Fn(&str) -> bool) -> Result<(), SpaceError> {
+        self.shared.drop_bases(is_live)
+    }
+
     /// Keeps the work of one workspace; none when it is held or gone.
     fn save(&self, reference: &ResultRef, at: SystemTime) -> Result<Option<Saved>, SpaceError> {
         let shared = &self.shared;
@@ -161,17 +171,25 @@ impl Shared {
                 }
             }
         }
-        for (run, name, id) in bases {
-            let used = with_results.contains(run)
+        bases.retain(|(run, ..)| {
+            !(with_results.contains(run)
                 || is_live(run)
-                || self.folder.join(run).exists()
-                || self.private.join("worktrees").join(run).exists();
-            if !used {
-                self.repository.call("update-ref").args(["--no-deref", "-d", name, id]).run()?;
-            }
+                || holds_any(&self.folder.join(run))
+                || holds_any(&self.private.join("worktrees").join(run)))
+        });
+        if bases.is_empty() {
+            return Ok(());
         }
+        let orders = bases.iter().map(|(_, name, id)| format!("delete {name} {id}\n"));
+        let call = self.repository.call("update-ref").args(["--no-deref", "--stdin"]);
+        call.feed(orders.collect::<String>().as_bytes())?;
         Ok(())
     }
+}
+
+/// Says whether a folder for the workspaces of a run holds any; an empty one goes.
+fn holds_any(folder: &Path) -> bool {
+    fs::remove_dir(folder).is_err() && folder.symlink_metadata().is_ok()
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, SpaceError> {

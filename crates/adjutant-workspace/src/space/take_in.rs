@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use super::SpaceError;
 use super::workspace::{STATE, Space, Workspace};
-use crate::git::guarded;
+use crate::git::{Storing, guarded};
 use crate::trees::{remove_journal, settle};
 use crate::{
     Conflict, Diff, DiffEntry, GitError, ObjectId, PathError, Preview, Repository, Root,
@@ -72,7 +72,7 @@ impl Workspace {
                 let (diff, left_out) = seen(repository, &taken).unwrap_or_default();
                 return Ok(TakenIn { diff, left_out, already: true, ..TakenIn::default() });
             }
-            let ours = space.import(STATE, at)?.0.made;
+            let ours = space.import(STATE, at, Storing::Durable)?.0.made;
             let Preview { tree, conflicts } = repository.preview(result, &ours.commit)?;
             if !conflicts.is_empty() {
                 return Ok(TakenIn { conflicts, ..TakenIn::default() });

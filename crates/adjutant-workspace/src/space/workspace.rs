@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use super::overlay::{OverlaySpace, Start, path_error};
 use super::workspaces::Shared;
 use super::worktree::WorktreeSpace;
-use super::{Record, SpaceError, gitdir};
-use crate::git::Imported;
+use super::{Record, SpaceError};
+use crate::git::{Imported, Storing};
 use crate::sandbox::{Bounds, Config, Layer, Place, Sandbox, Unavailable};
 use crate::{Diff, ObjectId, PathError, ResultRef, Root, Skipped};
 
@@ -76,10 +76,11 @@ impl Space {
         &mut self,
         message: &str,
         at: SystemTime,
+        storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), SpaceError> {
         match self {
-            Self::Overlay(space) => space.import(message, at),
-            Self::Worktree(space) => Ok(space.worktree.import(message, at)?),
+            Self::Overlay(space) => space.import(message, at, storing),
+            Self::Worktree(space) => Ok(space.worktree.import(message, at, storing)?),
         }
     }
 }
@@ -145,14 +146,20 @@ impl Workspace {
     /// When the workspace is closed, or a layer of the sandbox is missing that may not be.
     pub fn sandbox(&self, more: SandboxWish) -> Result<Sandbox, Unavailable> {
         let why = |error: SpaceError| Unavailable { why: error.to_string() };
-        let SandboxWish { mut grants, mut hidden, bounds, may_miss } = more;
-        let objects = gitdir::objects(&self.shared.repository).map_err(why)?;
-        grants.extend(objects.folders);
+        let SandboxWish { grants, mut hidden, bounds, may_miss } = more;
+        let objects = self.shared.objects.objects(&self.shared.repository).map_err(why)?;
+        // Which others it borrows from says a file of the repository, and that widens nobody's rights.
+        let own = self.shared.repository.common_dir().join("objects");
+        let is_granted = |folder: &PathBuf| {
+            let real = |grant: &PathBuf| grant.canonicalize().unwrap_or_else(|_| grant.clone());
+            *folder == own || grants.iter().any(|grant| folder.starts_with(real(grant)))
+        };
+        let mut data: Vec<PathBuf> = objects.folders.into_iter().filter(is_granted).collect();
         hidden.extend(objects.hidden);
         let place = match self.lock().as_mut() {
             Some(Space::Overlay(space)) => Place::Overlay(space.mounted().map_err(why)?),
             Some(Space::Worktree(space)) => {
-                grants.push(space.private());
+                data.push(space.private());
                 Place::Directory(space.worktree.path().to_owned())
             }
             None => return Err(why(SpaceError::Closed { path: self.path.clone() })),
@@ -166,6 +173,7 @@ impl Workspace {
             place,
             at: self.path.clone(),
             grants,
+            data,
             hidden,
             network: self.shared.options.network,
             bounds,
@@ -214,7 +222,7 @@ impl Workspace {
         match self.lock().as_mut().ok_or_else(|| self.closed())? {
             Space::Overlay(space) => space.snapshot(at),
             Space::Worktree(space) => {
-                let (state, _) = space.worktree.import(STATE, at)?;
+                let (state, _) = space.worktree.import(STATE, at, Storing::Durable)?;
                 let base = if state.made.tree == state.base_tree {
                     space.worktree.base().clone()
                 } else {
@@ -261,7 +269,7 @@ pub(super) fn keep(
         let (diff, skipped) = (Diff::default(), Vec::new());
         return Ok(Kept { commit: None, reference: reference.clone(), base, diff, skipped });
     }
-    let (Imported { made, base_tree }, skipped) = space.import(message, at)?;
+    let (Imported { made, base_tree }, skipped) = space.import(message, at, Storing::Durable)?;
     let had = before.as_ref().map(|commit| shared.repository.tree_of(commit)).transpose()?;
     let commit = match before {
         Some(before) if had.as_ref() == Some(&made.tree) => Some(before),
@@ -289,7 +297,8 @@ pub(super) fn is_kept(
     {
         return Ok(true);
     }
-    let (Imported { made, base_tree }, _) = space.import(STATE, SystemTime::UNIX_EPOCH)?;
+    let now = space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?;
+    let Imported { made, base_tree } = now.0;
     if made.tree == base_tree {
         return Ok(true);
     }

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use super::ignored::{Hash, Included};
 use super::layers::Ground;
+use super::objects::Seen;
 use super::overlay::{OverlaySpace, Start};
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
@@ -30,6 +31,9 @@ const MAX_BATCHES: usize = 64;
 
 /// The part of the name of references that hold states which work began from.
 pub(super) const BASES: &str = "_bases/";
+
+/// Where git is looked for when nobody says where programs are.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// How much of a list of paths a remark names.
 const NAMED: usize = 5;
@@ -75,6 +79,8 @@ pub(super) struct Shared {
     /// The folder of this repository in it.
     pub(super) folder: PathBuf,
     pub(super) private: PathBuf,
+    /// What sandboxes must not show of the objects.
+    pub(super) objects: Seen,
     kind: Kind,
     fallback: Option<String>,
     batches: Mutex<VecDeque<(String, Arc<Batch>)>>,
@@ -91,6 +97,8 @@ struct Captured {
     layers: Vec<LayerName>,
     commit: ObjectId,
     remarks: Vec<String>,
+    /// Whether a reference keeps the commit.
+    held: bool,
     /// Kept by those who stand on it.
     ground: Weak<Ground>,
 }
@@ -103,7 +111,7 @@ impl Workspaces {
     /// [`GitError::NotARepository`], which says how to make one; [`SpaceError::Overlay`] when nothing but
     /// overlays is wanted and there can be none; otherwise what could not be opened.
     pub fn open(tree: &Path, state: &Path, options: Options) -> Result<Self, SpaceError> {
-        let git = Git::find(&std::env::var_os("PATH").unwrap_or_default())?;
+        let git = Git::find(&std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into()))?;
         let tree = fs::canonicalize(tree).map_err(SpaceError::io("opening the folder"))?;
         fs::create_dir_all(state).map_err(SpaceError::io("making the state directory"))?;
         let state =
@@ -120,6 +128,7 @@ impl Workspaces {
             state,
             folder,
             private,
+            objects: Seen::default(),
             kind,
             fallback,
             batches: Mutex::default(),
@@ -167,7 +176,7 @@ impl Workspaces {
             return Ok(None);
         }
         let now = SystemTime::now();
-        let mut start = shared.capture(run, now)?;
+        let mut start = shared.capture(now)?;
         for result in results {
             let Preview { tree, conflicts } = shared.repository.preview(result, &start.commit)?;
             if !conflicts.is_empty() {
@@ -177,7 +186,6 @@ impl Workspaces {
                 start.commit = shared.repository.commit_upon(&start.commit, &tree, now)?;
             }
         }
-        shared.hold_for(run, &start.commit)?;
         for layer in &mut start.layers {
             if let LayerName::Delta(_, commit) = layer {
                 commit.clone_from(&start.commit);
@@ -185,6 +193,16 @@ impl Workspaces {
         }
         *captured = Some(start);
         Ok(None)
+    }
+
+    /// Says where the workspace of a child is, or would be.
+    #[must_use]
+    pub fn place_of(&self, run: &str, child: &str) -> Option<PathBuf> {
+        let reference = ResultRef::new(run, child).ok()?;
+        Some(match self.shared.kind {
+            Kind::Overlay => self.shared.slot_path(&reference),
+            Kind::Worktree => self.shared.worktree_path(&reference),
+        })
     }
 
     /// Makes the workspace of a child.
@@ -246,30 +264,40 @@ impl Shared {
         self.folder.join(reference.run()).join(reference.child())
     }
 
+    pub(super) fn worktree_path(&self, reference: &ResultRef) -> PathBuf {
+        self.private.join("worktrees").join(reference.run()).join(reference.child())
+    }
+
     /// Returns the state of the user's tree as this batch knows it.
     fn captured(&self, run: &str, batch: &str, at: SystemTime) -> Result<Start, SpaceError> {
         let batch = self.batch(format!("{run}/{batch}"));
         let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match &mut *captured {
             Some(known) => known,
-            empty => empty.insert(self.capture(run, at)?),
+            empty => empty.insert(self.capture(at)?),
         };
-        let ground = match known.ground.upgrade() {
-            Some(ground) => ground,
-            None if self.kind == Kind::Worktree => Arc::default(),
-            None => {
-                let ground = Arc::new(self.ground(&known.layers)?);
-                known.ground = Arc::downgrade(&ground);
-                ground
-            }
-        };
+        let (held, ground) = std::thread::scope(|scope| {
+            let hold = || self.hold_for(run, &known.commit);
+            // Git writes the reference while the layers are made.
+            let hold = (!known.held).then(|| scope.spawn(hold));
+            let ground = match known.ground.upgrade() {
+                Some(ground) => Ok(ground),
+                None if self.kind == Kind::Worktree => Ok(Arc::default()),
+                None => self.ground(&known.layers).map(Arc::new),
+            };
+            let failed = |_| Err(SpaceError::Record("a base that could not be held".to_owned()));
+            (hold.map_or(Ok(()), |hold| hold.join().unwrap_or_else(failed)), ground)
+        });
+        held?;
+        known.held = true;
+        let ground = ground?;
+        known.ground = Arc::downgrade(&ground);
         let (base, remarks) = (known.commit.clone(), known.remarks.clone());
         Ok(Start { ground, base, remarks })
     }
 
-    fn capture(&self, run: &str, at: SystemTime) -> Result<Captured, SpaceError> {
+    fn capture(&self, at: SystemTime) -> Result<Captured, SpaceError> {
         let snapshot = self.repository.capture(at)?;
-        self.hold_for(run, &snapshot.commit)?;
         let mut layers = vec![
             LayerName::Base(snapshot.head_tree.clone()),
             LayerName::Delta(snapshot.head_tree.clone(), snapshot.commit.clone()),
@@ -277,8 +305,14 @@ impl Shared {
         if let Some(included) = Included::look(&self.repository, &self.options.include_ignored)? {
             layers.push(LayerName::Ignored(included.key().to_owned()));
         }
-        let (commit, remarks) = (snapshot.commit.clone(), remarks(&snapshot));
-        Ok(Captured { layers, commit, remarks, ground: Weak::new() })
+        let (commit, mut remarks) = (snapshot.commit.clone(), remarks(&snapshot));
+        let borrows = self.repository.common_dir().join("objects/info/alternates");
+        if fs::metadata(borrows).is_ok_and(|list| list.len() > 0) {
+            let remark = "objects borrowed from another repository are seen by commands only where a person \
+                          grants its folder";
+            remarks.push(remark.to_owned());
+        }
+        Ok(Captured { layers, commit, remarks, held: false, ground: Weak::new() })
     }
 
     fn batch(&self, key: String) -> Arc<Batch> {

@@ -44,8 +44,7 @@ impl WorktreeSpace {
         }
         let worktree = match all.create(reference, base) {
             Err(GitError::Moved { .. }) => {
-                let path = shared.private.join("worktrees").join(reference.run());
-                return Err(SpaceError::InUse { path: path.join(reference.child()) });
+                return Err(SpaceError::InUse { path: shared.worktree_path(reference) });
             }
             made => made?,
         };

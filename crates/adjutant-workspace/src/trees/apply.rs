@@ -192,20 +192,6 @@ impl Repository {
         Ok(names)
     }
 
-    /// Gives up the way back from an application; the files stay as they are.
-    ///
-    /// # Errors
-    ///
-    /// [`ApplyError::Unknown`] when there is none of this name.
-    pub fn forget(&self, name: &str) -> Result<(), ApplyError> {
-        if !self.applied()?.iter().any(|known| known == name) {
-            return Err(ApplyError::Unknown(name.to_owned()));
-        }
-        let _alone = self.apply_lock()?;
-        let folder = self.applies().join(name);
-        Ok(fs::remove_dir_all(folder).map_err(GitError::io("removing a journal"))?)
-    }
-
     /// Puts back what an application that was cut short had replaced.
     ///
     /// # Errors
@@ -264,9 +250,10 @@ impl Repository {
         }
         let mut diff = self.differences(onto.tree, &preview.tree)?;
         let submodule = |entry: &DiffEntry| [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
-        let submodules =
+        let submodules: Vec<PathBuf> =
             diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
-        diff.entries.retain(|entry| !submodule(entry));
+        // Nor is a file put into the folder of one.
+        diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
         self.refuse_unseen(ours, result, &touched, onto.known)?;
         Ok(Merge { tree: preview.tree, diff, submodules })

@@ -113,25 +113,6 @@ impl<'a> Bases<'a> {
         }
     }
 
-    /// Removes every base nobody uses; returns how many.
-    ///
-    /// # Errors
-    ///
-    /// Why one could not be removed.
-    pub fn clear(&self) -> Result<usize, GitError> {
-        let making = Held::file(&self.folder.join("lock"))?;
-        making.take(FlockOperation::LockExclusive)?;
-        let mut removed = 0;
-        for base in self.list()? {
-            let held = Held::file(&base.join("lock"))?;
-            if held.take(FlockOperation::NonBlockingLockExclusive)? {
-                fs::remove_dir_all(&base).map_err(GitError::io("removing a base"))?;
-                removed += 1;
-            }
-        }
-        Ok(removed)
-    }
-
     fn list(&self) -> Result<Vec<PathBuf>, GitError> {
         let entries = fs::read_dir(&self.folder).map_err(GitError::io("listing the bases"))?;
         let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 
-use crate::git::{DiffEntry, GitError, ObjectId, Repository, Scratch, bytes_of};
+use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Scratch, bytes_of};
 use crate::kernel::{self, Links};
 use crate::{PathError, Root};
 
@@ -30,7 +30,15 @@ impl Repository {
         to: &ObjectId,
         into: &Path,
     ) -> Result<Vec<PathBuf>, GitError> {
-        let diff = self.differences(from, to)?;
+        self.write_layer_of(&self.differences(from, to)?, into)
+    }
+
+    /// Does the same where the difference is known.
+    pub(crate) fn write_layer_of(
+        &self,
+        diff: &Diff,
+        into: &Path,
+    ) -> Result<Vec<PathBuf>, GitError> {
         let (gone, written): (Vec<&DiffEntry>, Vec<&DiffEntry>) =
             diff.entries.iter().partition(|entry| entry.new_mode == 0);
         write(self, &written, into, None)?;

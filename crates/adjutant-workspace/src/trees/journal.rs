@@ -452,7 +452,7 @@ mod tests {
             Ok(())
         };
         plan.save(&catch_up).unwrap();
-        plan.carry_out(&Root::open(&outer.join("tree")).unwrap(), &catch_up).unwrap();
+        plan.carry_out(&Root::open(outer.join("tree")).unwrap(), &catch_up).unwrap();
         assert!(plan.is_done());
         seen.into_inner()
     }
@@ -486,7 +486,7 @@ mod tests {
                 *calls.borrow_mut() += 1;
                 if *calls.borrow() == refused { Err(io::Error::other("worn out")) } else { Ok(()) }
             };
-            let root = Root::open(&outer.path().join("tree")).unwrap();
+            let root = Root::open(outer.path().join("tree")).unwrap();
             let saved = plan.save(&catch_up);
             assert_eq!(saved.is_err(), refused == 1);
             if saved.is_ok() {

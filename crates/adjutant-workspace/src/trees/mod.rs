@@ -11,6 +11,7 @@ mod export;
 mod journal;
 mod lock;
 mod rehearse;
+mod remove;
 mod worktree;
 
 pub use apply::{Applied, ApplyError, Left, Recovered};
@@ -18,4 +19,5 @@ pub use bases::{Bases, Lease, LeaseCost};
 pub(crate) use bring::{remove_journal, settle};
 pub(crate) use lock::Held;
 pub use rehearse::Rehearsed;
+pub(crate) use remove::remove_all;
 pub use worktree::{Orphan, Worktree, WorktreeEntry, Worktrees};

@@ -8,7 +8,6 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -16,11 +15,15 @@ use rustix::fs::FlockOperation;
 
 use super::export;
 use super::lock::Held;
-use crate::Root;
+use super::remove::remove_all;
 use crate::git::{
     Commit, Committed, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
-    Status, bounded, bytes_of,
+    Status, Storing, bounded, bytes_of, too_deep,
 };
+use crate::{Dir, FileKind, PathError, RelPath, Root};
+
+/// The most entries of one folder.
+const MAX_ENTRIES: usize = 10_000_000;
 
 /// The work trees made for children of one repository.
 #[derive(Debug)]
@@ -310,13 +313,22 @@ impl Worktree {
         &self,
         message: &str,
         at: SystemTime,
+        storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), GitError> {
         let Status { changes, mut skipped } = self.status()?;
         bounded(&changes)?;
         let root = Root::open(self.path())
             .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
         let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
-        let imported = self.repository.scratch(None)?.import(commit)?;
+        let scratch = self.repository.scratch(None)?;
+        let imported = scratch.import(commit, storing)?;
+        // Git does not look into the folder of a submodule, which is empty at first.
+        let submodules = self.repository.submodules(&scratch, &imported.base_tree)?;
+        let used = submodules.into_iter().filter(|path| {
+            fs::read_dir(self.path().join(path)).is_ok_and(|mut entries| entries.next().is_some())
+        });
+        let reason = SkipReason::NestedRepository;
+        skipped.extend(used.map(|path| Skipped { path, reason }));
         let ignored = self.here.ignored()?.into_iter();
         skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
         skipped.extend(imported.made.skipped.iter().cloned());
@@ -355,8 +367,39 @@ impl Worktree {
     }
 
     fn status(&self) -> Result<Status, GitError> {
-        self.here.scratch(Some(&self.base))?.status(&self.here)
+        let mut skipped = Vec::new();
+        let at = |source| GitError::Path { path: self.path().to_owned(), source };
+        let root = Root::open(self.path()).map_err(at)?;
+        let top = root.open_dir(&RelPath::default()).map_err(at)?;
+        look_over(&top, Path::new(""), &mut skipped).map_err(at)?;
+        let mut status = self.here.scratch(Some(&self.base))?.status(&self.here)?;
+        status.skipped.append(&mut skipped);
+        Ok(status)
     }
+}
+
+/// Names what git would not see because it lies too deep, and removes pipes that git would take for
+/// files with patterns: it would wait for somebody to write, and they hold nothing to keep.
+fn look_over(folder: &Dir, at: &Path, skipped: &mut Vec<Skipped>) -> Result<(), PathError> {
+    for entry in folder.list(MAX_ENTRIES)?.entries {
+        let path = at.join(&entry.name);
+        if entry.kind == FileKind::Fifo && entry.name == ".gitignore" {
+            folder.place(&entry.name)?.unlink()?;
+            skipped.push(Skipped { path, reason: SkipReason::Special });
+        } else if entry.kind == FileKind::Directory {
+            if too_deep(&path) {
+                skipped.push(Skipped { path, reason: SkipReason::TooDeep });
+                continue;
+            }
+            match folder.open_dir(&entry.name) {
+                Ok(below) => look_over(&below, &path, skipped)?,
+                // Git sees as little of it.
+                Err(PathError::PermissionDenied | PathError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Locks the repository's list of work trees for everyone else.
@@ -378,7 +421,7 @@ fn entry_name(repository: &Repository, path: &Path) -> Result<String, GitError> 
 }
 
 fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
-    remove_all(path)?;
+    remove_all(path).map_err(GitError::io("removing a work tree"))?;
     let alone = alone(repository)?;
     // Git answers 128 when it has no entry for the path.
     let call = repository.call("worktree").args(["remove", "--force", "--force"]).arg(path);
@@ -409,33 +452,11 @@ fn remove_torn_entry(repository: &Repository, path: &Path) {
     }
 }
 
-/// Removes a folder, also where a child took its own rights away.
-fn remove_all(path: &Path) -> Result<(), GitError> {
-    if path.symlink_metadata().is_err() {
-        return Ok(());
-    }
-    if fs::remove_dir_all(path).is_ok() {
-        return Ok(());
-    }
-    open_up(path);
-    fs::remove_dir_all(path).map_err(GitError::io("removing a work tree"))
-}
-
-fn open_up(folder: &Path) {
-    // Best effort: the removal that follows says what did not work.
-    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
-    }
-}
-
 /// Removes a slot; the record goes first, so that a crash here leaves nothing that looks usable.
 fn clear_slot(slot: &Path) -> Result<(), GitError> {
     // Best effort: an empty run folder is reused or harmless.
     let _ = fs::remove_file(slot.join("record"));
-    fs::remove_dir_all(slot).map_err(GitError::io("removing a work tree"))?;
+    remove_all(slot).map_err(GitError::io("removing a work tree"))?;
     if let Some(run) = slot.parent() {
         let _ = fs::remove_dir(run);
     }

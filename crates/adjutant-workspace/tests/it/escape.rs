@@ -47,7 +47,7 @@ impl Cell {
     fn inside(&self, words: &[&str]) -> (Ended, String) {
         let words = std::iter::once(PROBE.as_str()).chain(words.iter().copied()).map(Into::into);
         let mut program = Program::new(words);
-        program.timeout = Duration::from_secs(30);
+        program.timeout = Duration::from_secs(120);
         run(&self.sandbox, &program).unwrap()
     }
 
@@ -91,7 +91,6 @@ fn nothing_outside_the_workspace_is_written() {
     fs::copy(PROBE.as_str(), &copy).unwrap();
     outside(&["write", &copy]);
     cell.not_inside(&["write", PROBE.as_str()]);
-    cell.not_inside(&["write", "/proc/self/exe"]);
     let (ended, said) = cell.inside(&["write", &cell.path("at/file")]);
     assert_eq!((ended.end, said.as_str()), (End::Exited(0), "done\n"));
     assert_eq!(fs::read_to_string(cell.path("secret")).unwrap(), "outsidex");
@@ -121,6 +120,7 @@ fn secrets_outside_are_not_read() {
     if is_root() {
         cell.only_outside(&["read", "/etc/shadow"]);
     }
+    assert!(outside(&["list", &cell.path("")]).contains("secret"));
     let beside = cell.inside(&["list", &cell.path("")]).1;
     assert_eq!(beside, "at\n", "what lies beside the workspace shows");
 }
@@ -169,7 +169,7 @@ fn no_network_of_any_family_is_reached() {
     let _abstract = UnixListener::bind_addr(&address).unwrap();
     cell.only_outside(&["abstract", &name]);
     cell.only_outside(&["netlink"]);
-    cell.not_inside(&["vsock"]);
+    cell.only_outside(&["vsock"]);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn other_processes_are_neither_traced_nor_signalled() {
     let mut bystander =
         Command::new("/bin/cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut program = Program::shell("kill -9 -1; exit 4");
-    program.timeout = Duration::from_secs(20);
+    program.timeout = Duration::from_secs(120);
     let (ended, _) = run(&cell.sandbox, &program).unwrap();
     assert!(matches!(ended.end, End::Exited(4) | End::Signalled(9)), "{ended:?}");
     assert!(bystander.try_wait().unwrap().is_none(), "a process outside was ended");
@@ -196,31 +196,44 @@ fn mounts_namespaces_and_doors_into_the_kernel_are_closed() {
     cell.only_outside(&["unshare"]);
     cell.only_outside(&["clone"]);
     cell.only_outside(&["clone3"]);
-    for name in ["keyctl", "memfd_create", "name_to_handle_at", "io_uring_setup", "open_tree"] {
+    for name in [
+        "keyctl",
+        "memfd_create",
+        "name_to_handle_at",
+        "io_uring_setup",
+        "open_tree",
+        "fsopen",
+        "userfaultfd",
+    ] {
         cell.only_outside(&["call", name]);
     }
-    // What an ordinary account or this kernel may refuse outside as well.
-    for name in ["fsopen", "userfaultfd", "x32"] {
-        cell.not_inside(&["call", name]);
-    }
+    // Few kernels have this way in; where there is none, nothing shows that it was closed.
+    cell.not_inside(&["call", "x32"]);
 }
 
 #[test]
 fn proc_is_of_the_sandbox_and_cannot_be_written() {
     let cell = Cell::new();
     cell.only_outside(&["write", "/proc/self/comm"]);
-    if is_root() {
-        let outside_value = fs::read("/proc/sys/kernel/domainname").unwrap();
-        fs::write("/proc/sys/kernel/domainname", outside_value).unwrap();
+    for path in [
+        "/proc/sys/kernel/domainname",
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sys/vm/overcommit_memory",
+    ] {
+        // An ordinary account can open none of them outside either.
+        if is_root() {
+            outside(&["open-to-write", path]);
+        }
+        cell.not_inside(&["open-to-write", path]);
     }
-    for path in
-        ["/proc/sys/kernel/domainname", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"]
-    {
-        cell.not_inside(&["write", path]);
+    // Outside, what another process of the same account has can be reached through these.
+    let mut other = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().unwrap();
+    for door in ["root/etc/passwd", "environ", "mem", "fd/0"] {
+        outside(&["open", &format!("/proc/{}/{door}", other.id())]);
+        cell.not_inside(&["open", &format!("/proc/1/{door}")]);
     }
-    for path in ["/proc/1/root/etc/passwd", "/proc/1/environ", "/proc/1/mem", "/proc/1/fd/0"] {
-        cell.not_inside(&["read", path]);
-    }
+    other.kill().unwrap();
+    other.wait().unwrap();
     let own = cell.inside(&["read", "/proc/self/root/etc/passwd"]).1;
     assert!(own.contains("root:"), "/proc is of no use: {own}");
 }
@@ -251,7 +264,7 @@ fn processes_are_bounded() {
     let begun = Instant::now();
     let (ended, _) = run(&cell.sandbox, &bomb).unwrap();
     assert_eq!((ended.end, ended.tree_gone), (End::TimedOut, true));
-    assert!(begun.elapsed() < Duration::from_millis(1900), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -283,7 +296,7 @@ fn writing_is_bounded() {
     let (ended, _) = cell.inside(&["memory", "4096"]);
     assert!(matches!(ended.end, End::TooMuchWritten { .. }), "the next call goes on: {ended:?}");
     let mut one = Program::shell("head -c 40000000 /dev/zero > big");
-    one.timeout = Duration::from_secs(20);
+    one.timeout = Duration::from_secs(120);
     fs::remove_dir_all(cell.path("upper/full")).unwrap();
     let (ended, said) = run(&cell.sandbox, &one).unwrap();
     assert_ne!(ended.end, End::Exited(0), "a file larger than the bound: {said}");
@@ -332,9 +345,14 @@ fn tmp_is_private_and_empty_each_time() {
     fs::write(&mine, "outside").unwrap();
     cell.only_outside(&["read", mine.to_str().unwrap()]);
     fs::remove_file(&mine).unwrap();
-    assert_eq!(cell.inside(&["write", "/tmp/left"]).1, "done\n");
-    assert!(!Path::new("/tmp/left").exists());
-    cell.not_inside(&["read", "/tmp/left"]);
+    // Outside one call finds what the one before it left.
+    let left = format!("{}-left", mine.display());
+    outside(&["write", &left]);
+    outside(&["read", &left]);
+    fs::remove_file(&left).unwrap();
+    assert_eq!(cell.inside(&["write", &left]).1, "done\n");
+    assert!(!Path::new(&left).exists());
+    cell.not_inside(&["read", &left]);
 }
 
 /// A sandbox is itself a machine that allows no namespaces.
@@ -372,7 +390,7 @@ fn a_granted_network_opens_the_network_and_nothing_else() {
     cell.only_outside(&["read", &cell.path("secret")]);
     cell.only_outside(&["kill", &std::process::id().to_string()]);
     cell.only_outside(&["unshare"]);
-    cell.not_inside(&["vsock"]);
+    cell.only_outside(&["vsock"]);
 }
 
 /// Two at a time in one workspace: neither sees the other, whatever they share.
@@ -381,7 +399,7 @@ fn calls_of_one_workspace_do_not_see_each_other() {
     let cell = Cell::new();
     let mut waiting =
         Program::shell("echo secret > /tmp/mine; echo ready; while [ ! -e go ]; do :; done");
-    waiting.timeout = Duration::from_secs(30);
+    waiting.timeout = Duration::from_secs(120);
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
         let sandbox = &cell.sandbox;
@@ -413,6 +431,9 @@ fn a_git_folder_that_is_a_link_cannot_be_guarded_and_stops_the_call() {
     fs::remove_file(cell.path("at/.git")).unwrap();
     fs::write(cell.path("at/.git"), "gitdir: elsewhere").unwrap();
     cell.only_outside(&["write", &cell.path("at/.git")]);
+    let mut there = Command::new("/bin/sh");
+    there.args(["-c", "mv .git away && mv away .git"]);
+    assert!(there.current_dir(cell.path("at")).status().unwrap().success(), "outside it can move");
     let moved = Program::shell("mv .git away || rm -f .git");
     assert_eq!(run(&cell.sandbox, &moved).unwrap().0.end, End::Exited(1));
 }
@@ -437,6 +458,7 @@ fn a_hidden_home_shows_what_was_granted_in_it_and_nothing_else() {
     let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
     assert_eq!(cell.inside(&["read", &cell.path("outer/file")]).1, "text\n");
     assert_eq!(cell.inside(&["read", &cell.path("outer/home/.cargo/crate")]).1, "text\n");
+    assert!(outside(&["list", &cell.path("outer/home")]).contains(".netrc"));
     assert_eq!(cell.inside(&["list", &cell.path("outer/home")]).1, ".cargo\n");
     cell.only_outside(&["read", &cell.path("outer/home/secret")]);
     cell.only_outside(&["write", &cell.path("outer/home/new")]);

@@ -2,8 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use adjutant_workspace::sandbox::{End, Place, Program, Sandbox};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use crate::overlay::Ground;
+use crate::sandbox::{config, run};
 use crate::{Tree, rel};
 
 /// Swaps a directory for a link that leads out, atomically and as fast as it can.
@@ -36,4 +39,60 @@ fn a_directory_flipped_to_an_outward_link_never_leads_out() {
     });
     assert_eq!(escaped, 0);
     assert!(inside > 0, "the race was never won by the directory, so nothing was tested");
+}
+
+/// Does something again and again beside a body of work.
+fn meanwhile(act: impl Fn() + Sync, body: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                act();
+            }
+        });
+        // However the body ends, or the other would never.
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        done.store(true, Ordering::Relaxed);
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// What is hidden below a grant comes, goes and changes its kind while sandboxes are built over it.
+#[test]
+fn what_is_to_be_hidden_and_comes_and_goes_stops_no_call_and_is_hidden_at_rest() {
+    let ground = Ground::new();
+    let cache = ground.path("cache");
+    std::fs::create_dir_all(cache.join("folder")).unwrap();
+    std::fs::write(cache.join("folder/in"), "secret").unwrap();
+    std::fs::write(cache.join("file"), "secret").unwrap();
+    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    config.grants = vec![cache.clone(), cache.join("gone")];
+    config.hidden = ["folder", "file", "swapped", "made"].map(|name| cache.join(name)).into();
+    let (folder, file) = (cache.join("folder"), cache.join("file"));
+    let (swapped, made, gone) = (cache.join("swapped"), cache.join("made"), cache.join("gone"));
+    std::fs::write(&swapped, "secret").unwrap();
+    let sandbox = Sandbox::new(config).unwrap();
+    // What can be read, by whichever name it has at the moment.
+    let look = format!("cat '{0}'/* '{0}'/*/* 2>/dev/null; exit 0", cache.display());
+    let outside = std::process::Command::new("/bin/sh").args(["-c", &look]).output().unwrap();
+    assert!(String::from_utf8_lossy(&outside.stdout).contains("secret"));
+    let flip = || {
+        let _ = renameat_with(CWD, &swapped, CWD, &folder, RenameFlags::EXCHANGE);
+        let _ = renameat_with(CWD, &swapped, CWD, &file, RenameFlags::EXCHANGE);
+        let _ = std::fs::write(&made, "secret");
+        let _ = std::fs::create_dir(&gone);
+        let _ = std::fs::remove_file(&made);
+        let _ = std::fs::remove_dir(&gone);
+    };
+    meanwhile(flip, || {
+        for _ in 0..150 {
+            let (ended, said) = run(&sandbox, &Program::shell("true")).unwrap();
+            assert_eq!(ended.end, End::Exited(0), "{said}");
+        }
+    });
+    // At rest nothing of it is seen.
+    let (_, said) = run(&sandbox, &Program::shell(look)).unwrap();
+    assert!(!said.contains("secret"), "{said}");
 }

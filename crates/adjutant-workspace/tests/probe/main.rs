@@ -31,6 +31,10 @@ fn attempt(words: &[&str]) -> io::Result<String> {
     match words {
         ["write", path] => append(path).map(done),
         ["read", path] => fs::read(path).map(|it| String::from_utf8_lossy(&it).into_owned()),
+        ["open", path] => fs::File::open(path).map(|_| "opened".to_owned()),
+        ["open-to-write", path] => {
+            fs::File::options().write(true).open(path).map(|_| "opened".to_owned())
+        }
         ["list", path] => list(path),
         ["chmod", path] => {
             use std::os::unix::fs::PermissionsExt as _;
@@ -147,14 +151,18 @@ fn kill(process: i32) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_kill, process, 0) }).map(|_| ())
 }
 
+/// Moves an ordinary account to namespaces in which it may mount.
+fn own_mounts() -> io::Result<()> {
+    if rustix::process::getuid().as_raw() == 0 {
+        return Ok(());
+    }
+    let kinds = libc::CLONE_NEWUSER | libc::CLONE_NEWNS;
+    checked(unsafe { libc::syscall(libc::SYS_unshare, kinds) }).map(|_| ())
+}
+
 /// Mounts something, in namespaces of its own where it may not outside them.
 fn mount(at: &str) -> io::Result<()> {
-    let uid = rustix::process::getuid().as_raw();
-    if uid != 0 {
-        checked(unsafe {
-            libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUSER | libc::CLONE_NEWNS)
-        })?;
-    }
+    own_mounts()?;
     rustix::mount::mount("probe", at, "tmpfs", rustix::mount::MountFlags::empty(), None)?;
     Ok(rustix::mount::unmount(at, rustix::mount::UnmountFlags::DETACH)?)
 }
@@ -179,6 +187,9 @@ fn clone3() -> io::Result<()> {
 }
 
 fn call(name: &str) -> io::Result<String> {
+    if name == "fsopen" {
+        own_mounts()?;
+    }
     checked(unsafe {
         match name {
             "keyctl" => libc::syscall(libc::SYS_keyctl, 0, -3_i64, 1),
@@ -317,6 +328,7 @@ fn engine(workspace: &str) -> io::Result<String> {
         place: it::Place::Directory(workspace.into()),
         at: workspace.into(),
         grants: vec![this.clone()],
+        data: Vec::new(),
         hidden: Vec::new(),
         network: it::Network::Off,
         bounds: it::Bounds::default(),

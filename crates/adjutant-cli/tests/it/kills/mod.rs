@@ -3,7 +3,7 @@
 //!
 //! `ADJUTANT_KILLS=2000` is the long version; `ADJUTANT_KILLS_SEED` repeats a failure's choices.
 
-mod book;
+pub(crate) mod book;
 mod cast;
 mod chance;
 mod check;

@@ -1,9 +1,12 @@
-//! Writers in workspaces of both kinds, killed at random moments until they are left alone: each result
-//! holds the work once, the user's files are as they were, and nothing of a workspace stays behind.
+//! Writers in workspaces of both kinds, killed until they are left alone: each result holds the work
+//! once, the user's files are as they were, and nothing of a workspace stays behind.
+//!
+//! A kill falls after something that was seen to happen, a record or a change of the folders that
+//! workspaces are made of: how fast the machine is decides nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +16,7 @@ use super::book::Book;
 use super::chance::{Chance, seed};
 use super::{kernel, tell};
 use crate::rig::{Call, Rig};
+use crate::running::Running;
 use crate::work_rig::Repo;
 
 /// Kills when nobody says how many.
@@ -21,8 +25,24 @@ const KILLS: u64 = 24;
 /// Kills of one run before it is left alone.
 const DEEPEST: u64 = 4;
 
-/// About as long as a run takes.
-const LATEST_MS: u64 = 700;
+/// Records after which a kill may fall: before the workspaces are there, at work, while the work is
+/// kept, and after that, when all that is left is to remove them.
+const RECORDS: [&str; 8] = [
+    "started",
+    "space_made",
+    "replied",
+    "write_prepared",
+    "tool_called",
+    "tool_returned",
+    "ended",
+    "space_kept",
+];
+
+/// How many changes of files after its record a kill may fall, at most.
+const LATEST: u64 = 6;
+
+/// How long anything here may take; it takes a fraction of a second.
+const GUARD: Duration = Duration::from_secs(120);
 
 const LABELS: [&str; 2] = ["one", "two"];
 
@@ -33,11 +53,68 @@ fn script() -> String {
             turn(&format!("[[turn.call]]\ntool = \"{name}\"\nargs = {args}"))
         };
         let edit = "{ file_path = \"list\", old_string = \"END\", new_string = \"added\\nEND\" }";
-        let run = "{ command = \"sleep 0.05; echo ran >> ran; sleep 0.05\" }";
+        let run = "{ command = \"sleep 0.02; echo ran >> ran; sleep 0.02\" }";
         let write = "{ file_path = \"new/file\", content = \"new\\n\" }";
         tool("Edit", edit) + &tool("Run", run) + &tool("Write", write) + &turn("text = \"done\"")
     };
-    format!("delay_ms = 15\n{}{}", writer(LABELS[0]), writer(LABELS[1]))
+    format!("delay_ms = 5\n{}{}", writer(LABELS[0]), writer(LABELS[1]))
+}
+
+/// When to kill: after the first record of that kind in this life, and so many changes of files.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    record: &'static str,
+    changes: u64,
+}
+
+impl Moment {
+    fn draw(chance: &mut Chance) -> Self {
+        let record = chance.below(RECORDS.len() as u64);
+        let record = RECORDS[usize::try_from(record).unwrap()];
+        Self { record, changes: chance.below(LATEST) }
+    }
+}
+
+/// Where kills fell, by what was on record then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    kills: u64,
+    /// While a workspace was made.
+    making: u64,
+    /// While work was kept.
+    keeping: u64,
+    /// While agents worked, or after all was kept.
+    otherwise: u64,
+    runs: u64,
+}
+
+impl Tally {
+    fn count(&mut self, book: &Book) {
+        let of = |kind: &str| book.of(kind).count();
+        self.kills += 1;
+        if of("started") > of("space_made") {
+            self.making += 1;
+        } else if of("ended") > of("space_kept") {
+            self.keeping += 1;
+        } else {
+            self.otherwise += 1;
+        }
+    }
+
+    /// Says whether enough was tried: so many kills, and some in each of the short moments, unless they
+    /// cannot be hit at all.
+    fn is_enough(&self, wanted: u64) -> bool {
+        let least = self.making.min(self.keeping);
+        self.kills >= 3 * wanted || (self.kills >= wanted && least > 0)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.kills += other.kills;
+        self.making += other.making;
+        self.keeping += other.keeping;
+        self.otherwise += other.otherwise;
+        self.runs += other.runs;
+    }
 }
 
 struct Stage {
@@ -84,22 +161,76 @@ impl Stage {
         self.repo.rig.runs().first().is_some_and(|run| self.book(run).is_over())
     }
 
-    /// Plays a run to its end; returns how often it was killed.
-    fn play(&self, chance: &mut Chance) -> u64 {
-        let mut kills = 0;
+    /// Plays a run to its end; returns where it was killed.
+    fn play(&self, chance: &mut Chance) -> Tally {
+        let mut tally = Tally { runs: 1, ..Tally::default() };
         while !self.is_over() {
+            let before = self.book_so_far().events.len();
             let mut running = self.next().start();
-            if kills < DEEPEST && (kills == 0 || chance.below(4) > 0) {
-                // The moment itself is what is tried, so nothing is waited for.
-                thread::sleep(Duration::from_micros(chance.below(LATEST_MS * 1_000)));
-                running.signal(Signal::KILL);
-                kills += u64::from(running.finish().code == 128 + 9);
+            if tally.kills < DEEPEST && (tally.kills == 0 || chance.below(4) > 0) {
+                if self.wait_for(Moment::draw(chance), before, &mut running) {
+                    running.signal(Signal::KILL);
+                }
+                if running.finish().code == 128 + 9 {
+                    tally.count(&self.book_so_far());
+                }
             } else {
                 let out = running.finish();
                 assert!(self.is_over(), "{out}");
             }
         }
-        kills
+        tally
+    }
+
+    fn book_so_far(&self) -> Book {
+        let run = self.repo.rig.runs().into_iter().next();
+        run.map_or_else(Book::default, |run| self.book(&run))
+    }
+
+    /// Waits until the moment has come; says whether it came before the program ended.
+    fn wait_for(&self, moment: Moment, before: usize, running: &mut Running<'_>) -> bool {
+        let until = Instant::now() + GUARD;
+        let (mut length, mut is_there, mut changes) = (None, false, 0);
+        let mut files = Vec::new();
+        while !(is_there && changes >= moment.changes) {
+            if running.has_ended() {
+                return false;
+            }
+            assert!(Instant::now() < until, "{moment:?} never came");
+            let journal = self.repo.rig.runs().first().and_then(|run| {
+                fs::metadata(self.repo.rig.run_folder(run).join("journal.jsonl")).ok()
+            });
+            let now = journal.map(|journal| journal.len());
+            if !is_there && now != length {
+                length = now;
+                let book = self.book_so_far();
+                is_there = book.events.iter().skip(before).any(|it| it["type"] == moment.record);
+            }
+            let seen = self.files();
+            if is_there && seen != files {
+                changes += 1;
+            }
+            files = seen;
+            thread::sleep(Duration::from_micros(100));
+        }
+        true
+    }
+
+    /// What workspaces are made of, as far as it is seen from outside.
+    fn files(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut open = vec![(self.repo.rig.state().join("spaces"), 0)];
+        open.push((self.repo.rig.work().join(".git/refs/adjutant"), 2));
+        while let Some((folder, depth)) = open.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                if depth < 4 && entry.file_type().is_ok_and(|it| it.is_dir()) {
+                    open.push((entry.path(), depth + 1));
+                }
+                found.push(entry.path());
+            }
+        }
+        found.sort_unstable();
+        found
     }
 
     fn check(&self) {
@@ -140,7 +271,7 @@ impl Stage {
 pub(super) fn nothing_is_left(repo: &Repo) {
     let place = repo.rig.path();
     // A holder ends when its socket does; the kernel may take a moment to say so.
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + GUARD;
     while !(holders(place).is_empty() && kernel::working_below(place).is_empty()) {
         assert!(Instant::now() < until, "processes are left: {:?}", holders(place));
         thread::yield_now();
@@ -196,22 +327,36 @@ pub(super) fn answers(book: &Book) -> BTreeMap<(String, String), String> {
     answers
 }
 
+/// Plays runs of one kind until there were enough kills.
+fn rounds(kind: &'static str, wanted: u64, seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    while !tally.is_enough(wanted) {
+        tell(&format!("run {} ({kind}): ADJUTANT_KILLS_SEED={seed}", tally.runs));
+        let stage = Stage::new(kind);
+        let number = tally.runs * 2 + u64::from(kind == "overlay");
+        tally.add(stage.play(&mut Chance::new(seed).branch(number + 1)));
+        stage.check();
+    }
+    tally
+}
+
 #[test]
 fn writers_in_workspaces_are_killed_and_their_work_is_there_once() {
     let wanted = std::env::var("ADJUTANT_KILLS").map_or(KILLS, |count| count.parse().unwrap());
     let (seed, began) = (seed(), Instant::now());
-    let (mut kills, mut runs) = (0, 0);
-    while kills < wanted {
-        for kind in ["overlay", "worktree"] {
-            tell(&format!("run {runs} ({kind}): ADJUTANT_KILLS_SEED={seed}"));
-            let stage = Stage::new(kind);
-            kills += stage.play(&mut Chance::new(seed).branch(runs + 1));
-            stage.check();
-            runs += 1;
+    let mut total = Tally::default();
+    thread::scope(|scope| {
+        let kinds = ["overlay", "worktree"];
+        let all = kinds.map(|kind| scope.spawn(move || rounds(kind, wanted.div_ceil(2), seed)));
+        for one in all {
+            total.add(one.join().unwrap());
         }
-    }
+    });
+    let Tally { kills, making, keeping, otherwise, runs } = total;
     let took = began.elapsed().as_secs_f64();
     tell(&format!(
-        "{kills} kills in {runs} runs of writers in workspaces; seed {seed}, {took:.0} s"
+        "{kills} kills in {runs} runs of writers in workspaces: {making} while one was made, {keeping} \
+         while work was kept, {otherwise} at other times; seed {seed}, {took:.0} s"
     ));
+    assert!(making > 0 && keeping > 0, "{total:?}");
 }

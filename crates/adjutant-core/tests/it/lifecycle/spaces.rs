@@ -1,6 +1,6 @@
 //! Writers in workspaces of their own: when they begin, what is waited for, what a crash leaves.
 
-use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
+use adjutant_core::space::{ChangedFile, KeptWork, NoSpace, Space, SpaceKind};
 use adjutant_core::{Resumption, Rights, Writes};
 
 use super::*;
@@ -61,13 +61,18 @@ fn a_writer_takes_no_turn_before_its_workspace_is_on_record() {
 fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
     let mut sim = by_hand();
     let child = sim.child(about("x"));
-    let made = Err("worktree already exists".to_owned());
+    let (path, problem) = (Some("state/spaces/x".to_owned()), "worktree already exists".to_owned());
+    let made = Err(NoSpace { path, problem });
     sim.submit(Command::TakeSpace { session: child, made }).unwrap();
     insta::assert_snapshot!(sim.ended(child), @r"
     failed TOOL_UNAVAILABLE: ERROR: Failed to create child worktree for delegation.
 
     Child: x
+    Worktree path: state/spaces/x
     Git error: worktree already exists
+
+    Action: Cleanup old worktrees and retry
+    Command: adjutant prune
     => `adjutant doctor` says what this machine allows; `adjutant prune` clears what old runs left.
     ");
     assert!(sim.tree.outcome().is_some());

@@ -268,6 +268,16 @@ fn a_claim_passes_only_when_the_command_does() {
 }
 
 #[test]
+fn a_report_passes_only_when_the_command_does() {
+    let verify = Some("make test".to_owned());
+    let mut sim = begun_as(stories(&["contract=report"]), StoryWork { verify, ..story() });
+    let root = sim.root();
+    assert_eq!(kinds(&sim.say(root, "All is done.")), "replied checking");
+    let check = Command::TakeCheck { session: root, passed: true, text: String::new() };
+    assert_eq!(kinds(&sim.submit(check).unwrap()), "checked ended space_kept run_ended");
+}
+
+#[test]
 fn a_claim_that_never_passes_is_partial_and_can_be_taken_up_again() {
     let verify = Some("false".to_owned());
     let mut sim = begun_as(stories(&[]), StoryWork { verify, ..story() });

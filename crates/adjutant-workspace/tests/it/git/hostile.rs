@@ -1,6 +1,6 @@
 //! A tree in which everything git may run is planted: plain git runs it, we do not.
 
-use adjutant_workspace::{ApplyError, Bases, ConflictKind, GitError, Pruned, Worktrees};
+use adjutant_workspace::{ApplyError, Bases, ConflictKind, GitError, Worktrees};
 
 use super::*;
 
@@ -202,7 +202,6 @@ fn nothing_planted_runs() {
 
     repository.branch(&child("h")).unwrap();
     repository.results().unwrap();
-    repository.prune(now(), Pruned::Everything).unwrap();
     repository.discard(&child("h"), &made.commit).unwrap();
     assert_eq!(planted.fired(), Vec::<String>::new());
 }

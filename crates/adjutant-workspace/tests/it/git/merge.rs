@@ -1,6 +1,6 @@
 //! Previews, references, branches, pruning.
 
-use adjutant_workspace::{ConflictKind, DiffStatus, GitError, Pruned};
+use adjutant_workspace::{ConflictKind, DiffStatus, GitError};
 
 use super::*;
 
@@ -183,7 +183,7 @@ fn a_branch_is_made_once_and_never_over_another() {
 }
 
 #[test]
-fn pruning_drops_only_what_is_merged_unless_told() {
+fn what_is_merged_is_told_from_what_is_not() {
     let user = User::new();
     let repository = user.open();
     let base = user.id("HEAD");
@@ -203,12 +203,6 @@ fn pruning_drops_only_what_is_merged_unless_told() {
         .collect();
     let expected = [("copied", true), ("merged", true), ("open", false)];
     assert_eq!(kept, expected.map(|(name, merged)| (name.to_owned(), merged)).into());
-    assert!(repository.prune(now(), Pruned::Merged).unwrap().is_empty(), "none is older");
-    let later = now() + Duration::from_secs(1);
-    assert_eq!(repository.prune(later, Pruned::Merged).unwrap().len(), 2);
-    assert!(repository.result(&child("open")).unwrap().is_some());
-    assert_eq!(repository.prune(later, Pruned::Everything).unwrap().len(), 1);
-    assert!(repository.results().unwrap().is_empty());
 }
 
 #[test]
@@ -232,4 +226,61 @@ fn a_lock_left_by_a_killed_git_does_not_block_a_result_for_ever() {
     put(&lock, "");
     age();
     repository.discard(&child("x"), &made.commit).unwrap();
+}
+
+#[test]
+fn what_is_merged_is_asked_once_for_all() {
+    let user = User::new();
+    let repository = user.open();
+    let base = user.id("HEAD");
+    // Ten of each fate, by turns, and twenty names for each.
+    let mut orders = String::new();
+    for number in 0..10 {
+        user.git(["checkout", "-q", "--detach", base.as_str()]);
+        user.write(format!("new/{number}"), "content\n");
+        let work = user.commit("work");
+        user.git(["checkout", "-q", "main"]);
+        match number % 3 {
+            0 => drop(user.git(["merge", "-q", "--no-edit", work.as_str()])),
+            1 => drop(user.git(["cherry-pick", work.as_str()])),
+            _ => {}
+        }
+        for twin in 0..20 {
+            orders += &format!("create refs/adjutant/run/c{number}-{twin} {work}\n");
+        }
+    }
+    // Neither what is no commit nor what has no base may spoil the answer about the others.
+    let rootless = user.git(["commit-tree", "-m", "rootless", "HEAD^{tree}"]);
+    let blob = user.git(["rev-parse", "HEAD:README"]);
+    orders += &format!("create refs/adjutant/run/rootless {rootless}\n");
+    orders += &format!("create refs/adjutant/run/blob {blob}\n");
+    let input = user.outer.path().join("orders");
+    fs::write(&input, orders).unwrap();
+    let mut update = user.command(["update-ref", "--stdin"]);
+    assert!(update.stdin(fs::File::open(input).unwrap()).status().unwrap().success());
+    drop(repository);
+
+    let log = user.outer.path().join("calls");
+    let folder = user.outer.path().join("bin");
+    let real = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|folder| folder.join("git"))
+        .find(|path| path.exists());
+    let real = real.unwrap();
+    let text =
+        format!("#!/bin/sh\necho x >> '{}'\nexec '{}' \"$@\"\n", log.display(), real.display());
+    put(&folder.join("git"), &text);
+    make_executable(&folder.join("git"));
+    let git = Git::find(folder.as_os_str()).unwrap();
+    let repository = Repository::open(&git, &user.tree, &user.state()).unwrap();
+    fs::remove_file(&log).unwrap();
+    let kept = repository.results().unwrap();
+    assert_eq!(kept.len(), 201);
+    for one in &kept {
+        let child = one.reference.child();
+        let merged = child.strip_prefix('c').and_then(|rest| rest.split_once('-'));
+        let merged = merged.is_some_and(|(number, _)| number.parse::<u32>().unwrap() % 3 < 2);
+        assert_eq!(one.merged, merged, "{child}");
+    }
+    let calls = fs::read_to_string(&log).unwrap().lines().count();
+    assert!(calls <= 5, "{calls} calls of git");
 }

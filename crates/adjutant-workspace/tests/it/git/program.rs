@@ -54,11 +54,11 @@ fn a_git_that_never_ends_is_ended_with_what_it_started() {
     let pid = user.outer.path().join("pid");
     let folder = pretend("2.47", &format!("sleep 1000 & echo $! > '{}'; wait", pid.display()));
     let begun = Instant::now();
-    let error = open_with(&folder, &user, Duration::from_secs(2)).unwrap_err();
+    let error = open_with(&folder, &user, Duration::from_secs(5)).unwrap_err();
     assert!(matches!(error, GitError::TimedOut { .. }), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < Duration::from_secs(100));
     let pid = fs::read_to_string(pid).unwrap();
-    assert!(ends(&pid, Timespec { tv_sec: 10, tv_nsec: 0 }), "{pid} is still there");
+    assert!(ends(&pid, Timespec { tv_sec: 60, tv_nsec: 0 }), "{pid} is still there");
 }
 
 #[test]

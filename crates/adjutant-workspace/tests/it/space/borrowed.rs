@@ -1,15 +1,49 @@
 //! What a sandbox shows of the objects, which the repository itself says where to find.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
 use super::*;
 use crate::git::put;
 
+/// Objects are data: a program among them is read and not run, and what it might be lent counts for nothing.
+#[test]
+fn nothing_among_the_objects_is_run() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let program = user.path(".git/objects/pack/tool");
+        put(&program, "#!/bin/sh\necho it runs\n");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        // A process that another test is just starting may have the file open for a moment.
+        let outside = loop {
+            match std::process::Command::new(&program).output() {
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+                tried => break tried.unwrap(),
+            }
+        };
+        assert_eq!(outside.stdout, b"it runs\n");
+        let space = open(&user, wish).make("run", "child", "1", None).unwrap();
+        let text = format!("'{0}' || cat '{0}' | wc -l", program.display());
+        let (_, said) = run(&space, &text);
+        assert!(said.contains("Permission denied") && said.ends_with("2\n"), "{kind}: {said}");
+        let (_, mounts) = run(&space, "cat /proc/self/mounts");
+        let line = mounts.lines().find(|line| line.contains("/.git/objects ")).unwrap();
+        for option in ["ro", "nosuid", "nodev", "noexec"] {
+            let options = line.split(' ').nth(3).unwrap();
+            assert!(options.split(',').any(|it| it == option), "{kind}: {option} in {line}");
+        }
+        space.close().unwrap();
+    }
+}
+
 #[test]
 fn alternates_open_no_other_folder_and_sockets_are_hidden() {
     for (wish, kind) in KINDS {
         let (user, lender) = (user(), user());
+        // Or both would have the same commit.
+        lender.write("lent", "lent\n");
+        lender.commit("lent");
         let loot = user.outer.path().canonicalize().unwrap().join("loot");
         for folder in ["plain", "half/objects", "linked/refs", "linked/real"] {
             put(&loot.join(folder).join("secret"), "secret\n");
@@ -39,6 +73,11 @@ fn alternates_open_no_other_folder_and_sockets_are_hidden() {
             lender.id("HEAD"),
         );
         let (_, said) = run(&space, &text);
+        assert_eq!(said, "0\n0\n", "{kind}: the list of the repository opened another one");
+        let remarks = space.record().remarks;
+        assert!(remarks.iter().any(|it| it.contains("borrowed")), "{kind}: {remarks:?}");
+        // A person may grant it; what is no object stays hidden all the same.
+        let (_, said) = run_with(&space, &text, vec![lender.tree.clone()]);
         assert_eq!(said, "0\n0\ncommit\n", "{kind}");
         assert_eq!(fs::read_dir(&lent).unwrap().count(), before);
         drop((top, deep));

@@ -1,7 +1,7 @@
 //! Programs that write what nobody can keep: the rest of their work is kept all the same.
 
 use adjutant_workspace::SkipReason;
-use adjutant_workspace::sandbox::End;
+use adjutant_workspace::sandbox::{Bounds, End};
 
 use super::*;
 
@@ -26,5 +26,68 @@ fn a_folder_far_down_and_files_of_mere_size_do_not_lose_the_work() {
         assert!(reason(SkipReason::TooLarge(700_000_000)), "{kind}: {:?}", kept.skipped);
         assert!(reason(SkipReason::TooDeep), "{kind}: {:?}", kept.skipped);
         space.close().unwrap();
+    }
+}
+
+#[test]
+fn five_thousand_levels_are_left_out_said_and_removed() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        write(&space, "kept", "x\n");
+        let levels = "n/".repeat(1_000);
+        let down = format!("mkdir -p {levels} && cd -P {levels} && ");
+        let (ended, said) = run(&space, &format!("{} echo z > bottom", down.repeat(5)));
+        // What goes down too far to be measured counts as too much.
+        let made = matches!(ended.end, End::Exited(0) | End::TooMuchWritten { .. });
+        assert!(made, "{kind}: {:?} {said}", ended.end);
+        let kept = space.keep("work\n", now()).unwrap();
+        assert_eq!(contents(&user, &kept.commit.unwrap())["kept"], "x\n", "{kind}");
+        let deep = kept.skipped.iter().any(|it| it.reason == SkipReason::TooDeep);
+        assert!(deep, "{kind}: {:?}", kept.skipped.len());
+        space.close().unwrap();
+        assert!(!space.path().exists(), "{kind}");
+        assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "{kind}: nothing stays behind");
+    }
+}
+
+#[test]
+fn a_pipe_in_place_of_patterns_holds_nobody_up() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let text = "rm .gitignore && mkfifo .gitignore src/.gitignore && echo x > src/new";
+        let (ended, said) = run(&space, text);
+        assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
+        let began = std::time::Instant::now();
+        let kept = space.keep("work\n", now()).unwrap();
+        let shown = contents(&user, &kept.commit.unwrap());
+        assert_eq!(shown["src/new"], "x\n", "{kind}");
+        let special = kept.skipped.iter().filter(|it| it.reason == SkipReason::Special);
+        let names: Vec<&str> = special.map(|it| it.path.to_str().unwrap()).collect();
+        assert_eq!(names, [".gitignore", "src/.gitignore"], "{kind}");
+        space.close().unwrap();
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{kind}");
+    }
+}
+
+#[test]
+fn what_a_program_writes_is_bounded_and_no_folder_hides_it() {
+    for (wish, kind) in KINDS {
+        for closed in ["true", "chmod 000 full"] {
+            let user = user();
+            let spaces = open(&user, wish);
+            let space = spaces.make("run", "child", "1", None).unwrap();
+            let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
+            let sandbox = space.sandbox(SandboxWish { bounds, ..SandboxWish::default() }).unwrap();
+            let fill = "for n in 1 2 3 4; do head -c 15000000 /dev/zero > full/$n; done; sync";
+            let text = format!("mkdir full && {fill}; {closed}; exec sleep 60");
+            let mut captured = Captured::new(64 << 10);
+            let cancel = Cancel::new().unwrap();
+            let ended = sandbox.run(&Program::shell(&text), &cancel, &mut captured).unwrap();
+            assert!(matches!(ended.end, End::TooMuchWritten { .. }), "{kind}: {:?}", ended.end);
+        }
     }
 }

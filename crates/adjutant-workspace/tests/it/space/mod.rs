@@ -1,11 +1,14 @@
 //! Workspaces of both kinds, through the one type the engine uses.
 
 mod borrowed;
+mod choice;
 mod crash;
 mod flood;
+mod index;
 mod life;
 mod nested;
 mod speed;
+mod submodules;
 mod take_in;
 mod take_in_killed;
 
@@ -87,7 +90,12 @@ fn files(space: &Workspace) -> BTreeMap<String, String> {
 
 /// Runs a command of the shell in the sandbox of the workspace.
 fn run(space: &Workspace, text: &str) -> (Ended, String) {
-    let sandbox = space.sandbox(SandboxWish::default()).unwrap();
+    run_with(space, text, Vec::new())
+}
+
+/// The same, with directories that a person granted.
+fn run_with(space: &Workspace, text: &str, grants: Vec<PathBuf>) -> (Ended, String) {
+    let sandbox = space.sandbox(SandboxWish { grants, ..SandboxWish::default() }).unwrap();
     let mut captured = Captured::new(64 << 10);
     let ended = sandbox.run(&Program::shell(text), &Cancel::new().unwrap(), &mut captured).unwrap();
     (ended, String::from_utf8_lossy(&captured.bytes()).into_owned())

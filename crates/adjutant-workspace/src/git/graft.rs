@@ -1,0 +1,555 @@
+//! Making a small commit without a process that writes: only the folders on the way to a change are read.
+//!
+//! One call of git lists them, which a capture begins while it still looks at the work tree. Contents, folders
+//! and the commit are put into the repository singly; see `object`. What is large or many is left to `import`,
+//! whose commits are the same to the last bit.
+//!
+//! Start at [`Scratch::graft`]. Invariant: a folder is changed only where all of it was read and its id is the
+//! one that the folder above names.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::Read as _;
+use std::path::{Component, Path};
+use std::sync::mpsc;
+
+use super::GitError;
+use super::change::{Change, SkipReason, Skipped};
+use super::id::ObjectId;
+use super::import::{
+    Commit, Committed, IDENTITY, Imported, Taken, WHOLE_BYTES, is_allowed, seconds,
+};
+use super::object::{Kind, Store, Storing, bytes_of_id, id_of};
+use super::repository::bytes_of;
+use super::scratch::Scratch;
+
+/// More changes than this make a pack, which is what git does with them.
+const FEW: usize = 200;
+
+/// How many bytes of content are stored singly.
+const FEW_BYTES: u64 = 4 * WHOLE_BYTES;
+
+const FOLDER: &[u8] = b"40000";
+const SUBMODULE: &[u8] = b"160000 ";
+
+/// Folders of a base as git stores them, by path; the top one has none.
+#[derive(Debug, Default)]
+pub(super) struct Folders(HashMap<Vec<u8>, (ObjectId, Vec<u8>)>);
+
+impl Folders {
+    /// Returns the id of the folder at the top.
+    pub(super) fn top(&self) -> Option<&ObjectId> {
+        self.0.get([].as_slice()).map(|(id, _)| id)
+    }
+}
+
+impl Scratch<'_> {
+    /// Does `work` and reads the folders of `base` that lie on the way to the changes it finds.
+    ///
+    /// Git is started before the work, so that it waits for the question and not the other way round.
+    pub(super) fn reading<T>(
+        &self,
+        base: &ObjectId,
+        work: impl FnOnce() -> Result<T, GitError>,
+        changes: impl FnOnce(&T) -> &[Change],
+    ) -> Result<(T, Folders), GitError> {
+        let (ask, asked) = mpsc::channel::<Vec<Vec<u8>>>();
+        std::thread::scope(|scope| {
+            let answer = scope.spawn(move || self.folders(base, &asked));
+            // Needed in any case: git has found its way into the repository when the others are asked for.
+            let _ = ask.send(vec![Vec::new()]);
+            let done = work();
+            if let Ok(done) = &done {
+                // It fails only where the reader has ended, and that says why.
+                let _ = ask.send(above(changes(done)));
+            }
+            drop(ask);
+            let answer = answer.join().unwrap_or_else(|_| Err(unreadable()));
+            Ok((done?, answer?))
+        })
+    }
+
+    fn folders(
+        &self,
+        base: &ObjectId,
+        asked: &mpsc::Receiver<Vec<Vec<u8>>>,
+    ) -> Result<Folders, GitError> {
+        let mut paths = Vec::new();
+        let call = self.call("cat-file").args(["--batch", "--buffer", "-z"]);
+        let output = call.stream(&mut |buffer| {
+            let Ok(more) = asked.recv() else { return Ok(false) };
+            more.iter().for_each(|path| buffer.extend(question(base, path)));
+            paths.extend(more);
+            Ok(true)
+        })?;
+        let mut folders = Folders::default();
+        let mut rest = output.bytes.as_slice();
+        for path in paths {
+            let missing = [&question(base, &path)[..], b" missing\n"].concat();
+            // The question ends with a NUL, the answer repeats it without.
+            let missing: Vec<u8> = missing.into_iter().filter(|byte| *byte != 0).collect();
+            if let Some(after) = rest.strip_prefix(missing.as_slice()) {
+                rest = after;
+                continue;
+            }
+            let (id, content, after) = answer(rest).ok_or_else(unreadable)?;
+            folders.0.insert(path, (id, content.to_vec()));
+            rest = after;
+        }
+        Ok(folders)
+    }
+
+    /// Makes a commit of a few changes; none where they are better left to git.
+    pub(super) fn graft(
+        &self,
+        commit: Commit<'_>,
+        folders: Option<Folders>,
+        storing: Storing,
+    ) -> Result<Option<Imported>, GitError> {
+        if commit.changes.len() > FEW {
+            return Ok(None);
+        }
+        let folders = match (folders, commit.base) {
+            (Some(folders), _) => folders,
+            (None, Some(base)) => self.reading(base, || Ok(commit.changes), |changes| changes)?.1,
+            (None, None) => Folders::default(),
+        };
+        let base_tree = match commit.base {
+            Some(_) => match folders.top() {
+                Some(id) => id.clone(),
+                // Git says what is wrong with the base.
+                None => return Ok(None),
+            },
+            None => self.empty_tree().clone(),
+        };
+        let store = Store::new(self.objects(), self.empty_tree(), storing);
+        let mut graft = Graft { store, folders, skipped: Vec::new(), bytes: 0 };
+        let Some(mut top) = graft.folder(b"", Some(&base_tree)) else { return Ok(None) };
+        if graft.apply(commit, &mut top)?.is_none() {
+            return Ok(None);
+        }
+        let tree = graft.write(&top, &base_tree)?;
+        let text = words(commit, &tree);
+        let made = graft.store.name(Kind::Commit, &text)?;
+        graft.store.add(&made, Kind::Commit, &text)?;
+        graft.store.settle()?;
+        let made = Committed { commit: made, tree, skipped: graft.skipped };
+        Ok(Some(Imported { made, base_tree }))
+    }
+}
+
+/// A commit in the making.
+struct Graft {
+    store: Store,
+    folders: Folders,
+    skipped: Vec<Skipped>,
+    bytes: u64,
+}
+
+/// A folder that may differ from the base.
+#[derive(Debug, Default)]
+struct Folder {
+    /// In the order of git, by what that is; see `order`.
+    entries: Vec<(Vec<u8>, Entry)>,
+    /// What it is in the base.
+    was: Option<ObjectId>,
+    path: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    /// As git stores it: mode, space, name, NUL, id.
+    Stored(Vec<u8>),
+    /// A folder that something changes in.
+    Open(Folder),
+}
+
+impl Graft {
+    /// Reads a folder of the base; none where git must be asked.
+    fn folder(&self, path: &[u8], id: Option<&ObjectId>) -> Option<Folder> {
+        let mut folder = Folder { entries: Vec::new(), was: id.cloned(), path: path.to_vec() };
+        let Some(id) = id else { return Some(folder) };
+        let content = match self.folders.0.get(path) {
+            Some((found, content)) if found == id => content.as_slice(),
+            // The tree without entries is known to git without being stored.
+            None if path.is_empty() && self.folders.0.is_empty() => b"",
+            Some(_) | None => return None,
+        };
+        let mut rest = content;
+        while !rest.is_empty() {
+            let space = rest.iter().position(|byte| *byte == b' ')?;
+            let end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > space)?;
+            let (line, after) = rest.split_at_checked(end + 1 + self.store.id_bytes())?;
+            let key = order(line.get(space + 1..end)?, line.get(..space)? == FOLDER);
+            // Out of order, what is written back would not be what was read.
+            if folder.entries.last().is_some_and(|(last, _)| *last >= key) {
+                return None;
+            }
+            folder.entries.push((key, Entry::Stored(line.to_vec())));
+            rest = after;
+        }
+        Some(folder)
+    }
+
+    /// Makes the changes, deletions first; none where git must make them.
+    fn apply(&mut self, commit: Commit<'_>, top: &mut Folder) -> Result<Option<()>, GitError> {
+        for change in commit.changes {
+            if let Change::Deleted(path) = change
+                && self.allowed(path.as_path())
+                && self.remove(top, path.as_path()).is_none()
+            {
+                return Ok(None);
+            }
+        }
+        for change in commit.changes {
+            let Change::Written(path) = change else { continue };
+            if !self.allowed(path.as_path()) {
+                continue;
+            }
+            let done = match Taken::look(commit.root, path, self.bytes)? {
+                Taken::Gone => self.remove(top, path.as_path()),
+                Taken::Skipped(reason) => {
+                    self.skipped.push(Skipped { path: path.as_path().to_owned(), reason });
+                    Some(())
+                }
+                Taken::Link(target) => self.put(top, path.as_path(), "120000", &target)?,
+                Taken::File { len, .. } if len > WHOLE_BYTES || self.bytes + len > FEW_BYTES => {
+                    None
+                }
+                Taken::File { file, len, mode } => {
+                    self.bytes += len;
+                    let mut bytes = Vec::new();
+                    // A file that grows is taken as far as it was when it was opened.
+                    file.take(len)
+                        .read_to_end(&mut bytes)
+                        .map_err(GitError::io("reading a changed file"))?;
+                    self.put(top, path.as_path(), mode, &bytes)?
+                }
+            };
+            if done.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn allowed(&mut self, path: &Path) -> bool {
+        let fine = is_allowed(path);
+        if !fine {
+            let reason = SkipReason::NestedRepository;
+            self.skipped.push(Skipped { path: path.to_owned(), reason });
+        }
+        fine
+    }
+
+    /// Removes a file or all of a folder; what is not there is fine.
+    fn remove(&self, top: &mut Folder, path: &Path) -> Option<()> {
+        let mut folder = top;
+        let mut names = names(path).peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                folder.remove(name);
+                return Some(());
+            }
+            match self.open(folder, name)? {
+                Some(below) => folder = below,
+                None => return Some(()),
+            }
+        }
+        Some(())
+    }
+
+    /// Puts content at a path; what is in its way goes.
+    fn put(
+        &mut self,
+        top: &mut Folder,
+        path: &Path,
+        mode: &str,
+        bytes: &[u8],
+    ) -> Result<Option<()>, GitError> {
+        let id = self.store.name(Kind::Blob, bytes)?;
+        let mut folder = top;
+        let mut names = names(path).peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                let stored = bytes_of_id(&id);
+                let had = folder.remove(name);
+                let known = matches!(&had, Some(Entry::Stored(line)) if line.ends_with(&stored));
+                if !known {
+                    self.store.add(&id, Kind::Blob, bytes)?;
+                }
+                let line = [mode.as_bytes(), b" ", name, b"\0", &stored].concat();
+                folder.insert(order(name, false), Entry::Stored(line));
+                return Ok(Some(()));
+            }
+            match self.open(folder, name) {
+                None => return Ok(None),
+                Some(Some(_)) => {}
+                Some(None) => {
+                    folder.remove(name);
+                    let path = joined(&folder.path, name);
+                    let new = Folder { entries: Vec::new(), was: None, path };
+                    folder.insert(order(name, true), Entry::Open(new));
+                }
+            }
+            folder = match self.open(folder, name) {
+                Some(Some(below)) => below,
+                Some(None) | None => return Ok(None),
+            };
+        }
+        Ok(Some(()))
+    }
+
+    /// Opens the folder of a name: an inner none where there is no folder, an outer one where git must be asked.
+    fn open<'f>(&self, folder: &'f mut Folder, name: &[u8]) -> Option<Option<&'f mut Folder>> {
+        let path = joined(&folder.path, name);
+        if folder.is_submodule(name) {
+            // What lies in one is left out and said, which `import` does.
+            return None;
+        }
+        let Ok(at) = folder.place(&order(name, true)) else { return Some(None) };
+        let (_, entry) = folder.entries.get_mut(at)?;
+        if let Entry::Stored(line) = &*entry {
+            let id = id_of(line.get(line.len().checked_sub(self.store.id_bytes())?..)?).ok()?;
+            *entry = Entry::Open(self.folder(&path, Some(&id))?);
+        }
+        match entry {
+            Entry::Open(below) => Some(Some(below)),
+            Entry::Stored(_) => None,
+        }
+    }
+
+    /// Stores a folder and those below it; returns its id.
+    fn write(&mut self, folder: &Folder, base_tree: &ObjectId) -> Result<ObjectId, GitError> {
+        let mut bytes = Vec::new();
+        for (key, entry) in &folder.entries {
+            match entry {
+                Entry::Stored(line) => bytes.extend_from_slice(line),
+                // Git keeps no folder without files.
+                Entry::Open(below) if below.is_bare() => {}
+                Entry::Open(below) => {
+                    let id = bytes_of_id(&self.write(below, base_tree)?);
+                    let name = key.strip_suffix(b"/").unwrap_or(key);
+                    for part in [FOLDER, b" ", name, b"\0", &id] {
+                        bytes.extend_from_slice(part);
+                    }
+                }
+            }
+        }
+        let id = self.store.name(Kind::Tree, &bytes)?;
+        if folder.was.as_ref() != Some(&id) && id != *base_tree {
+            self.store.add(&id, Kind::Tree, &bytes)?;
+        }
+        Ok(id)
+    }
+}
+
+impl Folder {
+    fn is_submodule(&self, name: &[u8]) -> bool {
+        let at = self.place(&order(name, false)).ok().and_then(|at| self.entries.get(at));
+        matches!(at, Some((_, Entry::Stored(line))) if line.starts_with(SUBMODULE))
+    }
+
+    fn is_bare(&self) -> bool {
+        self.entries.iter().all(|(_, entry)| matches!(entry, Entry::Open(below) if below.is_bare()))
+    }
+
+    fn place(&self, key: &[u8]) -> Result<usize, usize> {
+        self.entries.binary_search_by(|(other, _)| other.as_slice().cmp(key))
+    }
+
+    /// Takes away what has a name, be it a file or a folder.
+    fn remove(&mut self, name: &[u8]) -> Option<Entry> {
+        let at =
+            self.place(&order(name, false)).or_else(|_| self.place(&order(name, true))).ok()?;
+        Some(self.entries.remove(at).1)
+    }
+
+    fn insert(&mut self, key: Vec<u8>, entry: Entry) {
+        match self.place(&key) {
+            Ok(at) => self.entries.splice(at..=at, [(key, entry)]).for_each(drop),
+            Err(at) => self.entries.insert(at, (key, entry)),
+        }
+    }
+}
+
+/// Asks for a folder; a name that ends with a slash stands for nothing else.
+fn question(base: &ObjectId, path: &[u8]) -> Vec<u8> {
+    match path {
+        [] => format!("{base}^{{tree}}\0").into_bytes(),
+        path => [base.as_str().as_bytes(), b":", path, b"/\0"].concat(),
+    }
+}
+
+/// Reads `id tree size`, the content and what follows.
+fn answer(bytes: &[u8]) -> Option<(ObjectId, &[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let mut words = std::str::from_utf8(bytes.get(..end)?).ok()?.split(' ');
+    let id = ObjectId::parse(words.next()?)?;
+    let size: usize =
+        words.next().filter(|kind| *kind == "tree").and(words.next())?.parse().ok()?;
+    let content = bytes.get(end + 1..)?.get(..size)?;
+    let after = bytes.get(end + 1 + size..)?.strip_prefix(b"\n")?;
+    Some((id, content, after))
+}
+
+/// The folders above some changes but the top one.
+fn above(changes: &[Change]) -> Vec<Vec<u8>> {
+    let mut all = BTreeSet::new();
+    if changes.len() <= FEW {
+        for change in changes.iter().filter(|change| is_allowed(change.path().as_path())) {
+            let above = change.path().as_path().ancestors().skip(1);
+            all.extend(
+                above.map(|folder| bytes_of(folder).to_vec()).filter(|path| !path.is_empty()),
+            );
+        }
+    }
+    all.into_iter().collect()
+}
+
+fn names(path: &Path) -> impl Iterator<Item = &[u8]> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.as_encoded_bytes()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => {
+            None
+        }
+    })
+}
+
+fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
+/// What git sorts the entries of a folder by.
+fn order(name: &[u8], is_folder: bool) -> Vec<u8> {
+    if is_folder { [name, b"/"].concat() } else { name.to_vec() }
+}
+
+/// What a commit consists of.
+fn words(commit: Commit<'_>, tree: &ObjectId) -> Vec<u8> {
+    let who = format!("{IDENTITY} {} +0000", seconds(commit.at));
+    let parent = commit.base.map(|base| format!("parent {base}\n")).unwrap_or_default();
+    let message = commit.message;
+    format!("tree {tree}\n{parent}author {who}\ncommitter {who}\n\n{message}").into_bytes()
+}
+
+fn unreadable() -> GitError {
+    GitError::Unreadable { command: "cat-file".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::process::Command;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Git, RelPath, Repository, Root};
+
+    /// Paths that take each other's places, and sort differently as a file and as a folder.
+    const PATHS: [&str; 10] =
+        ["a", "a/b", "a/b/c", "a/b.c", "a-b", "a.c", "d/e/f", "d/e-f", "d/\"q\\\n", "ü/x"];
+
+    fn repository(folder: &Path, format: &str) -> Repository {
+        let tree = folder.join("tree");
+        let init = ["init", "--quiet", "--object-format", format].map(OsStr::new);
+        let made = Command::new("git").args(init).arg(&tree).status().unwrap();
+        assert!(made.success());
+        let git = Git::find(&std::env::var_os("PATH").unwrap()).unwrap();
+        Repository::open(&git, &tree, &folder.join("state")).unwrap()
+    }
+
+    /// What a step does to a path: nothing, a deletion, or content of one of two modes or a link.
+    fn step(root: &Path, path: &str, what: u8) -> Option<Change> {
+        let named = RelPath::new(path).unwrap();
+        let at = root.join(path);
+        match what {
+            0 => return None,
+            1 => return Some(Change::Deleted(named)),
+            _ => {}
+        }
+        for above in at.ancestors().skip(1).take_while(|above| *above != root) {
+            if above.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+                fs::remove_file(above).unwrap();
+            }
+        }
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        if at.is_dir() && !at.is_symlink() {
+            fs::remove_dir_all(&at).unwrap();
+        }
+        let _ = fs::remove_file(&at);
+        match what {
+            2 => std::os::unix::fs::symlink("target", &at).unwrap(),
+            _ => fs::write(&at, path.repeat(usize::from(what))).unwrap(),
+        }
+        if what == 3 {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(&at, mode).unwrap();
+        }
+        Some(Change::Written(named))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
+
+        #[test]
+        fn a_commit_made_here_is_the_one_git_makes(
+            rounds in prop::collection::vec(prop::collection::vec(0_u8..6, PATHS.len()), 1..4),
+            long in any::<bool>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let repository = repository(folder.path(), if long { "sha256" } else { "sha1" });
+            let scratch = repository.scratch(None).unwrap();
+            let mut base: Option<ObjectId> = None;
+            for (round, steps) in (1_u64..).zip(rounds) {
+                let files = folder.path().join(format!("files-{round}"));
+                fs::create_dir(&files).unwrap();
+                let root = Root::open(&files).unwrap();
+                let all = PATHS.iter().zip(steps);
+                let mut changes: Vec<Change> =
+                    all.filter_map(|(path, what)| step(&files, path, what)).collect();
+                changes.sort();
+                let at = UNIX_EPOCH + Duration::from_secs(round);
+                let message = "What was done\n\nand why\n";
+                let commit =
+                    Commit { base: base.as_ref(), root: &root, changes: &changes, message, at };
+                let only_said = scratch.graft(commit, None, Storing::Nothing).unwrap().unwrap();
+                let id = only_said.made.commit.clone();
+                let stored = scratch.call("cat-file").args(["-e", id.as_str()]);
+                prop_assert_ne!(stored.accept(&[0, 1, 128]).run().unwrap().code, 0);
+                let ours = scratch.graft(commit, None, Storing::Durable).unwrap().unwrap();
+                scratch.call("fsck").args(["--strict", "--no-dangling", id.as_str()]).run().unwrap();
+                let (gits, _) = scratch.import_once(commit, &BTreeSet::new()).unwrap();
+                prop_assert_eq!(&ours.made, &only_said.made);
+                prop_assert_eq!(&ours.made, &gits.made);
+                prop_assert_eq!(&ours.base_tree, &gits.base_tree);
+                base = Some(ours.made.commit);
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_what_its_parent_names_is_left_to_git() {
+        let like = ObjectId::parse(&"1".repeat(40)).unwrap();
+        let store = Store::new("/nonexistent".into(), &like, Storing::Nothing);
+        let other = ObjectId::parse(&"2".repeat(40)).unwrap();
+        let listed = HashMap::from([(b"a".to_vec(), (other, Vec::new()))]);
+        let graft = Graft { store, folders: Folders(listed), skipped: Vec::new(), bytes: 0 };
+        assert!(graft.folder(b"a", Some(&like)).is_none());
+        assert!(graft.folder(b"b", Some(&like)).is_none());
+    }
+
+    #[test]
+    fn a_folder_out_of_order_is_left_to_git() {
+        let like = ObjectId::parse(&"1".repeat(40)).unwrap();
+        let line = |name: &[u8]| [b"100644 ", name, b"\0", &[0; 20][..]].concat();
+        for (lines, fine) in [([line(b"a"), line(b"b")], true), ([line(b"b"), line(b"a")], false)] {
+            let listed = HashMap::from([(b"a".to_vec(), (like.clone(), lines.concat()))]);
+            let store = Store::new("/nonexistent".into(), &like, Storing::Nothing);
+            let graft = Graft { store, folders: Folders(listed), skipped: Vec::new(), bytes: 0 };
+            assert_eq!(graft.folder(b"a", Some(&like)).is_some(), fine);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Folders with objects that a sandbox shows, and what it must not show of them.
+//!
+//! Every sandbox asks, so what was found in a folder is remembered until the folder changes: of a repository
+//! with any number of objects at most some 260 folders are asked for their dates.
+//!
+//! Start at [`Seen::objects`].
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::SpaceError;
+use crate::git::{open_plain, own_parts};
+use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
+
+/// How long a chain of repositories that borrow each other's objects may be; git's own limit.
+const MAX_CHAIN: usize = 5;
+
+/// The most folders objects are borrowed from.
+const MAX_FOLDERS: usize = 32;
+
+/// How much of a list of alternates is read.
+const LIST_BYTES: u64 = 64 * 1024;
+
+/// The most entries of one folder of objects that are looked at.
+const MAX_OBJECTS: usize = 10_000_000;
+
+/// The most entries that are hidden one by one.
+const MAX_HIDDEN: usize = 1_000;
+
+/// How deep git's own folders below the objects go: `pack/multi-pack-index.d` is the deepest.
+const MAX_DEPTH: usize = 2;
+
+/// A folder that changed less than this before it was read may have changed again at the same date.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Folders with objects that a sandbox may show, and what it must not show of them.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) folders: Vec<PathBuf>,
+    pub(super) hidden: Vec<PathBuf>,
+}
+
+/// What was found in folders of objects.
+#[derive(Debug)]
+pub(super) struct Seen {
+    known: Mutex<HashMap<PathBuf, (Stamp, Found)>>,
+    settled: Duration,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { known: Mutex::default(), settled: SETTLED }
+    }
+}
+
+/// What becomes another whenever an entry of a folder comes or goes. Nobody can set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    number: u64,
+    changed: Duration,
+}
+
+/// What one folder holds besides objects.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    hidden: Vec<OsString>,
+    folders: Vec<OsString>,
+}
+
+impl Seen {
+    /// Returns the folders with the repository's objects: its own, and those it borrows from.
+    ///
+    /// The list of those comes with the repository, so what it names is believed only where it is the
+    /// folder of objects of a git directory. Git inside lacks the objects of the others.
+    pub(super) fn objects(&self, repository: &Repository) -> Result<Objects, SpaceError> {
+        let mut objects = Objects::default();
+        for folder in borrowed(repository) {
+            let root = Root::open(&folder).map_err(SpaceError::path(&folder))?;
+            let top = root.open_dir(&RelPath::default()).map_err(SpaceError::path(&folder))?;
+            self.hide_others(&top, &folder, 0, &mut objects.hidden)
+                .map_err(SpaceError::path(&folder))?;
+            objects.folders.push(folder);
+        }
+        Ok(objects)
+    }
+
+    /// Adds what lies in a folder of objects and is none: sockets, pipes, devices, and files and folders
+    /// of other names than git's.
+    ///
+    /// A link stays: in the sandbox it leads to what is shown there anyway.
+    fn hide_others(
+        &self,
+        folder: &Dir,
+        path: &Path,
+        depth: usize,
+        hidden: &mut Vec<PathBuf>,
+    ) -> Result<(), PathError> {
+        let found = self.look(folder, path, depth)?;
+        if hidden.len() + found.hidden.len() > MAX_HIDDEN {
+            let text = format!("more than {MAX_HIDDEN} entries in it are no objects");
+            return Err(PathError::Io(io::Error::other(text)));
+        }
+        hidden.extend(found.hidden.iter().map(|name| path.join(name)));
+        for name in &found.folders {
+            // What git is writing comes and goes while this is read.
+            let below = folder.open_dir(name);
+            match below
+                .and_then(|below| self.hide_others(&below, &path.join(name), depth + 1, hidden))
+            {
+                Ok(()) | Err(PathError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what one folder holds besides objects, from memory where it is as it was.
+    fn look(&self, folder: &Dir, path: &Path, depth: usize) -> Result<Found, PathError> {
+        // Taken before the folder is read: what comes meanwhile makes it another.
+        let stamp = Stamp::of(folder)?;
+        let mut seen = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, found)) = seen.get(path)
+            && *known == stamp
+        {
+            return Ok(found.clone());
+        }
+        let found = read(folder, depth)?;
+        if stamp.is_older_than(self.settled) {
+            seen.insert(path.to_owned(), (stamp, found.clone()));
+        } else {
+            seen.remove(path);
+        }
+        Ok(found)
+    }
+}
+
+impl Stamp {
+    fn of(folder: &Dir) -> Result<Self, PathError> {
+        let stat = rustix::fs::fstat(folder.handle()).map_err(PathError::from_errno)?;
+        let seconds = Duration::from_secs(u64::try_from(stat.st_ctime).unwrap_or_default());
+        let changed = seconds + Duration::from_nanos(stat.st_ctime_nsec);
+        Ok(Self { device: stat.st_dev, number: stat.st_ino, changed })
+    }
+
+    fn is_older_than(self, least: Duration) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.checked_sub(self.changed).is_some_and(|age| age >= least)
+    }
+}
+
+fn read(folder: &Dir, depth: usize) -> Result<Found, PathError> {
+    let mut found = Found::default();
+    for entry in folder.list(MAX_OBJECTS)?.entries {
+        let shown = match entry.kind {
+            FileKind::Directory => match depth {
+                0 => is_gits(entry.name.as_encoded_bytes()),
+                _ => depth <= MAX_DEPTH,
+            },
+            FileKind::Regular => depth > 0 || is_gits(entry.name.as_encoded_bytes()),
+            FileKind::Symlink => true,
+            FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::CharDevice
+            | FileKind::BlockDevice
+            | FileKind::Unknown => false,
+        };
+        if !shown {
+            found.hidden.push(entry.name);
+        } else if entry.kind == FileKind::Directory {
+            found.folders.push(entry.name);
+        }
+    }
+    Ok(found)
+}
+
+/// Lists the folders of objects that git reads for a repository, as far as they are believed.
+fn borrowed(repository: &Repository) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![repository.common_dir().join("objects")];
+    for _ in 0..MAX_CHAIN {
+        for folder in std::mem::take(&mut next) {
+            if found.len() >= MAX_FOLDERS || !is_objects(&folder) || !found.insert(folder.clone()) {
+                continue;
+            }
+            let mut text = Vec::new();
+            let read = open_plain(&folder.join("info/alternates"));
+            let read = read.and_then(|file| file.take(LIST_BYTES).read_to_end(&mut text));
+            if read.is_err() {
+                continue;
+            }
+            let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            let named = lines.map(|line| folder.join(crate::git::path_of(line)));
+            next.extend(named.filter_map(|named| fs::canonicalize(named).ok()));
+        }
+    }
+    found
+}
+
+/// Says whether a path without links is the folder of objects of a git directory.
+fn is_objects(folder: &Path) -> bool {
+    folder.file_name().is_some_and(|name| name == "objects")
+        && folder.parent().is_some_and(own_parts)
+}
+
+/// Says whether git has a folder of this name among its objects.
+fn is_gits(name: &[u8]) -> bool {
+    // What git is writing goes away at any time, and a cover with it.
+    matches!(name, b"pack" | b"info")
+        || name.starts_with(b"tmp_obj")
+        || (name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn hidden(seen: &Seen, folder: &Path) -> Vec<PathBuf> {
+        let top = Root::open(folder).unwrap().open_dir(&RelPath::default()).unwrap();
+        let mut hidden = Vec::new();
+        seen.hide_others(&top, folder, 0, &mut hidden).unwrap();
+        hidden.sort();
+        hidden
+    }
+
+    #[test]
+    fn what_comes_among_the_objects_later_is_hidden_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["pack", "ab"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("ab/object"), "").unwrap();
+        let _one = UnixListener::bind(at("pack/s")).unwrap();
+        let seen = Seen { settled: Duration::ZERO, ..Seen::default() };
+        for _ in 0..2 {
+            assert_eq!(hidden(&seen, folder.path()), [at("pack/s")]);
+        }
+        assert_eq!(seen.known.lock().unwrap().len(), 3);
+
+        let stamp = || {
+            let root = Root::open(folder.path()).unwrap();
+            Stamp::of(&root.open_dir(&RelPath::new("ab").unwrap()).unwrap()).unwrap()
+        };
+        let before = stamp();
+        let _other = UnixListener::bind(at("ab/t")).unwrap();
+        // Where dates are coarse, nothing younger than a date is remembered; here it is made older.
+        while stamp() == before {
+            fs::write(at("ab/more"), "").unwrap();
+            fs::remove_file(at("ab/more")).unwrap();
+        }
+        assert_eq!(hidden(&seen, folder.path()), [at("ab/t"), at("pack/s")]);
+    }
+
+    #[test]
+    fn a_folder_that_changed_just_now_is_not_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = Seen::default();
+        assert!(hidden(&seen, folder.path()).is_empty());
+        assert!(seen.known.lock().unwrap().is_empty());
+    }
+}

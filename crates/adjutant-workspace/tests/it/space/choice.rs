@@ -1,0 +1,84 @@
+//! Which kind is chosen, held against a mount that nothing of ours makes: a machine that can do overlays
+//! gets overlays, and one that cannot says why.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use adjutant_workspace::space::{Kind, KindWish, Workspaces};
+use tempfile::TempDir;
+
+use super::{options, state, user};
+
+/// Mounts an overlay by hand with its layers in `folder`; says whether it showed and took files.
+///
+/// Not by our own code, which is what is judged. A machine without `unshare` fails the test: nobody could
+/// say what it can do.
+fn machine_can(folder: &Path) -> Result<(), String> {
+    for name in ["lower", "upper", "work", "at"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    fs::write(folder.join("lower/below"), "below\n").unwrap();
+    let script = "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work,userxattr at \
+                  && grep -q below at/below && echo new > at/new && rm at/below && umount at";
+    let tried = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "/bin/sh", "-c", script])
+        .current_dir(folder)
+        .output()
+        .unwrap_or_else(|error| {
+            panic!("unshare, of util-linux, tells what this machine can do: {error}")
+        });
+    if !tried.status.success() {
+        return Err(String::from_utf8_lossy(&tried.stderr).into_owned());
+    }
+    assert_eq!(fs::read_to_string(folder.join("upper/new")).unwrap(), "new\n");
+    Ok(())
+}
+
+#[test]
+fn overlays_are_chosen_exactly_where_the_machine_can_do_them() {
+    // The usual disk, and memory, which is another file system.
+    for place in ["/var/tmp", "/dev/shm"] {
+        let folder = TempDir::new_in(place).unwrap();
+        let user = user();
+        let by_hand = folder.path().join("by-hand");
+        let can = machine_can(&by_hand);
+        let all =
+            Workspaces::open(&user.tree, &folder.path().join("state"), options(KindWish::Best));
+        let all = all.unwrap();
+        match can {
+            Ok(()) => {
+                assert_eq!(
+                    all.kind(),
+                    Kind::Overlay,
+                    "{place}: it fell back: {:?}",
+                    all.fallback()
+                );
+                assert_eq!(all.fallback(), None, "{place}");
+                let space = all.make("run", "child", "batch", None).unwrap();
+                assert_eq!(space.record().kind, Kind::Overlay, "{place}");
+                space.close().unwrap();
+            }
+            Err(why) => {
+                assert_eq!(all.kind(), Kind::Worktree, "{place}: {why}");
+                assert!(all.fallback().is_some(), "{place}: {why}");
+            }
+        }
+        // The kernel leaves a folder there that its owner cannot look into.
+        let inner = by_hand.join("work/work");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        let _ = fs::set_permissions(inner, open);
+    }
+}
+
+/// The one that needs no luck: wanted, so there is one or the reason why not, and never the other kind.
+#[test]
+fn what_was_asked_for_is_had_or_refused() {
+    let user = user();
+    let can = machine_can(&user.outer.path().join("by-hand"));
+    let opened = Workspaces::open(&user.tree, &state(&user), options(KindWish::Overlay));
+    assert_eq!(opened.is_ok(), can.is_ok(), "{can:?} {:?}", opened.err());
+    let opened = Workspaces::open(&user.tree, &state(&user), options(KindWish::Worktree)).unwrap();
+    assert_eq!(opened.kind(), Kind::Worktree);
+    assert_eq!(opened.fallback(), Some("work trees were asked for"));
+}
