@@ -12,6 +12,7 @@ use adjutant_engine::{Archive, Follow, RunFiles};
 use adjutant_view::progress::{Frame, line};
 use adjutant_view::{Entry, Liveness, Palette, RunView, events, sanitize, tree};
 use rustix::process::{Signal, getpid, kill_process};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::RunArg;
@@ -227,13 +228,22 @@ fn concerns(view: &RunView, session: Option<SessionId>, event: &Event) -> bool {
 }
 
 /// The alternate screen, left when this is dropped.
-struct Screen;
+struct Screen {
+    /// How the terminal was set before.
+    before: Option<Termios>,
+}
 
 impl Screen {
     fn enter() -> Self {
+        let before = tcgetattr(io::stdout()).ok();
+        if let Some(mut set) = before.clone() {
+            // At ctrl+c a terminal drops what was just written: that may be what gives the screen back.
+            set.local_modes |= LocalModes::NOFLSH;
+            let _ = tcsetattr(io::stdout(), OptionalActions::Now, &set);
+        }
         // The second screen, without a cursor and without breaking lines that are too long.
         write("\x1b[?1049h\x1b[?25l\x1b[?7l");
-        Self
+        Self { before }
     }
 
     /// Draws over what was there; nothing of it is left, whatever size the terminal has now.
@@ -246,6 +256,9 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         write("\x1b[?7h\x1b[?25h\x1b[?1049l");
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(io::stdout(), OptionalActions::Now, before);
+        }
     }
 }
 

@@ -67,10 +67,8 @@ fn written(view: &RunView) -> Option<Written> {
 
 fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<ChildOutcome> {
     let State::Ended(status) = child.state else { return None };
-    if status == Outcome::Refused {
-        // Nothing was begun, so there is no part of the story to keep.
-        return None;
-    }
+    // What was never admitted has no entry.
+    let status = Some(status).filter(|status| *status != Outcome::Refused)?;
     let parent = view.delegation(child.parent?)?.story.clone()?;
     let can_delegate = policy.enabled && child.depth < policy.max_depth;
     let most = policy.children_per_parent.unwrap_or(policy.tasks_per_call);

@@ -160,7 +160,8 @@ impl Chosen {
                 State::Ended(outcome) => Some(outcome),
                 State::AwaitingApproval | State::Queued | State::Running => None,
             };
-            let is_below = delegation.parent.is_some() && view.story().is_some();
+            let merges = view.policy().is_some_and(|policy| policy.merge_children);
+            let is_below = delegation.parent.is_some() && view.story().is_some() && merges;
             let is_part = session.is_none() && (is_below || delegation.is_merged());
             if !is_meant(Some(delegation.session)) || (is_part && parts == Parts::Without) {
                 continue;

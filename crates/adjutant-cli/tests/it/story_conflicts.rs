@@ -164,11 +164,9 @@ fn without_merging_children_their_work_is_left_to_references() {
     assert_eq!(project.left(&run, TWO, "two"), "by two");
     let told = project.told(&run, "US-001").pop().unwrap();
     assert_eq!(told.matches("**Merge**: not merged into your workspace").count(), 2, "{told}");
-    // The person merges them as any other work, each by its session.
-    for child in [ONE, TWO] {
-        let merged = project.call(["merge", &project.session(&run, child)]).run();
-        assert_eq!(merged.code, 0, "{merged}");
-    }
+    // The person merges them as any other work.
+    let merged = project.call(["merge", &run]).run();
+    assert_eq!(merged.code, 0, "{merged}");
     assert_eq!(project.repo.read("one") + &project.repo.read("two"), "by one\nby two\n");
 }
 

@@ -202,34 +202,6 @@ impl Repository {
         true
     }
 
-    /// Says whether a branch or a reference of ours still keeps a commit.
-    ///
-    /// # Errors
-    ///
-    /// Why git could not be asked.
-    pub fn is_kept(&self, commit: &ObjectId) -> Result<bool, GitError> {
-        let call = self.call("for-each-ref").args(["--count=1", "--contains", commit.as_str()]);
-        let kept = call.args(["refs/heads", ResultRef::PREFIX.trim_end_matches('/')]).run()?;
-        Ok(!kept.bytes.is_empty())
-    }
-
-    /// Says whether HEAD has the work: the commit itself, or all its changes.
-    ///
-    /// # Errors
-    ///
-    /// Why git could not be asked.
-    pub fn is_in_head(&self, commit: &ObjectId) -> Result<bool, GitError> {
-        let Some(head) = self.head()? else { return Ok(false) };
-        let call = self.call("rev-list").args(["--max-count=1", commit.as_str(), "--not"]);
-        let ancestor = call.arg(head.as_str()).run()?.bytes.is_empty();
-        if ancestor {
-            return Ok(true);
-        }
-        // A commit without a base is no result of ours; whether it is merged is not known.
-        let Ok(preview) = self.preview(commit, &head) else { return Ok(false) };
-        Ok(preview.is_clean() && preview.tree == self.tree_of(&head)?)
-    }
-
     /// Finds those whose work HEAD or a branch has, as the commit itself or as all its changes: in a
     /// few calls of git, however many there are.
     fn mark_merged(&self, all: &mut [(Kept, Option<ObjectId>)]) -> Result<(), GitError> {
@@ -257,5 +229,35 @@ impl Repository {
             *is_merged = with.as_ref() == Some(&tree);
         }
         Ok(())
+    }
+
+    /// Says whether a branch or a reference of ours still keeps a commit.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn is_kept(&self, commit: &ObjectId) -> Result<bool, GitError> {
+        let call = self.call("for-each-ref").args(["--count=1", "--contains", commit.as_str()]);
+        let kept = call.args(["refs/heads", ResultRef::PREFIX.trim_end_matches('/')]).run()?;
+        Ok(!kept.bytes.is_empty())
+    }
+
+    /// Says whether HEAD has the work: the commit itself, or all its changes.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn is_in_head(&self, commit: &ObjectId) -> Result<bool, GitError> {
+        let Some(head) = self.head()? else { return Ok(false) };
+        let call = self.call("rev-list").args(["--max-count=1", commit.as_str(), "--not"]);
+        let ancestor = call.arg(head.as_str()).run()?.bytes.is_empty();
+        if ancestor { Ok(true) } else { self.has_changes(commit, &head) }
+    }
+
+    /// Says whether merging a result into a commit would change nothing.
+    fn has_changes(&self, commit: &ObjectId, head: &ObjectId) -> Result<bool, GitError> {
+        // A commit without a base is no result of ours; whether it is merged is not known.
+        let Ok(preview) = self.preview(commit, head) else { return Ok(false) };
+        Ok(preview.is_clean() && preview.tree == self.tree_of(head)?)
     }
 }

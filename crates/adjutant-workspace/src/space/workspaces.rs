@@ -154,6 +154,16 @@ impl Workspaces {
         &self.shared.repository
     }
 
+    /// Says where the workspace of a child is, or would be.
+    #[must_use]
+    pub fn place_of(&self, run: &str, child: &str) -> Option<PathBuf> {
+        let reference = ResultRef::new(run, child).ok()?;
+        Some(match self.shared.kind {
+            Kind::Overlay => self.shared.slot_path(&reference),
+            Kind::Worktree => self.shared.worktree_path(&reference),
+        })
+    }
+
     /// Lets the workspaces of a batch begin with results that the user's tree does not have, merged into
     /// its state one after the other; what is changed in them is then theirs alone.
     ///
@@ -186,6 +196,8 @@ impl Workspaces {
                 start.commit = shared.repository.commit_upon(&start.commit, &tree, now)?;
             }
         }
+        shared.hold_for(run, &start.commit)?;
+        start.held = true;
         for layer in &mut start.layers {
             if let LayerName::Delta(_, commit) = layer {
                 commit.clone_from(&start.commit);
@@ -193,16 +205,6 @@ impl Workspaces {
         }
         *captured = Some(start);
         Ok(None)
-    }
-
-    /// Says where the workspace of a child is, or would be.
-    #[must_use]
-    pub fn place_of(&self, run: &str, child: &str) -> Option<PathBuf> {
-        let reference = ResultRef::new(run, child).ok()?;
-        Some(match self.shared.kind {
-            Kind::Overlay => self.shared.slot_path(&reference),
-            Kind::Worktree => self.shared.worktree_path(&reference),
-        })
     }
 
     /// Makes the workspace of a child.
