@@ -6,6 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::rig::{Call, Output, Rig};
+use crate::schema::assert_fits;
 use crate::work_rig::{Repo, lines};
 
 /// A turn in which an agent says something; the agent of a story is called by its id.
@@ -96,6 +97,7 @@ impl Project {
         let out = self.working(flags).args(["--enable-delegation", "--json"]).run();
         assert_eq!(out.code, code, "{out}");
         let json = out.json();
+        assert_fits("story", &json);
         json
     }
 
