@@ -282,11 +282,9 @@ impl Spaces {
         let mut is_shut = gate.write().unwrap_or_else(PoisonError::into_inner);
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        let kept = workspace.keep(message, at).map_err(|error| chain(&error))?;
+        let kept = workspace.conclude(message, at).map_err(|error| chain(&error))?;
         self.lock().remove(&session);
         *is_shut = true;
-        // Work is kept by now; a checkout that stays behind is found by the next sweep.
-        let _ = workspace.close();
         Ok(as_kept(kept))
     }
 

@@ -195,6 +195,28 @@ impl Workspace {
         keep(&self.shared, &self.reference, space, message, at)
     }
 
+    /// Commits all work as [`Workspace::keep`] does, then removes the files: at once, so that what was
+    /// kept need not be looked for again. Where some of the work could not be kept, everything stays.
+    ///
+    /// # Errors
+    ///
+    /// Why the work could not be kept; everything is then as it was. Files that could not be removed are
+    /// no error: the next sweep finds them.
+    pub fn conclude(&self, message: &str, at: SystemTime) -> Result<Kept, SpaceError> {
+        // Kept for whoever asks later.
+        let _ = self.record();
+        let mut lock = self.lock();
+        let mut space = lock.take().ok_or_else(|| self.closed())?;
+        let kept = keep(&self.shared, &self.reference, &mut space, message, at);
+        let is_whole = |kept: &Kept| !kept.skipped.iter().any(Skipped::is_work);
+        if kept.as_ref().is_ok_and(is_whole) {
+            let _ = remove(space);
+        } else {
+            *lock = Some(space);
+        }
+        kept
+    }
+
     /// Unmounts it and removes its files; closing again does nothing.
     ///
     /// # Errors

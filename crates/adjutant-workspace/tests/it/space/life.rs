@@ -54,6 +54,21 @@ fn work_by_tools_and_programs_is_in_the_reference() {
 }
 
 #[test]
+fn what_is_kept_at_the_end_is_gone_from_the_disk_and_what_is_not_stays() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        write(&space, "new", "1\n");
+        let kept = space.conclude("work\n", now()).unwrap();
+        assert_eq!(contents(&user, &kept.commit.unwrap())["new"], "1\n", "{kind}");
+        assert!(!space.path().exists(), "{kind}");
+        assert!(matches!(space.conclude("work\n", now()), Err(SpaceError::Closed { .. })));
+        space.close().unwrap();
+    }
+}
+
+#[test]
 fn what_is_too_large_to_be_kept_stays_where_it_is() {
     for (wish, kind) in KINDS {
         let user = user();
@@ -62,7 +77,7 @@ fn what_is_too_large_to_be_kept_stays_where_it_is() {
         write(&space, "small", "small\n");
         let (ended, said) = run(&space, "truncate -s 600M huge && echo work >> huge");
         assert_eq!(ended.end, End::Exited(0), "{said}");
-        let kept = space.keep("work\n", now()).unwrap();
+        let kept = space.conclude("work\n", now()).unwrap();
         let named: Vec<_> = kept.skipped.iter().filter(|it| it.is_work()).collect();
         assert_eq!(named.len(), 1, "{kind}: {named:?}");
         assert_eq!(contents(&user, &kept.commit.unwrap())["small"], "small\n");

@@ -82,8 +82,11 @@ fn paths(taken: &TakenIn) -> Vec<String> {
 
 const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
 
-/// What the parent does meanwhile, what the child did, and what of it the parent then has.
-const CLEAN: &[(&str, &str, &[(&str, &str)])] = &[
+/// What the parent does meanwhile, what the child did, and something about each of some files.
+type Case<T> = (&'static str, &'static str, &'static [(&'static str, T)]);
+
+/// Each with what the parent then has.
+const CLEAN: &[Case<&str>] = &[
     (
         "sed -i s/^1$/parent/ ten",
         "sed -i s/^9$/child/ ten",
@@ -195,8 +198,8 @@ fn spaces_of(family: &Family, number: usize) -> Workspace {
     family.spaces.make("run", &format!("p{number}"), "1", Some(&family.parent)).unwrap()
 }
 
-/// What the parent does meanwhile, what the child did, and what clashes.
-const CLASHES: &[(&str, &str, &[(&str, ConflictKind)])] = &[
+/// Each with what clashes.
+const CLASHES: &[Case<ConflictKind>] = &[
     (
         "sed -i s/^5$/p/ ten",
         "sed -i s/^5$/c/ ten; echo x > other",

@@ -61,8 +61,9 @@ impl Waiting {
             Kind::Worktree => path,
             Kind::Overlay => {
                 let layers = self.record.layers.len();
-                let top = (0..layers).map(|it| path.with_file_name(format!("upper-{it}")));
-                top.filter(|it| it.exists()).last().unwrap()
+                let mut top =
+                    (0..layers).rev().map(|it| path.with_file_name(format!("upper-{it}")));
+                top.find(|it| it.exists()).unwrap()
             }
         };
         folder.join(format!("files/{number:03}-new"))
@@ -130,8 +131,8 @@ fn filled() -> User {
 fn undisturbed(user: &User, wish: KindWish) -> Shown {
     let waiting = Waiting::new(user, wish, 99);
     let life = waiting.start(user);
-    let said = std::io::BufReader::new(life.stdout.unwrap()).lines().map(Result::unwrap);
-    assert!(said.into_iter().any(|line| line.contains("taken ")), "it did not end well");
+    let mut said = std::io::BufReader::new(life.stdout.unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("taken ")), "it did not end well");
     let spaces = open(user, wish);
     let parent = spaces.adopt("run", &waiting.name, &waiting.record).unwrap();
     let after = shown(&parent);
