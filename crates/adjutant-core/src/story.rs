@@ -45,6 +45,17 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// What came of the command that decides whether work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// It succeeded.
+    Passed,
+    /// It ran and did not.
+    Failed,
+    /// It could not be run, which says nothing about the work.
+    NotRun,
+}
+
 /// A text that looked like a marker and is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedMarker {
