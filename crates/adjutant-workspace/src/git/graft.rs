@@ -31,6 +31,11 @@ const FEW_BYTES: u64 = 4 * WHOLE_BYTES;
 const FOLDER: &[u8] = b"40000";
 const SUBMODULE: &[u8] = b"160000 ";
 
+/// The modes git writes: a folder, files, a link, a submodule.
+///
+/// Old repositories have others, such as a folder of the mode `040000`; git reads those for what they are.
+const MODES: [&[u8]; 5] = [FOLDER, b"100644", b"100755", b"120000", b"160000"];
+
 /// Folders of a base as git stores them, by path; the top one has none.
 #[derive(Debug, Default)]
 pub(super) struct Folders(HashMap<Vec<u8>, (ObjectId, Vec<u8>)>);
@@ -179,7 +184,8 @@ impl Graft {
             let space = rest.iter().position(|byte| *byte == b' ')?;
             let end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > space)?;
             let (line, after) = rest.split_at_checked(end + 1 + self.store.id_bytes())?;
-            let key = order(line.get(space + 1..end)?, line.get(..space)? == FOLDER);
+            let mode = line.get(..space).filter(|mode| MODES.contains(mode))?;
+            let key = order(line.get(space + 1..end)?, mode == FOLDER);
             // Out of order, what is written back would not be what was read.
             if folder.entries.last().is_some_and(|(last, _)| *last >= key) {
                 return None;
@@ -272,12 +278,12 @@ impl Graft {
         while let Some(name) = names.next() {
             if names.peek().is_none() {
                 let stored = bytes_of_id(&id);
-                let had = folder.remove(name);
-                let known = matches!(&had, Some(Entry::Stored(line)) if line.ends_with(&stored));
+                let line = [mode.as_bytes(), b" ", name, b"\0", &stored].concat();
+                // Of another mode it may be the id of something else, which need not be there.
+                let known = matches!(folder.remove(name), Some(Entry::Stored(had)) if had == line);
                 if !known {
                     self.store.add(&id, Kind::Blob, bytes)?;
                 }
-                let line = [mode.as_bytes(), b" ", name, b"\0", &stored].concat();
                 folder.insert(order(name, false), Entry::Stored(line));
                 return Ok(Some(()));
             }
