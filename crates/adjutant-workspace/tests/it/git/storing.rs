@@ -3,7 +3,15 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::*;
+
+/// Tells the started process where its repository is.
+const PLACE: &str = "ADJUTANT_TEST_FEW_FILES";
+
+/// As many files as a process may open that does what is tested with few of them.
+const FEW_FILES: u64 = 64;
 
 /// Stores a folder with these lines of `git ls-tree`, each mode written as it is given.
 fn store_tree(user: &User, listed: &str) -> String {
@@ -14,7 +22,9 @@ fn store_tree(user: &User, listed: &str) -> String {
         let mode = words.next().unwrap();
         let id = words.nth(1).unwrap();
         bytes.extend_from_slice(format!("{mode} {name}\0").as_bytes());
-        bytes.extend((0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap()));
+        bytes.extend(
+            (0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap()),
+        );
     }
     let mut command = user.command(["hash-object", "-t", "tree", "--literally", "-w", "--stdin"]);
     let mut git = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -43,4 +53,50 @@ fn folders_of_old_repositories_keep_their_other_files() {
     after.remove("src/lib.rs");
     after.insert("src/new".to_owned(), "100644 new\n".to_owned());
     assert_eq!(user.files(&made.unwrap().tree), after);
+}
+
+/// As many changes as are ever stored singly, each in eight folders of its own.
+fn deep_changes(upper: &Path) -> Vec<Change> {
+    let path = |number| {
+        let folders: Vec<String> = (0..8).map(|level| format!("d{number}-{level}")).collect();
+        rel(&format!("{}/file", folders.join("/")))
+    };
+    let mut changes: Vec<Change> = (0..200).map(|number| Change::Written(path(number))).collect();
+    changes.iter().for_each(|change| put(&upper.join(change.path().as_path()), "text\n"));
+    changes.sort();
+    changes
+}
+
+#[test]
+#[ignore = "the part of the process that may open few files; started by the test below"]
+fn the_keeper_with_few_files() {
+    let Some(place) = std::env::var_os(PLACE) else { return };
+    let place = PathBuf::from(place);
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FEW_FILES), ..limit }).unwrap();
+    let repository =
+        Repository::open(&find_git(), &place.join("user tree"), &place.join("state")).unwrap();
+    let head = repository.head().unwrap().unwrap();
+    let root = Root::open(place.join("upper")).unwrap();
+    let (changes, _) = layer_changes(&root).unwrap();
+    let few = &changes[..10];
+    repository.commit(work(&head, &root, few), &child("few"), None).unwrap().unwrap();
+    repository.commit(work(&head, &root, &changes), &child("deep"), None).unwrap().unwrap();
+}
+
+#[test]
+fn many_changes_are_kept_by_a_process_that_may_open_few_files() {
+    let user = User::new();
+    let changes = deep_changes(&user.upper());
+    let keeper = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "git::storing::the_keeper_with_few_files", "--ignored", "--nocapture"])
+        .env(PLACE, user.outer.path().canonicalize().unwrap())
+        .output()
+        .unwrap();
+    assert!(keeper.status.success(), "{}", String::from_utf8_lossy(&keeper.stderr));
+    for (name, count) in [("few", 10), ("deep", changes.len())] {
+        let listed = user.git(["diff", "--name-only", "HEAD", &child(name).to_string()]);
+        assert_eq!(listed.lines().count(), count);
+    }
+    user.git(["fsck", "--strict", "--no-dangling"]);
 }
