@@ -135,7 +135,8 @@ impl Scratch<'_> {
         if commit.changes.len() > FEW {
             return Ok(None);
         }
-        if storing == Storing::Durable && most_objects(commit.changes) > FEW_OBJECTS {
+        let is_much = || self.is_shared() || most_objects(commit.changes) > FEW_OBJECTS;
+        if storing == Storing::Durable && is_much() {
             return Ok(None);
         }
         let folders = match (folders, commit.base) {

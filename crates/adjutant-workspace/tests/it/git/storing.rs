@@ -100,3 +100,64 @@ fn many_changes_are_kept_by_a_process_that_may_open_few_files() {
     }
     user.git(["fsck", "--strict", "--no-dangling"]);
 }
+
+#[test]
+fn what_git_stores_is_one_pack() {
+    let user = User::new();
+    let count = || user.git(["count-objects", "-v"]).lines().take(1).collect::<String>();
+    let (repository, head, before) = (user.open(), user.id("HEAD"), count());
+    put(&user.upper().join("large"), &"x".repeat(5 * 1024 * 1024));
+    let root = Root::open(user.upper()).unwrap();
+    let changes = [Change::Written(rel("large"))];
+    repository.commit(work(&head, &root, &changes), &child("large"), None).unwrap().unwrap();
+    assert_eq!(count(), before, "objects lie singly");
+    assert!(user.git(["count-objects", "-v"]).contains("packs: 1"));
+}
+
+/// The modes of the files among the objects of a repository.
+fn modes(user: &User) -> BTreeMap<PathBuf, u32> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![user.path(".git/objects")];
+    while let Some(at) = open.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => open.push(path),
+                false => {
+                    let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+                    found.insert(path, mode);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn in_a_repository_of_several_accounts_git_says_who_may_read() {
+    let user = User::new();
+    user.git(["config", "core.sharedRepository", "0640"]);
+    let before = modes(&user);
+    let (repository, head) = (user.open(), user.id("HEAD"));
+    put(&user.upper().join("x"), "x\n");
+    let root = Root::open(user.upper()).unwrap();
+    let changes = [Change::Written(rel("x"))];
+    repository.commit(work(&head, &root, &changes), &child("x"), None).unwrap().unwrap();
+    let mut new = modes(&user);
+    new.retain(|path, _| !before.contains_key(path));
+    assert!(!new.is_empty() && new.values().all(|mode| *mode == 0o440), "{new:?}");
+}
+
+#[test]
+fn a_captured_state_is_known_by_its_own_words() {
+    let user = User::new();
+    let repository = user.open();
+    user.write("README", "dirty\n");
+    let captured = repository.capture(now()).unwrap().commit;
+    user.git(["reset", "-q", "--hard", captured.as_str()]);
+    let above = user.commit("upon it");
+    let missing = ObjectId::parse(&"1".repeat(40)).unwrap();
+    for (commit, expected) in [(captured, true), (above, false), (missing, false)] {
+        assert_eq!(repository.is_captured(&commit).unwrap(), expected);
+    }
+}
