@@ -198,8 +198,43 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
         for kept in spaces.repository().results().unwrap() {
             spaces.repository().discard(&kept.reference, &kept.commit).unwrap();
         }
-        spaces.sweep(&|_| false, now()).unwrap();
+        spaces.let_go(&|_| true).unwrap();
         assert_eq!(user.git(["for-each-ref", "refs/adjutant/"]), "", "{kind}");
+    }
+}
+
+#[test]
+fn the_state_that_work_in_another_work_tree_began_from_stays() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let linked = user.outer.path().canonicalize().unwrap().join("linked");
+        user.git(["worktree", "add", "-q", "--detach", linked.to_str().unwrap()]);
+        std::fs::write(linked.join("README"), "dirty\n").unwrap();
+        let there = Workspaces::open(&linked, &state(&user), options(wish)).unwrap();
+        let space = there.make("dead", "c", "b", None).unwrap();
+        write(&space, "made", "work\n");
+        // What a kill leaves: the files, and no process.
+        drop((space, there));
+        let bases = || user.git(["for-each-ref", "refs/adjutant/dead/_bases/"]);
+        let held = bases();
+        assert_ne!(held, "", "{kind}");
+
+        let here = open(&user, wish);
+        here.sweep(&|_| false, now()).unwrap();
+        here.let_go(&|_| true).unwrap();
+        assert_eq!(bases(), held, "{kind}: of work in another work tree");
+
+        let there = Workspaces::open(&linked, &state(&user), options(wish)).unwrap();
+        let swept = there.sweep(&|_| false, now()).unwrap();
+        let [Swept::Kept(reference, commit)] = swept.as_slice() else {
+            panic!("{kind}: {swept:?}")
+        };
+        assert_eq!(contents(&user, commit)["made"], "work\n", "{kind}");
+        here.repository().discard(reference, commit).unwrap();
+        here.let_go(&|run| run != "dead").unwrap();
+        assert_eq!(bases(), held, "{kind}: of a run that nobody knows here");
+        here.let_go(&|run| run == "dead").unwrap();
+        assert_eq!(bases(), "", "{kind}");
     }
 }
 
