@@ -13,6 +13,7 @@ mod remove;
 mod worktree;
 
 pub use apply::{Applied, ApplyError, Left, Recovered};
+pub(crate) use bases::boot;
 pub use bases::{Bases, Lease, LeaseCost};
 pub(crate) use lock::Held;
 pub use rehearse::Rehearsed;
