@@ -235,11 +235,9 @@ impl Repository {
                     extensions = "[extensions]\n\tobjectFormat = sha256\n".to_owned();
                     self.empty_tree = well_known(EMPTY_TREE_SHA256)?;
                 }
-                ("core.sharedrepository", value) => {
-                    if is_sharing(value) {
-                        self.is_shared = true;
-                        core.push_str(&format!("\tsharedRepository = {value}\n"));
-                    }
+                ("core.sharedrepository", value) if is_sharing(value) => {
+                    self.is_shared = true;
+                    core.push_str(&format!("\tsharedRepository = {value}\n"));
                 }
                 (key, "true" | "false") if key.starts_with("core.") => {
                     let name = key.trim_start_matches("core.");
