@@ -105,9 +105,18 @@ impl SpaceSetup {
     /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what
     /// was done, a line each.
     pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
-        let Ok(all) = self.open(tree, false) else { return Vec::new() };
+        let left = |why: &str| format!("left the workspaces of {} alone: {why}", tree.display());
+        let all = match self.open(tree, false) {
+            Ok(all) => all,
+            Err(why) => return vec![left(&why)],
+        };
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
-        let swept = all.sweep(&|run| may_live(archive, run), at).unwrap_or_default();
+        let swept = match all.sweep(&|run| may_live(archive, run), at) {
+            Ok(swept) => swept,
+            Err(error) => return vec![left(&chain(&error))],
+        };
+        // Best effort: the next one tries again.
+        let _ = all.let_go(&|run| is_over(archive, run));
         let said = swept.into_iter().map(|it| match it {
             Swept::Kept(reference, _) => format!("kept what was left in {reference}"),
             Swept::Removed(reference) => format!("removed the empty workspace of {reference}"),
@@ -122,9 +131,16 @@ impl SpaceSetup {
         let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
         if let Ok(all) = setup.open(tree, false) {
             // Best effort: the next sweep tries again.
-            let _ = all.let_go(&|run| may_live(archive, run));
+            let _ = all.let_go(&|run| is_over(archive, run));
         }
     }
+}
+
+/// Says whether a run is known here and nobody is at work for it.
+///
+/// One that is not known may be of another home, which uses the same repository.
+fn is_over(archive: &Archive, run: &str) -> bool {
+    archive.find(run).is_ok_and(|(files, _)| matches!(files.life(), Ok(Life::Dead)))
 }
 
 /// Says whether somebody may be at work for a run.
@@ -336,7 +352,7 @@ impl Spaces {
     pub(crate) fn let_go(&self, outcome: Outcome) {
         if outcome == Outcome::Completed {
             // Best effort: the next sweep tries again.
-            let _ = self.all.let_go(&|run| run != self.run);
+            let _ = self.all.let_go(&|run| run == self.run);
         }
     }
 

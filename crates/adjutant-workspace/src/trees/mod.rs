@@ -15,6 +15,7 @@ mod remove;
 mod worktree;
 
 pub use apply::{Applied, ApplyError, Left, Recovered};
+pub(crate) use bases::boot;
 pub use bases::{Bases, Lease, LeaseCost};
 pub(crate) use bring::{remove_journal, settle};
 pub(crate) use lock::Held;

@@ -17,6 +17,9 @@ const PLACE: &str = "ADJUTANT_TEST_KILLS";
 
 const ROUNDS: u32 = 100;
 
+/// How old the lock of a killed git is at most before it is removed.
+const STALE: Duration = Duration::from_secs(3);
+
 /// What the work puts into a file of the user's.
 const APPLIED: &str = "one\ntwo\nthree\nby a child\n";
 
@@ -28,7 +31,7 @@ fn live(tree: &Path, state: &Path, name: &str) {
         out.write_all(format!("{text}\n").as_bytes()).unwrap();
         out.flush().unwrap();
     };
-    let repository = Repository::open(&find_git(), tree, state).unwrap();
+    let repository = Repository::open(&find_git(), tree, state).unwrap().with_stale_lock(STALE);
     repository.recover().unwrap();
     let snapshot = repository.capture(now()).unwrap();
     let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
@@ -115,7 +118,7 @@ fn kill_after(mut life: Child, delay: Duration, with_git: bool) -> String {
 
 /// Everything that must hold after a kill; leaves the repository as it was before.
 fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<String, String>)) {
-    let repository = user.open();
+    let repository = user.open().with_stale_lock(STALE);
     for recovered in repository.recover().unwrap() {
         assert_eq!(recovered.left, []);
     }

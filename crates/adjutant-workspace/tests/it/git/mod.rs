@@ -12,6 +12,7 @@ mod program;
 mod random;
 mod rehearse;
 mod speed;
+mod storing;
 mod vertical;
 mod worktree;
 

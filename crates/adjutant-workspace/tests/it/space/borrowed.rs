@@ -38,6 +38,25 @@ fn nothing_among_the_objects_is_run() {
 }
 
 #[test]
+fn alternates_that_nobody_granted_refuse_no_command() {
+    for (wish, kind) in KINDS {
+        let (user, lender) = (user(), user());
+        let lent = lender.path(".git/objects");
+        put(&user.path(".git/objects/info/alternates"), &format!("{}\n", lent.display()));
+        // More than is ever hidden one by one.
+        for number in 0..1_001 {
+            put(&lent.join(format!("note-{number}")), "");
+        }
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        assert_eq!(run(&space, "echo fine").1, "fine\n", "{kind}");
+        let granted = SandboxWish { grants: vec![lender.tree.clone()], ..SandboxWish::default() };
+        assert!(space.sandbox(granted).is_err(), "{kind}");
+        space.close().unwrap();
+    }
+}
+
+#[test]
 fn alternates_open_no_other_folder_and_sockets_are_hidden() {
     for (wish, kind) in KINDS {
         let (user, lender) = (user(), user());
