@@ -2,6 +2,7 @@
 
 use adjutant_workspace::SkipReason;
 use adjutant_workspace::sandbox::{Bounds, End};
+use adjutant_workspace::space::SpaceError;
 
 use super::*;
 
@@ -25,6 +26,10 @@ fn a_folder_far_down_and_files_of_mere_size_do_not_lose_the_work() {
         let reason = |wanted: SkipReason| kept.skipped.iter().any(|it| it.reason == wanted);
         assert!(reason(SkipReason::TooLarge(700_000_000)), "{kind}: {:?}", kept.skipped);
         assert!(reason(SkipReason::TooDeep), "{kind}: {:?}", kept.skipped);
+        // What is too large may be what somebody worked for, so it is not taken away.
+        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        remove(&space, "huge");
+        space.keep("work\n", now()).unwrap();
         space.close().unwrap();
     }
 }
