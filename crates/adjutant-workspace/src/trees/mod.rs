@@ -12,7 +12,7 @@ mod rehearse;
 mod remove;
 mod worktree;
 
-pub use apply::{Applied, ApplyError, Left, Recovered};
+pub use apply::{Applied, ApplyError, Left, Recovered, Recovery, forget_applied};
 pub use bases::{Bases, Lease, LeaseCost};
 pub(crate) use lock::Held;
 pub use rehearse::Rehearsed;

@@ -29,7 +29,7 @@ fn live(tree: &Path, state: &Path, name: &str) {
         out.flush().unwrap();
     };
     let repository = Repository::open(&find_git(), tree, state).unwrap();
-    repository.recover().unwrap();
+    assert!(repository.recover().unwrap().stuck.is_none());
     let snapshot = repository.capture(now()).unwrap();
     let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(fs::read_to_string(lease.path().join("README")).unwrap(), "one\ntwo\nthree\n");
@@ -116,7 +116,7 @@ fn kill_after(mut life: Child, delay: Duration, with_git: bool) -> String {
 /// Everything that must hold after a kill; leaves the repository as it was before.
 fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<String, String>)) {
     let repository = user.open();
-    for recovered in repository.recover().unwrap() {
+    for recovered in repository.recover().unwrap().put_back {
         assert_eq!(recovered.left, []);
     }
     let mut applied = before.1.clone();

@@ -5,6 +5,7 @@ mod bases;
 mod claims;
 mod hostile;
 mod ignore;
+mod journals;
 mod kills;
 mod matrix;
 mod merge;
