@@ -75,7 +75,7 @@ fn a_way_back_that_breaks_off_is_not_said_to_have_changed_nothing() {
     let ran = repo.ran(&["one"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
     assert_eq!(repo.rig.run(["merge"]).code, 0);
-    let merges = fs::read_dir(repo.rig.home().join("merges")).unwrap();
+    let merges = fs::read_dir(repo.rig.state().join("merges")).unwrap();
     let tree = merges.flatten().find(|entry| entry.path().join("applies").is_dir()).unwrap().path();
     let journals = fs::read_dir(tree.join("applies")).unwrap().flatten();
     let journal = journals.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();

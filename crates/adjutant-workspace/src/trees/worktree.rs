@@ -7,7 +7,8 @@
 //! committed to its reference, or when it holds none.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,6 +16,7 @@ use rustix::fs::FlockOperation;
 
 use super::export;
 use super::lock::Held;
+use super::opening::{open_top, open_up};
 use super::remove::remove_all;
 use crate::git::{
     Commit, Committed, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
@@ -24,6 +26,9 @@ use crate::{Dir, FileKind, PathError, RelPath, Root};
 
 /// The most entries of one folder.
 const MAX_ENTRIES: usize = 10_000_000;
+
+/// What is being done when a record cannot be read.
+const READING: &str = "reading the record of a work tree";
 
 /// The work trees made for children of one repository.
 #[derive(Debug)]
@@ -86,7 +91,9 @@ impl<'a> Worktrees<'a> {
     pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         fs::create_dir_all(&slot).map_err(GitError::io("making a work tree"))?;
-        let held = self.seize(&slot)?.filter(|_| !slot.join("record").exists());
+        let held = self.seize(&slot)?;
+        let there = slot.join("record").try_exists().map_err(GitError::io(READING))?;
+        let held = held.filter(|_| !there);
         let held = held.ok_or_else(|| GitError::Moved { reference: reference.to_string() })?;
         Record { base: base.clone(), stage: Stage::Making }.write(&slot)?;
         let made = self.add(reference, base, &slot, &held);
@@ -101,7 +108,7 @@ impl<'a> Worktrees<'a> {
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] when there is none or somebody holds it.
+    /// [`GitError::Missing`] when there is none or somebody holds it; otherwise why it cannot be told.
     pub fn adopt(&self, reference: &ResultRef) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         let missing = || GitError::Missing(format!("free work tree for {reference}"));
@@ -109,7 +116,7 @@ impl<'a> Worktrees<'a> {
             return Err(missing());
         }
         let held = self.seize(&slot)?.ok_or_else(missing)?;
-        match Record::read(&slot) {
+        match Record::read(&slot)? {
             Some(Record { base, stage: Stage::Ready(name) }) => {
                 Ok(self.held(reference, &base, slot, &name, held))
             }
@@ -155,7 +162,7 @@ impl<'a> Worktrees<'a> {
 
     fn orphan(&self, reference: &ResultRef, at: SystemTime) -> Result<Option<Orphan>, GitError> {
         let slot = self.slot(reference);
-        if is_ready(&slot) {
+        if is_ready(&slot)? {
             let Ok(worktree) = self.adopt(reference) else { return Ok(None) };
             if worktree.is_clean()? {
                 worktree.remove()?;
@@ -172,14 +179,14 @@ impl<'a> Worktrees<'a> {
     }
 
     /// Removes what is left of one whose making or removal was cut short: nobody has worked in it, or
-    /// its work is kept. Says whether there was anything.
+    /// its work is kept. Says whether there was anything. One whose record cannot be read may hold work.
     pub(crate) fn clear_torn(&self, reference: &ResultRef) -> Result<bool, GitError> {
         let slot = self.slot(reference);
         if !slot.is_dir() {
             return Ok(false);
         }
         let Some(_held) = self.seize(&slot)? else { return Ok(false) };
-        if is_ready(&slot) {
+        if is_ready(&slot)? {
             return Ok(false);
         }
         self.take_back(reference, &slot)?;
@@ -369,7 +376,10 @@ impl Worktree {
     fn status(&self) -> Result<Status, GitError> {
         let mut skipped = Vec::new();
         let at = |source| GitError::Path { path: self.path().to_owned(), source };
+        // Git would pass over what a program closed to its own account.
+        open_top(self.path()).map_err(at)?;
         let root = Root::open(self.path()).map_err(at)?;
+        open_up(&root, &root).map_err(at)?;
         let top = root.open_dir(&RelPath::default()).map_err(at)?;
         look_over(&top, Path::new(""), &mut skipped).map_err(at)?;
         let mut status = self.here.scratch(Some(&self.base))?.status(&self.here)?;
@@ -393,8 +403,11 @@ fn look_over(folder: &Dir, at: &Path, skipped: &mut Vec<Skipped>) -> Result<(), 
             }
             match folder.open_dir(&entry.name) {
                 Ok(below) => look_over(&below, &path, skipped)?,
-                // Git sees as little of it.
-                Err(PathError::PermissionDenied | PathError::NotFound) => {}
+                // A program at work has removed it, or closed it again: git sees as little of it.
+                Err(PathError::NotFound) => {}
+                Err(PathError::PermissionDenied) => {
+                    skipped.push(Skipped { path, reason: SkipReason::Unreadable });
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -487,26 +500,47 @@ impl Record {
             Stage::Removing => "removing".to_owned(),
         };
         let next = slot.join("record.next");
-        fs::write(&next, format!("{}\n{stage}\n", self.base))
-            .and_then(|()| fs::rename(&next, slot.join("record")))
-            .map_err(GitError::io("recording a work tree"))
+        // On the disk before it takes its place: an empty record would say nothing about the work.
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&next)?;
+            file.write_all(format!("{}\n{stage}\n", self.base).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&next, slot.join("record"))?;
+            File::open(slot)?.sync_all()
+        };
+        write().map_err(GitError::io("recording a work tree"))
     }
 
-    fn read(slot: &Path) -> Option<Self> {
-        let text = fs::read_to_string(slot.join("record")).ok()?;
+    /// Reads what is written down; none where nothing is.
+    fn read(slot: &Path) -> Result<Option<Self>, GitError> {
+        let path = slot.join("record");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(GitError::io(READING)(error)),
+        };
+        let unclear =
+            || GitError::io(READING)(io::Error::other(format!("{} means nothing", path.display())));
+        Self::parse(&text).map(Some).ok_or_else(unclear)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let base = ObjectId::parse(lines.next()?)?;
         let stage = match lines.next()? {
             "making" => Stage::Making,
             "removing" => Stage::Removing,
-            ready => Stage::Ready(ready.strip_prefix("ready ")?.to_owned()),
+            ready => {
+                let name = ready.strip_prefix("ready ").filter(|name| !name.is_empty())?;
+                Stage::Ready(name.to_owned())
+            }
         };
         Some(Self { base, stage })
     }
 }
 
-fn is_ready(slot: &Path) -> bool {
-    matches!(Record::read(slot), Some(Record { stage: Stage::Ready(_), .. }))
+fn is_ready(slot: &Path) -> Result<bool, GitError> {
+    Ok(matches!(Record::read(slot)?, Some(Record { stage: Stage::Ready(_), .. })))
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, GitError> {
