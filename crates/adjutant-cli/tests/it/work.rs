@@ -62,7 +62,7 @@ fn a_result_that_was_merged_twice_is_taken_back_from_the_newest_merge_on() {
     let ran = repo.ran(&["one"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
     for _ in 0..2 {
-        repo.rig.write("long", &lines(&[]));
+        repo.rig.write("long", lines(&[]));
         assert_eq!(fates(&repo.json(&["merge"], 0)), ["merged"]);
     }
     assert_eq!(fates(&repo.json(&["merge", "--undo"], 0)), ["taken_back"]);

@@ -19,4 +19,4 @@ pub(crate) use lock::Held;
 pub(crate) use opening::open_up;
 pub use rehearse::Rehearsed;
 pub(crate) use remove::remove_all;
-pub use worktree::{Orphan, Worktree, WorktreeEntry, Worktrees};
+pub use worktree::{Worktree, WorktreeEntry, Worktrees};

@@ -19,8 +19,8 @@ use super::lock::Held;
 use super::opening::{open_top, open_up};
 use super::remove::remove_all;
 use crate::git::{
-    Commit, Committed, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
-    Status, Storing, bounded, bytes_of, too_deep,
+    Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
+    Storing, bounded, bytes_of, too_deep,
 };
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
@@ -58,17 +58,6 @@ pub struct WorktreeEntry {
     pub path: PathBuf,
     /// Whether a process holds it.
     pub live: bool,
-}
-
-/// What became of a work tree whose process is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Orphan {
-    /// It held no work and was removed.
-    Removed(ResultRef),
-    /// Its work is committed to its reference; the files are still there.
-    Kept(ResultRef, ObjectId),
-    /// It could not be told; everything is still there.
-    Unclear(ResultRef, String),
 }
 
 impl<'a> Worktrees<'a> {
@@ -141,41 +130,6 @@ impl<'a> Worktrees<'a> {
             }
         }
         Ok(found)
-    }
-
-    /// Looks after work trees whose processes are gone: their work is committed, clean ones go.
-    ///
-    /// # Errors
-    ///
-    /// When the folder cannot be read.
-    pub fn orphans(&self, at: SystemTime) -> Result<Vec<Orphan>, GitError> {
-        let mut all = Vec::new();
-        for entry in self.list()?.into_iter().filter(|entry| !entry.live) {
-            let reference = entry.reference;
-            match self.orphan(&reference, at) {
-                Ok(orphan) => all.extend(orphan),
-                Err(error) => all.push(Orphan::Unclear(reference, error.to_string())),
-            }
-        }
-        Ok(all)
-    }
-
-    fn orphan(&self, reference: &ResultRef, at: SystemTime) -> Result<Option<Orphan>, GitError> {
-        let slot = self.slot(reference);
-        if is_ready(&slot)? {
-            let Ok(worktree) = self.adopt(reference) else { return Ok(None) };
-            if worktree.is_clean()? {
-                worktree.remove()?;
-                return Ok(Some(Orphan::Removed(reference.clone())));
-            }
-            if !worktree.is_saved()? {
-                worktree.commit("Work of a child whose process ended early\n", at)?;
-            }
-            let kept = self.repository.result(reference)?;
-            let kept = kept.ok_or_else(|| GitError::Missing(reference.to_string()))?;
-            return Ok(Some(Orphan::Kept(reference.clone(), kept)));
-        }
-        Ok(self.clear_torn(reference)?.then(|| Orphan::Removed(reference.clone())))
     }
 
     /// Removes what is left of one whose making or removal was cut short: nobody has worked in it, or
@@ -288,31 +242,6 @@ impl Worktree {
     /// Why git could not be asked.
     pub fn is_clean(&self) -> Result<bool, GitError> {
         Ok(self.status()?.changes.is_empty())
-    }
-
-    /// Commits what differs from the base to the reference; ignored files are left out and named.
-    ///
-    /// A result that is already there is replaced: it began from the same base. Nothing happens
-    /// when nothing differs.
-    ///
-    /// # Errors
-    ///
-    /// Why it could not be committed; the files stay.
-    pub fn commit(&self, message: &str, at: SystemTime) -> Result<Option<Committed>, GitError> {
-        let Status { changes, mut skipped } = self.status()?;
-        if changes.is_empty() {
-            return Ok(None);
-        }
-        let before = self.repository.result(&self.reference)?;
-        let root = Root::open(self.path())
-            .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
-        let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
-        let made = self.repository.commit(commit, &self.reference, before.as_ref())?;
-        let Some(mut made) = made else { return Ok(None) };
-        let ignored = self.here.ignored()?.into_iter();
-        skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
-        made.skipped.append(&mut skipped);
-        Ok(Some(made))
     }
 
     /// Makes a commit of what differs from the base, also where nothing does; the reference stays.
