@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::layers::{Ground, patiently};
-use super::opening::open_up;
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError};
 use crate::git::{Imported, Storing, bounded};
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
+use crate::trees::open_up;
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
 
 /// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.

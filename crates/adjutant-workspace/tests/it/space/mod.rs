@@ -2,6 +2,7 @@
 
 mod borrowed;
 mod choice;
+mod closed;
 mod crash;
 mod flood;
 mod index;
