@@ -20,6 +20,10 @@ pub struct StoryWork {
     /// The command that has to succeed before the story passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
+    /// Whether it names a command that decides which no person allowed: then nothing decides, and it
+    /// does not pass.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unallowed: bool,
     /// The number of the last child that earlier runs on it had: none is used twice.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub numbered: u64,

@@ -40,6 +40,8 @@ pub struct SpaceSetup {
     pub grants: Vec<PathBuf>,
     /// Directories that commands never see, such as a person's home.
     pub hidden: Vec<PathBuf>,
+    /// A file that agents may not change, such as the PRD they work on: no result holds it.
+    pub reserved: Option<PathBuf>,
     /// The program that holds workspaces and starts what runs in them; this one where none is named.
     pub helper: Option<PathBuf>,
 }
@@ -55,6 +57,7 @@ impl SpaceSetup {
             sandbox_off: false,
             grants: Vec::new(),
             hidden: Vec::new(),
+            reserved: None,
             helper: None,
         }
     }
@@ -72,6 +75,7 @@ impl SpaceSetup {
             wish,
             network: if network { Network::Granted } else { Network::Off },
             include_ignored: self.include_ignored.clone(),
+            reserved: self.reserved_in(tree),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
@@ -100,6 +104,15 @@ impl SpaceSetup {
             ));
         }
         Ok(all)
+    }
+
+    /// Returns the reserved file as the repository at `tree` knows it; none where it lies elsewhere.
+    fn reserved_in(&self, tree: &Path) -> Option<PathBuf> {
+        let file = self.reserved.as_ref()?;
+        // The folder may be reached by a link, the file may not be one.
+        let folder = file.parent()?.canonicalize().ok()?;
+        let file = folder.join(file.file_name()?);
+        file.strip_prefix(tree.canonicalize().ok()?).ok().map(Path::to_owned)
     }
 
     /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what
@@ -413,6 +426,7 @@ fn how(status: &DiffStatus) -> String {
 fn why(reason: SkipReason) -> String {
     match reason {
         SkipReason::NestedRepository => "a repository of its own".to_owned(),
+        SkipReason::Reserved => "only Adjutant changes it".to_owned(),
         SkipReason::Special => "no file, folder or link".to_owned(),
         SkipReason::Unreadable => "cannot be read".to_owned(),
         SkipReason::Ignored => "ignored".to_owned(),

@@ -15,7 +15,7 @@ use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::roster::Roster;
-use adjutant_engine::{Archive, Engine, Goal, Setup};
+use adjutant_engine::{Archive, Engine, Goal, Setup, SpaceSetup};
 use adjutant_view::story::{StoryReport, render};
 use serde_json::json;
 
@@ -217,7 +217,7 @@ impl Reading<'_> {
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(self.work_of(story))
             .with_stories(prompts(self.file.prd()))
-            .with_spaces(self.args.work.spaces.setup(self.archive.path(), &self.workdir)?);
+            .with_spaces(self.spaces()?);
         let goal = Goal {
             agent: AgentName::new("story"),
             system: String::new(),
@@ -253,6 +253,13 @@ impl Reading<'_> {
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
     }
 
+    /// Returns where agents work; the PRD is no part of what they do.
+    fn spaces(&self) -> Result<SpaceSetup, Failure> {
+        let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
+        setup.reserved = Some(self.file.path().to_owned());
+        Ok(setup)
+    }
+
     /// Returns the limits with what the stories before have used taken off.
     fn policy_left(&self) -> Policy {
         let mut policy = self.settings.policy.policy().clone();
@@ -279,7 +286,9 @@ impl Reading<'_> {
             hours: planned.hours,
             verify: agreed(&planned.verify),
         });
+        let unallowed = own.is_none() && story.verify.is_some() && !self.consent.is_given();
         StoryWork {
+            unallowed,
             id: story.id.clone(),
             title: story.title.clone(),
             prd: Some(self.file.path().display().to_string()),

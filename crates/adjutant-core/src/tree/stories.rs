@@ -91,7 +91,7 @@ impl Tree {
     ) -> Vec<Event> {
         let waits = |(_, node): &(usize, &Node)| node.markers.is_some() && node.turn == turn;
         let Some((index, node)) = self.at_work(session).filter(waits) else { return Vec::new() };
-        if node.marks_again() >= LOOP_END {
+        if node.marks_again() >= LOOP_END || node.vain_markers + 1 >= LOOP_END {
             // On record as read: whoever takes it up again does not hand them down after all.
             let end = marked_again(session);
             let refused = end.reason.clone();
@@ -135,6 +135,8 @@ impl Tree {
             node.recent_calls.pop_front();
         }
         node.rejected = rejected.to_vec();
+        // Set back where a task is granted, which follows in the same decision.
+        node.vain_markers += 1;
         if let Some(refused) = refused {
             node.refusal = Some(refused.clone());
         }
@@ -217,7 +219,7 @@ fn not_handed_down(refused: Option<&Reason>, rejected: &[RejectedMarker]) -> Str
 fn marked_again(session: SessionId) -> End {
     End::partial(
         Code::LoopDetected,
-        format!("The agent wrote the same markers {LOOP_END} times."),
+        format!("The agent wrote markers {LOOP_END} times that led to nothing or were the same."),
         &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
     )
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::GitError;
+use super::change::{Change, SkipReason, Skipped};
 use super::id::ObjectId;
 use super::run::{Call, Git};
 use super::trust::{common_dir_of, git_dir_of, read_pointer};
@@ -38,6 +39,7 @@ pub struct Repository {
     empty_tree: ObjectId,
     is_shared: bool,
     stale_lock: Duration,
+    reserved: Option<PathBuf>,
 }
 
 impl Repository {
@@ -79,6 +81,7 @@ impl Repository {
             empty_tree: well_known(EMPTY_TREE_SHA1)?,
             is_shared: false,
             stale_lock: STALE_LOCK,
+            reserved: None,
         };
         repository.take_config()?;
         repository.sweep();
@@ -96,6 +99,30 @@ impl Repository {
     pub fn with_excludes(mut self, file: PathBuf) -> Self {
         self.excludes = Some(file);
         self
+    }
+
+    /// Leaves a file out of every commit of work, named by its path in the work tree: somebody else
+    /// writes it.
+    #[must_use]
+    pub fn with_reserved(mut self, path: Option<PathBuf>) -> Self {
+        self.reserved = path;
+        self
+    }
+
+    /// Takes the reserved file out of what somebody changed, and names it.
+    pub(crate) fn without_reserved(
+        &self,
+        mut changes: Vec<Change>,
+        skipped: &mut Vec<Skipped>,
+    ) -> Vec<Change> {
+        let Some(reserved) = &self.reserved else { return changes };
+        let before = changes.len();
+        changes.retain(|change| change.path().as_path() != reserved);
+        if changes.len() < before {
+            let (path, reason) = (reserved.clone(), SkipReason::Reserved);
+            skipped.push(Skipped { path, reason });
+        }
+        changes
     }
 
     /// Takes a lock on a reference of ours that is older than this for one that a killed git left.

@@ -133,6 +133,7 @@ impl OverlaySpace {
         let (changes, ignored) =
             self.shared.repository.leave_out_ignored(&self.base, &root, changes)?;
         skipped.extend(ignored);
+        let changes = self.shared.repository.without_reserved(changes, &mut skipped);
         bounded(&changes)?;
         let base = &self.base;
         let commit = Commit { base: Some(base), root: &root, changes: &changes, message, at };

@@ -252,6 +252,7 @@ impl Worktree {
         storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), GitError> {
         let Status { changes, mut skipped } = self.status()?;
+        let changes = self.repository.without_reserved(changes, &mut skipped);
         bounded(&changes)?;
         let root = Root::open(self.path())
             .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;

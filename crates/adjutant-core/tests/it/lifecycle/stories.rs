@@ -184,6 +184,27 @@ fn without_the_gate_markers_are_told_and_not_run_and_a_loop_of_them_ends() {
 }
 
 #[test]
+fn markers_that_lead_to_nothing_come_to_an_end_however_they_differ() {
+    let mut sim = begun_as(policy(Preset::Story, &[]), story());
+    let root = sim.root();
+    for nth in 1..LOOP_END {
+        sim.say(root, &format!("[delegate:job {nth}:1]"));
+        assert_eq!(handed(&mut sim).1, "markers_read told reserved");
+    }
+    sim.say(root, "[delegate:one more:1]");
+    assert_eq!(handed(&mut sim).1, "markers_read ended space_kept run_ended");
+    // What is granted begins the count anew.
+    let (mut sim, root) = begun_story(&["children_per_parent=100", "children_per_run=100"]);
+    for nth in 0..LOOP_END + 1 {
+        sim.say(root, &format!("[delegate:job {nth}:1]"));
+        let (children, _) = handed(&mut sim);
+        ends(&mut sim, children[0], DONE);
+        results(&mut sim, root);
+    }
+    assert!(sim.state(root).is_live());
+}
+
+#[test]
 fn markers_count_in_an_agents_own_complete_answer_and_after_its_tools() {
     let (mut sim, root) = begun_story(&[]);
     // In code they are text.
