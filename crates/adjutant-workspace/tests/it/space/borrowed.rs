@@ -24,7 +24,8 @@ fn nothing_among_the_objects_is_run() {
         };
         assert_eq!(outside.stdout, b"it runs\n");
         let space = open(&user, wish).make("run", "child", "1", None).unwrap();
-        let text = format!("'{0}' || cat '{0}' | wc -l", program.display());
+        // Both streams in one, so that what is said first is read first.
+        let text = format!("exec 2>&1; '{0}' || cat '{0}' | wc -l", program.display());
         let (_, said) = run(&space, &text);
         assert!(said.contains("Permission denied") && said.ends_with("2\n"), "{kind}: {said}");
         let (_, mounts) = run(&space, "cat /proc/self/mounts");
