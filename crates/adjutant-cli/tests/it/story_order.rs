@@ -226,7 +226,9 @@ fn the_budget_is_that_of_all_stories_together() {
     // In tokens too, and a budget that is used up begins nothing.
     let project = Project::with_script(&stories, &script);
     let out = project.story(&["--set", "budget_tokens_run=60000"]);
-    assert_eq!(project.entry("B")["passes"], false, "{out}");
+    assert_eq!(project.entry("B"), stories["userStories"][1], "{out}");
+    assert!(out.stdout.contains("B: not begun, the budget of all stories is used up"), "{out}");
+    assert_eq!(taken(&project), ["A"]);
     assert_eq!(out.code, 3, "{out}");
     let json = project.call(["status", "--json"]).run();
     assert_eq!(json.code, 0, "{json}");

@@ -40,6 +40,9 @@ fn a_claim_does_not_pass_while_the_command_fails() {
     let entry = project.entry("US-001");
     assert_eq!(entry["passes"], false);
     assert_eq!(entry["adjutant"]["status"], "partial");
+    let summary = entry["adjutant"]["summary"].as_str().unwrap();
+    let (why, said) = summary.split_once("Its agent said: ").unwrap();
+    assert!(!why.contains("is done") && said.contains("is done"), "{summary}");
     let story = &json["stories"][0];
     assert_eq!((&story["passes"], &story["verified"]), (&json!(false), &json!(false)));
     assert_eq!(story["resume"], format!("adjutant resume {run}"), "{json:#}");
