@@ -193,7 +193,14 @@ impl Reading<'_> {
         if self.is_spent() {
             return Ok(self.leave(id, "the budget of all stories is used up"));
         }
-        self.work_on(&story).map(Some)
+        match self.work_of(&story) {
+            Ok(work) => self.work_on(&story, work).map(Some),
+            // Without what it builds on it would be another piece of work.
+            Err(failure) => {
+                let why = failure.to_string();
+                Ok(self.leave(id, &format!("the work before it cannot be read: {why}")))
+            }
+        }
     }
 
     /// Remembers why a story is not begun.
@@ -229,7 +236,7 @@ impl Reading<'_> {
         Ok(view.outcome())
     }
 
-    fn work_on(&mut self, story: &Story) -> Result<Outcome, Failure> {
+    fn work_on(&mut self, story: &Story, work: StoryWork) -> Result<Outcome, Failure> {
         say(&format!("adjutant: {} {}", story.id, adjutant_view::sanitize::line(&story.title)));
         let policy = self.policy_left();
         let model = self.model_for(story)?;
@@ -248,7 +255,7 @@ impl Reading<'_> {
         let agents = self.roster.agents.iter().cloned();
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
-            .with_story(self.work_of(story)?)
+            .with_story(work)
             .with_stories(prompts(self.file.prd()))
             .with_spaces(self.args.work.spaces.setup(self.archive.path(), &self.workdir)?);
         let goal = Goal {

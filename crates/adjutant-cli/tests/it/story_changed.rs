@@ -1,5 +1,7 @@
 //! A PRD that changes between runs and under one: what counts for which story, and what is left alone.
 
+use std::fs;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -160,19 +162,41 @@ fn numbers_go_on_behind_children_that_no_entry_names() {
     assert_eq!(project.entry("US-001-DEL-004")["title"], "Create UI");
 }
 
-#[test]
-fn the_work_before_is_that_of_the_run_that_the_entry_names() {
+/// A project where B depends on A, and A is done.
+fn half_done() -> (Project, Value) {
     let prd = json!({ "userStories": [
         { "id": "A", "title": "First", "passes": false },
         { "id": "B", "title": "Second", "dependencies": ["A"], "passes": false },
     ] });
     let turns = [writes("A", "a", "by a\n"), done("A"), writes("B", "b", "by b\n"), done("B")];
+    let project = Project::new(&prd, turns);
+    assert_eq!(project.story(&["--story", "A"]).code, 0);
+    (project, prd)
+}
+
+#[test]
+fn work_before_that_is_not_there_is_never_left_out_in_silence() {
+    let (project, _) = half_done();
+    let run = project.rig().only_run();
+    fs::remove_dir_all(project.rig().run_folder(&run)).unwrap();
+    let out = project.story(&[]);
+    assert!(out.stderr.contains("is gone, which did A"), "{out}");
+    assert_eq!(project.entry("B")["passes"], true, "{out}");
+
+    let (project, _) = half_done();
+    fs::remove_dir_all(project.rig().work().join(".git")).unwrap();
+    let out = project.story(&[]);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.stdout.contains("B: not begun, the work before it cannot be read"), "{out}");
+    assert_eq!(project.rig().runs().len(), 1, "{out}");
+}
+
+#[test]
+fn the_work_before_is_that_of_the_run_that_the_entry_names() {
     for is_named in [true, false] {
-        let project = Project::new(&prd, turns.clone());
-        assert_eq!(project.story(&["--story", "A"]).code, 0);
+        let (project, mut other) = half_done();
         if !is_named {
             // Another A, which the person did: the work of the first is none of its.
-            let mut other = prd.clone();
             other["userStories"][0]["passes"] = json!(true);
             project.rig().write("prd.json", other.to_string());
         }

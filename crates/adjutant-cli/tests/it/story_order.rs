@@ -198,6 +198,7 @@ fn what_depends_on_a_failed_story_is_not_begun_and_the_rest_is() {
     let ids: Vec<&Value> = not_begun.iter().map(|it| &it["id"]).collect();
     assert_eq!(ids, [&json!("B"), &json!("D")], "{json:#}");
     assert_eq!(not_begun[0]["why"], "waits for A", "{json:#}");
+    assert_eq!((&json["passed"], &json["total"]), (&json!(1), &json!(2)), "{json:#}");
     assert_eq!(project.entry("C")["passes"], true);
     assert_eq!(project.entry("A")["passes"], false);
     assert_eq!(project.entry("A")["adjutant"]["status"], "failed");
