@@ -77,6 +77,7 @@ pub(crate) fn open(repo: &Repo, wish: KindWish, helper: &Helper) -> Result<Works
         wish,
         network: Network::Off,
         include_ignored: Vec::new(),
+        reserved: None,
         helper: helper.clone(),
     };
     Ok(Workspaces::open(&repo.tree(), &state, options)?)

@@ -17,7 +17,7 @@ use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
 use crate::projections;
 use crate::run::{show_results, transcripts};
-use crate::work::prune_results;
+use crate::work::{prune_merges, prune_results};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
 const FOLD: u32 = 9;
@@ -298,6 +298,8 @@ pub(crate) fn run_prune(
             Swept::Failed(problem) => problems.push(format!("{run}: {problem}")),
         }
     }
+    // First, so that the room is told as it is then.
+    problems.append(&mut prune_merges(archive, args.days));
     let mut old = prune_results(archive, args.days, args.unmerged);
     problems.append(&mut old.problems);
     for done in &old.swept {

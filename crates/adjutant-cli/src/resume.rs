@@ -127,6 +127,8 @@ pub(crate) fn go_on(
     }
     let spaces =
         flags.terms.setup_again(archive.path(), files.id(), &past, flags.merge.is_some())?;
+    let mut spaces = spaces;
+    spaces.reserved = past.story.as_ref().and_then(|story| story.prd.as_ref()).map(Into::into);
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();
     let (model, opener) = if flags.model.is_none() && recorded == Some(demo::MODEL) {

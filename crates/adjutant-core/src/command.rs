@@ -14,7 +14,7 @@ use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
 use crate::space::{KeptWork, MergedWork, NoSpace, Space, SpaceTerms};
-use crate::story::{Markers, RejectedMarker, StoryWork};
+use crate::story::{Check, Markers, RejectedMarker, StoryWork};
 use crate::write::{Change, Looked, Writes};
 
 /// A wish or a report from outside, to be judged by `Tree::decide`.
@@ -107,7 +107,7 @@ pub enum Command {
     /// Note what came of merging the work of a delegation into the workspace above it.
     TakeMerge { session: SessionId, merged: Result<MergedWork, String> },
     /// Take what came of the command that decides whether work is done.
-    TakeCheck { session: SessionId, passed: bool, text: String },
+    TakeCheck { session: SessionId, check: Check, text: String },
     /// Note that a task of the project's list was marked, or why not.
     Mark { session: SessionId, mark: Mark, problem: Option<String> },
     /// Deal with an answer that was cut off at the output limit.

@@ -534,7 +534,14 @@ impl Event {
                     expire_reason(reason);
                 }
             }
-            Self::StoryTaken { story, .. } => story.title.clear(),
+            Self::StoryTaken { story, .. } => {
+                story.title.clear();
+                story.verify.iter_mut().for_each(|it| EXPIRED.clone_into(it));
+                for planned in &mut story.plan {
+                    EXPIRED.clone_into(&mut planned.description);
+                    planned.verify.iter_mut().for_each(|it| EXPIRED.clone_into(it));
+                }
+            }
             Self::Checking { command, .. } => command.clear(),
             Self::Marked { mark, problem, .. } => {
                 mark.reason = None;

@@ -23,6 +23,10 @@ pub struct StoryWork {
     /// The command that has to succeed before the story passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
+    /// Whether it names a command that decides which no person allowed: then nothing decides, and it
+    /// does not pass.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unallowed: bool,
     /// The number of the last child that earlier runs on it had: none is used twice.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub numbered: u64,
@@ -46,6 +50,17 @@ impl StoryWork {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// What came of the command that decides whether work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// It succeeded.
+    Passed,
+    /// It ran and did not.
+    Failed,
+    /// It could not be run, which says nothing about the work.
+    NotRun,
 }
 
 /// A text that looked like a marker and is none.

@@ -9,6 +9,7 @@ use adjutant_core::budget::Amount;
 use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
 use adjutant_core::space::{KeptWork, MergedWork, NoSpace, Space};
+use adjutant_core::story::Check;
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
     ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
@@ -113,7 +114,7 @@ pub(crate) enum Done {
     },
     Checked {
         session: SessionId,
-        passed: bool,
+        check: Check,
         text: String,
     },
     Marked {

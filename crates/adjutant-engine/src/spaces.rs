@@ -40,6 +40,8 @@ pub struct SpaceSetup {
     pub grants: Vec<PathBuf>,
     /// Directories that commands never see, such as a person's home.
     pub hidden: Vec<PathBuf>,
+    /// A file that agents may not change, such as the PRD they work on: no result holds it.
+    pub reserved: Option<PathBuf>,
     /// The program that holds workspaces and starts what runs in them; this one where none is named.
     pub helper: Option<PathBuf>,
 }
@@ -55,6 +57,7 @@ impl SpaceSetup {
             sandbox_off: false,
             grants: Vec::new(),
             hidden: Vec::new(),
+            reserved: None,
             helper: None,
         }
     }
@@ -72,6 +75,7 @@ impl SpaceSetup {
             wish,
             network: if network { Network::Granted } else { Network::Off },
             include_ignored: self.include_ignored.clone(),
+            reserved: self.reserved_in(tree),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
@@ -102,12 +106,30 @@ impl SpaceSetup {
         Ok(all)
     }
 
+    /// Returns the reserved file as the repository at `tree` knows it; none where it lies elsewhere.
+    fn reserved_in(&self, tree: &Path) -> Option<PathBuf> {
+        let file = self.reserved.as_ref()?;
+        // The folder may be reached by a link, the file may not be one.
+        let folder = file.parent()?.canonicalize().ok()?;
+        let file = folder.join(file.file_name()?);
+        file.strip_prefix(tree.canonicalize().ok()?).ok().map(Path::to_owned)
+    }
+
     /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what
     /// was done, a line each.
     pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
-        let Ok(all) = self.open(tree, false) else { return Vec::new() };
+        let left = |why: &str| format!("left the workspaces of {} alone: {why}", tree.display());
+        let all = match self.open(tree, false) {
+            Ok(all) => all,
+            Err(why) => return vec![left(&why)],
+        };
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
-        let swept = all.sweep(&|run| may_live(archive, run), at).unwrap_or_default();
+        let swept = match all.sweep(&|run| may_live(archive, run), at) {
+            Ok(swept) => swept,
+            Err(error) => return vec![left(&chain(&error))],
+        };
+        // Best effort: the next one tries again.
+        let _ = all.let_go(&|run| is_over(archive, run));
         let said = swept.into_iter().map(|it| match it {
             Swept::Kept(reference, _) => format!("kept what was left in {reference}"),
             Swept::Removed(reference) => format!("removed the empty workspace of {reference}"),
@@ -122,9 +144,16 @@ impl SpaceSetup {
         let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
         if let Ok(all) = setup.open(tree, false) {
             // Best effort: the next sweep tries again.
-            let _ = all.let_go(&|run| may_live(archive, run));
+            let _ = all.let_go(&|run| is_over(archive, run));
         }
     }
+}
+
+/// Says whether a run is known here and nobody is at work for it.
+///
+/// One that is not known may be of another home, which uses the same repository.
+fn is_over(archive: &Archive, run: &str) -> bool {
+    archive.find(run).is_ok_and(|(files, _)| matches!(files.life(), Ok(Life::Dead)))
 }
 
 /// Says whether somebody may be at work for a run.
@@ -336,7 +365,7 @@ impl Spaces {
     pub(crate) fn let_go(&self, outcome: Outcome) {
         if outcome == Outcome::Completed {
             // Best effort: the next sweep tries again.
-            let _ = self.all.let_go(&|run| run != self.run);
+            let _ = self.all.let_go(&|run| run == self.run);
         }
     }
 
@@ -397,6 +426,7 @@ fn how(status: &DiffStatus) -> String {
 fn why(reason: SkipReason) -> String {
     match reason {
         SkipReason::NestedRepository => "a repository of its own".to_owned(),
+        SkipReason::Reserved => "only Adjutant changes it".to_owned(),
         SkipReason::Special => "no file, folder or link".to_owned(),
         SkipReason::Unreadable => "cannot be read".to_owned(),
         SkipReason::Ignored => "ignored".to_owned(),

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use adjutant_core::space::SpaceTerms;
 use adjutant_workspace::Repository;
 
+use crate::chain::chain;
 use crate::spaces::SpaceSetup;
 
 impl SpaceSetup {
@@ -14,9 +15,11 @@ impl SpaceSetup {
     #[must_use]
     pub fn terms(&self) -> SpaceTerms {
         let texts = |paths: &[PathBuf]| paths.iter().map(|it| it.display().to_string()).collect();
+        // Another name must not come along in the place of one that is no text.
+        let named = self.include_ignored.iter().filter_map(|it| it.to_str().map(str::to_owned));
         SpaceTerms {
             kind: self.kind,
-            include_ignored: texts(&self.include_ignored),
+            include_ignored: named.collect(),
             grants: texts(&self.grants),
             sandbox_off: self.sandbox_off,
         }
@@ -49,15 +52,29 @@ impl SpaceSetup {
         }
         let Ok(all) = self.open(tree, false) else { return Vec::new() };
         let top = all.repository().work_tree();
-        let ignored = all.repository().ignored().unwrap_or_default();
         let (mut settled, mut strange) = (Vec::new(), Vec::new());
+        let ignored = match all.repository().ignored() {
+            Ok(ignored) => Some(ignored),
+            Err(error) => {
+                let why = chain(&error);
+                strange.push(format!("git does not say what is ignored here: {why}"));
+                None
+            }
+        };
         for typed in &self.include_ignored {
             let Some(path) = within(top, typed) else {
                 let (typed, top) = (typed.display(), top.display());
                 strange.push(format!("{typed} does not lie in {top} and does not come along"));
                 continue;
             };
-            strange.extend(remark(all.repository(), &path, &ignored));
+            if path.to_str().is_none() {
+                let typed = typed.display();
+                strange.push(format!(
+                    "{typed} is no text, cannot be put on record and does not come along"
+                ));
+                continue;
+            }
+            strange.extend(remark(all.repository(), &path, ignored.as_deref()));
             settled.push(path);
         }
         self.include_ignored = settled;
@@ -83,12 +100,12 @@ fn within(top: &Path, typed: &Path) -> Option<PathBuf> {
     (!path.as_os_str().is_empty()).then_some(path)
 }
 
-fn remark(repository: &Repository, path: &Path, ignored: &[PathBuf]) -> Option<String> {
+fn remark(repository: &Repository, path: &Path, ignored: Option<&[PathBuf]>) -> Option<String> {
     let shown = path.display();
     if repository.work_tree().join(path).symlink_metadata().is_err() {
         return Some(format!("there is no {shown} that could come along"));
     }
-    let is_ignored = ignored.iter().any(|it| path.starts_with(it) || it.starts_with(path));
+    let is_ignored = ignored?.iter().any(|it| path.starts_with(it) || it.starts_with(path));
     (!is_ignored).then(|| format!("{shown} is not ignored and comes along anyway"))
 }
 
@@ -111,6 +128,15 @@ mod tests {
         ] {
             assert_eq!(within(top, Path::new(typed)), path.map(PathBuf::from), "{typed}");
         }
+    }
+
+    #[test]
+    fn a_folder_whose_name_is_no_text_is_not_put_on_record_under_another_name() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"odd\xff"));
+        let mut setup = SpaceSetup::new(PathBuf::from("/state"));
+        setup.include_ignored = vec![PathBuf::from("target"), odd];
+        assert_eq!(setup.terms().include_ignored, ["target"]);
     }
 
     #[test]

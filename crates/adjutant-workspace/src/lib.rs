@@ -33,6 +33,6 @@ pub use path::RelPath;
 pub use place::{FileMode, Folders, Image, Over, Place};
 pub use root::{OpenedFile, Root};
 pub use trees::{
-    Applied, ApplyError, Bases, Lease, LeaseCost, Left, Orphan, Recovered, Rehearsed, Worktree,
-    WorktreeEntry, Worktrees,
+    Applied, ApplyError, Bases, Lease, LeaseCost, Left, Recovered, Recovery, Rehearsed, Worktree,
+    WorktreeEntry, Worktrees, forget_applied,
 };

@@ -15,7 +15,7 @@ use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::roster::Roster;
-use adjutant_engine::{Archive, Engine, Goal, Setup};
+use adjutant_engine::{Archive, Engine, Goal, Setup, SpaceSetup};
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
 use serde::Serialize;
 
@@ -257,7 +257,7 @@ impl Reading<'_> {
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
             .with_stories(prompts(self.file.prd()))
-            .with_spaces(self.args.work.spaces.setup(self.archive.path(), &self.workdir)?);
+            .with_spaces(self.spaces()?);
         let goal = Goal {
             agent: AgentName::new("story"),
             system: String::new(),
@@ -289,6 +289,13 @@ impl Reading<'_> {
         let is_done = passes && merged == Exit::Completed && saved.is_ok();
         let is_whole = is_done || finished.outcome != Outcome::Completed;
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
+    }
+
+    /// Returns where agents work; the PRD is no part of what they do.
+    fn spaces(&self) -> Result<SpaceSetup, Failure> {
+        let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
+        setup.reserved = Some(self.file.path().to_owned());
+        Ok(setup)
     }
 
     /// Returns the limits with what the stories before have used taken off.
@@ -330,6 +337,7 @@ impl Reading<'_> {
         let verify = self.verify_of(story);
         let written = u64::from(self.file.prd().last_child_number(&story.id));
         Ok(StoryWork {
+            unallowed: verify.is_none() && story.verify.is_some(),
             id: story.id.clone(),
             title: story.title.clone(),
             prd: Some(self.file.path().display().to_string()),

@@ -67,7 +67,7 @@ pub(crate) fn run_merge(
 
 /// Puts back what a merge that was killed left half done, before anything is judged.
 fn recover(chosen: &Chosen) -> Result<(), Failure> {
-    let left = chosen.work.recover().map_err(|error| explained(&error))?;
+    let (left, stuck) = chosen.work.recover().map_err(|error| explained(&error))?;
     for Left { path, before } in left {
         let before = before.map_or_else(String::new, |before| {
             format!("; what it was before lies in {}", before.display())
@@ -77,7 +77,7 @@ fn recover(chosen: &Chosen) -> Result<(), Failure> {
             "adjutant: {path}: changed during a merge that was cut short, left as it is{before}"
         ));
     }
-    Ok(())
+    stuck.map_or(Ok(()), |error| Err(explained(&error)))
 }
 
 /// Judges the results in their order.

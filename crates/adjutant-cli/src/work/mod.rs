@@ -7,6 +7,7 @@ mod diff;
 mod discard;
 mod machine;
 mod merge;
+mod old_merges;
 mod prune;
 mod report;
 
@@ -31,6 +32,7 @@ pub(crate) use diff::run_diff;
 pub(crate) use discard::run_discard;
 pub(crate) use machine::findings;
 pub(crate) use merge::run_merge;
+pub(crate) use old_merges::prune_merges;
 pub(crate) use prune::prune_results;
 pub(crate) use report::after_run;
 

@@ -1,7 +1,7 @@
 //! What `prune` does about results: merged ones go when they are old, others only when a person says so.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use adjutant_engine::work::{KeptResult, Quota, Work, quota};
@@ -35,12 +35,15 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
     let before = SystemTime::now() - DAY * days.unwrap_or(DAYS);
     let mut seen = BTreeSet::new();
     let setup = SpaceSetup::new(archive.path().to_owned());
-    for work in repositories(archive) {
+    let all = repositories(archive);
+    // Each work tree has workspaces of its own, and what is left in them becomes results.
+    let trees: BTreeSet<&Path> = all.iter().map(Work::tree).collect();
+    old.swept = trees.into_iter().flat_map(|tree| setup.sweep(tree, archive)).collect();
+    for work in all {
         // Work trees of one repository share their results.
         if !seen.insert(work.shared_folder().to_owned()) {
             continue;
         }
-        old.swept.extend(setup.sweep(work.tree(), archive));
         match work.all_results() {
             Ok(all) => {
                 let aged = all.into_iter().filter(|it| it.at < before);

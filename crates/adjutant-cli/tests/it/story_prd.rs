@@ -213,6 +213,26 @@ fn a_model_cannot_write_the_prd_of_the_user() {
 }
 
 #[test]
+fn what_an_agent_writes_into_the_prd_is_no_part_of_its_work() {
+    for kind in ["overlay", "worktree"] {
+        let prd = json!({ "userStories": [
+            { "id": "US-001", "title": "Log in", "passes": false },
+            { "id": "US-002", "title": "Log out", "passes": false, "verify": "false" },
+        ] });
+        let cheat = "sed -i 's/false/true/' prd.json; echo work > work";
+        let project = Project::new(&prd, [runs("US-001", cheat), done("US-001")]);
+        let flags = ["--story", "US-001", "--merge", "apply", "--workspace", kind];
+        let out = project.story(&flags);
+        assert_eq!(out.code, 0, "{kind}: {out}");
+        assert_eq!(project.repo.read("work"), "work\n", "{kind}");
+        assert_eq!(project.entry("US-002"), prd["userStories"][1], "{kind}");
+        let run = project.rig().only_run();
+        let kept = &project.events(&run, "space_kept")[0];
+        assert_eq!(kept["skipped"], json!(["prd.json (only Adjutant changes it)"]), "{kind}");
+    }
+}
+
+#[test]
 fn numbers_of_children_go_on_in_a_later_run() {
     let turns = [
         says("US-001", "[delegate:Implement JWT:1]\n[delegate:Create UI:1]"),

@@ -56,6 +56,44 @@ fn a_merge_that_somebody_worked_on_is_not_taken_back() {
     assert_eq!(repo.read("long"), "mine\n");
 }
 
+#[test]
+fn a_result_that_was_merged_twice_is_taken_back_from_the_newest_merge_on() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    for _ in 0..2 {
+        repo.rig.write("long", lines(&[]));
+        assert_eq!(fates(&repo.json(&["merge"], 0)), ["merged"]);
+    }
+    assert_eq!(fates(&repo.json(&["merge", "--undo"], 0)), ["taken_back"]);
+    assert_eq!(repo.read("long"), lines(&[]));
+}
+
+#[test]
+fn a_way_back_that_breaks_off_is_not_said_to_have_changed_nothing() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    assert_eq!(repo.rig.run(["merge"]).code, 0);
+    let merges = fs::read_dir(repo.rig.state().join("merges")).unwrap();
+    let tree = merges.flatten().find(|entry| entry.path().join("applies").is_dir()).unwrap().path();
+    let journals = fs::read_dir(tree.join("applies")).unwrap().flatten();
+    let journal = journals.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+    let image = journal.join("before/0");
+    fs::rename(&image, journal.join("away")).unwrap();
+    for arguments in [["merge", "--undo"], ["merge", "--as=apply"]] {
+        let out = repo.rig.run(arguments);
+        assert_ne!(out.code, 0, "{out}");
+        let said = format!("{}{}", out.stdout, out.stderr);
+        assert!(said.contains("part of the files are replaced"), "{out}");
+        assert!(said.contains(journal.to_str().unwrap()), "{out}");
+        assert!(!said.contains("nothing was changed"), "{out}");
+    }
+    fs::rename(journal.join("away"), &image).unwrap();
+    assert_eq!(repo.rig.run(["merge", "--undo"]).code, 0);
+    assert_eq!(repo.read("long"), lines(&[]));
+}
+
 /// What the target makes of a file, what the result makes of it, and what git calls the clash.
 type Clash = (&'static str, fn(&Path), fn(&Path));
 

@@ -33,9 +33,9 @@ struct Member {
     value: Node,
 }
 
-/// Finds where everything stands; none only for what is no JSON.
+/// Finds where everything stands; none for what is no JSON or nested beyond all reason.
 pub(crate) fn spans(text: &str) -> Option<Node> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, level: 0 };
     reader.value()
 }
 
@@ -243,9 +243,13 @@ fn laid_out(text: &str, value: &Value, base: &str) -> String {
     pretty.replace('\n', &format!("{}{base}", eol(text)))
 }
 
+/// How deep a text may be nested; no list of tasks or stories comes near it, and a stack has an end.
+const LEVELS: usize = 512;
+
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    level: usize,
 }
 
 impl Reader<'_> {
@@ -271,8 +275,9 @@ impl Reader<'_> {
         self.blanks();
         let start = self.at;
         let kind = match self.peek()? {
-            b'{' => self.object()?,
-            b'[' => self.array()?,
+            b'{' | b'[' if self.level == LEVELS => return None,
+            b'{' => self.below(Self::object)?,
+            b'[' => self.below(Self::array)?,
             b'"' => {
                 self.string()?;
                 Kind::Scalar
@@ -286,6 +291,13 @@ impl Reader<'_> {
             }
         };
         Some(Node { range: start..self.at, kind })
+    }
+
+    fn below(&mut self, read: fn(&mut Self) -> Option<Kind>) -> Option<Kind> {
+        self.level += 1;
+        let kind = read(self);
+        self.level -= 1;
+        kind
     }
 
     fn object(&mut self) -> Option<Kind> {

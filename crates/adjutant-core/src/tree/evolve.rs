@@ -329,6 +329,7 @@ impl Tree {
         above.children.push(index);
         above.granted_children += 1;
         above.numbered += 1;
+        above.vain_markers = 0;
         above.live_children += 1;
         above.calls_made = grant.call;
         if let Some(open) = above.open_delegations.get_mut(&grant.call) {

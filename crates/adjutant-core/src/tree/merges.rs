@@ -19,20 +19,26 @@ impl Tree {
         session: SessionId,
         merged: Result<MergedWork, String>,
     ) -> Vec<Event> {
-        let waits = self.node(session).is_some_and(|node| node.merging.is_some());
+        let Some(node) = self.node(session).filter(|node| node.merging.is_some()) else {
+            return Vec::new();
+        };
+        let above = node.parent.map(|parent| &self.nodes[parent]);
         let (merged, problem) = match merged {
             Ok(merged) => (merged, None),
+            // Who has ended has its workspace shut; whoever takes it up again merges then.
+            Err(_) if above.is_none_or(|above| above.state != State::Running) => return Vec::new(),
             Err(problem) => (MergedWork::default(), Some(problem)),
         };
-        waits.then_some(Event::Merged { session, merged, problem }).into_iter().collect()
+        vec![Event::Merged { session, merged, problem }]
     }
 
     /// Folds in that kept work is to be merged into the workspace above it.
     pub(super) fn open_merge(&mut self, index: usize, kept: &KeptWork) {
         let node = &self.nodes[index];
         let above = node.parent.map(|parent| &self.nodes[parent]);
-        let takes = |above: &Node| above.space.is_some() && above.state == State::Running;
+        let takes = |above: &Node| above.space.is_some();
         let is_done = node.state == State::Ended(Outcome::Completed);
+        // It waits while the one above has ended: that may be taken up again.
         if self.policy.merge_children && is_done && above.is_some_and(takes) {
             self.nodes[index].merging.clone_from(&kept.commit);
         }

@@ -192,8 +192,8 @@ impl Tree {
             Command::TakeSpace { session, made } => Ok(self.take_space(session, made)),
             Command::KeepSpace { session, kept } => Ok(self.keep_space(session, kept)),
             Command::TakeMerge { session, merged } => Ok(self.take_merge(session, merged)),
-            Command::TakeCheck { session, passed, text } => {
-                Ok(self.take_check(session, passed, text))
+            Command::TakeCheck { session, check, text } => {
+                Ok(self.take_check(session, check, text))
             }
             Command::Mark { session, mark, problem } => Ok(self.marked(session, mark, problem)),
             Command::CutOff { session } => Ok(self.cut_off(session)),

@@ -142,6 +142,8 @@ pub struct Node {
     pub(super) markers: Option<Markers>,
     /// Those of the last answer that could not be read, until it is told.
     pub(super) rejected: Vec<RejectedMarker>,
+    /// Answers in a row whose markers led to no task.
+    pub(super) vain_markers: usize,
     /// The tasks it asked for so far, by whatever way.
     pub(super) numbered: u64,
     /// The commit of its work, while that is to be merged into the workspace above.
@@ -228,6 +230,7 @@ impl Node {
             checks: 0,
             markers: None,
             rejected: Vec::new(),
+            vain_markers: 0,
             numbered: 0,
             merging: None,
             stall_at: None,

@@ -414,14 +414,8 @@ impl Tree {
             .and_then(|node| node.parent)
             .map(|parent| self.nodes[parent].session);
         let mut reaction = Reaction::default();
-        match above {
-            Some(parent) => reaction.commands.push(Command::StartQueued { parent }),
-            None => {
-                if let Some(root) = self.nodes.first() {
-                    self.next_step(root, &mut reaction);
-                }
-            }
-        }
+        // The root is at work at once, and what is next for it follows from the resumption.
+        reaction.commands.extend(above.map(|parent| Command::StartQueued { parent }));
         reaction
     }
 }

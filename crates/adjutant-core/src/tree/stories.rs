@@ -91,8 +91,13 @@ impl Tree {
     ) -> Vec<Event> {
         let waits = |(_, node): &(usize, &Node)| node.markers.is_some() && node.turn == turn;
         let Some((index, node)) = self.at_work(session).filter(waits) else { return Vec::new() };
-        if node.marks_again() >= LOOP_END {
-            return self.end_subtree(index, &marked_again(session));
+        if node.marks_again() >= LOOP_END || node.vain_markers + 1 >= LOOP_END {
+            // On record as read: whoever takes it up again does not hand them down after all.
+            let end = marked_again(session);
+            let refused = end.reason.clone();
+            let mut events = vec![Event::MarkersRead { session, turn, rejected, refused }];
+            events.extend(self.end_subtree(index, &end));
+            return events;
         }
         let read =
             |refused| Event::MarkersRead { session, turn, rejected: rejected.clone(), refused };
@@ -123,14 +128,15 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("markers_read", session)?;
         let node = &mut self.nodes[index];
-        let Some(markers) = node.markers.take() else {
-            return Err(super::evolve::unfit("markers_read", "no marker was to be read"));
-        };
+        // Where the answer has expired nobody knows what stood in it.
+        let markers = node.markers.take().unwrap_or_default();
         node.recent_calls.push_back(fingerprint(&markers.tasks));
         if node.recent_calls.len() > LOOP_WINDOW {
             node.recent_calls.pop_front();
         }
         node.rejected = rejected.to_vec();
+        // Set back where a task is granted, which follows in the same decision.
+        node.vain_markers += 1;
         if let Some(refused) = refused {
             node.refusal = Some(refused.clone());
         }
@@ -213,7 +219,7 @@ fn not_handed_down(refused: Option<&Reason>, rejected: &[RejectedMarker]) -> Str
 fn marked_again(session: SessionId) -> End {
     End::partial(
         Code::LoopDetected,
-        format!("The agent wrote the same markers {LOOP_END} times."),
+        format!("The agent wrote markers {LOOP_END} times that led to nothing or were the same."),
         &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
     )
 }

@@ -347,7 +347,7 @@ impl Runner {
                 let merged = result.unwrap_or_else(|crash| Err(crash.message));
                 Command::TakeMerge { session, merged }
             }
-            Done::Checked { session, passed, text } => Command::TakeCheck { session, passed, text },
+            Done::Checked { session, check, text } => Command::TakeCheck { session, check, text },
             Done::Marked { session, mark, result } => {
                 let made = result.unwrap_or_else(|crash| Err(crash.message));
                 let (mark, problem) = match made {

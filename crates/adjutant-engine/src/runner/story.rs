@@ -2,7 +2,7 @@
 
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::TaskSpec;
-use adjutant_core::story::{MarkedTask, Markers};
+use adjutant_core::story::{Check, MarkedTask, Markers};
 use adjutant_core::write::RUN;
 use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall};
 use serde_json::json;
@@ -54,11 +54,14 @@ impl Runner {
         let (id, name) = (String::new(), RUN.to_owned());
         let call = ToolCall { id, name, arguments, malformed: false };
         self.begin_command(session, call, move |result| {
-            let (passed, text) = match result {
-                Ok(output) => (!output.is_error, output.content),
-                Err(crash) => (false, format!("the command could not be run: {}", crash.message)),
+            let (check, text) = match result {
+                // What held a command is only known of one that ran.
+                Ok(output) if output.sandbox.is_none() => (Check::NotRun, output.content),
+                Ok(output) if output.is_error => (Check::Failed, output.content),
+                Ok(output) => (Check::Passed, output.content),
+                Err(crash) => (Check::NotRun, crash.message),
             };
-            Done::Checked { session, passed, text }
+            Done::Checked { session, check, text }
         });
     }
 

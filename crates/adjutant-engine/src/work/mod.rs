@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use adjutant_core::{RunId, SessionId, content_hash};
-use adjutant_workspace::{ApplyError, Git, Kept, ObjectId, Repository, ResultRef};
+use adjutant_workspace::{ApplyError, Git, Kept, ObjectId, Repository, ResultRef, forget_applied};
 pub use adjutant_workspace::{
     Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Left, Lines, Patch, Side,
 };
@@ -77,7 +77,7 @@ pub enum Verdict {
     Conflicts(Vec<Conflict>),
     /// These files hold uncommitted changes that the agent never saw; nothing changes.
     Dirty(Vec<PathBuf>),
-    /// It could not be done; nothing changes.
+    /// It could not be done; the error says whether anything changed.
     Failed(ApplyError),
 }
 
@@ -229,14 +229,16 @@ impl Work {
         }
     }
 
-    /// Puts back what a merge that was cut short had replaced, and returns what it had to leave.
+    /// Puts back what merges that were cut short had replaced; returns what it had to leave, and why one of
+    /// them could not be put back.
     ///
     /// # Errors
     ///
-    /// Why something could not be put back.
-    pub fn recover(&self) -> Result<Vec<Left>, WorkError> {
-        let recovered = self.repository.recover()?;
-        Ok(recovered.into_iter().flat_map(|one| one.left).collect())
+    /// Why the journals could not be read.
+    pub fn recover(&self) -> Result<(Vec<Left>, Option<WorkError>), WorkError> {
+        let done = self.repository.recover()?;
+        let left = done.put_back.into_iter().flat_map(|one| one.left).collect();
+        Ok((left, done.stuck.map(WorkError::Apply)))
     }
 
     /// Takes merges back, by the commits that were merged; later ones before earlier ones.
@@ -249,16 +251,21 @@ impl Work {
         // One that another was merged over can be taken back only after it.
         loop {
             let mut went_on = false;
+            let names = self.repository.applied()?;
             for (commit, fate) in commits.iter().zip(&mut done) {
-                for name in self.applications(commit)? {
-                    *fate = match self.repository.undo(&name) {
-                        Ok(()) => {
+                for name in applications(&names, commit) {
+                    match (self.repository.undo(name), &*fate) {
+                        (Ok(()), _) => {
                             went_on = true;
-                            TakenBack::Done
+                            *fate = TakenBack::Done;
                         }
-                        Err(ApplyError::ChangedSince { paths }) => TakenBack::Changed(paths),
-                        Err(error) => TakenBack::Failed(error),
-                    };
+                        // Of one that was merged twice, this merge is part of what was there before.
+                        (Err(ApplyError::ChangedSince { .. }), TakenBack::Done) => {}
+                        (Err(ApplyError::ChangedSince { paths }), _) => {
+                            *fate = TakenBack::Changed(paths);
+                        }
+                        (Err(error), _) => *fate = TakenBack::Failed(error),
+                    }
                 }
             }
             if !went_on {
@@ -273,7 +280,7 @@ impl Work {
     ///
     /// Why the journals could not be read.
     pub fn is_applied(&self, commit: &str) -> Result<bool, WorkError> {
-        Ok(!self.applications(commit)?.is_empty())
+        Ok(!applications(&self.repository.applied()?, commit).is_empty())
     }
 
     /// Says whether work is kept that the user's files do not have yet: a branch of it is only a name.
@@ -330,13 +337,6 @@ impl Work {
         Ok(self.repository.discard(&reference_of(result)?, &id_of(result)?)?)
     }
 
-    fn applications(&self, commit: &str) -> Result<Vec<String>, WorkError> {
-        let start = format!("{}-", commit.get(..12).unwrap_or(commit));
-        let mut names = self.repository.applied()?;
-        names.retain(|name| name.starts_with(&start));
-        Ok(names)
-    }
-
     fn ends(&self, result: &KeptResult) -> Result<(ObjectId, ObjectId), WorkError> {
         let commit = id_of(result)?;
         Ok((self.repository.base_of(&commit)?, commit))
@@ -371,11 +371,38 @@ impl Verdict {
             ApplyError::Dirty { paths } => Self::Dirty(paths),
             ApplyError::Stuck { .. }
             | ApplyError::Torn { .. }
+            | ApplyError::Unfinished { .. }
             | ApplyError::ChangedSince { .. }
             | ApplyError::Unknown(_)
             | ApplyError::Git(_) => Self::Failed(error),
         }
     }
+}
+
+/// Drops what is needed to take merges back that were made before `before`; returns how many, and what went
+/// wrong.
+#[must_use]
+pub fn forget_merges(state: &Path, before: SystemTime) -> (usize, Vec<GitError>) {
+    let (mut count, mut problems) = (0, Vec::new());
+    for tree in std::fs::read_dir(state.join(MERGES)).into_iter().flatten().flatten() {
+        match forget_applied(&tree.path(), before) {
+            Ok(forgotten) => count += forgotten,
+            Err(error) => problems.push(error),
+        }
+    }
+    (count, problems)
+}
+
+/// Returns the names of a commit's applications, newest first.
+fn applications<'a>(names: &'a [String], commit: &str) -> Vec<&'a str> {
+    let start = format!("{}-", commit.get(..12).unwrap_or(commit));
+    let number = |name: &'a String| {
+        let number: u64 = name.strip_prefix(&start)?.parse().ok()?;
+        Some((number, name.as_str()))
+    };
+    let mut found: Vec<(u64, &str)> = names.iter().filter_map(number).collect();
+    found.sort_unstable();
+    found.into_iter().rev().map(|(_, name)| name).collect()
 }
 
 /// Finds the files that more than one of the differences touch.
@@ -443,6 +470,18 @@ mod tests {
             lines: None,
         };
         Diff { entries: entries.iter().map(entry).collect() }
+    }
+
+    #[test]
+    fn the_newest_application_comes_first_by_its_number() {
+        let (commit, other) = ("a".repeat(40), "b".repeat(40));
+        let short = &commit[..12];
+        let names = [2, 10, 1, 9].map(|number| format!("{short}-{number}"));
+        assert_eq!(
+            applications(&names, &commit),
+            [10, 9, 2, 1].map(|number| format!("{short}-{number}"))
+        );
+        assert!(applications(&names, &other).is_empty());
     }
 
     #[test]

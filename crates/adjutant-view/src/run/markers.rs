@@ -9,6 +9,9 @@ use super::{Delegation, Texts};
 /// The most characters of a marker and its reason that a view without texts keeps.
 const KEPT: usize = 200;
 
+/// The most markers that are named.
+const MOST: usize = 20;
+
 /// Returns what the markers of an answer ask for.
 pub(super) fn markers_in(text: &str) -> Vec<String> {
     let request = Request { parent: "", depth: 0, start: 1, max: usize::MAX };
@@ -28,8 +31,8 @@ impl Delegation {
         let refused: Vec<String> = refused.map(|it| not_run(&wanted, it)).unwrap_or_default();
         for text in unreadable.chain(refused) {
             let text = texts.start_of(&text, KEPT);
-            // An agent that writes the same again is answered the same.
-            if !self.unread_markers.contains(&text) {
+            // An agent that writes the same again is answered the same; and nobody reads a hundred of them.
+            if self.unread_markers.len() < MOST && !self.unread_markers.contains(&text) {
                 self.unread_markers.push(text);
             }
         }

@@ -40,6 +40,9 @@ pub struct StoryReport {
     pub verified: Option<bool>,
     /// That command; absent where there is none.
     pub verify: Option<String>,
+    /// Whether it names a verify command that no person allowed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unallowed: bool,
     /// What its agent said of it, or why it ended as it did.
     pub summary: String,
     /// Why it ended as it did, unless all of it was done.
@@ -158,7 +161,7 @@ impl StoryReport {
         let passes = outcome == Some(Outcome::Completed) && ended(root) == outcome;
         let verified = root.checked.map(|(passed, _)| passed);
         // Where a command decides, nothing else does.
-        let is_decided = story.verify.is_none() || verified == Some(true);
+        let is_decided = !story.unallowed && (story.verify.is_none() || verified == Some(true));
         let passes = passes && is_decided && problem.is_none();
         let (added, removed) = work.lines();
         let run = view.run();
@@ -169,6 +172,7 @@ impl StoryReport {
             run,
             outcome,
             passes,
+            unallowed: story.unallowed,
             verified,
             verify: story.verify.clone(),
             summary: summary(root),

@@ -103,6 +103,7 @@ fn verdict(report: &StoryReport) -> String {
     let word = report.outcome.map_or("interrupted", ended_word);
     let why = report.reason.as_ref().map(|reason| format!(" ({})", code_words_of(reason.code)));
     let checked = match (report.verified, &report.verify) {
+        _ if report.unallowed => ", its verify command was not allowed: --trust-prd allows it",
         (Some(false), _) => ", does not pass its verify command",
         (None, Some(_)) if report.outcome == Some(Outcome::Completed) => {
             ", its verify command was not run"

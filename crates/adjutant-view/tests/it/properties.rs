@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use adjutant_core::space::{MergedWork, SpaceKind};
+use adjutant_core::story::Check;
 use adjutant_core::story::StoryWork;
 use adjutant_core::{
     AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Outcome, Preset, Reply,
@@ -219,7 +220,8 @@ impl Driver {
             }
             Effect::Check { session, .. } => {
                 let passed = pick.is_multiple_of(3);
-                self.submit(Command::TakeCheck { session, passed, text: "ran".into() });
+                let check = if passed { Check::Passed } else { Check::Failed };
+                self.submit(Command::TakeCheck { session, check, text: "ran".into() });
             }
             Effect::HandUp { .. } => {
                 let waits: Vec<(SessionId, u32)> =

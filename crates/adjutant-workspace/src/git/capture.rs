@@ -87,8 +87,11 @@ impl Repository {
     ///
     /// Why git could not be asked.
     pub fn is_captured(&self, commit: &ObjectId) -> Result<bool, GitError> {
-        let said = format!("{commit}^{{/^{}}}", MESSAGE.trim_end());
-        Ok(self.resolve(&said)?.as_ref() == Some(commit))
+        let call = self.call("cat-file").args(["commit", commit.as_str()]).accept(&[0, 128]);
+        let output = call.run()?;
+        let said = output.bytes.windows(2).position(|end| end == b"\n\n");
+        let said = said.and_then(|end| output.bytes.get(end + 2..)).unwrap_or_default();
+        Ok(output.code == 0 && said == MESSAGE.as_bytes())
     }
 
     /// Makes a commit of a tree upon a state that work is to begin from; it holds what was not committed

@@ -74,6 +74,8 @@ impl Skipped {
 pub enum SkipReason {
     /// It is, or lies in, what git keeps for itself or in a repository of its own.
     NestedRepository,
+    /// It is not the agent's to change.
+    Reserved,
     /// It is a pipe, a socket or a device.
     Special,
     /// The account may not read it.

@@ -25,11 +25,19 @@ use super::scratch::Scratch;
 /// More changes than this make a pack, which is what git does with them.
 const FEW: usize = 200;
 
+/// More objects than this make a pack: each is a file of its own that is waited for.
+const FEW_OBJECTS: usize = 128;
+
 /// How many bytes of content are stored singly.
 const FEW_BYTES: u64 = 4 * WHOLE_BYTES;
 
 const FOLDER: &[u8] = b"40000";
 const SUBMODULE: &[u8] = b"160000 ";
+
+/// The modes git writes: a folder, files, a link, a submodule.
+///
+/// Old repositories have others, such as a folder of the mode `040000`; git reads those for what they are.
+const MODES: [&[u8]; 5] = [FOLDER, b"100644", b"100755", b"120000", b"160000"];
 
 /// Folders of a base as git stores them, by path; the top one has none.
 #[derive(Debug, Default)]
@@ -54,7 +62,10 @@ impl Scratch<'_> {
     ) -> Result<(T, Folders), GitError> {
         let (ask, asked) = mpsc::channel::<Vec<Vec<u8>>>();
         std::thread::scope(|scope| {
-            let answer = scope.spawn(move || self.folders(base, &asked));
+            let read = move || self.folders(base, &asked);
+            let Ok(answer) = std::thread::Builder::new().spawn_scoped(scope, read) else {
+                return self.reading_after(base, work()?, changes);
+            };
             // Needed in any case: git has found its way into the repository when the others are asked for.
             let _ = ask.send(vec![Vec::new()]);
             let done = work();
@@ -66,6 +77,22 @@ impl Scratch<'_> {
             let answer = answer.join().unwrap_or_else(|_| Err(unreadable()));
             Ok((done?, answer?))
         })
+    }
+
+    /// Reads the folders once the work is done, where no thread can be had.
+    fn reading_after<T>(
+        &self,
+        base: &ObjectId,
+        done: T,
+        changes: impl FnOnce(&T) -> &[Change],
+    ) -> Result<(T, Folders), GitError> {
+        let (ask, asked) = mpsc::channel();
+        // Nobody else has the other end.
+        let _ = ask.send(vec![Vec::new()]);
+        let _ = ask.send(above(changes(&done)));
+        drop(ask);
+        let folders = self.folders(base, &asked)?;
+        Ok((done, folders))
     }
 
     fn folders(
@@ -108,6 +135,10 @@ impl Scratch<'_> {
         if commit.changes.len() > FEW {
             return Ok(None);
         }
+        let is_much = || self.is_shared() || most_objects(commit.changes) > FEW_OBJECTS;
+        if storing == Storing::Durable && is_much() {
+            return Ok(None);
+        }
         let folders = match (folders, commit.base) {
             (Some(folders), _) => folders,
             (None, Some(base)) => self.reading(base, || Ok(commit.changes), |changes| changes)?.1,
@@ -122,18 +153,12 @@ impl Scratch<'_> {
             None => self.empty_tree().clone(),
         };
         let store = Store::new(self.objects(), self.empty_tree(), storing);
-        let mut graft = Graft { store, folders, skipped: Vec::new(), bytes: 0 };
-        let Some(mut top) = graft.folder(b"", Some(&base_tree)) else { return Ok(None) };
-        if graft.apply(commit, &mut top)?.is_none() {
-            return Ok(None);
+        let graft = Graft { store, folders, skipped: Vec::new(), bytes: 0 };
+        match graft.finish(commit, base_tree) {
+            // Git needs one file for all of them.
+            Err(error) if error.is_out_of_files() => Ok(None),
+            done => done,
         }
-        let tree = graft.write(&top, &base_tree)?;
-        let text = words(commit, &tree);
-        let made = graft.store.name(Kind::Commit, &text)?;
-        graft.store.add(&made, Kind::Commit, &text)?;
-        graft.store.settle()?;
-        let made = Committed { commit: made, tree, skipped: graft.skipped };
-        Ok(Some(Imported { made, base_tree }))
     }
 }
 
@@ -164,6 +189,25 @@ enum Entry {
 }
 
 impl Graft {
+    /// Makes the commit; none where git must make it.
+    fn finish(
+        mut self,
+        commit: Commit<'_>,
+        base_tree: ObjectId,
+    ) -> Result<Option<Imported>, GitError> {
+        let Some(mut top) = self.folder(b"", Some(&base_tree)) else { return Ok(None) };
+        if self.apply(commit, &mut top)?.is_none() {
+            return Ok(None);
+        }
+        let tree = self.write(&top, &base_tree)?;
+        let text = words(commit, &tree);
+        let made = self.store.name(Kind::Commit, &text)?;
+        self.store.add(&made, Kind::Commit, &text)?;
+        self.store.settle()?;
+        let made = Committed { commit: made, tree, skipped: self.skipped };
+        Ok(Some(Imported { made, base_tree }))
+    }
+
     /// Reads a folder of the base; none where git must be asked.
     fn folder(&self, path: &[u8], id: Option<&ObjectId>) -> Option<Folder> {
         let mut folder = Folder { entries: Vec::new(), was: id.cloned(), path: path.to_vec() };
@@ -179,7 +223,8 @@ impl Graft {
             let space = rest.iter().position(|byte| *byte == b' ')?;
             let end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > space)?;
             let (line, after) = rest.split_at_checked(end + 1 + self.store.id_bytes())?;
-            let key = order(line.get(space + 1..end)?, line.get(..space)? == FOLDER);
+            let mode = line.get(..space).filter(|mode| MODES.contains(mode))?;
+            let key = order(line.get(space + 1..end)?, mode == FOLDER);
             // Out of order, what is written back would not be what was read.
             if folder.entries.last().is_some_and(|(last, _)| *last >= key) {
                 return None;
@@ -272,12 +317,12 @@ impl Graft {
         while let Some(name) = names.next() {
             if names.peek().is_none() {
                 let stored = bytes_of_id(&id);
-                let had = folder.remove(name);
-                let known = matches!(&had, Some(Entry::Stored(line)) if line.ends_with(&stored));
+                let line = [mode.as_bytes(), b" ", name, b"\0", &stored].concat();
+                // Of another mode it may be the id of something else, which need not be there.
+                let known = matches!(folder.remove(name), Some(Entry::Stored(had)) if had == line);
                 if !known {
                     self.store.add(&id, Kind::Blob, bytes)?;
                 }
-                let line = [mode.as_bytes(), b" ", name, b"\0", &stored].concat();
                 folder.insert(order(name, false), Entry::Stored(line));
                 return Ok(Some(()));
             }
@@ -406,6 +451,12 @@ fn above(changes: &[Change]) -> Vec<Vec<u8>> {
     all.into_iter().collect()
 }
 
+/// How many objects a commit of some changes may need: contents, folders, the top one and itself.
+fn most_objects(changes: &[Change]) -> usize {
+    let written = changes.iter().filter(|change| matches!(change, Change::Written(_))).count();
+    written + above(changes).len() + 2
+}
+
 fn names(path: &Path) -> impl Iterator<Item = &[u8]> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.as_encoded_bytes()),
@@ -528,6 +579,23 @@ mod tests {
                 base = Some(ours.made.commit);
             }
         }
+    }
+
+    #[test]
+    fn folders_are_read_without_a_thread_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = repository(folder.path(), "sha1");
+        let root = Root::open(repository.work_tree()).unwrap();
+        let changes: Vec<Change> =
+            PATHS.iter().skip(6).filter_map(|path| step(repository.work_tree(), path, 4)).collect();
+        let commit =
+            Commit { base: None, root: &root, changes: &changes, message: "x\n", at: UNIX_EPOCH };
+        let scratch = repository.scratch(None).unwrap();
+        let made = scratch.graft(commit, None, Storing::Durable).unwrap().unwrap().made.commit;
+        let with = scratch.reading(&made, || Ok(&changes), |all| all).unwrap().1;
+        let without = scratch.reading_after(&made, &changes, |all| all).unwrap().1;
+        assert_eq!(with.0.len(), 4);
+        assert_eq!(with.0, without.0);
     }
 
     #[test]

@@ -40,8 +40,9 @@ const PIECE_BYTES: usize = 1024 * 1024;
 /// How often a commit begins again because a large file shrank while it was read.
 const ATTEMPTS: usize = 3;
 
-/// Objects that may lie singly; more are left in a pack, which is what git does on import.
-const LOOSE_OBJECTS: &str = "fastimport.unpackLimit=100";
+/// Everything stays in the pack that git writes and syncs: taken out of it, objects are files in folders
+/// whose names nobody syncs.
+const ONE_PACK: &str = "fastimport.unpackLimit=0";
 
 /// A commit that is to be made.
 #[derive(Clone, Copy, Debug)]
@@ -168,13 +169,14 @@ impl Scratch<'_> {
         let output = self
             .call("fast-import")
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
-            .config(LOOSE_OBJECTS)
+            .config(ONE_PACK)
             .config("core.fsync=committed,loose-object")
-            .config("core.fsyncMethod=batch")
+            .config("core.fsyncMethod=fsync")
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
             .stream(&mut |buffer| stream.next(buffer))?;
-        sync_folders([self.objects().join("pack").as_path()])
+        // The folder of packs may be new.
+        sync_folders([self.objects().join("pack").as_path(), &self.objects()])
             .map_err(GitError::io("storing a pack"))?;
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');

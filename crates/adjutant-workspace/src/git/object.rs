@@ -6,7 +6,7 @@
 //!
 //! Start at [`Store::add`]; nothing is promised before [`Store::settle`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -31,6 +31,9 @@ const SMALL_BYTES: usize = 4_000;
 
 /// Room for what packing adds to a few bytes.
 const ROOM: usize = 256;
+
+/// How many temporary files of others are passed over; git removes what crashes left of them in time.
+const MAX_TAKEN: usize = 100_000;
 
 /// The digits of numbers.
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -65,16 +68,15 @@ pub(super) struct Store {
     storing: Storing,
     /// For small objects and for others; to make one takes longer than to pack a small file.
     packers: [Option<Compress>; 2],
-    waiting: Vec<Waiting>,
+    /// By where they belong. No file stays open: a change may make more objects than files can be.
+    waiting: BTreeMap<PathBuf, Waiting>,
 }
 
 /// A file that is to be on disk.
 #[derive(Debug)]
 struct Waiting {
-    file: File,
     /// Where it lies until it is on disk; none for an object that was there.
     temporary: Option<PathBuf>,
-    path: PathBuf,
 }
 
 impl Store {
@@ -84,7 +86,7 @@ impl Store {
             64 => &digest::SHA256,
             _ => &digest::SHA1_FOR_LEGACY_USE_ONLY,
         };
-        Self { folder, algorithm, storing, packers: [None, None], waiting: Vec::new() }
+        Self { folder, algorithm, storing, packers: [None, None], waiting: BTreeMap::new() }
     }
 
     /// Returns the length of an id in bytes.
@@ -108,7 +110,7 @@ impl Store {
         let (first, rest) = id.as_str().split_at(2);
         let folder = self.folder.join(first);
         let path = folder.join(rest);
-        if self.waiting.iter().any(|other| other.path == path) {
+        if self.waiting.contains_key(&path) {
             return Ok(());
         }
         let [small, other] = &mut self.packers;
@@ -119,40 +121,50 @@ impl Store {
         };
         let packer = packer.get_or_insert_with(|| Compress::new(level, true));
         let mut add = || -> io::Result<Waiting> {
-            if let Some(file) = freshened(&path) {
-                return Ok(Waiting { file, temporary: None, path: path.clone() });
+            if freshened(&path) {
+                return Ok(Waiting { temporary: None });
             }
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let temporary = folder.join(format!("tmp_obj_{}_{number}", std::process::id()));
             let packed = packed(packer, &[&header(kind, bytes.len()), bytes])?;
-            let file = create(&folder, &temporary)?;
-            let mut waiting = Waiting { file, temporary: Some(temporary), path: path.clone() };
-            waiting.file.write_all(&packed)?;
+            let (mut file, temporary) = create(&folder)?;
+            let waiting = Waiting { temporary: Some(temporary) };
+            file.write_all(&packed)?;
             Ok(waiting)
         };
-        self.waiting.push(add().map_err(GitError::io("storing an object"))?);
+        let waiting = add().map_err(GitError::io("storing an object"))?;
+        self.waiting.insert(path, waiting);
         Ok(())
     }
 
     /// Waits until everything is on disk, and then gives it its name.
     pub(super) fn settle(mut self) -> Result<(), GitError> {
-        sync_all(&self.waiting, |one| one.file.sync_data())
-            .map_err(GitError::io("storing an object"))?;
-        for one in &mut self.waiting {
+        let all: Vec<(&PathBuf, &Waiting)> = self.waiting.iter().collect();
+        sync_all(&all, |(path, one)| one.sync(path)).map_err(GitError::io("storing an object"))?;
+        for (path, one) in &mut self.waiting {
             if let Some(temporary) = one.temporary.take()
-                && let Err(error) = fs::rename(&temporary, &one.path)
+                && let Err(error) = fs::rename(&temporary, path)
             {
                 one.temporary = Some(temporary);
                 return Err(GitError::io("storing an object")(error));
             }
         }
         let mut folders: BTreeSet<&Path> =
-            self.waiting.iter().filter_map(|one| one.path.parent()).collect();
+            self.waiting.keys().filter_map(|path| path.parent()).collect();
         if !folders.is_empty() {
             // One of them may be new.
             folders.insert(&self.folder);
         }
         sync_folders(folders).map_err(GitError::io("storing an object"))
+    }
+}
+
+impl Waiting {
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        // What the kernel could not write since the file was closed is said to whoever opens it next.
+        match (File::open(self.temporary.as_deref().unwrap_or(path)), &self.temporary) {
+            // Git has it in a pack by now, which it syncs.
+            (Err(error), None) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            (opened, _) => opened?.sync_data(),
+        }
     }
 }
 
@@ -175,8 +187,8 @@ pub(super) fn sync_folders<'p>(folders: impl IntoIterator<Item = &'p Path>) -> i
 }
 
 /// Syncs all, at the same time where one takes long.
-fn sync_all<T: Sync>(
-    all: &[T],
+fn sync_all<'s, T: Sync>(
+    all: &'s [T],
     sync: impl Fn(&T) -> io::Result<()> + Copy + Send,
 ) -> io::Result<()> {
     let Some((first, rest)) = all.split_first() else { return Ok(()) };
@@ -187,10 +199,15 @@ fn sync_all<T: Sync>(
     }
     std::thread::scope(|scope| {
         let some = rest.chunks(rest.len().div_ceil(AT_ONCE).max(1));
-        let threads: Vec<_> =
-            some.map(|some| scope.spawn(move || some.iter().try_for_each(sync))).collect();
-        threads.into_iter().try_for_each(|thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing failed")))
+        let begin = |some: &'s [T]| {
+            let thread = std::thread::Builder::new();
+            thread.spawn_scoped(scope, move || some.iter().try_for_each(sync)).map_err(|_| some)
+        };
+        let threads: Vec<_> = some.map(begin).collect();
+        threads.into_iter().try_for_each(|thread| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing failed"))),
+            // No thread is to be had; it takes longer here.
+            Err(some) => some.iter().try_for_each(sync),
         })
     })
 }
@@ -218,22 +235,30 @@ fn packed(packer: &mut Compress, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
     Ok(packed)
 }
 
-/// Opens an object that is there, with a new date so that it is not collected as one nobody wants.
-fn freshened(path: &Path) -> Option<File> {
-    let file = super::trust::open_plain(path).ok()?;
+/// Gives an object that is there a new date, so that it is not collected as one nobody wants.
+fn freshened(path: &Path) -> bool {
+    let Ok(file) = super::trust::open_plain(path) else { return false };
     // What a crash left empty is no object.
     let whole = file.metadata().is_ok_and(|found| found.is_file() && found.len() > 0);
-    (whole && file.set_modified(SystemTime::now()).is_ok()).then_some(file)
+    whole && file.set_modified(SystemTime::now()).is_ok()
 }
 
-fn create(folder: &Path, temporary: &Path) -> io::Result<File> {
-    let open = || File::options().write(true).create_new(true).mode(0o444).open(temporary);
-    match open() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(folder)?;
-            open()
+/// Makes a file that is nobody's yet; the number of a process tells little where there are containers.
+fn create(folder: &Path) -> io::Result<(File, PathBuf)> {
+    let mut taken = 0;
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("tmp_obj_{}_{number}", std::process::id()));
+        match File::options().write(true).create_new(true).mode(0o444).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && taken < MAX_TAKEN => {
+                taken += 1;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
+                fs::create_dir_all(folder)?;
+            }
+            Err(error) => return Err(error),
         }
-        done => done,
     }
 }
 
@@ -265,4 +290,42 @@ pub(super) fn bytes_of_id(id: &ObjectId) -> Vec<u8> {
     };
     let pairs = id.as_str().as_bytes().chunks_exact(2);
     pairs.map(|pair| pair.iter().fold(0, |sum, byte| (sum << 4) | digit(*byte))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_of_the_same_number_left_is_in_nobodys_way() {
+        let objects = tempfile::tempdir().unwrap();
+        let like = ObjectId::parse(&"1".repeat(40)).unwrap();
+        let mut store = Store::new(objects.path().to_owned(), &like, Storing::Durable);
+        let id = store.name(Kind::Blob, b"text").unwrap();
+        let (first, rest) = id.as_str().split_at(2);
+        let folder = objects.path().join(first);
+        fs::create_dir(&folder).unwrap();
+        let next = NEXT.load(Ordering::Relaxed);
+        for number in next..next + 500 {
+            let left = folder.join(format!("tmp_obj_{}_{number}", std::process::id()));
+            fs::write(left, "torn").unwrap();
+        }
+        store.add(&id, Kind::Blob, b"text").unwrap();
+        store.settle().unwrap();
+        assert_ne!(fs::read(folder.join(rest)).unwrap(), b"torn");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 501);
+    }
+
+    #[test]
+    fn objects_that_are_not_kept_leave_nothing() {
+        let objects = tempfile::tempdir().unwrap();
+        let like = ObjectId::parse(&"1".repeat(40)).unwrap();
+        let mut store = Store::new(objects.path().to_owned(), &like, Storing::Durable);
+        let id = store.name(Kind::Blob, b"text").unwrap();
+        let folder = objects.path().join(&id.as_str()[..2]);
+        store.add(&id, Kind::Blob, b"text").unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        drop(store);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
 }

@@ -10,9 +10,6 @@ use super::id::{ObjectId, ResultRef};
 use super::object::sync_folders;
 use super::repository::Repository;
 
-/// A lock on a reference that is older than this belongs to a git that was killed.
-const STALE_LOCK: Duration = Duration::from_secs(3);
-
 /// Between two looks at a lock.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -195,7 +192,8 @@ impl Repository {
     /// Waits until the lock on a reference of ours is let go of, or removes it where a killed git left
     /// it; says whether it is worth trying again.
     ///
-    /// Nobody but us writes these, and no update takes that long. Locks of others are left alone.
+    /// Git writes and syncs the reference while it holds the lock, which may take long on a busy disk;
+    /// see [`Repository::with_stale_lock`]. Locks on references of others are left alone.
     fn remove_stale_lock(&self, reference: &str) -> bool {
         if !reference.starts_with(ResultRef::PREFIX) {
             return false;
@@ -207,7 +205,7 @@ impl Repository {
         }
         while let Some(since) = age() {
             // A time in the future is no age.
-            if since.elapsed().is_ok_and(|age| age > STALE_LOCK) {
+            if since.elapsed().is_ok_and(|age| age > self.stale_lock()) {
                 return std::fs::remove_file(&lock).is_ok();
             }
             if since.elapsed().is_err() {

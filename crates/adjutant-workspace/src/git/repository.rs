@@ -9,8 +9,10 @@
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::GitError;
+use super::change::{Change, SkipReason, Skipped};
 use super::id::ObjectId;
 use super::run::{Call, Git};
 use super::trust::{common_dir_of, git_dir_of, read_pointer};
@@ -19,8 +21,10 @@ const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 
 /// Configuration that is taken over: how this file system behaves, and how ids are written.
-const TAKEN: &str =
-    r"^(core\.(filemode|symlinks|ignorecase|precomposeunicode)|extensions\.objectformat)$";
+const TAKEN: &str = r"^(core\.(filemode|symlinks|ignorecase|precomposeunicode|sharedrepository)|extensions\.objectformat)$";
+
+/// A lock on a reference that is older than this belongs to a git that was killed.
+const STALE_LOCK: Duration = Duration::from_secs(30);
 
 /// A git repository with a work tree.
 #[derive(Clone, Debug)]
@@ -33,6 +37,9 @@ pub struct Repository {
     excludes: Option<PathBuf>,
     config: String,
     empty_tree: ObjectId,
+    is_shared: bool,
+    stale_lock: Duration,
+    reserved: Option<PathBuf>,
 }
 
 impl Repository {
@@ -72,6 +79,9 @@ impl Repository {
             excludes: None,
             config: String::new(),
             empty_tree: well_known(EMPTY_TREE_SHA1)?,
+            is_shared: false,
+            stale_lock: STALE_LOCK,
+            reserved: None,
         };
         repository.take_config()?;
         repository.sweep();
@@ -88,6 +98,37 @@ impl Repository {
     #[must_use]
     pub fn with_excludes(mut self, file: PathBuf) -> Self {
         self.excludes = Some(file);
+        self
+    }
+
+    /// Leaves a file out of every commit of work, named by its path in the work tree: somebody else
+    /// writes it.
+    #[must_use]
+    pub fn with_reserved(mut self, path: Option<PathBuf>) -> Self {
+        self.reserved = path;
+        self
+    }
+
+    /// Takes the reserved file out of what somebody changed, and names it.
+    pub(crate) fn without_reserved(
+        &self,
+        mut changes: Vec<Change>,
+        skipped: &mut Vec<Skipped>,
+    ) -> Vec<Change> {
+        let Some(reserved) = &self.reserved else { return changes };
+        let before = changes.len();
+        changes.retain(|change| change.path().as_path() != reserved);
+        if changes.len() < before {
+            let (path, reason) = (reserved.clone(), SkipReason::Reserved);
+            skipped.push(Skipped { path, reason });
+        }
+        changes
+    }
+
+    /// Takes a lock on a reference of ours that is older than this for one that a killed git left.
+    #[must_use]
+    pub const fn with_stale_lock(mut self, age: Duration) -> Self {
+        self.stale_lock = age;
         self
     }
 
@@ -185,6 +226,15 @@ impl Repository {
         &self.state
     }
 
+    pub(super) const fn stale_lock(&self) -> Duration {
+        self.stale_lock
+    }
+
+    /// Says whether several accounts use it, so that git must say who may read and write its files.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     pub(crate) fn excludes(&self) -> Option<&Path> {
         self.excludes.as_deref()
     }
@@ -212,6 +262,10 @@ impl Repository {
                     extensions = "[extensions]\n\tobjectFormat = sha256\n".to_owned();
                     self.empty_tree = well_known(EMPTY_TREE_SHA256)?;
                 }
+                ("core.sharedrepository", value) if is_sharing(value) => {
+                    self.is_shared = true;
+                    core.push_str(&format!("\tsharedRepository = {value}\n"));
+                }
                 (key, "true" | "false") if key.starts_with("core.") => {
                     let name = key.trim_start_matches("core.");
                     core.push_str(&format!("\t{name} = {value}\n"));
@@ -224,6 +278,14 @@ impl Repository {
         );
         Ok(())
     }
+}
+
+/// Says whether a value of `core.sharedRepository` gives others rights: a word, or a mode.
+fn is_sharing(value: &str) -> bool {
+    let own = ["umask", "false", "no", "off", "0"];
+    !value.is_empty()
+        && !own.iter().any(|word| value.eq_ignore_ascii_case(word))
+        && value.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn well_known(id: &str) -> Result<ObjectId, GitError> {

@@ -38,17 +38,10 @@ pub(crate) struct Scratch<'a> {
 impl Repository {
     /// Makes a scratch whose HEAD is `head`.
     pub(crate) fn scratch(&self, head: Option<&ObjectId>) -> Result<Scratch<'_>, GitError> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let all = self.state().join("scratch");
-        let folder = all.join(format!("{}-{number}", std::process::id()));
+        let folder = new_folder(&self.state().join("scratch"));
+        let folder = folder.map_err(GitError::io("making a private git directory"))?;
         let scratch = Scratch { repository: self, folder };
         let made = || -> io::Result<()> {
-            fs::create_dir_all(&all)?;
-            match fs::remove_dir_all(&scratch.folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-            fs::create_dir(&scratch.folder)?;
             fs::create_dir(scratch.folder.join("refs"))?;
             fs::create_dir(scratch.folder.join("info"))?;
             let head = head.map_or("ref: refs/heads/none".to_owned(), ToString::to_string);
@@ -101,6 +94,11 @@ impl Scratch<'_> {
         self.repository.empty_tree()
     }
 
+    /// Says whether several accounts use the repository.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.repository.is_shared()
+    }
+
     /// Returns where objects are.
     pub(crate) fn objects(&self) -> PathBuf {
         self.repository.common_dir().join("objects")
@@ -142,9 +140,43 @@ impl Scratch<'_> {
     }
 }
 
+/// Makes a folder that is nobody's yet: a process of the same number in another container may have one.
+fn new_folder(all: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(all)?;
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = all.join(format!("{}-{number}", std::process::id()));
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
         // Best effort: `sweep` finds what stays.
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_of_the_same_number_has_is_left_alone() {
+        let all = tempfile::tempdir().unwrap();
+        let next = NEXT.load(Ordering::Relaxed);
+        let others: Vec<PathBuf> = (next..next + 100)
+            .map(|number| all.path().join(format!("{}-{number}/index", std::process::id())))
+            .collect();
+        for other in &others {
+            fs::create_dir(other.parent().unwrap()).unwrap();
+            fs::write(other, "live").unwrap();
+        }
+        let ours = new_folder(all.path()).unwrap();
+        assert!(others.iter().all(|other| other.is_file() && !other.starts_with(&ours)));
     }
 }

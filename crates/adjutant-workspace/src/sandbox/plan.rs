@@ -116,6 +116,9 @@ impl Failure {
     }
 
     /// Says whether the place where something was to be shown has gone, or another thing has taken it.
+    ///
+    /// It lies in another grant then, which is shown read-only: making the place anew answers that, and a mount
+    /// of a folder on a file, or the other way round, is invalid. Whatever the reason, less is shown, not more.
     pub(crate) fn is_gone(&self) -> bool {
         let errnos = [Errno::NOENT, Errno::NOTDIR, Errno::INVAL, Errno::ROFS];
         self.errno.is_some_and(|errno| errnos.iter().any(|it| it.raw_os_error() == errno))

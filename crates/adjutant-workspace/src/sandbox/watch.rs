@@ -2,12 +2,19 @@
 //!
 //! Where no control group was delegated, memory is the sum over its processes of what belongs to them alone
 //! or is shared memory. Writing is what the overlay's upper directory holds; without an overlay, once the free
-//! space fell by more than is allowed, what lies in the workspace and was changed since: others write too.
+//! space fell by more than is allowed, what lies in the workspace and was changed since: others write too. In
+//! both, once the free space fell that far, deleted files count that a process still has open. Not seen are
+//! deleted files that are only mapped, or on their way through a socket.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, fstatvfs, openat, statat};
 use rustix::io::Errno;
 
 use super::plan::{BoundsPlan, Report};
@@ -30,12 +37,17 @@ const COARSE_SECONDS: i64 = 2;
 /// What the smallest entry counts.
 const ENTRY_BYTES: u64 = 4 << 10;
 
+/// The most open files that are looked at in one go.
+const MAX_HANDLES: usize = 4_000_000;
+
 /// Bounds and when they are looked at next.
 pub(crate) struct Watch {
     memory_bytes: u64,
     disk_bytes: u64,
     upper: Option<OwnedFd>,
     workspace: OwnedFd,
+    /// Where the kernel tells of processes.
+    processes: PathBuf,
     free_at_start: u64,
     /// In seconds since 1970, as files have it.
     began: i64,
@@ -45,7 +57,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(bounds: &BoundsPlan, upper: Option<OwnedFd>, workspace: OwnedFd) -> Self {
-        let free_at_start = free_bytes(&workspace).unwrap_or(0);
+        let free_at_start = free_bytes(&workspace).unwrap_or(u64::MAX);
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let began = i64::try_from(began).unwrap_or(0).saturating_sub(COARSE_SECONDS);
         Self {
@@ -53,6 +65,7 @@ impl Watch {
             disk_bytes: bounds.disk_bytes,
             upper,
             workspace,
+            processes: PathBuf::from("/proc"),
             free_at_start,
             began,
             next_memory: None,
@@ -72,10 +85,7 @@ impl Watch {
         }
         let now = Instant::now();
         if self.next_disk.is_none_or(|due| due <= now) {
-            let bytes = match &self.upper {
-                Some(upper) => size_bytes(upper, i64::MIN, self.disk_bytes),
-                None => self.written_here()?,
-            };
+            let bytes = self.written_bytes();
             if bytes > self.disk_bytes {
                 return Some(Report::Disk { bytes });
             }
@@ -87,15 +97,92 @@ impl Watch {
 }
 
 impl Watch {
-    /// Says how much was written where there is no layer that holds all of it.
-    fn written_here(&self) -> Option<u64> {
-        let fell = self.free_at_start.saturating_sub(free_bytes(&self.workspace)?);
-        if fell <= self.disk_bytes {
-            return Some(fell);
+    /// Says how much was written; what cannot be measured counts as more than enough.
+    fn written_bytes(&self) -> u64 {
+        let (enough, too_much) = (self.disk_bytes, self.disk_bytes.saturating_add(1));
+        let fell = free_bytes(&self.workspace)
+            .map_or(u64::MAX, |free| self.free_at_start.saturating_sub(free));
+        let lies = match &self.upper {
+            Some(upper) => size_bytes(upper, i64::MIN, enough),
+            None if fell <= enough => return fell,
+            None => match openat(&self.workspace, ".", FOLDER, Mode::empty()) {
+                Ok(top) => size_bytes(&top, self.began, enough),
+                Err(_) => too_much,
+            },
+        };
+        if fell <= enough || lies > enough {
+            return lies;
         }
-        let top = openat(&self.workspace, ".", FOLDER, Mode::empty()).ok()?;
-        Some(size_bytes(&top, self.began, self.disk_bytes))
+        let places = [Some(&self.workspace), self.upper.as_ref()];
+        let devices = places.into_iter().flatten().filter_map(|place| fstat(place).ok());
+        let devices: Vec<u64> = devices.map(|stat| stat.st_dev).collect();
+        let mut open = Deleted { devices, ..Deleted::default() };
+        let all = open.add_all(&self.processes, enough - lies);
+        lies.saturating_add(open.bytes).max(if all { 0 } else { too_much })
     }
+}
+
+/// Deleted files that processes still have open.
+#[derive(Default)]
+struct Deleted {
+    /// The devices that count.
+    devices: Vec<u64>,
+    seen: BTreeSet<(u64, u64)>,
+    handles: usize,
+    bytes: u64,
+}
+
+impl Deleted {
+    /// Adds up those of every process but this one; false when it is more than enough or cannot be told.
+    fn add_all(&mut self, processes: &Path, enough: u64) -> bool {
+        let own = std::process::id().to_string();
+        let Ok(found) = fs::read_dir(processes) else { return false };
+        for process in found.flatten() {
+            let name = process.file_name();
+            let is_process = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+            if !is_process || name == *own {
+                continue;
+            }
+            // Each thread may have files of its own. A process that ended meanwhile has none.
+            let Ok(threads) = fs::read_dir(process.path().join("task")) else { continue };
+            if !threads.flatten().all(|thread| self.add(&thread.path(), enough)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn add(&mut self, thread: &Path, enough: u64) -> bool {
+        let handles = match fs::read_dir(thread.join("fd")) {
+            Ok(handles) => handles,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // A thread that hides its files may hold anything; one that ended holds nothing.
+                return has_ended(thread);
+            }
+            Err(_) => return true,
+        };
+        for handle in handles.flatten() {
+            self.handles += 1;
+            // One that was closed meanwhile holds nothing.
+            let Ok(stat) = fs::metadata(handle.path()) else { continue };
+            let counts = stat.nlink() == 0 && self.devices.contains(&stat.dev());
+            if counts && self.seen.insert((stat.dev(), stat.ino())) {
+                self.bytes = self.bytes.saturating_add(stat.blocks() << 9);
+            }
+            if self.bytes > enough || self.handles > MAX_HANDLES {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Says whether a thread has ended and only waits to be asked about.
+fn has_ended(thread: &Path) -> bool {
+    let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+    // The name in parentheses may hold anything, also parentheses.
+    let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.trim_start());
+    state.is_empty() || state.starts_with(['Z', 'X'])
 }
 
 fn free_bytes(place: impl AsFd) -> Option<u64> {
@@ -200,7 +287,9 @@ mod tests {
             open_files: 0,
             address_space_bytes: None,
         };
+        let nobody = tempfile::tempdir().unwrap();
         let mut watch = Watch::new(&bounds, None, open());
+        watch.processes = nobody.path().to_owned();
         // As if somebody else had filled the disk meanwhile.
         watch.free_at_start = u64::MAX;
         assert!(watch.look(Instant::now(), || 0).is_none());
@@ -210,8 +299,44 @@ mod tests {
         assert!(matches!(watch.look(Instant::now(), || 0), Some(Report::Disk { .. })));
         // What was there before this began is not its own.
         let mut next = Watch::new(&bounds, None, open());
+        next.processes = nobody.path().to_owned();
         next.free_at_start = u64::MAX;
         next.began += 3_600;
         assert!(next.look(Instant::now(), || 0).is_none());
+    }
+    #[test]
+    fn a_deleted_file_that_is_open_counts_once_and_only_on_the_same_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, processes) = (folder.path().join("file"), folder.path().join("processes"));
+        fs::write(&path, vec![1; 3 << 20]).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        let device = file.metadata().unwrap().dev();
+        let leads_to = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        for thread in ["90000001/task/90000001", "90000001/task/90000002", "90000003/task/90000003"]
+        {
+            fs::create_dir_all(processes.join(thread).join("fd")).unwrap();
+            std::os::unix::fs::symlink(&leads_to, processes.join(thread).join("fd/7")).unwrap();
+        }
+        let counted = |device: u64, enough: u64| {
+            let mut open = Deleted { devices: vec![device], ..Deleted::default() };
+            (open.add_all(&processes, enough), open.bytes >> 20)
+        };
+        assert_eq!(counted(device, 10 << 20), (true, 0), "it has a name");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(counted(device, 10 << 20), (true, 3));
+        assert_eq!(counted(device + 1, 10 << 20), (true, 0));
+        assert!(!counted(device, 1 << 20).0);
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_hides_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        for (stat, ended) in
+            [("7 (a) R 1", false), ("7 (Z) S 1", false), ("7 (a) b) Z 1", true), ("", true)]
+        {
+            fs::write(folder.path().join("stat"), stat).unwrap();
+            assert_eq!(has_ended(folder.path()), ended, "{stat}");
+        }
     }
 }

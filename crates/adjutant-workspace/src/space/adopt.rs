@@ -27,7 +27,7 @@ impl Workspaces {
         let space = match record.kind {
             Kind::Overlay => {
                 let slot = Slot::take(shared.slot_path(&reference))?;
-                match slot.record()? {
+                match slot.record_or(&reference, record)? {
                     Some(newer) => Some(Space::Overlay(shared.take_up(&reference, slot, &newer)?)),
                     None => {
                         slot.clear()?;

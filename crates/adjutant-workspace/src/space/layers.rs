@@ -21,7 +21,7 @@ use super::record::LayerName;
 use super::slot::{remove_all, upper_in};
 use super::workspaces::Shared;
 use super::{SpaceError, gitdir};
-use crate::trees::Held;
+use crate::trees::{Held, boot};
 use crate::{Bases, Diff, Lease, ObjectId};
 
 /// Layers nobody uses that are kept for the next one.
@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const STALE: Duration = Duration::from_secs(60 * 60);
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The file of a layer that says since which start of the machine it is there.
+const BOOT: &str = "boot";
 
 /// Something that keeps a layer from being removed.
 type Pin = Arc<dyn Any + Send + Sync>;
@@ -182,6 +185,10 @@ impl Shared {
         if let Some(held) = take_shared(&at)? {
             return Ok((at.join("files"), held));
         }
+        let old = hold_old(&at)?;
+        if let Some(Old::InUse(held)) = old {
+            return Ok((at.join("files"), held));
+        }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let new = folder.join(format!(".new-{}-{number}", std::process::id()));
         let made = remove_all(&new)
@@ -192,10 +199,21 @@ impl Shared {
         if let Err(error) = made {
             // Best effort: `prune_layers` removes what is left.
             let _ = remove_all(&new);
-            return Err(error);
+            return match (error, old) {
+                // What it was made of is gone: the one from before is better than no workspace.
+                (SpaceError::Record(_), Some(Old::Unused(held))) => {
+                    held.take(FlockOperation::LockShared)?;
+                    Ok((at.join("files"), held))
+                }
+                (error, _) => Err(error),
+            };
         }
+        fs::write(new.join(BOOT), boot()).map_err(SpaceError::io("making a layer"))?;
         let held = Held::file(&new.join("lock"))?;
         held.take(FlockOperation::LockShared)?;
+        if old.is_some() {
+            discard(&folder, &at)?;
+        }
         fs::rename(&new, &at).map_err(SpaceError::io("making a layer"))?;
         Ok((at.join("files"), held))
     }
@@ -225,10 +243,7 @@ impl Shared {
         }
         unused.sort_by_key(|(changed, ..)| std::cmp::Reverse(*changed));
         for (_, path, _held) in unused.into_iter().skip(KEPT) {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let gone = folder.join(format!(".gone-{}-{number}", std::process::id()));
-            fs::rename(&path, &gone).map_err(SpaceError::io("removing a layer"))?;
-            remove_all(&gone)?;
+            discard(&folder, &path)?;
         }
         Ok(())
     }
@@ -253,10 +268,44 @@ fn leased(ground: &Ground, name: &LayerName) -> Result<Arc<Lease>, SpaceError> {
     ground.lease.clone().ok_or_else(|| SpaceError::Record(format!("{name} without a base")))
 }
 
+/// Removes a layer that nobody may be standing on just now.
+fn discard(folder: &Path, path: &Path) -> Result<(), SpaceError> {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let gone = folder.join(format!(".gone-{}-{number}", std::process::id()));
+    fs::rename(path, &gone).map_err(SpaceError::io("removing a layer"))?;
+    remove_all(&gone)
+}
+
+/// A layer from before the last start of the machine, of which nobody knows what reached the disk.
+enum Old {
+    /// Somebody stands on it all the same, such as a program of another version.
+    InUse(Held),
+    /// Nobody does.
+    Unused(Held),
+}
+
+/// Takes a layer from before the last start of the machine; whoever asks holds the lock of the makers.
+fn hold_old(at: &Path) -> Result<Option<Old>, SpaceError> {
+    if at.symlink_metadata().is_err() || is_of_now(at) {
+        return Ok(None);
+    }
+    let held = Held::file(&at.join("lock"))?;
+    if held.take(FlockOperation::NonBlockingLockExclusive)? {
+        return Ok(Some(Old::Unused(held)));
+    }
+    held.take(FlockOperation::LockShared)?;
+    Ok(Some(Old::InUse(held)))
+}
+
+/// Says whether a layer was made since the machine started.
+fn is_of_now(at: &Path) -> bool {
+    fs::read_to_string(at.join(BOOT)).is_ok_and(|text| text == boot())
+}
+
 /// Takes a layer that is there; none where there is none.
 fn take_shared(at: &Path) -> Result<Option<Held>, SpaceError> {
     let file = at.join("lock");
-    if !file.exists() {
+    if !file.exists() || !is_of_now(at) {
         return Ok(None);
     }
     let Ok(held) = Held::file(&file) else { return Ok(None) };

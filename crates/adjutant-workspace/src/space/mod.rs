@@ -19,7 +19,6 @@ mod gitdir;
 mod ignored;
 mod layers;
 mod objects;
-mod opening;
 mod overlay;
 mod record;
 mod secrets;

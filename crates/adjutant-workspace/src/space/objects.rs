@@ -77,10 +77,15 @@ impl Seen {
     /// Returns the folders with the repository's objects: its own, and those it borrows from.
     ///
     /// The list of those comes with the repository, so what it names is believed only where it is the
-    /// folder of objects of a git directory. Git inside lacks the objects of the others.
-    pub(super) fn objects(&self, repository: &Repository) -> Result<Objects, SpaceError> {
+    /// folder of objects of a git directory, and not even looked at where a person did not grant it. Git
+    /// inside lacks the objects of the others.
+    pub(super) fn objects(
+        &self,
+        repository: &Repository,
+        is_granted: &dyn Fn(&Path) -> bool,
+    ) -> Result<Objects, SpaceError> {
         let mut objects = Objects::default();
-        for folder in borrowed(repository) {
+        for folder in borrowed(repository, is_granted) {
             let root = Root::open(&folder).map_err(SpaceError::path(&folder))?;
             let top = root.open_dir(&RelPath::default()).map_err(SpaceError::path(&folder))?;
             self.hide_others(&top, &folder, 0, &mut objects.hidden)
@@ -180,9 +185,10 @@ fn read(folder: &Dir, depth: usize) -> Result<Found, PathError> {
 }
 
 /// Lists the folders of objects that git reads for a repository, as far as they are believed.
-fn borrowed(repository: &Repository) -> BTreeSet<PathBuf> {
+fn borrowed(repository: &Repository, is_granted: &dyn Fn(&Path) -> bool) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
-    let mut next = vec![repository.common_dir().join("objects")];
+    let own = repository.common_dir().join("objects");
+    let mut next = vec![own.clone()];
     for _ in 0..MAX_CHAIN {
         for folder in std::mem::take(&mut next) {
             if found.len() >= MAX_FOLDERS || !is_objects(&folder) || !found.insert(folder.clone()) {
@@ -196,7 +202,8 @@ fn borrowed(repository: &Repository) -> BTreeSet<PathBuf> {
             }
             let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
             let named = lines.map(|line| folder.join(crate::git::path_of(line)));
-            next.extend(named.filter_map(|named| fs::canonicalize(named).ok()));
+            let named = named.filter_map(|named| fs::canonicalize(named).ok());
+            next.extend(named.filter(|named| *named == own || is_granted(named)));
         }
     }
     found

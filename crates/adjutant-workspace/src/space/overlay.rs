@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::layers::{Ground, patiently};
-use super::opening::open_up;
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError};
 use crate::git::{Imported, Storing, bounded};
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
+use crate::trees::open_up;
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
 
 /// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.
@@ -133,6 +133,7 @@ impl OverlaySpace {
         let (changes, ignored) =
             self.shared.repository.leave_out_ignored(&self.base, &root, changes)?;
         skipped.extend(ignored);
+        let changes = self.shared.repository.without_reserved(changes, &mut skipped);
         bounded(&changes)?;
         let base = &self.base;
         let commit = Commit { base: Some(base), root: &root, changes: &changes, message, at };

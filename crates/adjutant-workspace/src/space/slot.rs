@@ -4,14 +4,16 @@
 //! there and removed after the work is kept.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
+use super::record::LayerName;
 use super::{Record, SpaceError};
 use crate::trees::Held;
+use crate::{GitError, ResultRef};
 
 /// How often a folder that others remove meanwhile is made again.
 const MAX_ATTEMPTS: usize = 1000;
@@ -47,8 +49,13 @@ impl Slot {
     /// Takes the folder that is there; none when it went away meanwhile.
     pub(super) fn seize(path: PathBuf) -> Result<Option<Self>, SpaceError> {
         let file = path.join("lock");
-        let Ok(held) = Held::file(&file) else {
-            return if path.exists() { Err(SpaceError::InUse { path }) } else { Ok(None) };
+        let held = match Held::file(&file) {
+            Ok(held) => held,
+            // Whoever removes the folder has taken the file away; or somebody makes it anew.
+            Err(GitError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return if path.exists() { Err(SpaceError::InUse { path }) } else { Ok(None) };
+            }
+            Err(error) => return Err(error.into()),
         };
         if !held.take(FlockOperation::NonBlockingLockExclusive)? {
             return Err(SpaceError::InUse { path });
@@ -79,16 +86,46 @@ impl Slot {
         Ok(())
     }
 
+    /// Writes the record; after a power cut there is the one before or this one, whole.
     pub(super) fn write_record(&self, record: &Record) -> Result<(), SpaceError> {
-        let text = serde_json::to_vec(record).map_err(io::Error::other);
         let next = self.path.join("record.next");
-        text.and_then(|text| fs::write(&next, text))
-            .and_then(|()| fs::rename(&next, self.path.join("record")))
-            .map_err(SpaceError::io("recording a workspace"))
+        let write = || -> io::Result<()> {
+            let text = serde_json::to_vec(record)?;
+            let mut file = fs::File::create(&next)?;
+            file.write_all(&text)?;
+            file.sync_data()?;
+            fs::rename(&next, self.path.join("record"))?;
+            fs::File::open(&self.path)?.sync_all()
+        };
+        write().map_err(SpaceError::io("recording a workspace"))
     }
 
     pub(super) fn record(&self) -> Result<Option<Record>, SpaceError> {
         read_record(&self.path)
+    }
+
+    /// Returns the record, or `other` where a power cut left one that cannot be read and there is work.
+    ///
+    /// The other one may know fewer of the layers of `reference` than there are.
+    pub(super) fn record_or(
+        &self,
+        reference: &ResultRef,
+        other: &Record,
+    ) -> Result<Option<Record>, SpaceError> {
+        match self.record() {
+            Err(SpaceError::Io { source, .. })
+                if source.kind() == io::ErrorKind::InvalidData && self.upper(0).is_dir() =>
+            {
+                let mut record = other.clone();
+                let there = (0..).take_while(|number| self.upper(*number).is_dir());
+                let names = there.map(|it| LayerName::Upper(reference.clone(), it).to_string());
+                let names: Vec<String> =
+                    names.filter(|name| !record.layers.contains(name)).collect();
+                record.layers.extend(names);
+                Ok(Some(record))
+            }
+            done => done,
+        }
     }
 
     /// Removes everything that is left in the folder, which stays.
@@ -137,9 +174,10 @@ fn clear_files(slot: &Path) -> Result<(), SpaceError> {
 /// Reads what is recorded in the folder of a workspace.
 pub(super) fn read_record(slot: &Path) -> Result<Option<Record>, SpaceError> {
     match fs::read(slot.join("record")) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| SpaceError::Io { doing: "reading a record", source: error.into() }),
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            let source = io::Error::new(io::ErrorKind::InvalidData, error);
+            SpaceError::Io { doing: "reading a record", source }
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(SpaceError::io("reading a record")(error)),
     }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::SpaceError;
@@ -57,19 +57,21 @@ impl Workspaces {
             let _ = fs::remove_dir(shared.folder.join(&run));
         }
         self.sweep_worktrees(is_live, at, &mut swept)?;
-        shared.drop_bases(is_live)?;
         shared.prune_layers()?;
         Ok(swept)
     }
 
     /// Lets go of the states that runs began from of which nothing is left: neither a result nor a
-    /// workspace, nor a live run.
+    /// workspace.
+    ///
+    /// The references are shared by all work trees of a repository, and by everyone who uses it, so only
+    /// those of runs go that `is_over` knows to be over.
     ///
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn let_go(&self, is_live: &dyn Fn(&str) -> bool) -> Result<(), SpaceError> {
-        self.shared.drop_bases(is_live)
+    pub fn let_go(&self, is_over: &dyn Fn(&str) -> bool) -> Result<(), SpaceError> {
+        self.shared.drop_bases(is_over)
     }
 
     /// Keeps the work of one workspace; none when it is held or gone.
@@ -157,7 +159,7 @@ impl Saved {
 
 impl Shared {
     /// Lets go of the states that runs began from of which nothing is left.
-    fn drop_bases(&self, is_live: &dyn Fn(&str) -> bool) -> Result<(), SpaceError> {
+    fn drop_bases(&self, is_over: &dyn Fn(&str) -> bool) -> Result<(), SpaceError> {
         let call = self.repository.call("for-each-ref").arg("--format=%(refname) %(objectname)");
         let output = call.arg(ResultRef::PREFIX).run()?;
         let text = String::from_utf8_lossy(&output.bytes).into_owned();
@@ -174,12 +176,17 @@ impl Shared {
                 }
             }
         }
-        bases.retain(|(run, ..)| {
-            !(with_results.contains(run)
-                || is_live(run)
-                || holds_any(&self.folder.join(run))
-                || holds_any(&self.private.join("worktrees").join(run)))
-        });
+        // Another work tree of the repository has a folder of its own, and so has one that was moved.
+        let all = self.state.join("spaces");
+        let folders: Vec<_> = names(&all)?.into_iter().map(|name| all.join(name)).collect();
+        let has_work = |run: &str| {
+            let in_any = |folder: &PathBuf| {
+                holds_any(&folder.join(run))
+                    || holds_any(&folder.join(".private/worktrees").join(run))
+            };
+            folders.iter().any(in_any)
+        };
+        bases.retain(|(run, ..)| !with_results.contains(run) && is_over(run) && !has_work(run));
         if bases.is_empty() {
             return Ok(());
         }

@@ -147,14 +147,14 @@ impl Workspace {
     pub fn sandbox(&self, more: SandboxWish) -> Result<Sandbox, Unavailable> {
         let why = |error: SpaceError| Unavailable { why: error.to_string() };
         let SandboxWish { grants, mut hidden, bounds, may_miss } = more;
-        let objects = self.shared.objects.objects(&self.shared.repository).map_err(why)?;
         // Which others it borrows from says a file of the repository, and that widens nobody's rights.
-        let own = self.shared.repository.common_dir().join("objects");
-        let is_granted = |folder: &PathBuf| {
+        let is_granted = |folder: &Path| {
             let real = |grant: &PathBuf| grant.canonicalize().unwrap_or_else(|_| grant.clone());
-            *folder == own || grants.iter().any(|grant| folder.starts_with(real(grant)))
+            grants.iter().any(|grant| folder.starts_with(real(grant)))
         };
-        let mut data: Vec<PathBuf> = objects.folders.into_iter().filter(is_granted).collect();
+        let repository = &self.shared.repository;
+        let objects = self.shared.objects.objects(repository, &is_granted).map_err(why)?;
+        let mut data = objects.folders;
         hidden.extend(objects.hidden);
         hidden.extend(self.shared.secrets.below(&grants));
         let place = match self.lock().as_mut() {
@@ -165,7 +165,6 @@ impl Workspace {
             }
             None => return Err(why(SpaceError::Closed { path: self.path.clone() })),
         };
-        let repository = &self.shared.repository;
         hidden.push(self.shared.state.clone());
         hidden.push(repository.work_tree().to_owned());
         hidden.push(repository.common_dir().to_owned());

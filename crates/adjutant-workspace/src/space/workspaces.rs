@@ -60,6 +60,8 @@ pub struct Options {
     pub network: Network,
     /// Ignored folders that come along, relative to the repository.
     pub include_ignored: Vec<PathBuf>,
+    /// A file that is no part of anybody's work, by its path in the repository.
+    pub reserved: Option<PathBuf>,
     /// The program that mounts and confines.
     pub helper: Helper,
 }
@@ -123,6 +125,7 @@ impl Workspaces {
         let folder = state.join("spaces").join(name_of(top));
         let private = folder.join(".private");
         let repository = Repository::open(&git, &tree, &private)?;
+        let repository = repository.with_reserved(options.reserved.clone());
         let (kind, fallback) = choose(&options, &private)?;
         let shared = Shared {
             repository,

@@ -30,17 +30,18 @@ impl WorktreeSpace {
         mut remarks: Vec<String>,
     ) -> Result<Self, SpaceError> {
         let all = Worktrees::open(&shared.repository)?;
-        if let Ok(worktree) = all.adopt(reference) {
-            if worktree.base() == base || !worktree.is_clean()? {
+        match adopt(&all, reference)? {
+            Some(worktree) if worktree.base() == base || !worktree.is_clean()? => {
                 remarks.push("taken up as it was left".to_owned());
                 let space = Self { worktree, remarks };
                 space.settle()?;
                 space.make_private(shared)?;
                 return Ok(space);
             }
-            worktree.remove()?;
-        } else {
-            all.clear_torn(reference)?;
+            Some(worktree) => worktree.remove()?,
+            None => {
+                all.clear_torn(reference)?;
+            }
         }
         let worktree = match all.create(reference, base) {
             Err(GitError::Moved { .. }) => {
@@ -64,7 +65,7 @@ impl WorktreeSpace {
         remarks: Vec<String>,
     ) -> Result<Option<Self>, SpaceError> {
         let all = Worktrees::open(&shared.repository)?;
-        let Ok(worktree) = all.adopt(reference) else { return Ok(None) };
+        let Some(worktree) = adopt(&all, reference)? else { return Ok(None) };
         let space = Self { worktree, remarks };
         space.settle()?;
         // Its making may have been cut short just before this.
@@ -117,5 +118,14 @@ impl WorktreeSpace {
             }
         }
         Ok(())
+    }
+}
+
+/// Takes over a work tree that is there and free; one of which that cannot be told may hold work.
+fn adopt(all: &Worktrees<'_>, reference: &ResultRef) -> Result<Option<Worktree>, GitError> {
+    match all.adopt(reference) {
+        Ok(worktree) => Ok(Some(worktree)),
+        Err(GitError::Missing(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }

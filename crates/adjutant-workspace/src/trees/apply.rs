@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use rustix::fs::FlockOperation;
 
 use super::export;
-use super::journal::{Plan, Step, Stuck, Thing, When, catch_up};
+use super::journal::{self, Plan, Stage, Step, Stuck, Thing, When, sync_disk};
 use super::lock::Held;
 use crate::git::{
     Content, Diff, DiffEntry, GitError, ObjectId, Preview, Repository, Snapshot, content, guarded,
@@ -28,6 +28,9 @@ use crate::{PathError, RelPath, Root};
 const SUBMODULE: u32 = 0o160_000;
 /// The mode of a link.
 pub(super) const LINK: u32 = 0o120_000;
+
+/// The folder of a state directory with the journals.
+const APPLIES: &str = "applies";
 
 /// Says why a result was not applied, or not taken back.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +63,20 @@ pub enum ApplyError {
         path: PathBuf,
         /// The files that were changed and are left as they are.
         left: Vec<Left>,
+        /// Why.
+        #[source]
+        source: PathError,
+    },
+    /// A step failed, and what was replaced before it could not be put back either.
+    #[error(
+        "{}: part of the files are replaced; `adjutant merge` puts them back once the cause is gone, by what is \
+         kept in {}", path.display(), journal.display()
+    )]
+    Unfinished {
+        /// The file that could not be put back.
+        path: PathBuf,
+        /// The folder with everything that is needed to put the files back.
+        journal: PathBuf,
         /// Why.
         #[source]
         source: PathError,
@@ -114,6 +131,15 @@ pub struct Recovered {
     pub left: Vec<Left>,
 }
 
+/// What became of all applications that were cut short.
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// Those whose files were put back.
+    pub put_back: Vec<Recovered>,
+    /// Why one is still unfinished; its journal stays.
+    pub stuck: Option<ApplyError>,
+}
+
 /// A file that was not put back, because somebody changed it meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
@@ -128,27 +154,31 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// See [`ApplyError`]; in every case the work tree is as it was.
+    /// See [`ApplyError`]; but for [`ApplyError::Torn`] and [`ApplyError::Unfinished`] the work tree is as
+    /// it was.
     pub fn apply(&self, result: &ObjectId, at: SystemTime) -> Result<Applied, ApplyError> {
         let _alone = self.apply_lock()?;
-        self.put_back_unfinished()?;
+        if let Some(stuck) = self.put_back_unfinished()?.stuck {
+            return Err(stuck);
+        }
         let ours = self.capture(at)?;
         let onto = Onto { commit: &ours.commit, tree: &ours.tree, known: &BTreeSet::new() };
         let Merge { tree, diff, submodules } = self.merge_onto(result, &ours, onto)?;
         if diff.entries.is_empty() {
             return Ok(Applied { name: String::new(), diff, submodules });
         }
+        let shown = self.diff(&ours.tree, &tree)?;
         let root = self.root()?;
         let (name, plan) = self.plan(result, &root, &diff)?;
-        if let Err(Stuck { path, source }) = plan.carry_out(&root, &catch_up) {
-            // What cannot be put back now keeps its journal for a recovery.
-            return Err(match self.put_back(&plan) {
-                Ok(left) if !left.is_empty() => ApplyError::Torn { path, left, source },
-                Ok(_) | Err(_) => ApplyError::Stuck { path, source },
+        if let Err(Stuck { path, source }) = plan.carry_out(&root, &sync_disk) {
+            let left = self.put_back(&plan)?;
+            return Err(if left.is_empty() {
+                ApplyError::Stuck { path, source }
+            } else {
+                ApplyError::Torn { path, left, source }
             });
         }
-        let diff = self.diff(&ours.tree, &tree)?;
-        Ok(Applied { name, diff, submodules })
+        Ok(Applied { name, diff: shown, submodules })
     }
 
     /// Takes an applied result back.
@@ -156,24 +186,26 @@ impl Repository {
     /// # Errors
     ///
     /// [`ApplyError::ChangedSince`] when one of its files is not as it was left; nothing changes then.
+    /// [`ApplyError::Torn`] when one was changed in this very moment; the others are taken back.
+    /// [`ApplyError::Unfinished`] when one could not be put back.
     pub fn undo(&self, name: &str) -> Result<(), ApplyError> {
         let _alone = self.apply_lock()?;
         let unknown = || ApplyError::Unknown(name.to_owned());
-        if name.contains('/') {
+        let folder = self.applies().join(name);
+        let reading = || GitError::io("reading a journal");
+        if name.contains('/') || journal::stage(&folder).map_err(reading())? != Stage::Done {
             return Err(unknown());
         }
-        let plan = Plan::load(&self.applies().join(name)).filter(Plan::is_done);
-        let plan = plan.ok_or_else(unknown)?;
+        let plan = Plan::load(&folder).map_err(reading())?.ok_or_else(unknown)?;
         let root = self.root()?;
         let paths = plan.changed_since(&root).map_err(stuck)?;
         if !paths.is_empty() {
             return Err(ApplyError::ChangedSince { paths });
         }
-        let paths = plan.put_back(&root, &catch_up).map_err(stuck)?;
-        if !paths.is_empty() {
-            return Err(ApplyError::ChangedSince { paths });
-        }
-        Ok(fs::remove_dir_all(&plan.folder).map_err(GitError::io("removing a journal"))?)
+        plan.reopen().map_err(stuck)?;
+        let left = self.put_back(&plan)?;
+        let Some(first) = left.first() else { return Ok(()) };
+        Err(ApplyError::Torn { path: first.path.clone(), left, source: PathError::Exists })
     }
 
     /// Lists what was applied and can be taken back.
@@ -183,40 +215,56 @@ impl Repository {
     /// When the journals cannot be read.
     pub fn applied(&self) -> Result<Vec<String>, ApplyError> {
         let _alone = self.apply_lock()?;
-        let entries = fs::read_dir(self.applies()).map_err(GitError::io("listing the journals"))?;
-        let done = |folder: &Path| Plan::load(folder).is_some_and(|plan| plan.is_done());
-        let entries = entries.flatten().filter(|entry| done(&entry.path()));
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let mut names = Vec::new();
+        for (name, folder) in journals(&self.applies())? {
+            if journal::stage(&folder).map_err(GitError::io("reading a journal"))? == Stage::Done {
+                names.push(name);
+            }
+        }
         names.sort();
         Ok(names)
     }
 
-    /// Puts back what an application that was cut short had replaced.
+    /// Puts back what applications that were cut short had replaced.
     ///
     /// # Errors
     ///
-    /// Why something could not be put back; its journal stays.
-    pub fn recover(&self) -> Result<Vec<Recovered>, ApplyError> {
+    /// When the journals cannot be read. Why one of them could not be put back is in the answer.
+    pub fn recover(&self) -> Result<Recovery, ApplyError> {
         let _alone = self.apply_lock()?;
         self.put_back_unfinished()
     }
 
-    fn put_back_unfinished(&self) -> Result<Vec<Recovered>, ApplyError> {
-        let mut all = Vec::new();
-        let entries = fs::read_dir(self.applies()).map_err(GitError::io("listing the journals"))?;
-        for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            match Plan::load(&entry.path()) {
-                Some(plan) if plan.is_done() => continue,
-                Some(plan) => all.push(Recovered { name, left: self.put_back(&plan)? }),
-                // It ended before its first step.
-                None => {
-                    fs::remove_dir_all(entry.path()).map_err(GitError::io("removing a journal"))?
+    fn put_back_unfinished(&self) -> Result<Recovery, ApplyError> {
+        let mut all = Recovery::default();
+        for (name, folder) in journals(&self.applies())? {
+            match self.finish(&folder) {
+                Ok(left) => {
+                    all.put_back.extend(left.map(|left| Recovered { name, left }));
                 }
+                // The others are put back all the same.
+                Err(error) => all.stuck = all.stuck.or(Some(error)),
             }
         }
         Ok(all)
+    }
+
+    /// Puts back what a journal says, unless it is done; none where there is nothing to put back.
+    fn finish(&self, folder: &Path) -> Result<Option<Vec<Left>>, ApplyError> {
+        let unread = |error| unfinished(folder, PathError::Io(error));
+        match journal::stage(folder).map_err(unread)? {
+            Stage::Done => Ok(None),
+            // It ended before its first step or after its last one.
+            Stage::Empty => {
+                // Best effort: it is in nobody's way.
+                let _ = journal::discard(folder);
+                Ok(None)
+            }
+            Stage::Unfinished => {
+                let plan = Plan::load(folder).map_err(unread)?;
+                plan.map(|plan| self.put_back(&plan)).transpose()
+            }
+        }
     }
 
     /// Puts back everything nobody changed meanwhile, and removes the journal.
@@ -225,11 +273,22 @@ impl Repository {
     /// person finds it. The journal goes all the same: with it a later recovery would bring back what
     /// they have deleted by then.
     fn put_back(&self, plan: &Plan) -> Result<Vec<Left>, ApplyError> {
-        let paths = plan.put_back(&self.root()?, &catch_up).map_err(stuck)?;
-        let name = plan.folder.file_name().unwrap_or_default();
-        let kept = self.state().join("left").join(name);
-        let left = plan.keep_before(&paths, &kept).map_err(GitError::io("keeping a file"))?;
-        fs::remove_dir_all(&plan.folder).map_err(GitError::io("removing a journal"))?;
+        let journal = plan.folder.as_path();
+        let stopped = |Stuck { path, source }| ApplyError::Unfinished {
+            path,
+            journal: journal.to_owned(),
+            source,
+        };
+        let paths = plan.put_back(&self.root()?, &sync_disk).map_err(stopped)?;
+        let left = plan
+            .keep_before(&paths, &self.state().join("left"), &sync_disk)
+            .map_err(|error| unfinished(journal, PathError::Io(error)))?;
+        // What is left of a journal without its plan is removed by the next one.
+        if let Err(error) = journal::discard(journal)
+            && journal.join("plan").try_exists().unwrap_or(true)
+        {
+            return Err(unfinished(journal, PathError::Io(error)));
+        }
         Ok(left.into_iter().map(|(path, before)| Left { path, before }).collect())
     }
 
@@ -289,9 +348,12 @@ impl Repository {
     /// Takes out the paths that are exactly as an earlier application left them.
     fn subtract_applied(&self, paths: &mut BTreeSet<PathBuf>) -> Result<(), ApplyError> {
         let root = self.root()?;
-        let entries = fs::read_dir(self.applies()).map_err(GitError::io("listing the journals"))?;
-        for entry in entries.flatten() {
-            let Some(plan) = Plan::load(&entry.path()).filter(Plan::is_done) else { continue };
+        let reading = || GitError::io("reading a journal");
+        for (_, folder) in journals(&self.applies())? {
+            if journal::stage(&folder).map_err(reading())? != Stage::Done {
+                continue;
+            }
+            let Some(plan) = Plan::load(&folder).map_err(reading())? else { continue };
             for path in plan.still_as_left(&root, paths).map_err(stuck)? {
                 paths.remove(&path);
             }
@@ -311,7 +373,7 @@ impl Repository {
         let prepared = self.fill(&mut plan, root, diff);
         if prepared.is_err() {
             // Best effort: a journal without a plan is removed by the next one.
-            let _ = fs::remove_dir_all(&plan.folder);
+            let _ = journal::discard(&plan.folder);
         }
         prepared.map(|()| (name, plan))
     }
@@ -352,7 +414,7 @@ impl Repository {
             .collect();
         let images: Vec<&DiffEntry> = images.iter().collect();
         export::write(self, &images, &plan.folder.join("after"), None)?;
-        Ok(plan.save(&catch_up).map_err(GitError::io("writing a journal"))?)
+        Ok(plan.save(&sync_disk).map_err(GitError::io("writing a journal"))?)
     }
 
     /// Returns the files whose content on disk is not what git has of them.
@@ -397,20 +459,67 @@ impl Repository {
     }
 
     pub(super) fn apply_lock(&self) -> Result<Held, GitError> {
-        fs::create_dir_all(self.applies()).map_err(GitError::io("making the journals"))?;
-        let held = Held::file(&self.applies().join("lock"))?;
-        held.take(FlockOperation::LockExclusive)?;
-        Ok(held)
+        let folder = self.applies();
+        fs::create_dir_all(&folder).map_err(GitError::io("making the journals"))?;
+        lock(&folder)
     }
 
     fn applies(&self) -> PathBuf {
-        self.state().join("applies")
+        self.state().join(APPLIES)
     }
 
     pub(super) fn root(&self) -> Result<Root, GitError> {
         Root::open(self.work_tree())
             .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })
     }
+}
+
+/// Drops the way back of applications in a state directory that were carried out before `before`;
+/// returns how many.
+///
+/// # Errors
+///
+/// Why one could not be looked at or removed.
+pub fn forget_applied(state: &Path, before: SystemTime) -> Result<usize, GitError> {
+    let folder = state.join(APPLIES);
+    if !folder.is_dir() {
+        return Ok(0);
+    }
+    let _alone = lock(&folder)?;
+    let mut count = 0;
+    for (_, folder) in journals(&folder)? {
+        let forgotten = || -> io::Result<bool> {
+            // One that is not done is still to be put back, however old.
+            let old = journal::stage(&folder)? == Stage::Done
+                && folder.join("done").metadata()?.modified()? < before;
+            if old {
+                journal::discard(&folder)?;
+            }
+            Ok(old)
+        };
+        count += usize::from(forgotten().map_err(GitError::io("dropping a journal"))?);
+    }
+    Ok(count)
+}
+
+/// Keeps everyone else from the journals of a work tree.
+fn lock(applies: &Path) -> Result<Held, GitError> {
+    let held = Held::file(&applies.join("lock"))?;
+    held.take(FlockOperation::LockExclusive)?;
+    Ok(held)
+}
+
+/// Lists the journals with their folders.
+fn journals(applies: &Path) -> Result<Vec<(String, PathBuf)>, GitError> {
+    let mut all = Vec::new();
+    let listing = || GitError::io("listing the journals");
+    for entry in fs::read_dir(applies).map_err(listing())? {
+        let entry = entry.map_err(listing())?;
+        if entry.file_type().map_err(listing())?.is_dir() {
+            all.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        }
+    }
+    Ok(all)
 }
 
 /// Copies what lies at a path into an image.
@@ -448,6 +557,11 @@ pub(super) fn thing_after(before: &Thing, mode: u32) -> Thing {
             Thing::File(if mode & 0o100 == 0 { plain } else { kept | executable })
         }
     }
+}
+
+/// Says that a journal could not be followed to its end.
+fn unfinished(journal: &Path, source: PathError) -> ApplyError {
+    ApplyError::Unfinished { path: journal.to_owned(), journal: journal.to_owned(), source }
 }
 
 fn stuck(stuck: Stuck) -> ApplyError {

@@ -282,7 +282,8 @@ fn set_state(base: &Path, words: &str) -> Result<(), GitError> {
     set().map_err(GitError::io("noting the state of a base"))
 }
 
-fn boot() -> String {
+/// Returns what is another after every start of the machine.
+pub(crate) fn boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, unlinkat};
 
 use super::apply::{LINK, save_before, thing_after};
 use super::export;
-use super::journal::{Plan, Step, Stuck, Thing, When, catch_up};
+use super::journal::{Plan, Stage, Step, Stuck, Thing, When, discard, stage, sync_disk};
 use crate::git::{Diff, DiffEntry, DiffStatus, GitError, Repository};
 use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};
 
@@ -52,9 +52,9 @@ impl Repository {
         let done = self.bring_by(&mut plan, root, &singly(diff));
         let failed = !matches!(&done, Ok(conflicts) if conflicts.is_empty());
         // A plan that was never saved has replaced nothing; one that cannot be put back stays.
-        let saved = Plan::load(folder).is_some();
+        let saved = !matches!(Plan::load(folder), Ok(None));
         if failed
-            && (!saved || matches!(plan.put_back(root, &catch_up), Ok(left) if left.is_empty()))
+            && (!saved || matches!(plan.put_back(root, &sync_disk), Ok(left) if left.is_empty()))
         {
             remove_journal(folder).map_err(GitError::io("removing a journal"))?;
         }
@@ -94,9 +94,9 @@ impl Repository {
             found.conflicts.dedup_by(|one, other| one.path == other.path);
             return Ok(found.conflicts);
         }
-        plan.save(&catch_up).map_err(GitError::io("writing a journal"))?;
+        plan.save(&sync_disk).map_err(GitError::io("writing a journal"))?;
         found.remove_empty_folders(root);
-        plan.carry_out(root, &catch_up).map_err(stuck)?;
+        plan.carry_out(root, &sync_disk).map_err(stuck)?;
         Ok(Vec::new())
     }
 
@@ -141,33 +141,34 @@ pub(crate) fn settle(
     if !folder.exists() {
         return Ok(None);
     }
-    match Plan::load(folder) {
-        Some(plan) if plan.is_done() => {
+    let reading = || GitError::io("reading a journal");
+    match stage(folder).map_err(reading())? {
+        Stage::Done => {
             let note = fs::read_to_string(folder.join(NOTE));
-            return note.map(Some).map_err(GitError::io("reading a journal"));
+            return note.map(Some).map_err(reading());
         }
-        Some(plan) => {
+        Stage::Unfinished => {
+            let plan = Plan::load(folder).map_err(reading())?;
             let root =
                 root().map_err(|source| GitError::Path { path: folder.to_owned(), source })?;
             // What somebody changed meanwhile stays as it is: it is work like any other.
-            plan.put_back(&root, &catch_up).map_err(stuck)?;
+            if let Some(plan) = plan {
+                plan.put_back(&root, &sync_disk).map_err(stuck)?;
+            }
         }
         // It ended before its first step.
-        None => {}
+        Stage::Empty => {}
     }
     remove_journal(folder).map_err(GitError::io("removing a journal"))?;
     Ok(None)
 }
 
-/// Removes a journal; the plan goes first, so that what is left of one means nothing.
+/// Removes a journal, where there is one.
 pub(crate) fn remove_journal(folder: &Path) -> io::Result<()> {
-    for removed in [fs::remove_file(folder.join("plan")), fs::remove_dir_all(folder)] {
-        match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+    match discard(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
-    Ok(())
 }
 
 /// What was found where files are to be.

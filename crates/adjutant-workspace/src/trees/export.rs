@@ -107,11 +107,13 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<(), PathError> {
             parent.unwrap_or(Path::new(".")),
             Links::Never,
         ) {
-            Ok(folder) => folder,
-            Err(PathError::NotFound | PathError::NotDirectory | PathError::Loop) => return Ok(()),
+            Ok(folder) => Some(folder),
+            // Of the folders on the way perhaps only the first ones were made.
+            Err(PathError::NotFound) => None,
+            Err(PathError::NotDirectory | PathError::Loop) => return Ok(()),
             Err(error) => return Err(error),
         };
-        match unlink(&folder, name.as_ref(), flags) {
+        match folder.map_or(Ok(()), |folder| unlink(&folder, name.as_ref(), flags)) {
             Ok(()) | Err(Errno::NOENT) => {}
             // Something else lives in the folder, which therefore stays.
             Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(()),

@@ -23,6 +23,7 @@ use rustix::io::Errno;
 
 use super::export;
 use crate::git::{Content, bytes_of, content, path_of};
+use crate::kernel::{self, Links};
 use crate::{Folders, PathError, RelPath, Root};
 
 /// What lies, or is to lie, at a path.
@@ -51,11 +52,44 @@ pub(super) struct Plan {
 }
 
 /// Waits until everything written to the file system of a handle is on the disk.
-pub(super) type Catch<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
+pub(super) type Sync<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// The way the disk really catches up.
-pub(super) fn catch_up(handle: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn sync_disk(handle: BorrowedFd<'_>) -> io::Result<()> {
     Ok(syncfs(handle)?)
+}
+
+/// Removes a journal that nobody needs any more.
+///
+/// The plan goes first and durably: images are of no use without each other, and a folder without a
+/// plan is known to hold nothing to put back, so a kill in the middle of the rest does no harm.
+pub(super) fn discard(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join("plan")) {
+        Ok(()) => File::open(folder)?.sync_all()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    fs::remove_dir_all(folder)
+}
+
+/// Says whether a journal has a plan, and whether everything in it was replaced.
+pub(super) fn stage(folder: &Path) -> io::Result<Stage> {
+    Ok(match (folder.join("plan").try_exists()?, folder.join("done").try_exists()?) {
+        (false, _) => Stage::Empty,
+        (true, false) => Stage::Unfinished,
+        (true, true) => Stage::Done,
+    })
+}
+
+/// How far a journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No file was touched yet, or everything was put back.
+    Empty,
+    /// Part of the files may be replaced.
+    Unfinished,
+    /// All files are replaced.
+    Done,
 }
 
 /// A step that could not be made, and why.
@@ -103,9 +137,9 @@ impl Step {
 
 impl Plan {
     /// Writes the plan itself; from here on it is carried out or put back.
-    pub(super) fn save(&self, catch_up: Catch<'_>) -> io::Result<()> {
+    pub(super) fn save(&self, sync: Sync<'_>) -> io::Result<()> {
         let folder = File::open(&self.folder)?;
-        catch_up(folder.as_fd())?;
+        sync(folder.as_fd())?;
         let mut bytes = Vec::new();
         for step in &self.steps {
             bytes.extend_from_slice(bytes_of(&step.path));
@@ -129,36 +163,19 @@ impl Plan {
     }
 
     /// Reads a plan; none where it was never complete.
-    pub(super) fn load(folder: &Path) -> Option<Self> {
-        let bytes = fs::read(folder.join("plan")).ok()?;
-        let mut words = bytes.split(|byte| *byte == 0);
-        let mut steps = Vec::new();
-        loop {
-            let path = words.next()?;
-            if path.is_empty() {
-                return Some(Self { folder: folder.to_owned(), steps });
-            }
-            let mut thing = || match words.next()? {
-                b"-" => Some(Thing::Nothing),
-                b"l" => Some(Thing::Link),
-                mode => {
-                    let text = std::str::from_utf8(mode).ok()?;
-                    u32::from_str_radix(text, 8).ok().map(Thing::File)
-                }
-            };
-            let (before, after) = (thing()?, thing()?);
-            steps.push(Step { path: path_of(path), before, after });
-        }
-    }
-
-    /// Says whether everything was replaced.
-    pub(super) fn is_done(&self) -> bool {
-        self.folder.join("done").exists()
+    pub(super) fn load(folder: &Path) -> io::Result<Option<Self>> {
+        let bytes = match fs::read(folder.join("plan")) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let steps = steps(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Some(Self { folder: folder.to_owned(), steps }))
     }
 
     /// Replaces everything; after any failure the caller puts it back.
-    pub(super) fn carry_out(&self, root: &Root, catch_up: Catch<'_>) -> Result<(), Stuck> {
-        self.go(root, catch_up)?;
+    pub(super) fn carry_out(&self, root: &Root, sync: Sync<'_>) -> Result<(), Stuck> {
+        self.go(root, sync)?;
         let mark = || {
             File::create(self.folder.join("done"))?.sync_all()?;
             File::open(&self.folder)?.sync_all()
@@ -166,15 +183,18 @@ impl Plan {
         mark().map_err(|error| self.failed(error))
     }
 
-    /// Puts everything back that is as it was made; returns what somebody changed meanwhile.
-    pub(super) fn put_back(&self, root: &Root, catch_up: Catch<'_>) -> Result<Vec<PathBuf>, Stuck> {
+    /// Takes the mark of completion away, so that from here on a recovery goes on with putting back.
+    pub(super) fn reopen(&self) -> Result<(), Stuck> {
         match fs::remove_file(self.folder.join("done")) {
-            // From here on a recovery goes on with it.
             Ok(()) => File::open(&self.folder).and_then(|folder| folder.sync_all()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
-        .map_err(|error| self.failed(error))?;
+        .map_err(|error| self.failed(error))
+    }
+
+    /// Puts everything back that is as it was made; returns what somebody changed meanwhile.
+    pub(super) fn put_back(&self, root: &Root, sync: Sync<'_>) -> Result<Vec<PathBuf>, Stuck> {
         // A step that was cut short may have left what it was about to put in its place.
         for (number, step) in self.steps.iter().enumerate() {
             export::remove(root, &step.path.with_file_name(self.temp(number)))
@@ -193,7 +213,7 @@ impl Plan {
                 }
             }
         }
-        self.catch_up(root, catch_up)?;
+        self.catch_up(root, sync)?;
         for (number, step) in back {
             if self.fate(root, number, step)? == Fate::Theirs {
                 left.push(step.path.clone());
@@ -203,7 +223,7 @@ impl Plan {
                 self.settle(root, number, step, When::Before)?;
             }
         }
-        self.catch_up(root, catch_up)?;
+        self.catch_up(root, sync)?;
         Ok(left)
     }
 
@@ -212,26 +232,32 @@ impl Plan {
         if self.matches(root, number, step, When::Before)? {
             return Ok(Fate::Back);
         }
-        // A step that was cut short leaves nothing in the place of what it removed.
-        let absent = matches!(look(root, &step.path)?, Content::Nothing);
-        let ours = absent || self.matches(root, number, step, When::After)?;
+        // A step that was cut short leaves nothing in the place of what it removed. What the plan made
+        // in place of a folder, or of a file on the way, is gone by now: those steps come first.
+        let ours = is_absent(root, &step.path)?
+            || (step.after != Thing::Nothing && self.matches(root, number, step, When::After)?);
         Ok(if ours { Fate::Ours } else { Fate::Theirs })
     }
 
-    /// Copies what was before at `paths` to the same paths below `into`, durably; returns where each
-    /// now lies.
+    /// Copies what was before at `paths` to the same paths below a new folder in `lefts`, durably;
+    /// returns where each now lies.
     pub(super) fn keep_before(
         &self,
         paths: &[PathBuf],
-        into: &Path,
+        lefts: &Path,
+        sync: Sync<'_>,
     ) -> io::Result<Vec<(PathBuf, Option<PathBuf>)>> {
-        let mut kept = Vec::new();
+        let (mut kept, mut into) = (Vec::new(), None);
         for (number, step) in self.steps.iter().enumerate() {
             if !paths.contains(&step.path) {
                 continue;
             }
             let mut copy = None;
             if step.before != Thing::Nothing {
+                let into = match &mut into {
+                    Some(into) => into,
+                    none => none.insert(self.new_folder(lefts)?),
+                };
                 let to = into.join(&step.path);
                 fs::create_dir_all(to.parent().unwrap_or(into))?;
                 fs::copy(self.image(number, When::Before), &to)?;
@@ -239,10 +265,24 @@ impl Plan {
             }
             kept.push((step.path.clone(), copy));
         }
-        if kept.iter().any(|(_, copy)| copy.is_some()) {
-            catch_up(File::open(into)?.as_fd())?;
+        if let Some(into) = into {
+            sync(File::open(into)?.as_fd())?;
         }
         Ok(kept)
+    }
+
+    /// Makes a folder named after the journal; another journal of the same name may have left one.
+    fn new_folder(&self, within: &Path) -> io::Result<PathBuf> {
+        fs::create_dir_all(within)?;
+        let mut name = self.folder.file_name().unwrap_or_default().to_owned();
+        loop {
+            let folder = within.join(&name);
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(folder),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => name.push("+"),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Returns the paths that are not as they were left.
@@ -283,7 +323,7 @@ impl Plan {
         name
     }
 
-    fn go(&self, root: &Root, catch_up: Catch<'_>) -> Result<(), Stuck> {
+    fn go(&self, root: &Root, sync: Sync<'_>) -> Result<(), Stuck> {
         let order = self.order(When::After);
         let steps = || order.iter().filter_map(|at| Some((*at, self.steps.get(*at)?)));
         for (number, step) in steps() {
@@ -292,12 +332,12 @@ impl Plan {
             }
             self.prepare(root, number, step, When::After)?;
         }
-        self.catch_up(root, catch_up)?;
+        self.catch_up(root, sync)?;
         for (number, step) in steps().filter(|(_, step)| step.after != Thing::Nothing) {
             self.expect_before(root, number, step)?;
             self.settle(root, number, step, When::After)?;
         }
-        self.catch_up(root, catch_up)
+        self.catch_up(root, sync)
     }
 
     fn expect_before(&self, root: &Root, number: usize, step: &Step) -> Result<(), Stuck> {
@@ -307,11 +347,11 @@ impl Plan {
         Err(Stuck { path: step.path.clone(), source: PathError::Exists })
     }
 
-    fn catch_up(&self, root: &Root, catch_up: Catch<'_>) -> Result<(), Stuck> {
+    fn catch_up(&self, root: &Root, sync: Sync<'_>) -> Result<(), Stuck> {
         // The handle of a root only names it; the disk is reached by one that is open.
         let top = root.open_dir(&RelPath::default());
         let top = top.map_err(|source| Stuck { path: PathBuf::new(), source })?;
-        catch_up(top.handle().as_fd()).map_err(|error| self.failed(error))
+        sync(top.handle().as_fd()).map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: io::Error) -> Stuck {
@@ -331,7 +371,9 @@ impl Plan {
     fn matches(&self, root: &Root, number: usize, step: &Step, when: When) -> Result<bool, Stuck> {
         let stuck = |error| Stuck { path: step.path.clone(), source: PathError::Io(error) };
         let image = || fs::read(self.image(number, when)).map_err(stuck);
-        match (look(root, &step.path)?, step.thing(when)) {
+        // What cannot be read is certainly not what the plan knows.
+        let Some(found) = look(root, &step.path)? else { return Ok(false) };
+        match (found, step.thing(when)) {
             (Content::Nothing, Thing::Nothing) => Ok(true),
             (Content::Link(target), Thing::Link) => Ok(target == image()?),
             (Content::File { mut file, executable, .. }, Thing::File(mode)) => {
@@ -378,11 +420,44 @@ fn folder_of(root: &Root, step: &Step) -> Result<OwnedFd, Stuck> {
     folder.ok_or(PathError::NotFound).map_err(stuck)
 }
 
-fn look(root: &Root, path: &Path) -> Result<Content, Stuck> {
+/// Opens what lies at a path; none where it cannot be read.
+fn look(root: &Root, path: &Path) -> Result<Option<Content>, Stuck> {
     let stuck = |source| Stuck { path: path.to_owned(), source };
     let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(stuck)?;
-    // What cannot be read is certainly not what the plan knows.
-    found.map_err(|_| stuck(PathError::PermissionDenied))
+    Ok(found.ok())
+}
+
+/// Says whether there is nothing at all at a path, and nothing on the way but folders.
+fn is_absent(root: &Root, path: &Path) -> Result<bool, Stuck> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    match kernel::open(root.handle(), path, flags, Links::Never) {
+        Ok(_) | Err(Errno::NOTDIR | Errno::LOOP) => Ok(false),
+        Err(Errno::NOENT) => Ok(true),
+        Err(errno) => Err(Stuck { path: path.to_owned(), source: PathError::from_errno(errno) }),
+    }
+}
+
+/// Reads the steps of a plan; none where it means nothing.
+fn steps(bytes: &[u8]) -> Option<Vec<Step>> {
+    let mut words = bytes.split(|byte| *byte == 0);
+    let mut steps = Vec::new();
+    loop {
+        let path = words.next()?;
+        if path.is_empty() {
+            // A plan without steps is never written.
+            return (words.next().is_none() && !steps.is_empty()).then_some(steps);
+        }
+        let mut thing = || match words.next()? {
+            b"-" => Some(Thing::Nothing),
+            b"l" => Some(Thing::Link),
+            mode => {
+                let text = std::str::from_utf8(mode).ok()?;
+                u32::from_str_radix(text, 8).ok().map(Thing::File)
+            }
+        };
+        let (before, after) = (thing()?, thing()?);
+        steps.push(Step { path: path_of(path), before, after });
+    }
 }
 
 fn make(folder: &OwnedFd, temp: &OsString, thing: &Thing, bytes: &[u8]) -> Result<(), Errno> {
@@ -446,14 +521,14 @@ mod tests {
     fn carried_out(outer: &Path, count: usize) -> Vec<BTreeMap<String, String>> {
         let plan = plan(outer, count);
         let seen = RefCell::new(Vec::new());
-        let catch_up = |_: BorrowedFd<'_>| {
-            assert!(!plan.is_done(), "the mark comes last");
+        let sync = |_: BorrowedFd<'_>| {
+            assert!(!outer.join("journal/done").exists(), "the mark comes last");
             seen.borrow_mut().push(files(&outer.join("tree/sub")));
             Ok(())
         };
-        plan.save(&catch_up).unwrap();
-        plan.carry_out(&Root::open(outer.join("tree")).unwrap(), &catch_up).unwrap();
-        assert!(plan.is_done());
+        plan.save(&sync).unwrap();
+        plan.carry_out(&Root::open(outer.join("tree")).unwrap(), &sync).unwrap();
+        assert_eq!(stage(&plan.folder).unwrap(), Stage::Done);
         seen.into_inner()
     }
 
@@ -482,17 +557,17 @@ mod tests {
             let plan = plan(outer.path(), 5);
             let before = files(&outer.path().join("tree/sub"));
             let calls = RefCell::new(0);
-            let catch_up = |_: BorrowedFd<'_>| {
+            let sync = |_: BorrowedFd<'_>| {
                 *calls.borrow_mut() += 1;
                 if *calls.borrow() == refused { Err(io::Error::other("worn out")) } else { Ok(()) }
             };
             let root = Root::open(outer.path().join("tree")).unwrap();
-            let saved = plan.save(&catch_up);
+            let saved = plan.save(&sync);
             assert_eq!(saved.is_err(), refused == 1);
             if saved.is_ok() {
-                plan.carry_out(&root, &catch_up).unwrap_err();
-                assert!(!plan.is_done());
-                assert_eq!(plan.put_back(&root, &catch_up).unwrap(), Vec::<PathBuf>::new());
+                plan.carry_out(&root, &sync).unwrap_err();
+                assert_eq!(stage(&plan.folder).unwrap(), Stage::Unfinished);
+                assert_eq!(plan.put_back(&root, &sync).unwrap(), Vec::<PathBuf>::new());
             }
             assert_eq!(files(&outer.path().join("tree/sub")), before);
         }

@@ -7,9 +7,10 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, chmodat, fchmod, fstat, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
 
+use super::opening::{allow, open_top};
 use crate::kernel::{self, Links};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
@@ -40,7 +41,7 @@ struct Level {
 }
 
 fn empty(path: &Path) -> io::Result<()> {
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+    open_top(path).map_err(as_io)?;
     let root = Root::open(path).map_err(as_io)?;
     let mut at = root.open_dir(&RelPath::default()).map_err(as_io)?;
     let mut levels = vec![enter(&at, OsString::new())?];
@@ -91,7 +92,10 @@ fn enter(folder: &Dir, name: OsString) -> io::Result<Level> {
 fn open(folder: &Dir, name: &OsStr) -> io::Result<Dir> {
     match kernel::open_directory(folder.handle(), Path::new(name), Links::Never) {
         Err(PathError::PermissionDenied) => {
-            chmodat(folder.handle(), Path::new(name), MODE, AtFlags::empty())?;
+            // By a handle: a link may have come in its place since the folder was listed.
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            let there = kernel::open(folder.handle(), Path::new(name), flags, Links::Never)?;
+            allow(&there, MODE.as_raw_mode()).map_err(as_io)?;
             kernel::open_directory(folder.handle(), Path::new(name), Links::Never)
         }
         opened => opened,

@@ -7,7 +7,8 @@
 //! committed to its reference, or when it holds none.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,15 +16,19 @@ use rustix::fs::FlockOperation;
 
 use super::export;
 use super::lock::Held;
+use super::opening::{open_top, open_up};
 use super::remove::remove_all;
 use crate::git::{
-    Commit, Committed, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
-    Status, Storing, bounded, bytes_of, too_deep,
+    Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
+    Storing, bounded, bytes_of, too_deep,
 };
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
 /// The most entries of one folder.
 const MAX_ENTRIES: usize = 10_000_000;
+
+/// What is being done when a record cannot be read.
+const READING: &str = "reading the record of a work tree";
 
 /// The work trees made for children of one repository.
 #[derive(Debug)]
@@ -55,17 +60,6 @@ pub struct WorktreeEntry {
     pub live: bool,
 }
 
-/// What became of a work tree whose process is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Orphan {
-    /// It held no work and was removed.
-    Removed(ResultRef),
-    /// Its work is committed to its reference; the files are still there.
-    Kept(ResultRef, ObjectId),
-    /// It could not be told; everything is still there.
-    Unclear(ResultRef, String),
-}
-
 impl<'a> Worktrees<'a> {
     /// Opens the work trees of a repository in its state directory.
     ///
@@ -86,7 +80,9 @@ impl<'a> Worktrees<'a> {
     pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         fs::create_dir_all(&slot).map_err(GitError::io("making a work tree"))?;
-        let held = self.seize(&slot)?.filter(|_| !slot.join("record").exists());
+        let held = self.seize(&slot)?;
+        let there = slot.join("record").try_exists().map_err(GitError::io(READING))?;
+        let held = held.filter(|_| !there);
         let held = held.ok_or_else(|| GitError::Moved { reference: reference.to_string() })?;
         Record { base: base.clone(), stage: Stage::Making }.write(&slot)?;
         let made = self.add(reference, base, &slot, &held);
@@ -101,7 +97,7 @@ impl<'a> Worktrees<'a> {
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] when there is none or somebody holds it.
+    /// [`GitError::Missing`] when there is none or somebody holds it; otherwise why it cannot be told.
     pub fn adopt(&self, reference: &ResultRef) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         let missing = || GitError::Missing(format!("free work tree for {reference}"));
@@ -109,7 +105,7 @@ impl<'a> Worktrees<'a> {
             return Err(missing());
         }
         let held = self.seize(&slot)?.ok_or_else(missing)?;
-        match Record::read(&slot) {
+        match Record::read(&slot)? {
             Some(Record { base, stage: Stage::Ready(name) }) => {
                 Ok(self.held(reference, &base, slot, &name, held))
             }
@@ -136,50 +132,15 @@ impl<'a> Worktrees<'a> {
         Ok(found)
     }
 
-    /// Looks after work trees whose processes are gone: their work is committed, clean ones go.
-    ///
-    /// # Errors
-    ///
-    /// When the folder cannot be read.
-    pub fn orphans(&self, at: SystemTime) -> Result<Vec<Orphan>, GitError> {
-        let mut all = Vec::new();
-        for entry in self.list()?.into_iter().filter(|entry| !entry.live) {
-            let reference = entry.reference;
-            match self.orphan(&reference, at) {
-                Ok(orphan) => all.extend(orphan),
-                Err(error) => all.push(Orphan::Unclear(reference, error.to_string())),
-            }
-        }
-        Ok(all)
-    }
-
-    fn orphan(&self, reference: &ResultRef, at: SystemTime) -> Result<Option<Orphan>, GitError> {
-        let slot = self.slot(reference);
-        if is_ready(&slot) {
-            let Ok(worktree) = self.adopt(reference) else { return Ok(None) };
-            if worktree.is_clean()? {
-                worktree.remove()?;
-                return Ok(Some(Orphan::Removed(reference.clone())));
-            }
-            if !worktree.is_saved()? {
-                worktree.commit("Work of a child whose process ended early\n", at)?;
-            }
-            let kept = self.repository.result(reference)?;
-            let kept = kept.ok_or_else(|| GitError::Missing(reference.to_string()))?;
-            return Ok(Some(Orphan::Kept(reference.clone(), kept)));
-        }
-        Ok(self.clear_torn(reference)?.then(|| Orphan::Removed(reference.clone())))
-    }
-
     /// Removes what is left of one whose making or removal was cut short: nobody has worked in it, or
-    /// its work is kept. Says whether there was anything.
+    /// its work is kept. Says whether there was anything. One whose record cannot be read may hold work.
     pub(crate) fn clear_torn(&self, reference: &ResultRef) -> Result<bool, GitError> {
         let slot = self.slot(reference);
         if !slot.is_dir() {
             return Ok(false);
         }
         let Some(_held) = self.seize(&slot)? else { return Ok(false) };
-        if is_ready(&slot) {
+        if is_ready(&slot)? {
             return Ok(false);
         }
         self.take_back(reference, &slot)?;
@@ -283,31 +244,6 @@ impl Worktree {
         Ok(self.status()?.changes.is_empty())
     }
 
-    /// Commits what differs from the base to the reference; ignored files are left out and named.
-    ///
-    /// A result that is already there is replaced: it began from the same base. Nothing happens
-    /// when nothing differs.
-    ///
-    /// # Errors
-    ///
-    /// Why it could not be committed; the files stay.
-    pub fn commit(&self, message: &str, at: SystemTime) -> Result<Option<Committed>, GitError> {
-        let Status { changes, mut skipped } = self.status()?;
-        if changes.is_empty() {
-            return Ok(None);
-        }
-        let before = self.repository.result(&self.reference)?;
-        let root = Root::open(self.path())
-            .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
-        let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
-        let made = self.repository.commit(commit, &self.reference, before.as_ref())?;
-        let Some(mut made) = made else { return Ok(None) };
-        let ignored = self.here.ignored()?.into_iter();
-        skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
-        made.skipped.append(&mut skipped);
-        Ok(Some(made))
-    }
-
     /// Makes a commit of what differs from the base, also where nothing does; the reference stays.
     pub(crate) fn import(
         &self,
@@ -316,6 +252,7 @@ impl Worktree {
         storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), GitError> {
         let Status { changes, mut skipped } = self.status()?;
+        let changes = self.repository.without_reserved(changes, &mut skipped);
         bounded(&changes)?;
         let root = Root::open(self.path())
             .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
@@ -369,7 +306,10 @@ impl Worktree {
     fn status(&self) -> Result<Status, GitError> {
         let mut skipped = Vec::new();
         let at = |source| GitError::Path { path: self.path().to_owned(), source };
+        // Git would pass over what a program closed to its own account.
+        open_top(self.path()).map_err(at)?;
         let root = Root::open(self.path()).map_err(at)?;
+        open_up(&root, &root).map_err(at)?;
         let top = root.open_dir(&RelPath::default()).map_err(at)?;
         look_over(&top, Path::new(""), &mut skipped).map_err(at)?;
         let mut status = self.here.scratch(Some(&self.base))?.status(&self.here)?;
@@ -393,8 +333,11 @@ fn look_over(folder: &Dir, at: &Path, skipped: &mut Vec<Skipped>) -> Result<(), 
             }
             match folder.open_dir(&entry.name) {
                 Ok(below) => look_over(&below, &path, skipped)?,
-                // Git sees as little of it.
-                Err(PathError::PermissionDenied | PathError::NotFound) => {}
+                // A program at work has removed it, or closed it again: git sees as little of it.
+                Err(PathError::NotFound) => {}
+                Err(PathError::PermissionDenied) => {
+                    skipped.push(Skipped { path, reason: SkipReason::Unreadable });
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -487,26 +430,47 @@ impl Record {
             Stage::Removing => "removing".to_owned(),
         };
         let next = slot.join("record.next");
-        fs::write(&next, format!("{}\n{stage}\n", self.base))
-            .and_then(|()| fs::rename(&next, slot.join("record")))
-            .map_err(GitError::io("recording a work tree"))
+        // On the disk before it takes its place: an empty record would say nothing about the work.
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&next)?;
+            file.write_all(format!("{}\n{stage}\n", self.base).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&next, slot.join("record"))?;
+            File::open(slot)?.sync_all()
+        };
+        write().map_err(GitError::io("recording a work tree"))
     }
 
-    fn read(slot: &Path) -> Option<Self> {
-        let text = fs::read_to_string(slot.join("record")).ok()?;
+    /// Reads what is written down; none where nothing is.
+    fn read(slot: &Path) -> Result<Option<Self>, GitError> {
+        let path = slot.join("record");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(GitError::io(READING)(error)),
+        };
+        let unclear =
+            || GitError::io(READING)(io::Error::other(format!("{} means nothing", path.display())));
+        Self::parse(&text).map(Some).ok_or_else(unclear)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let base = ObjectId::parse(lines.next()?)?;
         let stage = match lines.next()? {
             "making" => Stage::Making,
             "removing" => Stage::Removing,
-            ready => Stage::Ready(ready.strip_prefix("ready ")?.to_owned()),
+            ready => {
+                let name = ready.strip_prefix("ready ").filter(|name| !name.is_empty())?;
+                Stage::Ready(name.to_owned())
+            }
         };
         Some(Self { base, stage })
     }
 }
 
-fn is_ready(slot: &Path) -> bool {
-    matches!(Record::read(slot), Some(Record { stage: Stage::Ready(_), .. }))
+fn is_ready(slot: &Path) -> Result<bool, GitError> {
+    Ok(matches!(Record::read(slot)?, Some(Record { stage: Stage::Ready(_), .. })))
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, GitError> {

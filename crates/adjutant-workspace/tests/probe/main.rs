@@ -62,6 +62,9 @@ fn attempt(words: &[&str]) -> io::Result<String> {
         ["memory", bytes] => memory(bytes.parse().map_err(io::Error::other)?),
         ["shared-memory", bytes] => shared_memory(bytes.parse().map_err(io::Error::other)?),
         ["fill", path, bytes] => fill(path, bytes.parse().map_err(io::Error::other)?).map(done),
+        ["fill-unlinked", bytes] => {
+            fill_unlinked(bytes.parse().map_err(io::Error::other)?).map(done)
+        }
         ["files"] => open_files(),
         ["environment", name] => std::env::var(name).map_err(io::Error::other),
         ["parent-root"] => {
@@ -294,6 +297,21 @@ fn fill(path: &str, bytes: usize) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o000))?;
     rest();
+    Ok(())
+}
+
+/// Holds files open that no folder leads to, until somebody ends it.
+fn fill_unlinked(bytes: usize) -> io::Result<()> {
+    let block = vec![1_u8; 1 << 20];
+    let mut held = Vec::new();
+    for _ in 0..bytes >> 20 {
+        let mut file = fs::File::create("unlinked")?;
+        fs::remove_file("unlinked")?;
+        file.write_all(&block)?;
+        file.sync_all()?;
+        held.push(file);
+    }
+    std::thread::sleep(std::time::Duration::from_secs(60));
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! A story: its agent works itself, hands down by markers, is told, and passes only by a command.
 
 use adjutant_core::space::{Clash, KeptWork, MergedWork, Space, SpaceKind};
-use adjutant_core::story::{MarkedTask, Markers, StoryWork};
+use adjutant_core::story::{Check, MarkedTask, Markers, StoryWork};
 use adjutant_core::tree::MAX_CHECKS;
 use adjutant_core::{Resumption, Rights};
 
@@ -179,8 +179,29 @@ fn without_the_gate_markers_are_told_and_not_run_and_a_loop_of_them_ends() {
         assert_eq!(handed(&mut sim).1, "markers_read told reserved");
     }
     sim.say(root, "[delegate:a:1]");
-    assert_eq!(handed(&mut sim).1, "ended space_kept run_ended");
+    assert_eq!(handed(&mut sim).1, "markers_read ended space_kept run_ended");
     assert_eq!(sim.end(root).1.unwrap().code, Code::LoopDetected);
+}
+
+#[test]
+fn markers_that_lead_to_nothing_come_to_an_end_however_they_differ() {
+    let mut sim = begun_as(policy(Preset::Story, &[]), story());
+    let root = sim.root();
+    for nth in 1..LOOP_END {
+        sim.say(root, &format!("[delegate:job {nth}:1]"));
+        assert_eq!(handed(&mut sim).1, "markers_read told reserved");
+    }
+    sim.say(root, "[delegate:one more:1]");
+    assert_eq!(handed(&mut sim).1, "markers_read ended space_kept run_ended");
+    // What is granted begins the count anew.
+    let (mut sim, root) = begun_story(&["children_per_parent=100", "children_per_run=100"]);
+    for nth in 0..LOOP_END + 1 {
+        sim.say(root, &format!("[delegate:job {nth}:1]"));
+        let (children, _) = handed(&mut sim);
+        ends(&mut sim, children[0], DONE);
+        results(&mut sim, root);
+    }
+    assert!(sim.state(root).is_live());
 }
 
 #[test]
@@ -230,7 +251,8 @@ fn what_a_file_plans_is_handed_down_before_the_first_turn() {
     assert_eq!(names(&sim, &children), ["US-007-DEL-001", "US-007-DEL-002"]);
     for child in children {
         assert_eq!(ends(&mut sim, child, DONE), "judged checking");
-        let passed = Command::TakeCheck { session: child, passed: true, text: String::new() };
+        let passed =
+            Command::TakeCheck { session: child, check: Check::Passed, text: String::new() };
         assert!(kinds(&sim.submit(passed).unwrap()).starts_with("checked ended"));
     }
     assert_eq!(results(&mut sim, root), "told reserved");
@@ -244,8 +266,9 @@ fn a_claim_passes_only_when_the_command_does() {
     let root = sim.root();
     let check = Effect::Check { session: root, command: "make test".into() };
     let answer = |sim: &mut Sim, passed| {
+        let check = if passed { Check::Passed } else { Check::Failed };
         let text = "1 failed".to_owned();
-        kinds(&sim.submit(Command::TakeCheck { session: root, passed, text }).unwrap())
+        kinds(&sim.submit(Command::TakeCheck { session: root, check, text }).unwrap())
     };
     assert_eq!(ends(&mut sim, root, DONE), "judged checking");
     assert_eq!(sim.effects.last(), Some(&check));
@@ -264,7 +287,10 @@ fn a_claim_passes_only_when_the_command_does() {
     ends(&mut sim, root, DONE);
     assert_eq!(answer(&mut sim, true), "checked ended space_kept run_ended");
     assert_eq!(sim.tree.outcome(), Some(Outcome::Completed));
-    is_late(&mut sim, Command::TakeCheck { session: root, passed: true, text: "again".into() });
+    is_late(
+        &mut sim,
+        Command::TakeCheck { session: root, check: Check::Passed, text: "again".into() },
+    );
 }
 
 #[test]
@@ -273,8 +299,60 @@ fn a_report_passes_only_when_the_command_does() {
     let mut sim = begun_as(stories(&["contract=report"]), StoryWork { verify, ..story() });
     let root = sim.root();
     assert_eq!(kinds(&sim.say(root, "All is done.")), "replied checking");
-    let check = Command::TakeCheck { session: root, passed: true, text: String::new() };
+    let check = Command::TakeCheck { session: root, check: Check::Passed, text: String::new() };
     assert_eq!(kinds(&sim.submit(check).unwrap()), "checked ended space_kept run_ended");
+}
+
+#[test]
+fn a_command_that_could_not_be_run_is_not_held_against_the_agent() {
+    let verify = Some("make test".to_owned());
+    let mut sim = begun_as(stories(&[]), StoryWork { verify, ..story() });
+    let root = sim.root();
+    ends(&mut sim, root, DONE);
+    let text = "not run: no sandbox".to_owned();
+    let check = Command::TakeCheck { session: root, check: Check::NotRun, text };
+    assert_eq!(kinds(&sim.submit(check).unwrap()), "checked ended space_kept run_ended");
+    assert_eq!(sim.model_calls(root).len(), 1, "nothing more is paid for");
+    assert_eq!(sim.end(root).1.unwrap().code, Code::ToolUnavailable);
+}
+
+#[test]
+fn who_ended_before_it_had_a_workspace_gets_one_when_it_goes_on() {
+    let mut sim = Sim::led(stories(&[]), "story", "Do it.");
+    sim.spaces_at_once = false;
+    sim.submit(Command::TakeStory(Box::new(story()))).unwrap();
+    let root = sim.root();
+    sim.cancel(root);
+    let makes =
+        |sim: &Sim| sim.effects.iter().filter(|it| matches!(it, Effect::MakeSpace { .. })).count();
+    sim.restart(Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() });
+    assert_eq!(makes(&sim), 1, "one, or two would be in each other's way");
+}
+
+#[test]
+fn work_whose_parent_ended_meanwhile_is_merged_when_that_goes_on() {
+    let (mut sim, root) = begun_story(&[]);
+    sim.spaces_at_once = false;
+    sim.say(root, "[delegate:a:1]");
+    let (children, _) = handed(&mut sim);
+    let space = Space {
+        kind: SpaceKind::Overlay,
+        path: "p".into(),
+        base: "0".repeat(40),
+        layers: Vec::new(),
+        remarks: Vec::new(),
+    };
+    sim.submit(Command::TakeSpace { session: children[0], made: Ok(space) }).unwrap();
+    ends(&mut sim, children[0], DONE);
+    sim.cancel(root);
+    let kept = KeptWork { commit: Some("c".into()), ..KeptWork::default() };
+    sim.submit(Command::KeepSpace { session: children[0], kept: Ok(kept) }).unwrap();
+    let shut = Command::TakeMerge { session: children[0], merged: Err("shut".into()) };
+    assert_eq!(kinds(&sim.submit(shut).unwrap()), "");
+    sim.submit(Command::KeepSpace { session: root, kept: Ok(KeptWork::default()) }).unwrap();
+    sim.restart(Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() });
+    let merge = Effect::Merge { session: children[0], into: root, commit: "c".into() };
+    assert_eq!(sim.effects.iter().filter(|it| **it == merge).count(), 1, "{:?}", sim.effects);
 }
 
 #[test]
@@ -284,7 +362,7 @@ fn a_claim_that_never_passes_is_partial_and_can_be_taken_up_again() {
     let root = sim.root();
     for nth in 1..=MAX_CHECKS {
         ends(&mut sim, root, DONE);
-        let check = Command::TakeCheck { session: root, passed: false, text: "no".into() };
+        let check = Command::TakeCheck { session: root, check: Check::Failed, text: "no".into() };
         let events = kinds(&sim.submit(check).unwrap());
         assert_eq!(events.contains("ended"), nth == MAX_CHECKS, "{events}");
     }

@@ -5,7 +5,7 @@ use adjutant_workspace::{ApplyError, Committed, Left, Recovered};
 use super::*;
 
 /// A child's work on the present state: these files written, these deleted.
-fn result(user: &User, written: &[(&str, &str)], deleted: &[&str]) -> Committed {
+pub(super) fn result(user: &User, written: &[(&str, &str)], deleted: &[&str]) -> Committed {
     let repository = user.open();
     let snapshot = repository.capture(now()).unwrap();
     let upper = user.upper();
@@ -146,7 +146,7 @@ fn a_failure_in_the_middle_puts_everything_back() {
     assert_eq!(on_disk(&user.tree), before);
     assert_eq!(user.git(["status", "--porcelain"]), "");
     assert_eq!(user.untouched()[3..], unchanged[3..]);
-    assert!(repository.recover().unwrap().is_empty(), "nothing is left to put back");
+    assert!(repository.recover().unwrap().put_back.is_empty(), "nothing is left to put back");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn what_a_cut_short_application_cannot_put_back_is_kept_and_named() {
     // As a kill right before the mark leaves it, and then a person who goes on working.
     fs::remove_file(user.state().join("applies").join(&applied.name).join("done")).unwrap();
     user.write("src/lib.rs", "mine since\n");
-    let recovered = repository.recover().unwrap();
+    let recovered = repository.recover().unwrap().put_back;
     let [Recovered { left, .. }] = recovered.as_slice() else { panic!("{recovered:?}") };
     let [Left { path, before: Some(copy) }] = left.as_slice() else { panic!("{left:?}") };
     assert_eq!(path, Path::new("src/lib.rs"));
@@ -222,7 +222,7 @@ fn what_a_cut_short_application_cannot_put_back_is_kept_and_named() {
     assert_eq!(on_disk(&user.tree), expected);
     // It is over: what is deleted now does not come back.
     fs::remove_file(user.path("README")).unwrap();
-    assert_eq!(repository.recover().unwrap(), []);
+    assert_eq!(repository.recover().unwrap().put_back, []);
     assert!(!user.path("README").exists());
     assert!(copy.exists());
 }

@@ -191,14 +191,12 @@ fn nothing_planted_runs() {
     repository.undo(&applied.name).unwrap();
     assert_eq!(user.read("README"), "dirty\n");
 
-    let worktrees = Worktrees::open(&repository).unwrap();
-    let tree = worktrees.create(&child("t"), &snapshot.commit).unwrap();
-    put(&tree.path().join("work"), "x\n");
-    tree.commit("work\n", now()).unwrap().unwrap();
-    worktrees.list().unwrap();
-    drop(tree);
-    worktrees.orphans(now()).unwrap();
-    worktrees.adopt(&child("t")).unwrap().remove().unwrap();
+    let spaces = user.spaces();
+    let space = spaces.make("run", "t", "1", None).unwrap();
+    put(&space.path().join("work"), "x\n");
+    assert!(space.keep("work\n", now()).unwrap().commit.is_some());
+    drop(space);
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap().len(), 1);
 
     repository.branch(&child("h")).unwrap();
     repository.results().unwrap();

@@ -7,7 +7,8 @@ use std::io::Read;
 use std::process::{Child, Stdio};
 use std::time::Instant;
 
-use adjutant_workspace::{Bases, Orphan, Worktrees};
+use adjutant_workspace::Bases;
+use adjutant_workspace::space::Swept;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
@@ -16,6 +17,9 @@ use super::*;
 const PLACE: &str = "ADJUTANT_TEST_KILLS";
 
 const ROUNDS: u32 = 100;
+
+/// How old the lock of a killed git is at most before it is removed.
+const STALE: Duration = Duration::from_secs(3);
 
 /// What the work puts into a file of the user's.
 const APPLIED: &str = "one\ntwo\nthree\nby a child\n";
@@ -28,25 +32,25 @@ fn live(tree: &Path, state: &Path, name: &str) {
         out.write_all(format!("{text}\n").as_bytes()).unwrap();
         out.flush().unwrap();
     };
-    let repository = Repository::open(&find_git(), tree, state).unwrap();
-    repository.recover().unwrap();
+    let repository = Repository::open(&find_git(), tree, state).unwrap().with_stale_lock(STALE);
+    assert!(repository.recover().unwrap().stuck.is_none());
     let snapshot = repository.capture(now()).unwrap();
     let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(fs::read_to_string(lease.path().join("README")).unwrap(), "one\ntwo\nthree\n");
-    let worktrees = Worktrees::open(&repository).unwrap();
-    let worktree = worktrees.create(&child(name), &snapshot.commit).unwrap();
-    put(&worktree.path().join("README"), APPLIED);
-    put(&worktree.path().join("new/file"), name);
+    let space = spaces_of(tree, state).make("run", name, "1", None).unwrap();
+    put(&space.path().join("README"), APPLIED);
+    put(&space.path().join("new/file"), name);
     say("written");
-    let made = worktree.commit("work\n", now()).unwrap().unwrap();
-    say(&format!("committed {}", made.commit));
-    let applied = repository.apply(&made.commit, now()).unwrap();
+    let made = space.keep("work\n", now()).unwrap().commit.unwrap();
+    say(&format!("committed {made}"));
+    let applied = repository.apply(&made, now()).unwrap();
     say("applied");
-    drop(Bases::open(&repository).unwrap().lease(&made.tree).unwrap());
+    let made = repository.resolve(&format!("{made}^{{tree}}")).unwrap().unwrap();
+    drop(Bases::open(&repository).unwrap().lease(&made).unwrap());
     say("undoing");
     repository.undo(&applied.name).unwrap();
     say("undone");
-    worktree.remove().unwrap();
+    space.close().unwrap();
     say("removed");
 }
 
@@ -115,8 +119,8 @@ fn kill_after(mut life: Child, delay: Duration, with_git: bool) -> String {
 
 /// Everything that must hold after a kill; leaves the repository as it was before.
 fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<String, String>)) {
-    let repository = user.open();
-    for recovered in repository.recover().unwrap() {
+    let repository = user.open().with_stale_lock(STALE);
+    for recovered in repository.recover().unwrap().put_back {
         assert_eq!(recovered.left, []);
     }
     let mut applied = before.1.clone();
@@ -135,18 +139,16 @@ fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<St
     }
     assert_eq!((user.untouched(), on_disk(&user.tree)), *before, "{said}");
 
-    let worktrees = Worktrees::open(&repository).unwrap();
-    let orphans = worktrees.orphans(now()).unwrap();
-    let unclear = orphans.iter().any(|orphan| matches!(orphan, Orphan::Unclear(..)));
-    assert!(!unclear, "{orphans:?}\n{said}");
+    let spaces = user.spaces();
+    let swept = spaces.sweep(&|_| false, now()).unwrap();
+    let unclear = swept.iter().any(|it| matches!(it, Swept::Unclear(..)));
+    assert!(!unclear, "{swept:?}\n{said}");
     if said.contains("written\n") {
         let kept = repository.result(&child(name)).unwrap().unwrap();
         let files = user.files(&user.id(&format!("{kept}^{{tree}}")));
         assert_eq!(files["new/file"], format!("100644 {name}"), "{said}");
     }
-    for entry in worktrees.list().unwrap() {
-        worktrees.adopt(&entry.reference).unwrap().remove().unwrap();
-    }
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "{said}");
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1, "{said}");
     let snapshot = repository.capture(now()).unwrap();
     let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();

@@ -208,7 +208,7 @@ fn what_is_merged_is_told_from_what_is_not() {
 #[test]
 fn a_lock_left_by_a_killed_git_does_not_block_a_result_for_ever() {
     let user = User::new();
-    let repository = user.open();
+    let repository = user.open().with_stale_lock(Duration::from_secs(3));
     let base = user.id("HEAD");
     let lock = user.path(".git/refs/adjutant/run/x.lock");
     put(&lock, "");
@@ -226,6 +226,25 @@ fn a_lock_left_by_a_killed_git_does_not_block_a_result_for_ever() {
     put(&lock, "");
     age();
     repository.discard(&child("x"), &made.commit).unwrap();
+}
+
+#[test]
+fn a_lock_of_an_update_that_takes_its_time_is_waited_for() {
+    let user = User::new();
+    let (repository, base) = (user.open(), user.id("HEAD"));
+    let lock = user.path(".git/refs/adjutant/run/x.lock");
+    put(&lock, "");
+    let slow = SystemTime::now() - Duration::from_secs(20);
+    fs::File::options().write(true).open(&lock).unwrap().set_modified(slow).unwrap();
+    std::thread::scope(|scope| {
+        let keeping = scope.spawn(|| repository.keep(&child("x"), &base, None));
+        // Not for synchronisation: time in which the lock must not go.
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(lock.exists() && !keeping.is_finished());
+        fs::remove_file(&lock).unwrap();
+        keeping.join().unwrap().unwrap();
+    });
+    assert_eq!(repository.result(&child("x")).unwrap(), Some(base));
 }
 
 #[test]

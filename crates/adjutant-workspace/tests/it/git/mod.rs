@@ -5,6 +5,7 @@ mod bases;
 mod claims;
 mod hostile;
 mod ignore;
+mod journals;
 mod kills;
 mod matrix;
 mod merge;
@@ -12,6 +13,7 @@ mod program;
 mod random;
 mod rehearse;
 mod speed;
+mod storing;
 mod vertical;
 mod worktree;
 
@@ -23,6 +25,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use adjutant_workspace::sandbox::Network;
+use adjutant_workspace::space::{KindWish, Options, Workspaces};
 use adjutant_workspace::{
     Change, Commit, Committed, Git, ObjectId, RelPath, Repository, ResultRef, Root, layer_changes,
 };
@@ -31,6 +35,13 @@ use tempfile::TempDir;
 /// When everything in these tests is committed.
 pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+fn spaces_of(tree: &Path, state: &Path) -> Workspaces {
+    let helper = crate::overlay::helper();
+    let (wish, network) = (KindWish::Worktree, Network::Off);
+    let options = Options { wish, network, include_ignored: Vec::new(), reserved: None, helper };
+    Workspaces::open(tree, state, options).unwrap()
 }
 
 fn find_git() -> Git {
@@ -155,6 +166,11 @@ impl User {
 
     fn open(&self) -> Repository {
         Repository::open(&find_git(), &self.tree, &self.state()).unwrap()
+    }
+
+    /// The workspaces that are work trees of this repository.
+    fn spaces(&self) -> Workspaces {
+        spaces_of(&self.tree, &self.state())
     }
 
     /// The files of a tree with their contents, as plain git tells them.

@@ -1,6 +1,7 @@
 //! Work trees of git for children.
 
-use adjutant_workspace::{GitError, Orphan, SkipReason, Worktrees};
+use adjutant_workspace::space::{SpaceError, Swept};
+use adjutant_workspace::{GitError, SkipReason, Worktrees};
 
 use super::*;
 
@@ -19,22 +20,27 @@ fn a_work_tree_has_the_dirty_state_and_keeps_its_result() {
     let inside = tree.path().to_str().unwrap();
     assert_eq!(user.git(["-C", inside, "status", "--porcelain"]), "", "git agrees");
 
-    put(&tree.path().join("README"), "child\n");
-    put(&tree.path().join("made/by/child"), "child\n");
-    put(&tree.path().join("target/ignored"), "built\n");
-    fs::remove_file(tree.path().join("untracked")).unwrap();
-    let made = tree.commit("work\n", now()).unwrap().unwrap();
+    tree.remove().unwrap();
+
+    let spaces = user.spaces();
+    let space = spaces.make("run", "w", "1", None).unwrap();
+    put(&space.path().join("README"), "child\n");
+    put(&space.path().join("made/by/child"), "child\n");
+    put(&space.path().join("target/ignored"), "built\n");
+    fs::remove_file(space.path().join("untracked")).unwrap();
+    let made = space.keep("work\n", now()).unwrap();
     assert_eq!(made.skipped.len(), 1);
     assert_eq!(made.skipped[0].reason, SkipReason::Ignored);
-    let names: Vec<String> = user.files(&made.tree).into_keys().collect();
+    let commit = made.commit.unwrap();
+    let names: Vec<String> = user.files(&commit).into_keys().collect();
     assert_eq!(
         names,
         [".gitignore", "README", "made/by/child", "src/deep/down/file", "src/lib.rs"]
     );
-    tree.remove().unwrap();
-    assert!(worktrees.list().unwrap().is_empty());
+    space.close().unwrap();
+    assert!(Worktrees::open(spaces.repository()).unwrap().list().unwrap().is_empty());
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
-    assert_eq!(repository.result(&child("w")).unwrap(), Some(made.commit));
+    assert_eq!(repository.result(&child("w")).unwrap(), Some(commit));
     assert_eq!(user.untouched(), before);
 }
 
@@ -45,55 +51,56 @@ fn work_that_is_not_committed_is_not_removed() {
     let worktrees = Worktrees::open(&repository).unwrap();
     let tree = worktrees.create(&child("w"), &user.id("HEAD")).unwrap();
     put(&tree.path().join("new"), "1\n");
-    tree.commit("work\n", now()).unwrap().unwrap();
-    put(&tree.path().join("new"), "2\n");
     let path = tree.path().to_owned();
     assert!(matches!(tree.remove(), Err(GitError::Changed { .. })));
-    assert_eq!(fs::read_to_string(path.join("new")).unwrap(), "2\n");
-    let orphans = worktrees.orphans(now()).unwrap();
-    let Some(Orphan::Kept(_, kept)) = orphans.first() else { panic!("{orphans:?}") };
-    assert_eq!(user.files(&user.id(&format!("{kept}^{{tree}}")))["new"], "100644 2\n");
-    let again = worktrees.orphans(now()).unwrap();
-    assert_eq!(again, orphans, "looking twice changes nothing");
-    worktrees.adopt(&child("w")).unwrap().remove().unwrap();
-    assert!(worktrees.list().unwrap().is_empty());
+    assert_eq!(fs::read_to_string(path.join("new")).unwrap(), "1\n");
+
+    let spaces = user.spaces();
+    let space = spaces.make("run", "k", "1", None).unwrap();
+    put(&space.path().join("new"), "1\n");
+    assert!(space.keep("work\n", now()).unwrap().commit.is_some());
+    put(&space.path().join("new"), "2\n");
+    assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })));
+    drop(space);
+    let swept = spaces.sweep(&|_| false, now()).unwrap();
+    let [Swept::Kept(_, kept)] = swept.as_slice() else { panic!("{swept:?}") };
+    assert_eq!(user.files(kept)["new"], "100644 2\n");
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "looking twice changes nothing");
 }
 
 #[test]
 fn a_live_work_tree_is_nobody_s_orphan_and_cannot_be_made_twice() {
     let user = User::new();
-    let repository = user.open();
-    let worktrees = Worktrees::open(&repository).unwrap();
-    let tree = worktrees.create(&child("w"), &user.id("HEAD")).unwrap();
-    assert!(worktrees.orphans(now()).unwrap().is_empty());
+    let spaces = user.spaces();
+    let space = spaces.make("run", "w", "1", None).unwrap();
+    let worktrees = Worktrees::open(spaces.repository()).unwrap();
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), []);
     assert!(worktrees.list().unwrap()[0].live);
     assert!(matches!(worktrees.create(&child("w"), &user.id("HEAD")), Err(GitError::Moved { .. })));
     assert!(worktrees.adopt(&child("w")).is_err());
-    let path = tree.path().to_owned();
-    drop(tree);
-    assert_eq!(worktrees.orphans(now()).unwrap(), [Orphan::Removed(child("w"))]);
+    let path = space.path().to_owned();
+    drop(space);
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [Swept::Removed(child("w"))]);
     assert!(!path.exists());
 }
 
 #[test]
 fn eight_at_once_lose_none() {
     let user = User::new();
-    let repository = user.open();
-    let base = user.id("HEAD");
+    let spaces = user.spaces();
     std::thread::scope(|scope| {
         for number in 0..8 {
-            let (repository, base) = (&repository, &base);
+            let spaces = &spaces;
             scope.spawn(move || {
-                let worktrees = Worktrees::open(repository).unwrap();
-                let name = child(&format!("w{number}"));
-                let tree = worktrees.create(&name, base).unwrap();
-                put(&tree.path().join("own"), &number.to_string());
-                tree.commit("work\n", now()).unwrap().unwrap();
+                let space = spaces.make("run", &format!("w{number}"), "1", None).unwrap();
+                put(&space.path().join("own"), &number.to_string());
+                assert!(space.keep("work\n", now()).unwrap().commit.is_some());
             });
         }
     });
+    let repository = spaces.repository();
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 9);
-    let worktrees = Worktrees::open(&repository).unwrap();
+    let worktrees = Worktrees::open(repository).unwrap();
     assert_eq!(worktrees.list().unwrap().len(), 8);
     for number in 0..8 {
         let name = child(&format!("w{number}"));
@@ -106,36 +113,33 @@ fn eight_at_once_lose_none() {
 #[test]
 fn a_child_that_spoils_its_own_git_file_and_rights_is_still_committed_and_removed() {
     let user = User::new();
-    let repository = user.open();
-    let worktrees = Worktrees::open(&repository).unwrap();
-    let tree = worktrees.create(&child("w"), &user.id("HEAD")).unwrap();
-    put(&tree.path().join("work"), "x\n");
-    fs::write(tree.path().join(".git"), "gitdir: /nonexistent\n").unwrap();
-    fs::create_dir(tree.path().join("shut")).unwrap();
-    fs::set_permissions(tree.path().join("shut"), fs::Permissions::from_mode(0o500)).unwrap();
-    assert!(tree.commit("work\n", now()).unwrap().is_some());
-    tree.remove().unwrap();
+    let space = user.spaces().make("run", "w", "1", None).unwrap();
+    put(&space.path().join("work"), "x\n");
+    fs::write(space.path().join(".git"), "gitdir: /nonexistent\n").unwrap();
+    fs::create_dir(space.path().join("shut")).unwrap();
+    fs::set_permissions(space.path().join("shut"), fs::Permissions::from_mode(0o500)).unwrap();
+    assert!(space.keep("work\n", now()).unwrap().commit.is_some());
+    space.close().unwrap();
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
 }
 
 #[test]
 fn a_removal_cut_short_is_finished_and_does_not_look_like_deletions() {
     let user = User::new();
-    let repository = user.open();
-    let worktrees = Worktrees::open(&repository).unwrap();
-    let tree = worktrees.create(&child("w"), &user.id("HEAD")).unwrap();
-    put(&tree.path().join("new"), "1\n");
-    let made = tree.commit("work\n", now()).unwrap().unwrap();
-    let path = tree.path().to_owned();
-    drop(tree);
+    let spaces = user.spaces();
+    let space = spaces.make("run", "w", "1", None).unwrap();
+    put(&space.path().join("new"), "1\n");
+    let made = space.keep("work\n", now()).unwrap().commit;
+    let path = space.path().to_owned();
+    drop(space);
     // As after a kill in the middle of the removal.
     fs::remove_dir_all(path.join("src")).unwrap();
     let record = path.parent().unwrap().join("record");
     let text = fs::read_to_string(&record).unwrap();
     let ready = text.lines().nth(1).unwrap();
     fs::write(&record, text.replace(ready, "removing")).unwrap();
-    assert_eq!(worktrees.orphans(now()).unwrap(), [Orphan::Removed(child("w"))]);
-    assert_eq!(repository.result(&child("w")).unwrap(), Some(made.commit));
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [Swept::Removed(child("w"))]);
+    assert_eq!(spaces.repository().result(&child("w")).unwrap(), made);
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
 }
 
@@ -177,11 +181,12 @@ fn work_trees_work_in_odd_repositories() {
         let tree = worktrees.create(&child("w"), &snapshot.commit).unwrap();
         assert_eq!(on_disk(tree.path()), user.files(&snapshot.tree), "{kind}");
         assert!(tree.is_clean().unwrap(), "{kind}");
-        put(&tree.path().join("src/work"), "x\n");
-        let made = tree.commit("work\n", now()).unwrap().unwrap();
-        let diff = repository.diff(&snapshot.commit, &made.commit).unwrap();
-        assert_eq!(diff.entries.len(), 1, "{kind}: {diff:?}");
         tree.remove().unwrap();
+        let space = user.spaces().make("run", "w", "1", None).unwrap();
+        put(&space.path().join("src/work"), "x\n");
+        let kept = space.keep("work\n", now()).unwrap();
+        assert_eq!(kept.diff.entries.len(), 1, "{kind}: {kept:?}");
+        space.close().unwrap();
         assert_eq!(user.untouched(), before, "{kind}");
     }
 }

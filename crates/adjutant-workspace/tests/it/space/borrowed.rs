@@ -24,7 +24,8 @@ fn nothing_among_the_objects_is_run() {
         };
         assert_eq!(outside.stdout, b"it runs\n");
         let space = open(&user, wish).make("run", "child", "1", None).unwrap();
-        let text = format!("'{0}' || cat '{0}' | wc -l", program.display());
+        // Both streams in one, so that what is said first is read first.
+        let text = format!("exec 2>&1; '{0}' || cat '{0}' | wc -l", program.display());
         let (_, said) = run(&space, &text);
         assert!(said.contains("Permission denied") && said.ends_with("2\n"), "{kind}: {said}");
         let (_, mounts) = run(&space, "cat /proc/self/mounts");
@@ -33,6 +34,25 @@ fn nothing_among_the_objects_is_run() {
             let options = line.split(' ').nth(3).unwrap();
             assert!(options.split(',').any(|it| it == option), "{kind}: {option} in {line}");
         }
+        space.close().unwrap();
+    }
+}
+
+#[test]
+fn alternates_that_nobody_granted_refuse_no_command() {
+    for (wish, kind) in KINDS {
+        let (user, lender) = (user(), user());
+        let lent = lender.path(".git/objects");
+        put(&user.path(".git/objects/info/alternates"), &format!("{}\n", lent.display()));
+        // More than is ever hidden one by one.
+        for number in 0..1_001 {
+            put(&lent.join(format!("note-{number}")), "");
+        }
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        assert_eq!(run(&space, "echo fine").1, "fine\n", "{kind}");
+        let granted = SandboxWish { grants: vec![lender.tree.clone()], ..SandboxWish::default() };
+        assert!(space.sandbox(granted).is_err(), "{kind}");
         space.close().unwrap();
     }
 }

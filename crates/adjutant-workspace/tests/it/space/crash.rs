@@ -45,6 +45,66 @@ fn a_workspace_that_was_dropped_is_taken_up() {
     }
 }
 
+/// The folder of the only repository that has workspaces.
+fn folder(user: &User) -> PathBuf {
+    let mut all = std::fs::read_dir(state(user).join("spaces")).unwrap();
+    all.next().unwrap().unwrap().path()
+}
+
+#[test]
+fn a_record_that_a_power_cut_left_empty_does_not_hide_the_work() {
+    let user = user();
+    let spaces = open(&user, KindWish::Overlay);
+    let parent = spaces.make("run", "p", "1", None).unwrap();
+    write(&parent, "made", "parent\n");
+    let stale = parent.record();
+    let child = spaces.make("run", "c", "2", Some(&parent)).unwrap();
+    write(&parent, "after", "parent\n");
+    assert_ne!(parent.record(), stale, "a layer was frozen");
+    let before = files(&parent);
+    drop((parent, child));
+    put(&folder(&user).join("run/p/record"), "");
+    let parent = spaces.adopt("run", "p", &stale).unwrap();
+    assert_eq!(files(&parent), before);
+    assert_eq!(parent.keep("work\n", now()).unwrap().diff.entries.len(), 2);
+}
+
+#[test]
+fn layers_from_before_the_machine_was_started_are_made_anew() {
+    let user = user();
+    user.write("README", "dirty\n");
+    let spaces = open(&user, KindWish::Overlay);
+    let space = spaces.make("run", "c", "1", None).unwrap();
+    write(&space, "made", "work\n");
+    let (record, before) = (space.record(), files(&space));
+    drop((space, spaces));
+    let layers = std::fs::read_dir(folder(&user).join(".private/layers")).unwrap();
+    let layers = layers.map(|it| it.unwrap().path()).filter(|path| path.is_dir());
+    let mut torn = 0;
+    for layer in layers {
+        // What a power cut leaves: names, and files without content.
+        put(&layer.join("files/README"), "");
+        put(&layer.join("boot"), "another");
+        torn += 1;
+    }
+    assert_eq!(torn, 1);
+    let spaces = open(&user, KindWish::Overlay);
+    let space = spaces.adopt("run", "c", &record).unwrap();
+    assert_eq!(files(&space), before);
+}
+
+#[test]
+fn a_workspace_that_cannot_be_locked_is_said_and_not_taken_for_one_in_use() {
+    let user = user();
+    let spaces = open(&user, KindWish::Overlay);
+    drop(spaces.make("run", "c", "1", None).unwrap());
+    let lock = folder(&user).join("run/c/lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
+    let swept = spaces.sweep(&|_| false, now()).unwrap();
+    assert!(matches!(swept.as_slice(), [Swept::Unclear(..)]), "{swept:?}");
+}
+
 #[test]
 fn a_workspace_whose_files_are_gone_is_made_anew_from_its_reference() {
     for (wish, kind) in KINDS {
@@ -198,8 +258,43 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
         for kept in spaces.repository().results().unwrap() {
             spaces.repository().discard(&kept.reference, &kept.commit).unwrap();
         }
-        spaces.sweep(&|_| false, now()).unwrap();
+        spaces.let_go(&|_| true).unwrap();
         assert_eq!(user.git(["for-each-ref", "refs/adjutant/"]), "", "{kind}");
+    }
+}
+
+#[test]
+fn the_state_that_work_in_another_work_tree_began_from_stays() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let linked = user.outer.path().canonicalize().unwrap().join("linked");
+        user.git(["worktree", "add", "-q", "--detach", linked.to_str().unwrap()]);
+        std::fs::write(linked.join("README"), "dirty\n").unwrap();
+        let there = Workspaces::open(&linked, &state(&user), options(wish)).unwrap();
+        let space = there.make("dead", "c", "b", None).unwrap();
+        write(&space, "made", "work\n");
+        // What a kill leaves: the files, and no process.
+        drop((space, there));
+        let bases = || user.git(["for-each-ref", "refs/adjutant/dead/_bases/"]);
+        let held = bases();
+        assert_ne!(held, "", "{kind}");
+
+        let here = open(&user, wish);
+        here.sweep(&|_| false, now()).unwrap();
+        here.let_go(&|_| true).unwrap();
+        assert_eq!(bases(), held, "{kind}: of work in another work tree");
+
+        let there = Workspaces::open(&linked, &state(&user), options(wish)).unwrap();
+        let swept = there.sweep(&|_| false, now()).unwrap();
+        let [Swept::Kept(reference, commit)] = swept.as_slice() else {
+            panic!("{kind}: {swept:?}")
+        };
+        assert_eq!(contents(&user, commit)["made"], "work\n", "{kind}");
+        here.repository().discard(reference, commit).unwrap();
+        here.let_go(&|run| run != "dead").unwrap();
+        assert_eq!(bases(), held, "{kind}: of a run that nobody knows here");
+        here.let_go(&|run| run == "dead").unwrap();
+        assert_eq!(bases(), "", "{kind}");
     }
 }
 

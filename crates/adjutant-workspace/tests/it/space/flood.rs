@@ -2,8 +2,10 @@
 
 use adjutant_workspace::SkipReason;
 use adjutant_workspace::sandbox::{Bounds, End};
+use adjutant_workspace::space::SpaceError;
 
 use super::*;
+use crate::overlay::PROBE;
 
 #[test]
 fn a_folder_far_down_and_files_of_mere_size_do_not_lose_the_work() {
@@ -25,6 +27,10 @@ fn a_folder_far_down_and_files_of_mere_size_do_not_lose_the_work() {
         let reason = |wanted: SkipReason| kept.skipped.iter().any(|it| it.reason == wanted);
         assert!(reason(SkipReason::TooLarge(700_000_000)), "{kind}: {:?}", kept.skipped);
         assert!(reason(SkipReason::TooDeep), "{kind}: {:?}", kept.skipped);
+        // What is too large may be what somebody worked for, so it is not taken away.
+        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        remove(&space, "huge");
+        space.keep("work\n", now()).unwrap();
         space.close().unwrap();
     }
 }
@@ -89,5 +95,56 @@ fn what_a_program_writes_is_bounded_and_no_folder_hides_it() {
             let ended = sandbox.run(&Program::shell(&text), &cancel, &mut captured).unwrap();
             assert!(matches!(ended.end, End::TooMuchWritten { .. }), "{kind}: {:?}", ended.end);
         }
+    }
+}
+
+#[test]
+fn what_a_program_writes_into_deleted_files_is_bounded_too() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
+        let grants = vec![PathBuf::from(PROBE.as_str())];
+        let wish = SandboxWish { bounds, grants, ..SandboxWish::default() };
+        let sandbox = space.sandbox(wish).unwrap();
+        let words = [PROBE.as_str(), "fill-unlinked", "200000000"].map(Into::into);
+        let mut captured = Captured::new(64 << 10);
+        let cancel = Cancel::new().unwrap();
+        let ended = sandbox.run(&Program::new(words), &cancel, &mut captured).unwrap();
+        let said = String::from_utf8_lossy(&captured.bytes()).into_owned();
+        let End::TooMuchWritten { bytes } = ended.end else { panic!("{kind}: {ended:?} {said}") };
+        // Measured, and not only taken for too much because it could not be.
+        assert!(bytes > (20 << 20) + 1, "{kind}: {bytes}");
+    }
+}
+
+#[test]
+fn what_others_write_on_the_same_disk_ends_no_program() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
+        let sandbox = space.sandbox(SandboxWish { bounds, ..SandboxWish::default() }).unwrap();
+        // Children that ended and were not asked about yet hide nothing either.
+        let text = "echo x > started; (exec true & exec sleep 3) & sleep 3; echo done";
+        let mut captured = Captured::new(64 << 10);
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while read(&space, "started").is_none() {
+                    std::thread::yield_now();
+                }
+                let mut file = std::fs::File::create(user.outer.path().join("large")).unwrap();
+                for _ in 0..100 {
+                    std::io::Write::write_all(&mut file, &vec![1; 1 << 20]).unwrap();
+                }
+                file.sync_all().unwrap();
+            });
+            let cancel = Cancel::new().unwrap();
+            sandbox.run(&Program::shell(text), &cancel, &mut captured).unwrap()
+        });
+        let said = String::from_utf8_lossy(&captured.bytes()).into_owned();
+        assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
     }
 }

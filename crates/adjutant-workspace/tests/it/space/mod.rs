@@ -2,6 +2,7 @@
 
 mod borrowed;
 mod choice;
+mod closed;
 mod crash;
 mod flood;
 mod index;
@@ -39,7 +40,8 @@ fn state(user: &User) -> PathBuf {
 }
 
 fn options(wish: KindWish) -> Options {
-    Options { wish, network: Network::Off, include_ignored: Vec::new(), helper: helper() }
+    let (network, include_ignored) = (Network::Off, Vec::new());
+    Options { wish, network, include_ignored, reserved: None, helper: helper() }
 }
 
 fn open(user: &User, wish: KindWish) -> Workspaces {

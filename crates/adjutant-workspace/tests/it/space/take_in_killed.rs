@@ -130,9 +130,11 @@ fn filled() -> User {
 /// What the workspace shows when nobody is killed.
 fn undisturbed(user: &User, wish: KindWish) -> Shown {
     let waiting = Waiting::new(user, wish, 99);
-    let life = waiting.start(user);
-    let mut said = std::io::BufReader::new(life.stdout.unwrap()).lines().map(Result::unwrap);
+    let mut life = waiting.start(user);
+    let mut said = std::io::BufReader::new(life.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(said.any(|line| line.contains("taken ")), "it did not end well");
+    drop(said);
+    life.wait().unwrap();
     let spaces = open(user, wish);
     let parent = spaces.adopt("run", &waiting.name, &waiting.record).unwrap();
     let after = shown(&parent);

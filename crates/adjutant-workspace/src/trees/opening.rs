@@ -4,11 +4,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, OFlags, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
+use rustix::io::Errno;
 
 use crate::git::too_deep;
 use crate::kernel::{self, Links};
@@ -23,9 +24,18 @@ const FOLDER: u32 = 0o700;
 /// What the owner needs to read a file.
 const FILE: u32 = 0o400;
 
-/// Gives the owner back the right to read everything a layer holds, through the merged tree.
-pub(super) fn open_up(layer: &Root, merged: &Root) -> Result<(), PathError> {
+/// Gives the owner back the right to read everything a layer holds, through the merged tree; where there
+/// are no layers, both are the same.
+pub(crate) fn open_up(layer: &Root, merged: &Root) -> Result<(), PathError> {
     folder(&layer.open_dir(&RelPath::default())?, Path::new(""), merged)
+}
+
+/// Gives the owner back the right to look into a folder of ours that programs know as their top.
+pub(super) fn open_top(path: &Path) -> Result<(), PathError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let top = openat(CWD, path, flags, Mode::empty()).map_err(PathError::from_errno)?;
+    let mode = fstat(&top).map_err(PathError::from_errno)?.st_mode & 0o777;
+    if mode & FOLDER == FOLDER { Ok(()) } else { allow(&top, mode | FOLDER) }
 }
 
 fn folder(layer: &Dir, at: &Path, merged: &Root) -> Result<(), PathError> {
@@ -38,7 +48,12 @@ fn folder(layer: &Dir, at: &Path, merged: &Root) -> Result<(), PathError> {
         match entry.kind {
             FileKind::Directory => {
                 widen(layer, &entry.name, &path, merged, FOLDER)?;
-                folder(&layer.open_dir(&entry.name)?, &path, merged)?;
+                match layer.open_dir(&entry.name) {
+                    Ok(below) => folder(&below, &path, merged)?,
+                    // A program at work has removed it.
+                    Err(PathError::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
             }
             FileKind::Regular => widen(layer, &entry.name, &path, merged, FILE)?,
             FileKind::Symlink
@@ -59,8 +74,11 @@ fn widen(
     merged: &Root,
     wanted: u32,
 ) -> Result<(), PathError> {
-    let stat = statat(layer.handle(), name, AtFlags::SYMLINK_NOFOLLOW);
-    let mode = stat.map_err(PathError::from_errno)?.st_mode & 0o777;
+    let mode = match statat(layer.handle(), name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat.st_mode & 0o777,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(PathError::from_errno(errno)),
+    };
     if mode & wanted == wanted {
         return Ok(());
     }
@@ -68,11 +86,14 @@ fn widen(
     let there = match kernel::open(merged.handle(), path, OFlags::PATH, Links::Never) {
         Ok(there) => there,
         // A layer above hides it.
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-            return Ok(());
-        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
         Err(errno) => return Err(PathError::from_errno(errno)),
     };
-    let handle = format!("/proc/self/fd/{}", there.as_raw_fd());
-    fs::set_permissions(handle, fs::Permissions::from_mode(mode | wanted)).map_err(PathError::Io)
+    allow(&there, mode | wanted)
+}
+
+/// Sets the mode of what a handle names, also of one that only names it.
+pub(super) fn allow(handle: &OwnedFd, mode: u32) -> Result<(), PathError> {
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(PathError::Io)
 }

@@ -1,0 +1,163 @@
+//! How the objects of a commit are put into a repository that others use too.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::*;
+
+/// Tells the started process where its repository is.
+const PLACE: &str = "ADJUTANT_TEST_FEW_FILES";
+
+/// As many files as a process may open that does what is tested with few of them.
+const FEW_FILES: u64 = 64;
+
+/// Stores a folder with these lines of `git ls-tree`, each mode written as it is given.
+fn store_tree(user: &User, listed: &str) -> String {
+    let mut bytes = Vec::new();
+    for line in listed.lines() {
+        let (head, name) = line.split_once('\t').unwrap();
+        let mut words = head.split(' ');
+        let mode = words.next().unwrap();
+        let id = words.nth(1).unwrap();
+        bytes.extend_from_slice(format!("{mode} {name}\0").as_bytes());
+        bytes.extend(
+            (0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap()),
+        );
+    }
+    let mut command = user.command(["hash-object", "-t", "tree", "--literally", "-w", "--stdin"]);
+    let mut git = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    git.stdin.take().unwrap().write_all(&bytes).unwrap();
+    let output = git.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn folders_of_old_repositories_keep_their_other_files() {
+    let user = User::new();
+    // Git shows every mode with six digits, and long ago it stored folders so.
+    let tree = store_tree(&user, &user.git(["ls-tree", "HEAD"]));
+    assert_ne!(tree, user.id("HEAD^{tree}").as_str());
+    let old = ObjectId::parse(&user.git(["commit-tree", "-m", "old", &tree])).unwrap();
+    let before = user.files(&user.id("HEAD^{tree}"));
+
+    let repository = user.open();
+    let upper = user.upper();
+    put(&upper.join("src/new"), "new\n");
+    let root = Root::open(&upper).unwrap();
+    let changes = [Change::Deleted(rel("src/lib.rs")), Change::Written(rel("src/new"))];
+    let made = repository.commit(work(&old, &root, &changes), &child("old"), None).unwrap();
+    let mut after = before;
+    after.remove("src/lib.rs");
+    after.insert("src/new".to_owned(), "100644 new\n".to_owned());
+    assert_eq!(user.files(&made.unwrap().tree), after);
+}
+
+/// As many changes as are ever stored singly, each in eight folders of its own.
+fn deep_changes(upper: &Path) -> Vec<Change> {
+    let path = |number| {
+        let folders: Vec<String> = (0..8).map(|level| format!("d{number}-{level}")).collect();
+        rel(&format!("{}/file", folders.join("/")))
+    };
+    let mut changes: Vec<Change> = (0..200).map(|number| Change::Written(path(number))).collect();
+    changes.iter().for_each(|change| put(&upper.join(change.path().as_path()), "text\n"));
+    changes.sort();
+    changes
+}
+
+#[test]
+#[ignore = "the part of the process that may open few files; started by the test below"]
+fn the_keeper_with_few_files() {
+    let Some(place) = std::env::var_os(PLACE) else { return };
+    let place = PathBuf::from(place);
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FEW_FILES), ..limit }).unwrap();
+    let repository =
+        Repository::open(&find_git(), &place.join("user tree"), &place.join("state")).unwrap();
+    let head = repository.head().unwrap().unwrap();
+    let root = Root::open(place.join("upper")).unwrap();
+    let (changes, _) = layer_changes(&root).unwrap();
+    let few = &changes[..10];
+    repository.commit(work(&head, &root, few), &child("few"), None).unwrap().unwrap();
+    repository.commit(work(&head, &root, &changes), &child("deep"), None).unwrap().unwrap();
+}
+
+#[test]
+fn many_changes_are_kept_by_a_process_that_may_open_few_files() {
+    let user = User::new();
+    let changes = deep_changes(&user.upper());
+    let keeper = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "git::storing::the_keeper_with_few_files", "--ignored", "--nocapture"])
+        .env(PLACE, user.outer.path().canonicalize().unwrap())
+        .output()
+        .unwrap();
+    assert!(keeper.status.success(), "{}", String::from_utf8_lossy(&keeper.stderr));
+    for (name, count) in [("few", 10), ("deep", changes.len())] {
+        let listed = user.git(["diff", "--name-only", "HEAD", &child(name).to_string()]);
+        assert_eq!(listed.lines().count(), count);
+    }
+    user.git(["fsck", "--strict", "--no-dangling"]);
+}
+
+#[test]
+fn what_git_stores_is_one_pack() {
+    let user = User::new();
+    let count = || user.git(["count-objects", "-v"]).lines().take(1).collect::<String>();
+    let (repository, head, before) = (user.open(), user.id("HEAD"), count());
+    put(&user.upper().join("large"), &"x".repeat(5 * 1024 * 1024));
+    let root = Root::open(user.upper()).unwrap();
+    let changes = [Change::Written(rel("large"))];
+    repository.commit(work(&head, &root, &changes), &child("large"), None).unwrap().unwrap();
+    assert_eq!(count(), before, "objects lie singly");
+    assert!(user.git(["count-objects", "-v"]).contains("packs: 1"));
+}
+
+/// The modes of the files among the objects of a repository.
+fn modes(user: &User) -> BTreeMap<PathBuf, u32> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![user.path(".git/objects")];
+    while let Some(at) = open.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => open.push(path),
+                false => {
+                    let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+                    found.insert(path, mode);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn in_a_repository_of_several_accounts_git_says_who_may_read() {
+    let user = User::new();
+    user.git(["config", "core.sharedRepository", "0640"]);
+    let before = modes(&user);
+    let (repository, head) = (user.open(), user.id("HEAD"));
+    put(&user.upper().join("x"), "x\n");
+    let root = Root::open(user.upper()).unwrap();
+    let changes = [Change::Written(rel("x"))];
+    repository.commit(work(&head, &root, &changes), &child("x"), None).unwrap().unwrap();
+    let mut new = modes(&user);
+    new.retain(|path, _| !before.contains_key(path));
+    assert!(!new.is_empty() && new.values().all(|mode| *mode == 0o440), "{new:?}");
+}
+
+#[test]
+fn a_captured_state_is_known_by_its_own_words() {
+    let user = User::new();
+    let repository = user.open();
+    user.write("README", "dirty\n");
+    let captured = repository.capture(now()).unwrap().commit;
+    user.git(["reset", "-q", "--hard", captured.as_str()]);
+    let above = user.commit("upon it");
+    let missing = ObjectId::parse(&"1".repeat(40)).unwrap();
+    for (commit, expected) in [(captured, true), (above, false), (missing, false)] {
+        assert_eq!(repository.is_captured(&commit).unwrap(), expected);
+    }
+}

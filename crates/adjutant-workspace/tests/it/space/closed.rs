@@ -1,0 +1,73 @@
+//! What a program closes to its own account is kept like the rest.
+
+use adjutant_workspace::sandbox::End;
+use adjutant_workspace::space::{SpaceError, Swept};
+
+use super::*;
+use crate::git::put;
+
+/// As root nothing is closed, so this shows something only for an ordinary account.
+#[test]
+fn what_a_program_closed_is_kept_and_removed() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let top = match kind {
+            Kind::Worktree => "chmod 000 out/in out shut; chmod 000 .",
+            // The top of a layer that is closed is left alone, and that is said.
+            Kind::Overlay => "chmod 000 out/in out shut",
+        };
+        for close in ["chmod 000 out shut src", top] {
+            let space = spaces.make("run", "child", "1", None).unwrap();
+            let text = format!("mkdir -p out/in && echo x > out/in/f && echo y > shut && {close}");
+            let (ended, said) = run(&space, &text);
+            assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
+            let refused = space.close().unwrap_err();
+            assert!(matches!(refused, SpaceError::Unkept { .. }), "{kind}: {refused:?}");
+            let kept = space.keep("work\n", now()).unwrap();
+            let commit = kept.commit.unwrap();
+            let shown = contents(&user, &commit);
+            assert_eq!(
+                (shown["out/in/f"].as_str(), shown["shut"].as_str()),
+                ("x\n", "y\n"),
+                "{kind}"
+            );
+            assert_eq!(shown["src/lib.rs"], "fn a() {}\n", "{kind}");
+            assert_eq!(kept.skipped, [], "{kind}");
+            space.close().unwrap();
+            assert!(!space.path().exists(), "{kind}");
+            spaces.repository().discard(space.reference(), &commit).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_work_tree_whose_record_says_nothing_is_left_alone() {
+    let user = user();
+    let spaces = open(&user, KindWish::Worktree);
+    let space = spaces.make("run", "child", "1", None).unwrap();
+    write(&space, "made", "child\n");
+    let (reference, made) = (space.reference().clone(), space.path().join("made"));
+    let record = space.path().parent().unwrap().join("record");
+    drop(space);
+    let whole = std::fs::read_to_string(&record).unwrap();
+    let base = whole.lines().next().unwrap();
+    let only_base = format!("{base}\n");
+    let unnamed = format!("{base}\nready \n");
+    for damaged in [Some(""), Some("nonsense\n"), Some(&only_base), Some(&unnamed), None] {
+        std::fs::remove_file(&record).unwrap();
+        match damaged {
+            Some(text) => put(&record, text),
+            // The system fails, whoever asks.
+            None => std::fs::create_dir(&record).unwrap(),
+        }
+        let swept = spaces.sweep(&|_| false, now()).unwrap();
+        assert!(matches!(&swept[..], [Swept::Unclear(it, _)] if *it == reference), "{swept:?}");
+        assert!(spaces.make("run", "child", "2", None).is_err(), "{damaged:?}");
+        assert_eq!(std::fs::read_to_string(&made).unwrap(), "child\n", "{damaged:?}");
+    }
+    std::fs::remove_dir(&record).unwrap();
+    put(&record, &whole);
+    let swept = spaces.sweep(&|_| false, now()).unwrap();
+    assert!(matches!(&swept[..], [Swept::Kept(it, _)] if *it == reference), "{swept:?}");
+}
