@@ -93,14 +93,13 @@ pub(crate) fn carry_out(
         show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
     let merged = after_run(archive, view, showing.merge);
-    story::record_outcome(view);
+    let recorded = story::record_outcome(archive, view);
+    let is_placed = merged == Exit::Completed && recorded == Exit::Completed;
     archive.prune_daily();
     match finished {
         Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),
         // All was done, but not all of it is where it was to be.
-        Ok(finished) if finished.outcome == Outcome::Completed && merged != Exit::Completed => {
-            Ok(Exit::Partial)
-        }
+        Ok(finished) if finished.outcome == Outcome::Completed && !is_placed => Ok(Exit::Partial),
         Ok(finished) => Ok(Exit::of(finished.outcome)),
         Err(error) => Err(broken_off(&error, view)),
     }

@@ -17,6 +17,9 @@ pub struct StoryWork {
     /// The file it stands in, relative to the folder of the run; absent for one that was typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prd: Option<String>,
+    /// The digest of what was asked, by which a story that was changed since is told from this one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub asked: String,
     /// The command that has to succeed before the story passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use adjutant_core::prd::{Prd, story_prompt};
+use adjutant_core::prd::{Prd, asked, story_prompt};
 use adjutant_core::story::StoryWork;
 use adjutant_core::{AgentName, Outcome, Preset};
 use adjutant_engine::prd::PrdFile;
@@ -52,7 +52,7 @@ pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
          workspace of its own.\n");
     say("$ adjutant story prd.json --enable-delegation --trust-prd");
     let view = work(&tree, &folder.0.join("state"), archive)?;
-    report(&view)?;
+    report(archive, &view)?;
     if view.outcome() == Some(Outcome::Completed) && passes(&tree) {
         say("prd.json says so too: `passes` is true, and an entry for each of the two was added.");
         return Ok(Exit::Completed);
@@ -101,6 +101,7 @@ fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure
         title: story.title.clone(),
         prd: Some(tree.join("prd.json").display().to_string()),
         verify: story.verify.clone(),
+        asked: asked(story, story.verify.as_deref()),
         ..StoryWork::default()
     });
     let goal =
@@ -117,8 +118,8 @@ const fn showing() -> Showing {
     Showing { form, events: false, result_tokens: None, merge }
 }
 
-fn report(view: &RunView) -> Result<(), Failure> {
-    story::record_outcome(view);
+fn report(archive: &Archive, view: &RunView) -> Result<(), Failure> {
+    story::record_outcome(archive, view);
     let Some(mut report) = StoryReport::of(view) else { return Ok(()) };
     // The repository is gone when a person could type it.
     report.merge = None;

@@ -1,14 +1,19 @@
 //! What earlier runs did for the stories of a PRD, as their journals say.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use adjutant_core::prd::{Prd, Story};
+use adjutant_core::prd::{Prd, Story, child_number};
 use adjutant_core::{Outcome, RunId};
-use adjutant_engine::Archive;
 use adjutant_engine::work::Work;
+use adjutant_engine::{Archive, RunFiles};
+use adjutant_view::story::StoryReport;
+use adjutant_view::{Liveness, RunView};
 
-use crate::records::numbers;
+use super::record::recorded;
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+use crate::records::{liveness, numbers};
 use crate::work::search;
 
 /// How many of the latest runs of a tree are looked at.
@@ -19,91 +24,175 @@ const LOOKED_AT: usize = 500;
 pub(super) enum Earlier {
     /// It completed.
     Passed(RunId),
-    /// It has not ended, or ended so that it can go on.
+    /// Somebody works on it now.
+    Running(RunId),
+    /// It was interrupted, or ended so that it can go on.
     Open(RunId),
     /// It ended otherwise.
     Over,
 }
 
-impl Earlier {
-    const fn of(run: RunId, outcome: Option<Outcome>) -> Self {
-        match outcome {
-            Some(Outcome::Completed) => Self::Passed(run),
-            None | Some(Outcome::Partial | Outcome::Cancelled | Outcome::Blocked) => {
-                Self::Open(run)
-            }
-            Some(Outcome::Failed | Outcome::Refused) => Self::Over,
-        }
-    }
+/// What a run did for a story of the PRD.
+struct Past {
+    story: String,
+    /// The digest of what was asked then.
+    asked: String,
+    came_to: Earlier,
+    /// The highest number that a child of the story had, whether it was admitted or not.
+    last_child: u64,
 }
 
-/// The latest run on each story of one PRD.
-pub(super) struct History {
-    latest: BTreeMap<String, Earlier>,
-    /// The commit that holds the work of each story that completed.
-    work: BTreeMap<String, String>,
+/// What is known of a run and does not change.
+enum Seen {
+    /// It worked in another tree.
+    Elsewhere,
+    /// It has nothing to do with the PRD.
+    Other,
+    /// It worked on a story.
+    On(Past),
 }
 
-impl History {
-    /// Reads what the runs of a tree say of a PRD; one that cannot be read says nothing.
-    pub(super) fn of(archive: &Archive, workdir: &Path, prd: &Path) -> Self {
-        let (mut latest, mut work) = (BTreeMap::new(), BTreeMap::new());
+/// The runs on the stories of one PRD.
+pub(super) struct History<'a> {
+    archive: &'a Archive,
+    workdir: PathBuf,
+    prd: String,
+    runs: BTreeMap<RunId, Seen>,
+    /// Those on stories of the PRD, the latest first.
+    order: Vec<RunId>,
+}
+
+impl<'a> History<'a> {
+    /// Makes one that knows nothing yet.
+    pub(super) fn new(archive: &'a Archive, workdir: &Path, prd: &Path) -> Self {
         let prd = prd.display().to_string();
-        let runs = archive.runs().unwrap_or_default().into_iter();
-        for files in runs.filter(|it| it.workdir().as_deref() == Some(workdir)).take(LOOKED_AT) {
-            let Ok((view, _)) = numbers(&files) else { continue };
-            let Some(story) = view.story().filter(|it| it.prd.as_ref() == Some(&prd)) else {
-                continue;
-            };
+        Self { archive, workdir: workdir.to_owned(), prd, runs: BTreeMap::new(), order: Vec::new() }
+    }
+
+    /// Reads what the runs of the tree say of a story by now; one that cannot be read says nothing.
+    pub(super) fn look(&mut self, story: &str) {
+        let mut looked_at = 0;
+        self.order.clear();
+        for files in self.archive.runs().unwrap_or_default() {
             let run = files.id();
-            let earlier = Earlier::of(run, view.outcome());
-            // The latest comes first.
-            latest.entry(story.id.clone()).or_insert(earlier);
-            let commit = view.root().and_then(|root| root.kept.as_ref()?.0.commit.clone());
-            if let (Earlier::Passed(_), Some(commit)) = (earlier, commit) {
-                work.entry(story.id.clone()).or_insert(commit);
+            let is_known = match self.runs.get(&run) {
+                None => false,
+                Some(Seen::Elsewhere) => continue,
+                Some(Seen::Other) => true,
+                // What came of it may be another thing by now.
+                Some(Seen::On(past)) => past.story != story,
+            };
+            if !is_known {
+                match self.see(&files) {
+                    Some(seen) => _ = self.runs.insert(run, seen),
+                    None => continue,
+                }
+            }
+            match self.runs.get(&run) {
+                Some(Seen::On(_)) => self.order.push(run),
+                Some(Seen::Other) => {}
+                Some(Seen::Elsewhere) | None => continue,
+            }
+            looked_at += 1;
+            if looked_at == LOOKED_AT {
+                break;
             }
         }
-        Self { latest, work }
     }
 
-    /// Returns the latest run on a story.
-    pub(super) fn find(&self, story: &str) -> Option<Earlier> {
-        self.latest.get(story).copied()
-    }
-
-    /// Remembers what a run came to that has just ended.
-    pub(super) fn add(
-        &mut self,
-        story: &str,
-        run: RunId,
-        outcome: Outcome,
-        commit: Option<String>,
-    ) {
-        let earlier = Earlier::of(run, Some(outcome));
-        self.latest.insert(story.to_owned(), earlier);
-        if let (Earlier::Passed(_), Some(commit)) = (earlier, commit) {
-            self.work.insert(story.to_owned(), commit);
+    /// Looks at one run; nothing where it cannot be told yet.
+    fn see(&self, files: &RunFiles) -> Option<Seen> {
+        // Asked first: a run that ends while it is read must not look interrupted.
+        let is_alive = liveness(files).ok()? == Liveness::Alive;
+        match files.workdir() {
+            None if is_alive => return None,
+            found if found.as_ref() != Some(&self.workdir) => return Some(Seen::Elsewhere),
+            _ => {}
         }
+        let (view, _) = numbers(files).ok()?;
+        let story = view.story().filter(|it| it.prd.as_ref() == Some(&self.prd));
+        let Some(story) = story else { return (!is_alive).then_some(Seen::Other) };
+        let ids = view.delegations().filter_map(|child| child.story.as_deref());
+        let numbers = ids.filter_map(|id| child_number(&story.id, id));
+        Some(Seen::On(Past {
+            story: story.id.clone(),
+            asked: story.asked.clone(),
+            came_to: came_to(files.id(), &view, is_alive),
+            last_child: numbers.max().unwrap_or(0).into(),
+        }))
+    }
+
+    fn on<'h>(&'h self, story: &'h str) -> impl Iterator<Item = &'h Past> {
+        let seen = self.order.iter().filter_map(|run| self.runs.get(run));
+        seen.filter_map(move |seen| match seen {
+            Seen::On(past) => Some(past).filter(|past| past.story == story),
+            Seen::Elsewhere | Seen::Other => None,
+        })
+    }
+
+    /// Returns what the latest run on a story came to of which the same was asked; whoever works on
+    /// the story comes first, whatever it was asked.
+    pub(super) fn find(&self, story: &str, asked: &str) -> Option<Earlier> {
+        let at_work = |past: &&Past| matches!(past.came_to, Earlier::Running(_));
+        let same = || self.on(story).find(|past| past.asked == asked);
+        self.on(story).find(at_work).or_else(same).map(|past| past.came_to)
+    }
+
+    /// Returns the highest number that a child of a story had in any run.
+    pub(super) fn last_child(&self, story: &str) -> u64 {
+        self.on(story).map(|past| past.last_child).max().unwrap_or(0)
     }
 
     /// Returns the commits of the stories that one depends on, as far as their work is kept and is not
     /// in the tree already: those that others depend on come first.
-    pub(super) fn work_before(
-        &self,
-        prd: &Prd,
-        story: &Story,
-        tree: &Path,
-        archive: &Archive,
-    ) -> Vec<String> {
-        let commits: Vec<&String> =
-            before(prd, story).into_iter().filter_map(|id| self.work.get(id)).collect();
-        if commits.is_empty() {
-            return Vec::new();
+    pub(super) fn work_before(&self, prd: &Prd, story: &Story) -> Result<Vec<String>, Failure> {
+        let mut commits = Vec::new();
+        for id in before(prd, story) {
+            commits.extend(self.work_of(prd, id)?);
         }
-        let Ok(work) = Work::open(&search(), tree, archive.path()) else { return Vec::new() };
-        let is_due = |commit: &&&String| work.is_outstanding(commit).unwrap_or(false);
-        commits.iter().filter(is_due).map(|commit| (*commit).clone()).collect()
+        if commits.is_empty() {
+            return Ok(commits);
+        }
+        let failed = |error| Failure::caused(Exit::Failed, &error);
+        let work = Work::open(&search(), &self.workdir, self.archive.path()).map_err(failed)?;
+        let mut due = Vec::new();
+        for commit in commits {
+            if work.is_outstanding(&commit).map_err(failed)? {
+                due.push(commit);
+            }
+        }
+        Ok(due)
+    }
+
+    /// Returns the commit that holds the work of a story, by the run that its entry names.
+    fn work_of(&self, prd: &Prd, id: &str) -> Result<Option<String>, Failure> {
+        let is_done = prd.story(id).is_some_and(|story| story.passes);
+        // An entry without a run was done by a person, in the tree.
+        let Some(run) = recorded(prd, id).map(|it| it.run).filter(|_| is_done) else {
+            return Ok(None);
+        };
+        let runs = self.archive.runs().map_err(crate::records::failed)?;
+        let Some(files) = runs.into_iter().find(|files| files.id() == run) else {
+            say(&format!("adjutant: {run} is gone, which did {id}: what it left is not taken in"));
+            return Ok(None);
+        };
+        let (view, _) = numbers(&files)?;
+        let passes = StoryReport::of(&view).is_some_and(|report| report.passes && report.id == id);
+        let commit = view.root().and_then(|root| root.kept.as_ref()?.0.commit.clone());
+        Ok(commit.filter(|_| passes))
+    }
+}
+
+fn came_to(run: RunId, view: &RunView, is_alive: bool) -> Earlier {
+    if is_alive {
+        return Earlier::Running(run);
+    }
+    match view.outcome() {
+        Some(Outcome::Completed) if StoryReport::of(view).is_some_and(|it| it.passes) => {
+            Earlier::Passed(run)
+        }
+        None | Some(Outcome::Partial | Outcome::Cancelled | Outcome::Blocked) => Earlier::Open(run),
+        Some(Outcome::Completed | Outcome::Failed | Outcome::Refused) => Earlier::Over,
     }
 }
 

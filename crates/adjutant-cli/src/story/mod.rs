@@ -10,14 +10,14 @@ mod record;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use adjutant_core::prd::{Prd, Story, story_prompt};
+use adjutant_core::prd::{Prd, Story, asked, story_prompt};
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Archive, Engine, Goal, Setup, SpaceSetup};
-use adjutant_view::story::{StoryReport, render};
-use serde_json::json;
+use adjutant_view::story::{StoriesJson, StoryReport, json, render};
+use serde::Serialize;
 
 use self::consent::Consent;
 use self::earlier::{Earlier, History};
@@ -49,7 +49,7 @@ pub(crate) fn run_story(
     apply_flags(&mut settings, flags, false)?;
     settle_policy(&mut settings.policy, &file)?;
     let archive = open_archive(given_home)?;
-    let consent = Consent::ask(file.prd(), &archive, args.trust_prd)?;
+    let consent = Consent::ask(file.prd(), file.path(), &archive, args.trust_prd);
     let mut wiring = Wiring::new(&settings)?;
     if let Some(path) = flags.record.as_deref() {
         wiring = wiring.record(path, &settings.secrets)?;
@@ -57,7 +57,7 @@ pub(crate) fn run_story(
     let roster = agents::find(&workdir)?;
     let chosen = agents::choose(&settings, flags, None, |name| wiring.choose(name))?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
-    let history = History::of(&archive, &workdir, file.path());
+    let history = History::new(&archive, &workdir, file.path());
     let form = form(flags.return_form, Default::default(), as_json);
     let mut reading = Reading {
         args,
@@ -120,7 +120,7 @@ struct Reading<'a> {
     wiring: Wiring,
     roster: Roster,
     chosen: Chosen,
-    history: History,
+    history: History<'a>,
     form: Form,
     spent: Spent,
     reports: Vec<StoryReport>,
@@ -158,28 +158,68 @@ impl Reading<'_> {
 
     /// Works on one story, unless it has to wait or was begun before; returns how it ended.
     fn take(&mut self, id: &str) -> Result<Option<Outcome>, Failure> {
-        let Some(story) = self.file.prd().story(id).cloned() else { return Ok(None) };
+        // The file is read anew with every outcome that is written into it.
+        let Some(story) = self.file.prd().story(id).cloned() else {
+            return Ok(self.leave(id, "it is not in the PRD any more"));
+        };
+        if story.passes {
+            self.leave(id, "it passes by now");
+            return Ok(Some(Outcome::Completed));
+        }
         let waits = self.file.prd().waits_for(&story);
         if !waits.is_empty() {
             let why = format!("waits for {}", waits.join(", "));
-            self.left.push((id.to_owned(), why));
-            return Ok(None);
+            return Ok(self.leave(id, &why));
         }
-        match self.history.find(id) {
-            // Whoever took `passes` back after it was written down wants the story done again.
-            Some(Earlier::Passed(run)) if !record::is_recorded(self.file.prd(), id, run) => {
+        self.consent.renew(self.file.prd(), self.file.path(), self.archive);
+        self.history.look(id);
+        let asked = asked(&story, self.verify_of(&story).as_deref());
+        match self.history.find(id, &asked) {
+            Some(Earlier::Passed(run)) if self.is_unrecorded(id, run) => {
                 return self.write_down(id, run);
+            }
+            Some(Earlier::Running(run)) => {
+                let why = format!("{run} works on it: `adjutant wait {run}` waits for its end");
+                return Ok(self.leave(id, &completed(&why)));
             }
             Some(Earlier::Open(run)) if !self.args.again => {
                 let why = format!(
                     "{run} can go on with it: `adjutant resume {run}`; --again begins it anew"
                 );
-                self.left.push((id.to_owned(), completed(&why)));
-                return Ok(None);
+                return Ok(self.leave(id, &completed(&why)));
             }
             Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Over) | None => {}
         }
-        self.work_on(&story).map(Some)
+        if self.is_spent() {
+            return Ok(self.leave(id, "the budget of all stories is used up"));
+        }
+        match self.work_of(&story) {
+            Ok(work) => self.work_on(&story, work).map(Some),
+            // Without what it builds on it would be another piece of work.
+            Err(failure) => {
+                let why = failure.to_string();
+                Ok(self.leave(id, &format!("the work before it cannot be read: {why}")))
+            }
+        }
+    }
+
+    /// Remembers why a story is not begun.
+    fn leave(&mut self, id: &str, why: &str) -> Option<Outcome> {
+        self.left.push((id.to_owned(), why.to_owned()));
+        None
+    }
+
+    /// Says whether the file lacks what came of a run that completed a story.
+    ///
+    /// Whoever took `passes` back after it was written down wants the story done again, and what a
+    /// later run came to is not taken back by an earlier one.
+    fn is_unrecorded(&self, id: &str, run: adjutant_core::RunId) -> bool {
+        let recorded = record::recorded(self.file.prd(), id);
+        match recorded {
+            None => true,
+            Some(it) if it.run == run => !it.is_completed,
+            Some(it) => record::began_later(self.archive, run, it.run),
+        }
     }
 
     /// Writes down what an earlier run achieved and could not write: nothing is done twice.
@@ -191,12 +231,12 @@ impl Reading<'_> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
         let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
         say(&format!("adjutant: {id} was done by {run}; it is written down now"));
-        record::save(&mut self.file, &view)?;
+        record::save(&mut self.file, self.archive, &view)?;
         self.reports.extend(StoryReport::of(&view));
         Ok(view.outcome())
     }
 
-    fn work_on(&mut self, story: &Story) -> Result<Outcome, Failure> {
+    fn work_on(&mut self, story: &Story, work: StoryWork) -> Result<Outcome, Failure> {
         say(&format!("adjutant: {} {}", story.id, adjutant_view::sanitize::line(&story.title)));
         let policy = self.policy_left();
         let model = self.model_for(story)?;
@@ -215,7 +255,7 @@ impl Reading<'_> {
         let agents = self.roster.agents.iter().cloned();
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
-            .with_story(self.work_of(story))
+            .with_story(work)
             .with_stories(prompts(self.file.prd()))
             .with_spaces(self.spaces()?);
         let goal = Goal {
@@ -238,17 +278,15 @@ impl Reading<'_> {
         self.spent.usd += spent.usd;
         self.spent.tokens += spent.usage.total();
         let merged = after_run(self.archive, &view, showing.merge);
-        let saved = record::save(&mut self.file, &view);
+        let saved = record::save(&mut self.file, self.archive, &view);
         if let Err(failure) = &saved {
             say(&format!("adjutant: {failure}"));
         }
-        self.reports.extend(StoryReport::of(&view));
-        if let (Some(run), Some(outcome)) = (view.run(), view.outcome()) {
-            let commit = view.root().and_then(|root| root.kept.as_ref()?.0.commit.clone());
-            self.history.add(&story.id, run, outcome, commit);
-        }
+        let report = StoryReport::of(&view);
+        let passes = report.as_ref().is_some_and(|report| report.passes);
+        self.reports.extend(report);
         let finished = finished.map_err(|error| crate::run::broken_off(&error, &view))?;
-        let is_done = merged == Exit::Completed && saved.is_ok();
+        let is_done = passes && merged == Exit::Completed && saved.is_ok();
         let is_whole = is_done || finished.outcome != Outcome::Completed;
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
     }
@@ -269,6 +307,12 @@ impl Reading<'_> {
         policy
     }
 
+    /// Says whether the stories before have left nothing to spend.
+    fn is_spent(&self) -> bool {
+        let (left, has_begun) = (self.policy_left(), self.spent.tokens > 0);
+        has_begun && (left.budget_usd == Some(Usd::ZERO) || left.budget_tokens_run == Some(0))
+    }
+
     fn model_for(&self, story: &Story) -> Result<crate::wiring::AnyModel, Failure> {
         let wish = story.suggested_model.as_deref().filter(|_| self.consent.is_given());
         // What a person typed outweighs what a file suggests.
@@ -278,25 +322,31 @@ impl Reading<'_> {
         }
     }
 
-    fn work_of(&self, story: &Story) -> StoryWork {
-        let agreed = |verify: &Option<String>| verify.clone().filter(|_| self.consent.is_given());
+    /// Returns the command that decides about a story: a person's, else the file's with consent.
+    fn verify_of(&self, story: &Story) -> Option<String> {
         let own = self.args.verify.clone().or_else(|| self.settings.verify.clone());
+        own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
+    }
+
+    fn work_of(&self, story: &Story) -> Result<StoryWork, Failure> {
         let plan = story.planned.iter().map(|planned| MarkedTask {
-            description: planned.description.clone(),
+            description: planned.task(),
             hours: planned.hours,
-            verify: agreed(&planned.verify),
+            verify: planned.verify.clone().filter(|_| self.consent.is_given()),
         });
-        let unallowed = own.is_none() && story.verify.is_some() && !self.consent.is_given();
-        StoryWork {
-            unallowed,
+        let verify = self.verify_of(story);
+        let written = u64::from(self.file.prd().last_child_number(&story.id));
+        Ok(StoryWork {
+            unallowed: verify.is_none() && story.verify.is_some(),
             id: story.id.clone(),
             title: story.title.clone(),
             prd: Some(self.file.path().display().to_string()),
-            verify: own.or_else(|| agreed(&story.verify)),
+            asked: asked(story, verify.as_deref()),
+            verify,
             plan: plan.collect(),
-            takes_in: self.history.work_before(self.file.prd(), story, &self.workdir, self.archive),
-            numbered: u64::from(self.file.prd().last_child_number(&story.id)),
-        }
+            takes_in: self.history.work_before(self.file.prd(), story)?,
+            numbered: written.max(self.history.last_child(&story.id)),
+        })
     }
 
     /// Returns what becomes of the work: a person's word, else the file's with consent, else a branch.
@@ -311,14 +361,13 @@ impl Reading<'_> {
             return Ok(());
         }
         if self.form == Form::Json {
-            let left = |(id, why): &(String, String)| json!({ "id": id, "why": why });
-            return print_json(&json!({
-                "v": 1,
-                "prd": self.file.path().display().to_string(),
-                "exit": exit.code(),
-                "stories": self.reports,
-                "not_begun": self.left.iter().map(left).collect::<Vec<_>>(),
-            }));
+            let left = |(id, why): &(String, String)| NotBegun { id: id.clone(), why: why.clone() };
+            return print_json(&Document {
+                prd: Some(self.file.path().display().to_string()),
+                exit: Some(exit.code()),
+                not_begun: self.left.iter().map(left).collect(),
+                all: json(&self.reports),
+            });
         }
         print(&render(&self.reports))?;
         for (id, why) in &self.left {
@@ -328,11 +377,35 @@ impl Reading<'_> {
     }
 }
 
+/// What a program is told of stories.
+#[derive(Serialize)]
+struct Document {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prd: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit: Option<u8>,
+    not_begun: Vec<NotBegun>,
+    #[serde(flatten)]
+    all: StoriesJson,
+}
+
+/// A story that was not begun, and why.
+#[derive(Serialize)]
+struct NotBegun {
+    id: String,
+    why: String,
+}
+
 /// Shows what came of the one story of a run that went on.
 pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failure> {
     match showing.form {
         _ if showing.events => Ok(()),
-        Form::Json => print_json(&json!({ "v": 1, "stories": [report], "not_begun": [] })),
+        Form::Json => print_json(&Document {
+            prd: None,
+            exit: None,
+            not_begun: Vec::new(),
+            all: json(std::slice::from_ref(report)),
+        }),
         Form::Markdown => print(&render(std::slice::from_ref(report))),
     }
 }

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use adjutant_core::prd::{ChildOutcome, Outcome as Written, Prd};
+use adjutant_core::prd::{ChildOutcome, Outcome as Written, Prd, asked};
 use adjutant_core::{Outcome, Policy, RunId, State};
+use adjutant_engine::Archive;
 use adjutant_engine::prd::{PrdFile, Saved};
+use adjutant_view::story::{Merge, NodeStory, StoryReport};
 use adjutant_view::{Delegation, RunView};
 use serde_json::Value;
 
@@ -12,30 +14,64 @@ use crate::exit::{Exit, Failure};
 use crate::output::say;
 
 /// Writes down what came of a run on a story, where it is one of a PRD; what is in the way is said.
-pub(crate) fn record_outcome(view: &RunView) {
-    let Some(path) = view.story().and_then(|story| story.prd.as_deref()) else { return };
+pub(crate) fn record_outcome(archive: &Archive, view: &RunView) -> Exit {
+    let Some(path) = view.story().and_then(|story| story.prd.as_deref()) else {
+        return Exit::Completed;
+    };
     let opened =
         PrdFile::open(Path::new(path)).map_err(|error| Failure::caused(Exit::Failed, &error));
-    if let Err(failure) = opened.and_then(|mut file| save(&mut file, view)) {
-        say(&format!("adjutant: {failure}"));
+    match opened.and_then(|mut file| save(&mut file, archive, view)) {
+        Ok(()) => Exit::Completed,
+        Err(failure) => {
+            say(&format!("adjutant: {failure}"));
+            Exit::Partial
+        }
     }
 }
 
-/// Says whether the entry of a story has what came of a run that completed it.
-pub(super) fn is_recorded(prd: &Prd, story: &str, run: RunId) -> bool {
-    let entry = prd.entry(story).and_then(|text| serde_json::from_str::<Value>(text).ok());
-    entry.is_some_and(|entry| {
-        let record = &entry["adjutant"];
-        record["run"] == run.to_string() && record["status"] == Outcome::Completed.word()
-    })
+/// What the entry of a story says of the run that was last written down in it.
+pub(super) struct Recorded {
+    /// The run.
+    pub(super) run: RunId,
+    /// Whether it completed the story.
+    pub(super) is_completed: bool,
+}
+
+/// Reads what was written down in the entry of a story.
+pub(super) fn recorded(prd: &Prd, story: &str) -> Option<Recorded> {
+    let entry: Value = serde_json::from_str(prd.entry(story)?).ok()?;
+    let record = &entry["adjutant"];
+    let is_completed = record["status"] == Outcome::Completed.word();
+    Some(Recorded { run: record["run"].as_str()?.parse().ok()?, is_completed })
+}
+
+/// Says whether a run began after another.
+pub(super) fn began_later(archive: &Archive, one: RunId, other: RunId) -> bool {
+    if one.stamp() != other.stamp() {
+        return one.stamp() > other.stamp();
+    }
+    // Within a second the archive knows which came first; the latest stands first.
+    let runs = archive.runs().unwrap_or_default();
+    let place = |run: RunId| runs.iter().position(|files| files.id() == run);
+    matches!((place(one), place(other)), (Some(one), Some(other)) if one < other)
 }
 
 /// Writes what came of a run into the file.
-pub(super) fn save(file: &mut PrdFile, view: &RunView) -> Result<(), Failure> {
+pub(super) fn save(file: &mut PrdFile, archive: &Archive, view: &RunView) -> Result<(), Failure> {
     let (Some(story), Some(outcome)) = (view.story(), written(view)) else { return Ok(()) };
+    if let Some(why) = in_the_way(file.prd(), archive, view, &outcome) {
+        let (path, id, run) = (file.path().display(), &story.id, &outcome.run);
+        return Err(Failure::new(
+            Exit::Partial,
+            format!(
+                "`{path}`: story `{id}` {why}; nothing was written, and what came of it is kept in {run}"
+            ),
+        ));
+    }
     let saved = file.save(&story.id, &outcome).map_err(|error| {
         Failure::caused(Exit::Partial, &error).hint(format!(
-            "What came of it is in {}; `adjutant story` writes it down once the file is in order.",
+            "What came of it is in {}; `adjutant story` writes it down once the file is in order and \
+             asks for the same.",
             outcome.run
         ))
     })?;
@@ -45,17 +81,31 @@ pub(super) fn save(file: &mut PrdFile, view: &RunView) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says why an outcome may not be written over what the entry of its story has by now.
+fn in_the_way(prd: &Prd, archive: &Archive, view: &RunView, outcome: &Written) -> Option<String> {
+    let (work, run) = (view.story()?, view.run()?);
+    let entry = prd.story(&work.id)?;
+    if asked(entry, work.verify.as_deref()) != work.asked {
+        return Some("asks for something else than when it was begun".to_owned());
+    }
+    let recorded = recorded(prd, &work.id).map(|it| it.run);
+    if let Some(later) = recorded.filter(|it| began_later(archive, *it, run)) {
+        return Some(format!("has the outcome of {later}, which began later"));
+    }
+    (entry.passes && !outcome.passes).then(|| "passes already".to_owned())
+}
+
 /// Returns what is written of a run that has ended.
 fn written(view: &RunView) -> Option<Written> {
     let (root, policy) = (view.root()?, view.policy()?);
     let State::Ended(status) = root.state else { return None };
     let children = view.delegations().filter_map(|child| child_outcome(view, child, policy));
     Some(Written {
-        // Every check of the engine is behind this; a claim alone does not complete a story.
-        passes: view.outcome() == Some(Outcome::Completed),
+        // The report decides for all who say whether a story passes, and never by a claim alone.
+        passes: StoryReport::of(view)?.passes,
         run: view.run()?.to_string(),
         status,
-        summary: summary(root),
+        summary: summary(root, status),
         branch: root.kept.as_ref().and_then(|kept| kept.0.reference.clone()),
         cost: root.inclusive.usd,
         tokens_in: root.inclusive.usage.input_total(),
@@ -82,9 +132,9 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
         depth: child.depth,
         can_delegate,
         max_delegations: if can_delegate { most } else { 0 },
-        passes: status == Outcome::Completed,
+        passes: status == Outcome::Completed && !is_left_out(view, child),
         status,
-        summary: summary(child),
+        summary: summary(child, status),
         files_changed: files.map(|file| file.path.clone()).collect(),
         cost: child.inclusive.usd,
         tokens_in: child.inclusive.usage.input_total(),
@@ -92,9 +142,20 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
     })
 }
 
-/// Returns what a delegation said it did, or why it did not.
-fn summary(of: &Delegation) -> String {
+/// Says whether the work of a child is no part of the story: in conflict, or not merged.
+fn is_left_out(view: &RunView, child: &Delegation) -> bool {
+    let merge = NodeStory::of(view, child).and_then(|node| node.merge);
+    matches!(merge, Some(Merge::Conflict | Merge::Failed))
+}
+
+/// Returns what a delegation said it did; unless it completed, why it did not comes first.
+fn summary(of: &Delegation, status: Outcome) -> String {
     let said = of.returned.as_ref().map(|returned| returned.summary.clone());
-    let why = || of.reason.as_ref().map(|reason| reason.message.clone());
-    said.or_else(why).unwrap_or_default()
+    let why = of.reason.as_ref().map(|reason| reason.message.clone());
+    match (said, why) {
+        (Some(said), Some(why)) if status != Outcome::Completed => {
+            format!("{why}\nIts agent said: {said}")
+        }
+        (said, why) => said.or(why).unwrap_or_default(),
+    }
 }

@@ -35,11 +35,16 @@ fn an_interrupted_story_is_named_and_goes_on() {
     // While it is at work nobody else works on it.
     let out = project.story(&[]);
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.stdout.contains(&format!("adjutant resume {run}")), "{out}");
+    assert!(out.stdout.contains(&format!("adjutant wait {run}")), "{out}");
+    let out = project.story(&["--again"]);
+    assert_eq!(out.code, 3, "not even when it is to be begun anew: {out}");
+    assert_eq!(project.rig().runs().len(), 1);
     running.signal(Signal::KILL);
     assert_eq!(running.finish().code, 128 + 9);
     let json = project.json(&[], 3);
     assert_eq!(json["not_begun"][0]["id"], "US-001", "{json:#}");
+    let why = json["not_begun"][0]["why"].as_str().unwrap();
+    assert!(why.contains(&format!("adjutant resume {run}")), "{json:#}");
     assert_eq!(project.entry("US-001"), one_story()["userStories"][0], "nothing is written yet");
 
     project.script(&quick(slow()));

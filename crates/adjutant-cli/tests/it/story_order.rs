@@ -198,6 +198,7 @@ fn what_depends_on_a_failed_story_is_not_begun_and_the_rest_is() {
     let ids: Vec<&Value> = not_begun.iter().map(|it| &it["id"]).collect();
     assert_eq!(ids, [&json!("B"), &json!("D")], "{json:#}");
     assert_eq!(not_begun[0]["why"], "waits for A", "{json:#}");
+    assert_eq!((&json["passed"], &json["total"]), (&json!(1), &json!(2)), "{json:#}");
     assert_eq!(project.entry("C")["passes"], true);
     assert_eq!(project.entry("A")["passes"], false);
     assert_eq!(project.entry("A")["adjutant"]["status"], "failed");
@@ -226,7 +227,9 @@ fn the_budget_is_that_of_all_stories_together() {
     // In tokens too, and a budget that is used up begins nothing.
     let project = Project::with_script(&stories, &script);
     let out = project.story(&["--set", "budget_tokens_run=60000"]);
-    assert_eq!(project.entry("B")["passes"], false, "{out}");
+    assert_eq!(project.entry("B"), stories["userStories"][1], "{out}");
+    assert!(out.stdout.contains("B: not begun, the budget of all stories is used up"), "{out}");
+    assert_eq!(taken(&project), ["A"]);
     assert_eq!(out.code, 3, "{out}");
     let json = project.call(["status", "--json"]).run();
     assert_eq!(json.code, 0, "{json}");

@@ -40,6 +40,9 @@ fn a_claim_does_not_pass_while_the_command_fails() {
     let entry = project.entry("US-001");
     assert_eq!(entry["passes"], false);
     assert_eq!(entry["adjutant"]["status"], "partial");
+    let summary = entry["adjutant"]["summary"].as_str().unwrap();
+    let (why, said) = summary.split_once("Its agent said: ").unwrap();
+    assert!(!why.contains("is done") && said.contains("is done"), "{summary}");
     let story = &json["stories"][0];
     assert_eq!((&story["passes"], &story["verified"]), (&json!(false), &json!(false)));
     assert_eq!(story["resume"], format!("adjutant resume {run}"), "{json:#}");
@@ -155,7 +158,7 @@ fn the_wishes_of_a_prd_count_for_nothing_without_consent() {
     let project = with_wishes("false", &json!("apply"));
     let before = project.own();
     let out = project.call(["story", "prd.json", "--yes"]).run();
-    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(out.code, 3, "what nobody may check does not pass: {out}");
     for words in ["run `false`", "script:../other.json", "merge results: apply", "--trust-prd"] {
         assert!(out.stderr.contains(words), "{words}: {out}");
     }
@@ -163,7 +166,7 @@ fn the_wishes_of_a_prd_count_for_nothing_without_consent() {
     assert!(project.events(&run, "checked").is_empty());
     assert_eq!(project.left(&run, "US-001", "jwt"), "a token");
     assert_eq!(project.own(), before, "nothing was merged");
-    assert_eq!(project.entry("US-001")["passes"], true);
+    assert_eq!(project.entry("US-001")["passes"], false);
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn consent_is_remembered_for_exactly_these_wishes() {
     let out = project.story(&["--again"]);
     assert_eq!(checks(&project), 6, "{out}");
     assert!(out.stderr.contains("--trust-prd"), "{out}");
-    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(out.code, 3, "{out}");
 }
 
 #[test]
@@ -219,13 +222,13 @@ fn a_person_is_asked_at_the_terminal_once() {
     let mut again = start();
     assert_eq!(again.finish(), 3, "{}", again.raw);
     assert!(!again.raw.contains(asked), "{}", again.raw);
-    // Whoever says no is asked again, and a claim is enough until then.
+    // Whoever says no is asked again, and a claim is not enough until then.
     let text = project.repo.read("prd.json").replace("test -f jwt", "test -f ui");
     project.rig().write("prd.json", text);
     let mut terminal = start();
     terminal.wait_for(asked).types("n\r");
-    assert_eq!(terminal.finish(), 0, "{}", terminal.raw);
-    assert_eq!(project.entry("US-001")["passes"], true);
+    assert_eq!(terminal.finish(), 3, "{}", terminal.raw);
+    assert_eq!(project.entry("US-001")["passes"], false);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! Start at [`Prd::read`]. Invariant: [`Prd::edit`] changes the entry of one story and those of its
 //! children; every other byte is the byte that came in.
 
+mod asked;
 mod config;
 mod edit;
 mod error;
@@ -23,9 +24,11 @@ mod read;
 mod story;
 mod wishes;
 
+pub use asked::asked;
 pub use config::DelegationConfig;
 pub use error::PrdError;
 pub use finding::Finding;
+pub use order::child_number;
 pub use outcome::{ChildOutcome, Outcome};
 pub use planned::Planned;
 pub use priority::Priority;

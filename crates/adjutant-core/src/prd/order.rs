@@ -87,9 +87,15 @@ impl Prd {
     }
 
     /// Returns what a story depends on that does not pass yet.
+    ///
+    /// A child that passes is of use once the story it is a part of does: its work is in that one's.
     #[must_use]
     pub fn waits_for<'a>(&self, story: &'a Story) -> Vec<&'a str> {
-        let is_open = |id: &&str| self.story(id).is_none_or(|story| !story.passes);
+        let passes = |place: usize| {
+            let (own, top) = (&self.stories()[place], &self.stories()[self.top(place)]);
+            own.passes && (top.passes || top.id == story.id)
+        };
+        let is_open = |id: &&str| !self.place(id).is_some_and(passes);
         let mut open: Vec<&str> =
             story.dependencies.iter().map(String::as_str).filter(is_open).collect();
         let mut seen = BTreeSet::new();
@@ -100,10 +106,7 @@ impl Prd {
     /// Returns the highest number that a child of a story has; numbers are never used again.
     #[must_use]
     pub fn last_child_number(&self, parent: &str) -> u32 {
-        let number = |story: &Story| {
-            let rest = story.id.strip_prefix(parent)?.strip_prefix("-DEL-")?;
-            rest.bytes().all(|byte| byte.is_ascii_digit()).then(|| rest.parse().ok())?
-        };
+        let number = |story: &Story| child_number(parent, &story.id);
         self.stories().iter().filter_map(number).max().unwrap_or(0)
     }
 
@@ -183,6 +186,13 @@ impl Prd {
         let place = lower.iter().position(|id| id == found)?;
         Some(self.stories()[place].id.clone())
     }
+}
+
+/// Returns the number that an id gives a child of `parent`; none for any other id.
+#[must_use]
+pub fn child_number(parent: &str, id: &str) -> Option<u32> {
+    let rest = id.strip_prefix(parent)?.strip_prefix("-DEL-")?;
+    rest.bytes().all(|byte| byte.is_ascii_digit()).then(|| rest.parse().ok())?
 }
 
 fn may_run(story: &Story) -> bool {

@@ -27,6 +27,20 @@ pub struct Planned {
     pub file_scope: Vec<String>,
 }
 
+impl Planned {
+    /// Returns what whoever works on it is told: what is to be done, and the files it is about.
+    #[must_use]
+    pub fn task(&self) -> String {
+        let scope = self.file_scope.iter().map(|path| path.trim()).filter(|path| !path.is_empty());
+        let scope: Vec<&str> = scope.collect();
+        if scope.is_empty() {
+            return self.description.clone();
+        }
+        // On the same line: what a task is called is the beginning of what it is told.
+        format!("{} (files: {})", self.description, scope.join(", "))
+    }
+}
+
 /// Reads the children that a story plans.
 pub(super) fn read(fields: &Fields<'_, '_>, out: &mut Findings<'_>) -> Vec<Planned> {
     let Some(node) = fields.get(FIELD) else { return Vec::new() };

@@ -85,6 +85,20 @@ impl Wishes {
     }
 }
 
+impl Wishes {
+    /// Returns the SHA-256 of exactly these wishes of the PRD at a path: consent to one file is none
+    /// to another that says the same.
+    #[must_use]
+    pub fn digest_at(&self, path: &[u8]) -> String {
+        let mut hash = Sha256::new();
+        part(&mut hash, "adjutant prd wishes at 1");
+        part(&mut hash, &self.digest());
+        hash.update((path.len() as u64).to_be_bytes());
+        hash.update(path);
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// The length goes in first, so that parts cannot run into each other.
 fn part(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_be_bytes());

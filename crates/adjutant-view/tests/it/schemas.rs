@@ -235,8 +235,10 @@ fn a_report_on_stories_fits_its_schema() {
     .iter()
     .map(|h| StoryReport::of(&h.view()).unwrap())
     .collect();
-    let left = json!([{ "id": "US-008", "why": "US-007 does not pass" }]);
-    assert_fits("story", json!({ "v": 1, "stories": reports, "not_begun": left }));
+    // The command that worked on them adds what it did not begin.
+    let mut document = serde_json::to_value(adjutant_view::story::json(&reports)).unwrap();
+    document["not_begun"] = json!([{ "id": "US-008", "why": "US-007 does not pass" }]);
+    assert_fits("story", document);
 }
 
 #[test]

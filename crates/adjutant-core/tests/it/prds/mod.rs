@@ -1,5 +1,6 @@
 //! PRDs: what is read and refused, which story is next, what is written back.
 
+mod asked;
 mod bytes;
 mod config;
 mod editing;

@@ -56,7 +56,9 @@ fn dependencies_come_first_then_priority_then_the_order_of_the_file() {
         // A child is never run by itself; whoever waits for one waits for its story.
         ("P-DEL-001 in P\nP\nA 1 < P-DEL-001", "P A | P"),
         ("P done\nP-DEL-001 in P\nA < P-DEL-001", "A | "),
-        ("P-DEL-001 done in P\nP 9\nA 1 < P-DEL-001", "A P | A P"),
+        ("P-DEL-001 done in P\nP 9\nA 1 < P-DEL-001", "P A | P"),
+        ("P-DEL-001 done in P\nP done\nA 1 < P-DEL-001", "A | A"),
+        ("P-DEL-001 done in P\nP < P-DEL-001", "P | P"),
     ] {
         assert_eq!(check(lines), expected, "{lines}");
     }

@@ -53,3 +53,14 @@ fn the_digest_is_that_of_the_wishes_and_of_nothing_else() {
         assert_ne!(digest(&ASKING.replace(from, to)), asked, "{from}");
     }
 }
+
+#[test]
+fn consent_to_one_file_is_none_to_another() {
+    let wishes = prd(ASKING).wishes();
+    let here = wishes.digest_at(b"/here/prd.json");
+    assert_eq!(here, prd(ASKING).wishes().digest_at(b"/here/prd.json"));
+    assert_ne!(here, wishes.digest_at(b"/there/prd.json"));
+    assert_ne!(here, wishes.digest());
+    let other = prd(&ASKING.replace("make b", "make c")).wishes();
+    assert_ne!(here, other.digest_at(b"/here/prd.json"));
+}
