@@ -426,25 +426,14 @@ fn a_submodule_and_what_is_gits_own_are_left_out() {
 
 /// For an ordinary user; the superuser writes everywhere, and in an overlay the folder is opened up.
 #[test]
-fn a_folder_nobody_may_write_in_stops_all_of_it() {
+fn a_folder_that_was_closed_for_writing_does_not_stop_it() {
     for (wish, kind) in KINDS {
         let family = Family::new(wish);
         let result =
             family.child("c", "echo a > a; echo c >> src/deep/down/file; echo z > z; rm ten");
+        // In a tree of its own the owner gets its rights back before anything is compared.
         act(&family.parent, "chmod 555 src/deep/down src/deep");
-        let before = shown(&family.parent);
-        let done = family.parent.take_in(&result, now());
-        if kind == Kind::Worktree && !rustix::process::geteuid().is_root() {
-            let Err(SpaceError::Git(GitError::Path { path, .. })) = done else {
-                panic!("{done:?}")
-            };
-            assert_eq!(path, Path::new("src/deep/down/file"));
-            assert_eq!(shown(&family.parent), before);
-            act(&family.parent, "chmod 755 src/deep/down");
-            assert_eq!(family.take(&result).diff.entries.len(), 4);
-        } else {
-            assert_eq!(done.unwrap().diff.entries.len(), 4, "{kind}");
-        }
+        assert_eq!(family.take(&result).diff.entries.len(), 4, "{kind}");
         assert_eq!(read(&family.parent, "src/deep/down/file").unwrap(), "deep\nc\n");
         assert_eq!(read(&family.parent, "ten"), None);
     }
