@@ -23,12 +23,17 @@ use super::skeleton::{
     DATA, LOCKED, NewRoot, Piece, QUIET, attach, below_root, clone_tree, memory_file_system, piece,
 };
 
-/// Files and directories with credentials, looked for below every grant.
-const CREDENTIALS: [&str; 22] = [
+/// Files and directories that hold credentials wherever they stand: at the end of a path, in one part or in
+/// several.
+pub(crate) const CREDENTIALS: [&str; 29] = [
     ".aws",
     ".azure",
+    ".bash_history",
     ".cargo/credentials",
     ".cargo/credentials.toml",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".config/adjutant",
     ".config/gcloud",
     ".config/gh",
     ".config/git/credentials",
@@ -37,11 +42,23 @@ const CREDENTIALS: [&str; 22] = [
     ".gnupg",
     ".gradle/gradle.properties",
     ".kube",
+    ".local/share/keyrings",
     ".m2/settings.xml",
+    ".mozilla",
     ".netrc",
     ".npmrc",
+    ".password-store",
+    ".pgpass",
     ".pypirc",
     ".ssh",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_rsa",
+];
+
+/// Names that say so only at the top of a grant, such as the home of a build tool.
+const AT_THE_TOP: [&str; 5] = [
     "credentials",
     "credentials.toml",
     "gradle.properties",
@@ -179,7 +196,9 @@ impl NewRoot {
         let mut steps: Vec<(PathBuf, Option<Piece>)> =
             pieces.into_iter().map(|piece| (piece.at.clone(), Some(piece))).collect();
         let hidden = plan.hidden.iter().map(|hidden| below_root(&real(&hidden.as_path())));
-        let secrets = shown.iter().flat_map(|at| CREDENTIALS.map(|name| at.join(name)));
+        let secrets = shown
+            .iter()
+            .flat_map(|at| CREDENTIALS.iter().chain(&AT_THE_TOP).map(|name| at.join(name)));
         steps.extend(hidden.chain(secrets).map(|at| (at, None)));
         steps.sort_by_key(|(at, _)| at.components().count());
         let mut covers = Vec::new();

@@ -8,38 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Names that are hidden wherever they stand: at the end of a path, in one part or in several.
-const NAMES: [&str; 29] = [
-    ".aws",
-    ".azure",
-    ".bash_history",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".config/adjutant",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".docker/config.json",
-    ".git-credentials",
-    ".gnupg",
-    ".gradle/gradle.properties",
-    ".kube",
-    ".local/share/keyrings",
-    ".m2/settings.xml",
-    ".mozilla",
-    ".netrc",
-    ".npmrc",
-    ".password-store",
-    ".pgpass",
-    ".pypirc",
-    ".ssh",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    "id_rsa",
-];
+use crate::sandbox::CREDENTIALS;
 
 /// How deep a grant is looked into. Homes below a granted folder are within it, sources of a toolchain are
 /// not.
@@ -73,7 +42,7 @@ fn buried(grant: &Path) -> Vec<PathBuf> {
         looked += 1;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            if NAMES.iter().any(|name| path.ends_with(name)) {
+            if CREDENTIALS.iter().any(|name| path.ends_with(name)) {
                 found.push(path);
             } else if level < LEVELS && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 waiting.push_back((path, level + 1));
