@@ -68,7 +68,7 @@ pub struct Node {
     pub(super) places: u64,
     pub(super) queue: VecDeque<usize>,
     pub(super) calls_made: u32,
-    /// Calls of the `Delegate` tool whose tasks have not all ended.
+    /// What handed tasks down, by a tool or by markers, and is yet to be told the results.
     pub(super) open_delegations: BTreeMap<u32, OpenDelegation>,
 
     /// The call of its parent that it belongs to.
@@ -278,7 +278,7 @@ impl Node {
 /// Tokens a provider adds around a request for roles and tool framing.
 const FRAMING_TOKENS: u64 = 64;
 
-/// A call of the `Delegate` tool under way.
+/// Tasks that were handed down together, by a tool or by markers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenDelegation {
     pub(super) origin: Origin,
