@@ -9,8 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use adjutant_core::Preset;
 use adjutant_core::schema::{ReturnForm, TaskSpec};
+use adjutant_core::{Policy, Preset};
 use adjutant_engine::{Answer, Archive, Engine, Setup};
 use adjutant_view::approval::Question;
 
@@ -58,18 +58,7 @@ const SAMPLE: [(&str, &str); 8] = [
 pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Result<Exit, Failure> {
     let policy = Preset::Scout.policy();
     let tree = tree(args.dir.as_deref(), archive)?;
-    let setup = Setup {
-        policy: policy.clone(),
-        model: model()?,
-        workdir: tree.clone(),
-        system: None,
-        opener: None,
-        web: None,
-        tools: Vec::new(),
-        secrets: Vec::new(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = engine(policy.clone(), model()?, &tree)?;
     let briefs = engine.briefs(&tasks()?);
     let preview = engine.preview(briefs.clone(), None).map_err(|error| failed(&error))?;
     say(&format!(
@@ -111,6 +100,22 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
 
 /// The name its model goes by.
 pub(crate) const MODEL: &str = "script:demo";
+
+/// Returns an engine on a model that is a script: without a key, a network or anything of a person's.
+fn engine(policy: Policy, model: wiring::AnyModel, tree: &Path) -> Result<Engine, Failure> {
+    let setup = Setup {
+        policy,
+        model,
+        workdir: tree.to_owned(),
+        system: None,
+        opener: None,
+        web: None,
+        tools: Vec::new(),
+        secrets: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    Engine::new(setup).map_err(|error| failed(&error))
+}
 
 /// Returns the script that stands for a model.
 pub(crate) fn model() -> Result<wiring::AnyModel, Failure> {

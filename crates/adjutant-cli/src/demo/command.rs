@@ -10,13 +10,13 @@ use adjutant_core::task::TaskNumber;
 use adjutant_engine::roster::Roster;
 use adjutant_engine::slash::Routes;
 use adjutant_engine::specs::Specs;
-use adjutant_engine::{Answer, Archive, Engine, Setup};
+use adjutant_engine::{Answer, Archive};
 use adjutant_view::sanitize;
 
-use super::model;
+use super::{engine, model};
 use crate::args::{Form, MergeAfter, TaskAddArgs};
 use crate::commands;
-use crate::delegate::{absolute, failed};
+use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, say};
 use crate::run::{Showing, Work, carry_out};
@@ -57,18 +57,7 @@ fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
     let errand = commands::built_in(root, RESEARCH).ok_or_else(unknown)?;
     let mut roster = Roster::default();
     let prepared = errand.prepare(&Routes::default(), None, &mut roster)?;
-    let setup = Setup {
-        policy: policy.clone(),
-        model: model()?,
-        workdir: root.to_owned(),
-        system: None,
-        opener: None,
-        web: None,
-        tools: Vec::new(),
-        secrets: Vec::new(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = engine(policy.clone(), model()?, root)?;
     let known = roster.agents.iter().cloned().chain([prepared.definition.clone()]);
     let engine = errand.engage(engine.with_agents(known, &[]), &prepared, &policy, &roster);
     let showing = Showing {

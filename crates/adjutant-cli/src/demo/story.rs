@@ -9,14 +9,13 @@ use adjutant_core::story::StoryWork;
 use adjutant_core::{AgentName, Outcome, Preset};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::work::look_at_machine;
-use adjutant_engine::{Answer, Archive, Engine, Goal, Setup};
+use adjutant_engine::{Answer, Archive, Goal};
 use adjutant_view::RunView;
 use adjutant_view::story::StoryReport;
 
-use super::MODEL;
 use super::command::Folder;
+use super::{MODEL, engine};
 use crate::args::{Form, MergeAfter};
-use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::run::{Showing, Work, conduct};
@@ -85,18 +84,7 @@ fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure
     let mut policy = Preset::Story.policy();
     policy.enabled = true;
     let result_tokens = policy.result_tokens;
-    let setup = Setup {
-        policy,
-        model: wiring::script(SCRIPT, MODEL)?,
-        workdir: tree.to_owned(),
-        system: None,
-        opener: None,
-        web: None,
-        tools: Vec::new(),
-        secrets: Vec::new(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let engine = Engine::new(setup).map_err(|error| failed(&error))?.with_story(StoryWork {
+    let engine = engine(policy, wiring::script(SCRIPT, MODEL)?, tree)?.with_story(StoryWork {
         id: story.id.clone(),
         title: story.title.clone(),
         prd: Some(tree.join("prd.json").display().to_string()),
