@@ -1,0 +1,100 @@
+//! Waiting for a run on behalf of a client: as long as that is allowed, telling it what goes on.
+
+use std::time::Duration;
+
+use adjutant_view::progress::Frame;
+use adjutant_view::{Palette, sanitize};
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::{Peer, RoleServer};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::runs::Watch;
+
+/// How long a client hears nothing at most; clients take ten seconds of silence for trouble.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// How long it hears nothing at least, however much happens.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Columns of what each subagent does.
+const COLUMNS: usize = 100;
+
+/// How waiting came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// Nothing more will come.
+    Over,
+    /// The time is up, or the client will hear nothing more; the run goes on.
+    Detached,
+    /// The client took its call back, with its reason.
+    TakenBack(Option<String>),
+}
+
+/// Waits for the end of a run.
+pub(crate) async fn wait(
+    run: &mut Watch,
+    until: Instant,
+    mut telling: Telling,
+    closing: &mut watch::Receiver<bool>,
+    taken_back: impl Future<Output = Option<String>>,
+) -> Result<Waited, String> {
+    let mut taken_back = std::pin::pin!(taken_back);
+    loop {
+        if run.look()? {
+            return Ok(Waited::Over);
+        }
+        telling.tell(run).await;
+        tokio::select! {
+            () = run.changed() => {}
+            () = tokio::time::sleep_until(telling.due()) => {}
+            () = tokio::time::sleep_until(until) => return Ok(Waited::Detached),
+            _ = closing.wait_for(|is_closing| *is_closing) => return Ok(Waited::Detached),
+            reason = &mut taken_back => return Ok(Waited::TakenBack(reason)),
+        }
+    }
+}
+
+/// Progress messages of one call.
+pub(crate) struct Telling {
+    to: Option<(Peer<RoleServer>, ProgressToken)>,
+    count: u32,
+    told: Option<Instant>,
+    /// Whether something happened that was not told.
+    is_behind: bool,
+}
+
+impl Telling {
+    /// Tells `peer`, if it gave a token to tell with.
+    pub(crate) fn new(peer: &Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
+        let to = token.map(|token| (peer.clone(), token));
+        Self { to, count: 0, told: None, is_behind: false }
+    }
+
+    /// Returns when something must be told at the latest.
+    fn due(&self) -> Instant {
+        let wait = if self.is_behind && self.to.is_some() { PAUSE } else { SILENCE };
+        self.told.unwrap_or_else(Instant::now) + wait
+    }
+
+    /// Tells what each subagent does, unless that was told a moment ago.
+    async fn tell(&mut self, run: &Watch) {
+        self.is_behind = self.told.is_some_and(|told| told.elapsed() < PAUSE);
+        if self.is_behind {
+            return;
+        }
+        self.told = Some(Instant::now());
+        let Some((peer, token)) = &self.to else { return };
+        self.count += 1;
+        let message = picture(run);
+        let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.count));
+        // A client that is gone is noticed where it is read from.
+        let _ = peer.notify_progress(progress.with_message(message)).await;
+    }
+}
+
+/// Draws what each subagent does, a line each.
+pub(crate) fn picture(run: &Watch) -> String {
+    let frame = Frame { width: COLUMNS, height: None, now: run.now(), palette: Palette::Plain };
+    sanitize::block(frame.render(&run.view).trim_end()).into_owned()
+}
