@@ -14,7 +14,7 @@ use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::output::{print, say};
-use crate::settings::{Settings, home, open_archive};
+use crate::settings::{Settings, open_archive};
 
 /// Reserved for bounds that another process of ours hands down; nobody may delegate under bounds
 /// that are not understood.
@@ -36,11 +36,13 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
              that are handed down, and these are not understood; a person starts the server without it."
         )
     });
-    let state = home(given_home.clone())?;
+    // What is in the environment the process of a run finds there itself.
+    let is_typed = env::var_os("ADJUTANT_HOME").map(PathBuf::from) != given_home;
+    let state = given_home.clone().filter(|_| is_typed);
     let setup = Setup {
         archive: open_archive(given_home)?,
         program: program_path,
-        arguments: arguments(args, &root, &state),
+        arguments: arguments(args, &root, state.as_deref()),
         limits: limits(settings.policy.policy()),
         root,
         detach_after: Duration::from_secs(args.detach_after),
@@ -62,11 +64,11 @@ fn limits(policy: &Policy) -> CallLimits {
 }
 
 /// Returns the arguments of the process that carries a run: what the person said, and nothing else.
-fn arguments(args: &McpArgs, root: &Path, state: &Path) -> Vec<OsString> {
+fn arguments(args: &McpArgs, root: &Path, state: Option<&Path>) -> Vec<OsString> {
     let mut all: Vec<OsString> = ["delegate", "-", "--detached", "--events"].map(Into::into).into();
     let mut flag = |name: &str, value: OsString| all.extend([name.into(), value]);
     flag("--root", root.into());
-    flag("--home", state.into());
+    state.into_iter().for_each(|state| flag("--home", state.into()));
     let amounts = [("--approve-below", args.approve_below), ("--budget-usd", args.budget_usd)];
     for (name, amount) in amounts {
         amount.into_iter().for_each(|usd| flag(name, usd.to_string().into()));

@@ -36,7 +36,7 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>) -> CallToolResult {
     let options = Options { result_tokens: tokens, transcripts: transcripts.as_deref() };
     let mut json = results.json(&options);
     json.auto_approved_usd = Some(seen.view.auto_approved()).filter(|usd| *usd > Usd::ZERO);
-    let state = status::list_json(&[look]).runs.first().map_or("unknown", |run| run.state);
+    let state = state(seen, form.program);
     let is_done = seen.is_over();
     let next = next(seen, form.program);
     let data = json!({
@@ -75,18 +75,27 @@ fn waiting(run: &str) -> String {
     format!("It goes on. Call delegate_wait with {{\"run\":\"{run}\"}} to wait for it.")
 }
 
-/// Answers with a run that has just begun.
-pub(crate) fn of_start(run: &str, is_repeated: bool) -> CallToolResult {
-    let next = waiting(run);
+/// Answers with a run that has begun, just now or by an equal call.
+pub(crate) fn of_start(seen: &Seen, is_repeated: bool, program: &str) -> CallToolResult {
+    let (run, is_done) = (seen.files.id(), seen.is_over());
+    let next = if is_done { collecting(&run.to_string()) } else { waiting(&run.to_string()) };
     let text = match is_repeated {
         true => format!("An equal call began {run} already; nothing was begun again. {next}"),
         false => format!("Began {run}. {next}"),
     };
     let data = json!({
-        "v": 1, "run": run, "state": "running", "done": false, "repeated": is_repeated,
-        "next": next,
+        "v": 1, "run": run, "state": state(seen, program), "done": is_done,
+        "repeated": is_repeated, "next": next,
     });
     with_words(data, text, false)
+}
+
+fn collecting(run: &str) -> String {
+    format!("It has ended. Call delegate_result with {{\"run\":\"{run}\"}} for its reports.")
+}
+
+fn state(seen: &Seen, program: &str) -> &'static str {
+    status::list_json(&[seen.look(program)]).runs.first().map_or("unknown", |run| run.state)
 }
 
 /// Answers with where runs stand.

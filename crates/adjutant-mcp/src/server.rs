@@ -95,7 +95,8 @@ impl Server {
             Named::Delegate => self.delegate(&arguments, context).await,
             Named::Start => {
                 let (run, is_repeated) = self.begin(&arguments, context).await?;
-                Ok(answer::of_start(&run.to_string(), is_repeated))
+                let seen = self.runs.read(&run.to_string())?;
+                Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name))
             }
             Named::Wait => self.wait_for(parsed(arguments)?, context).await,
             Named::Status => self.status(&parsed(arguments)?),
