@@ -47,7 +47,8 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>) -> CallToolResult {
         ReturnForm::Markdown => results.markdown(&options),
         ReturnForm::Json => wire::pretty(&json),
     };
-    text += &format!("\nRun {run}: {}\n", state.replace('_', " "));
+    let what = seen.session.map_or_else(|| format!("Run {run}"), |session| session.to_string());
+    text += &format!("\n{what}: {}\n", state.replace('_', " "));
     if form.is_repeated {
         text += "An equal call began this run; nothing was begun again.\n";
     }
@@ -94,8 +95,13 @@ fn collecting(run: &str) -> String {
     format!("It has ended. Call delegate_result with {{\"run\":\"{run}\"}} for its reports.")
 }
 
+/// Returns where a run stands, or the delegation of it that was asked about.
 fn state(seen: &Seen, program: &str) -> &'static str {
-    status::list_json(&[seen.look(program)]).runs.first().map_or("unknown", |run| run.state)
+    let status = status::detail_json(&seen.look(program), seen.session);
+    let run = status.runs.first();
+    let one = run.filter(|_| seen.session.is_some()).and_then(|run| run.delegations.as_ref());
+    let one = one.and_then(|all| all.first()).map(|one| one.state);
+    one.or(run.map(|run| run.state)).unwrap_or("unknown")
 }
 
 /// Answers with where runs stand.

@@ -80,9 +80,9 @@ impl Runs {
         if !is_id {
             return Err(unknown());
         }
-        let (files, session) = self.archive.find(text).map_err(|error| match error {
-            ArchiveError::Find(_) | ArchiveError::NoSession(_) => unknown(),
-            other => chain(&other),
+        let (files, session) = self.archive.find(text).map_err(|error| {
+            let is_unknown = matches!(error, ArchiveError::Find(_) | ArchiveError::NoSession(_));
+            if is_unknown { unknown() } else { chain(&error) }
         })?;
         if files.workdir().as_deref() != Some(self.root.as_path()) {
             return Err(unknown());

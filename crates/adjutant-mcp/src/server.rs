@@ -18,7 +18,7 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler, serve_server};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::answer::{self, Form};
@@ -33,6 +33,12 @@ use crate::{Setup, wire};
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
 const BLOCKING_THREADS: usize = 8;
+
+/// How many processes are begun at once; more wait for their turn.
+const LAUNCHING: usize = 8;
+
+/// How long another server may take to begin an equal call.
+const CLAIMED: Duration = Duration::from_secs(30);
 
 /// Says why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +76,7 @@ struct Server {
     runs: Runs,
     calls: Calls,
     closing: watch::Receiver<bool>,
+    launching: Semaphore,
     // A std mutex: held for a look at a map, never across an await.
     waiting: Arc<Mutex<HashMap<RequestId, oneshot::Sender<Option<String>>>>>,
 }
@@ -81,6 +88,7 @@ impl Server {
             calls: Calls::open(setup.archive.path())?,
             setup: Arc::new(setup),
             closing,
+            launching: Semaphore::new(LAUNCHING),
             waiting: Arc::default(),
         })
     }
@@ -168,12 +176,16 @@ impl Server {
         let root = self.setup.root.display().to_string();
         let key = canonical::key(arguments, &root, &client);
         let calls = self.calls.clone();
-        let claim = tokio::task::spawn_blocking(move || calls.claim(&key)).await;
+        let claim = tokio::task::spawn_blocking(move || calls.claim(&key));
+        let claim = tokio::time::timeout(CLAIMED, claim).await;
+        let claim = claim.map_err(|_| "an equal call is being begun and does not get on")?;
         let mut claim = claim.map_err(|error| chain(&error))?.map_err(|error| chain(&error))?;
         if let Some(run) = claim.run().filter(|run| self.runs.answers(*run)) {
             return Ok((run, true));
         }
+        let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
         let run = launch(&self.setup, arguments).await?;
+        drop(turn);
         // A run that cannot be remembered is no worse for it.
         let _ = claim.keep(run);
         Ok((run, false))
@@ -216,10 +228,7 @@ impl Server {
             metadata: MetadataSource::Claimed,
         };
         let facts = artifact_facts(&self.setup.root).map_err(|error| chain(&error))?;
-        let text = match &args.returned {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let text = args.returned.as_str().map_or_else(|| args.returned.to_string(), str::to_owned);
         Ok(answer::of_data(json!(validate(text.as_str(), &contract, &facts))))
     }
 }

@@ -126,7 +126,7 @@ fn read_all(
     while let Ok(read) = read_line(&mut input, &mut line) {
         let judged = match read {
             Line::End => return,
-            Line::TooLong => Err((ErrorData::invalid_request(TOO_LONG, None), None)),
+            Line::TooLong => Err(Complaint::new(ErrorData::invalid_request(TOO_LONG, None), None)),
             Line::Whole if line.iter().all(u8::is_ascii_whitespace) => continue,
             Line::Whole => parse(&line).and_then(|message| gate.judge(message)),
         };
@@ -135,7 +135,7 @@ fn read_all(
         let sent = match judged {
             Ok(Some(message)) => messages.blocking_send(message).is_ok(),
             Ok(None) => true,
-            Err((error, id)) => encoded(&JsonRpcMessage::error(error, id))
+            Err(Complaint { error, to }) => encoded(&JsonRpcMessage::error(*error, to))
                 .is_ok_and(|line| replies.blocking_send(line).is_ok()),
         };
         if !sent {
@@ -185,14 +185,26 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
 }
 
 /// An answer to what is no message, and to whom.
-type Complaint = (ErrorData, Option<RequestId>);
+struct Complaint {
+    // Boxed: it is the rare case, and larger than the usual one.
+    error: Box<ErrorData>,
+    to: Option<RequestId>,
+}
+
+impl Complaint {
+    fn new(error: ErrorData, to: Option<RequestId>) -> Self {
+        Self { error: Box::new(error), to }
+    }
+}
 
 fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, Complaint> {
-    let value: Value = serde_json::from_slice(line)
-        .map_err(|error| (ErrorData::parse_error(format!("not JSON: {error}"), None), None))?;
+    let value: Value = serde_json::from_slice(line).map_err(|error| {
+        Complaint::new(ErrorData::parse_error(format!("not JSON: {error}"), None), None)
+    })?;
     let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
-    serde_json::from_value(value)
-        .map_err(|_| (ErrorData::invalid_request("not a message of JSON-RPC 2.0", None), id))
+    serde_json::from_value(value).map_err(|_| {
+        Complaint::new(ErrorData::invalid_request("not a message of JSON-RPC 2.0", None), id)
+    })
 }
 
 /// Lets only what may come before the handshake come before it.
@@ -222,13 +234,12 @@ impl Gate {
             return Ok(Some(message));
         }
         let error = ErrorData::invalid_request("`initialize` must come first", None);
-        Err((error, Some(request.id.clone())))
+        Err(Complaint::new(error, Some(request.id.clone())))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
     use super::*;
 
     fn lines(input: &[u8], buffer: usize) -> Vec<(Line, usize)> {

@@ -85,7 +85,7 @@ fn a_call_is_answered_with_its_reports_and_an_equal_one_begins_nothing() {
     let started = client.data("delegate_start", task("a"));
     assert_eq!((text(&started, "run"), &started["repeated"]), (run.clone(), &json!(true)));
     assert_eq!((&started["state"], &started["done"]), (&json!("completed"), &json!(true)));
-    assert_eq!(rig.runs(), [run.clone()]);
+    assert_eq!(rig.only_run(), run);
 
     let other = client.data("Delegate", task("b"));
     assert_ne!(text(&other, "run"), run, "another call is another run");
@@ -136,6 +136,10 @@ fn a_call_that_takes_too_long_is_answered_with_what_is_done_and_a_handle() {
     assert_eq!(waited["done"], false);
     let status = client.data("delegate_status", run.clone());
     assert_eq!(status["runs"][0]["delegations"][0]["label"], "slow", "{status}");
+    let quick = json!({ "run": data["results"]["results"][1]["session_id"] });
+    let one = client.data("delegate_wait", quick);
+    assert_eq!((&one["done"], &one["state"]), (&json!(true), &json!("completed")), "{one}");
+    assert_eq!(one["results"]["total"], 1);
     assert_eq!(client.data("delegate_cancel", run.clone())["how"], "obeyed");
     let ended = client.data("delegate_wait", run);
     assert_eq!((&ended["done"], &ended["state"]), (&json!(true), &json!("cancelled")));
@@ -207,7 +211,8 @@ fn a_call_that_is_taken_back_ends_its_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let call = client.begin("Delegate", task("slow"));
-    client.progress(call);
+    // Its note is taken, so that nothing is under way that could come late.
+    while !text(&client.progress(call), "message").contains("thinking (in=") {}
     let params = json!({ "requestId": call, "reason": "the person pressed escape" });
     let method = "notifications/cancelled";
     client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
@@ -218,6 +223,36 @@ fn a_call_that_is_taken_back_ends_its_run() {
     let (rest, _) = client.leave();
     assert!(rest.iter().all(|message| message["id"] != call), "nobody waits for it: {rest:?}");
     rig.assert_unharmed();
+}
+
+#[test]
+fn a_wait_that_is_taken_back_ends_nothing_but_the_wait() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let run = json!({ "run": client.data("delegate_start", task("soon"))["run"] });
+    let call = client.begin("delegate_wait", run.clone());
+    client.progress(call);
+    let method = "notifications/cancelled";
+    client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": call } }));
+    assert_eq!(client.data("delegate_wait", run)["state"], "completed");
+}
+
+/// Clients take a long silence for a server that hangs.
+#[test]
+fn progress_comes_at_least_every_ten_seconds_though_nothing_happens() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let call = client.begin("Delegate", task("slow"));
+    let mut count = client.progress(call)["progress"].as_f64().unwrap();
+    // The first messages follow what happens; from the third on nothing does.
+    for _ in 0..3 {
+        let asked = Instant::now();
+        let next = client.progress(call);
+        assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+        assert!(next["progress"].as_f64().unwrap() > count, "{next}");
+        count = next["progress"].as_f64().unwrap();
+    }
+    clean(&rig);
 }
 
 #[test]
@@ -244,7 +279,7 @@ fn what_would_ask_a_person_is_refused_with_the_way_a_person_allows_it() {
           Spawn 1 subagent (risk: medium): [a] Look around
           Only a person can allow it: with `approve_below_usd = 5.00` in [policy] of their own config.toml, or by starting the server with `adjutant mcp --approve-below 5.00`; a lower --budget-usd there makes the worst case cheaper.
     ");
-    assert_eq!(rig.runs(), [String::new(); 0]);
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 
     let config = rig.home().join(".config/adjutant");
     fs::create_dir_all(&config).unwrap();
@@ -271,7 +306,7 @@ fn nothing_is_delegated_under_bounds_that_are_not_understood() {
         assert!(client.failure(tool, task("a")).contains("ADJUTANT_CONTEXT"));
     }
     assert_eq!(client.data("delegate_status", json!({}))["runs"], json!([]));
-    assert_eq!(rig.runs(), [String::new(); 0]);
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn wrong_requests_are_errors_and_begin_nothing() {
         assert!(answer["error"].is_object(), "{method} {params}: {answer}");
         client.ping();
     }
-    assert_eq!(rig.runs(), [String::new(); 0]);
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn wrong_arguments_are_told_to_the_model_and_begin_nothing() {
         let said = client.failure(tool, arguments.clone());
         assert!(!said.is_empty(), "{tool} {arguments}");
     }
-    assert_eq!(rig.runs(), [String::new(); 0]);
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 }
 
 #[test]
