@@ -143,6 +143,15 @@ impl Runs {
     }
 }
 
+/// What a look at a run came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looked {
+    /// Whether something was recorded since the last.
+    pub(crate) grew: bool,
+    /// Whether nothing more will come.
+    pub(crate) is_over: bool,
+}
+
 /// A run that is followed.
 pub(crate) struct Watch {
     files: RunFiles,
@@ -155,15 +164,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Takes in what was recorded since; says whether nothing more will come.
-    pub(crate) fn look(&mut self) -> Result<bool, String> {
+    /// Takes in what was recorded since.
+    pub(crate) fn look(&mut self) -> Result<Looked, String> {
         self.liveness = liveness(&self.files)?;
         let view = &mut self.view;
         let more = self.follow.more(|record| {
             view.apply(Entry::new(record.at, record.wall_ms, &record.event));
         });
-        more.map_err(|error| chain(&error))?;
-        Ok(is_over(&self.view, self.liveness, self.session))
+        let grew = more.map_err(|error| chain(&error))?;
+        Ok(Looked { grew, is_over: is_over(&self.view, self.liveness, self.session) })
     }
 
     /// Waits until there may be something to take in.

@@ -59,16 +59,19 @@ async fn attend(
     taken_back: impl Future<Output = Option<String>>,
 ) -> Result<Waited, String> {
     let mut taken_back = std::pin::pin!(taken_back);
+    let mut is_due = true;
     loop {
-        if run.look()? {
+        let looked = run.look()?;
+        if looked.is_over {
             return Ok(Waited::Over);
         }
-        telling.tell(run);
+        telling.tell(run, looked.grew || is_due);
+        is_due = false;
         let due = telling.due();
         tokio::select! {
             () = run.changed() => {}
             () = telling.sent() => {}
-            () = tokio::time::sleep_until(due) => {}
+            () = tokio::time::sleep_until(due) => is_due = true,
             () = tokio::time::sleep_until(until) => return Ok(Waited::Detached),
             _ = closing.wait_for(|is_closing| *is_closing) => return Ok(Waited::Detached),
             reason = &mut taken_back => return Ok(Waited::TakenBack(reason)),
@@ -84,7 +87,7 @@ pub(crate) struct Telling {
     to: Option<(Peer<RoleServer>, ProgressToken)>,
     count: u32,
     told: Option<Instant>,
-    /// Whether something may have happened that was not told.
+    /// Whether there is something that was not told.
     is_behind: bool,
     sending: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -104,14 +107,14 @@ impl Telling {
         if self.sending.is_some() { next.max(Instant::now() + PAUSE) } else { next }
     }
 
-    /// Begins to tell what each subagent does, unless that was told a moment ago.
-    fn tell(&mut self, run: &Watch) {
+    /// Begins to tell what each subagent does if there is news, unless that was told a moment ago.
+    fn tell(&mut self, run: &Watch, is_news: bool) {
+        self.is_behind |= is_news;
         let rests = self.told.is_some_and(|told| told.elapsed() < PAUSE);
-        self.is_behind = rests || self.sending.is_some();
-        if self.is_behind {
+        if rests || self.sending.is_some() || !self.is_behind {
             return;
         }
-        self.told = Some(Instant::now());
+        (self.told, self.is_behind) = (Some(Instant::now()), false);
         let Some((peer, token)) = &self.to else { return };
         self.count += 1;
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.count));
