@@ -1,6 +1,7 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
 mod alias;
+mod mcp;
 mod records;
 mod task;
 mod work;
@@ -15,6 +16,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use crate::hints;
 use crate::spaces::{SpaceFlags, TermFlags};
 
+pub(crate) use mcp::{McpArgs, McpClient, McpCommand};
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
     StatusArgs, TellArgs, WaitArgs, WatchArgs,
@@ -181,6 +183,8 @@ pub(crate) enum Command {
     Undo(crate::undo::UndoArgs),
     /// Remove the content of old runs and results that are merged; metadata and cost stay.
     Prune(PruneArgs),
+    /// Serve an MCP client such as Claude Code or Codex, which can then delegate.
+    Mcp(McpArgs),
     /// Print a completion script for your shell.
     Completions {
         /// The shell.
@@ -378,6 +382,10 @@ pub(crate) struct DelegateArgs {
     /// Show what would be granted and the worst case in tokens, cost and time; run nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+
+    /// Leave the session of whoever starts it; the MCP server starts its runs so.
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
 
     /// How it is done.
     #[command(flatten)]
