@@ -46,7 +46,7 @@ pub(crate) fn run_merge(
     let previews = preview(&chosen)?;
     if !as_json {
         chosen.say_shared(&shared);
-        if chosen.unfinished.is_none() || !previews.is_empty() {
+        if chosen.is_nothing() || !previews.is_empty() {
             say(&outlook(&chosen, &previews));
         }
     }
@@ -60,6 +60,7 @@ pub(crate) fn run_merge(
         let lines = chosen.picked.iter().zip(&fates);
         print(&lines.map(|(picked, fate)| line(picked, fate, args.dry_run)).collect::<String>())?;
         say_next(&chosen, &fates, args.dry_run);
+        chosen.say_unkept();
         chosen.say_unfinished();
     }
     Ok(chosen.exit(exit(&fates, chosen.gone.len())))
@@ -233,7 +234,7 @@ fn as_object(chosen: &Chosen, args: &MergeArgs, fates: &[Fate], shared: &[Shared
         "dry_run": args.dry_run, "undo": undo,
         "results": results.map(|(picked, fate)| fate_json(picked, fate, args.dry_run)).collect::<Vec<_>>(),
         "gone": chosen.gone_json(), "shared": chosen.shared_json(shared),
-        "unfinished": chosen.unfinished_json(),
+        "unfinished": chosen.unfinished_json(), "unkept": chosen.unkept_json(),
     })
 }
 

@@ -73,4 +73,5 @@ mod work_open;
 mod work_refused;
 mod work_rig;
 mod work_run;
+mod work_said;
 mod work_terms;
