@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
 use crate::story::stories_again;
 use crate::wiring::Wiring;
+use crate::work::unkept_of;
 
 /// How a run goes on, as the flags of two commands say it.
 pub(crate) struct Again<'a> {
@@ -64,7 +65,11 @@ pub(crate) fn run_resume(
     let past = past
         .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
     if let Some(nothing) = &past.nothing {
-        return Err(Failure::usage(format!("nothing to resume: {nothing}")));
+        let failure = Failure::usage(format!("nothing to resume: {nothing}"));
+        return Err(match unkept_of(archive, files.id()) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        });
     }
     // The root of a run without a parent agent stands for the run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());

@@ -403,6 +403,17 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
         .hint("Name a run of another folder; `adjutant status` lists the runs."))
 }
 
+/// Says what of a run could not be kept and is still in its workspace, and how it is kept; nothing where all is.
+pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
+    let chosen = Chosen::find(archive, Some(&run.to_string()), Parts::With).ok()?;
+    let first = chosen.unkept.first()?;
+    Some(format!(
+        "The work of {} could not be kept and is still in its workspace; once the cause is gone, `adjutant prune` \
+         keeps it.",
+        title(&first.session.to_string(), &first.label)
+    ))
+}
+
 /// Finds the work of a run whose folder is gone in the repository around the current folder: it moves with it.
 fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<Work, Failure> {
     let gone = format!("{run} worked in {}, which is not there any more", workdir.display());

@@ -55,3 +55,35 @@ fn a_run_goes_on_at_once_although_git_was_at_work_when_it_was_killed() {
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(repo.json(&["diff", &run], 0)["results"][0]["files"][0]["path"], "made");
 }
+
+#[test]
+fn what_a_killed_merge_left_is_not_captured_and_prune_puts_it_back() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    let before = repo.state();
+    assert_eq!(repo.rig.run(["merge"]).code, 0);
+    // As it is when the merge is killed just before its mark of completion.
+    let merges = repo.rig.state().join("merges");
+    let tree = fs::read_dir(merges).unwrap().flatten().find(|it| it.path().join("applies").exists());
+    let applies = tree.unwrap().path().join("applies");
+    let journal = fs::read_dir(&applies).unwrap().flatten().find(|it| it.path().is_dir()).unwrap();
+    fs::remove_file(journal.path().join("done")).unwrap();
+    let temp = format!(".adjutant-{}-0.new", journal.file_name().to_str().unwrap());
+    repo.rig.write(&temp, "half");
+    repo.rig.write("new", "untracked\n");
+
+    let flags = ["--write", "-t", "two=Do it"];
+    let out = repo.rig.delegating(&flags).env("PATH", std::env::var_os("PATH").unwrap()).run();
+    assert_eq!(out.code, 0, "{out}");
+    let bases = repo.git(["for-each-ref", "--format=%(objectname)", "refs/adjutant/*/_bases"]);
+    let captured = bases.lines().next_back().unwrap();
+    let files = repo.git(["ls-tree", "-r", "--name-only", captured]);
+    assert!(files.contains("new") && !files.contains(&temp), "{files}");
+
+    fs::remove_file(repo.rig.work().join("new")).unwrap();
+    let pruned = repo.rig.run(["prune"]);
+    assert_eq!(pruned.code, 0, "{pruned}");
+    assert!(pruned.to_string().contains("a merge that was cut short"), "{pruned}");
+    assert_eq!(repo.state(), before);
+}
