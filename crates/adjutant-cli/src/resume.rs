@@ -65,11 +65,7 @@ pub(crate) fn run_resume(
     let past = past
         .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
     if let Some(nothing) = &past.nothing {
-        let failure = Failure::usage(format!("nothing to resume: {nothing}"));
-        return Err(match unkept_of(archive, files.id()) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        });
+        return Err(Failure::usage(format!("nothing to resume: {nothing}")));
     }
     // The root of a run without a parent agent stands for the run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
@@ -85,7 +81,11 @@ pub(crate) fn run_resume(
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
     };
-    go_on(archive, files, past, wish, &flags)
+    let run = files.id();
+    go_on(archive, files, past, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
+        Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
+        Some(_) | None => failure,
+    })
 }
 
 /// Goes on with a run and prints what came of it.

@@ -28,6 +28,7 @@ const STEPS: &str = r#"
     delegate() { "$ADJUTANT" delegate --yes --model script:../script.toml "$@"; }
     delegate --write --workspace KIND -t one=x >../out 2>../err
     echo "delegate $?"
+    find .git/objects -name 'tmp_*' >../unfinished
     mount -o remount,size=64m .git || exit 93
     BETWEEN
     "$ADJUTANT" prune >../pruned 2>&1
@@ -51,6 +52,7 @@ fn found_again(kind: &str, between: &str) -> Option<[String; 3]> {
     let told = ["out", "err", "pruned"].map(read);
     let lines: Vec<&str> = out.stdout.lines().collect();
     assert_eq!(lines, ["delegate 3", "prune 0", "whole"], "{kind}: {out}\n{told:#?}");
+    assert_eq!(read("unfinished"), "", "{kind}: git left what it could not finish");
     Some(told)
 }
 

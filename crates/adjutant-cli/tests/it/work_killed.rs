@@ -10,6 +10,15 @@ use crate::work_rig::Repo;
 
 const SCRIPT: &str = r#"
 [[turn]]
+label = "two"
+[[turn.call]]
+tool = "Write"
+args = { file_path = "other", content = "other\n" }
+[[turn]]
+label = "two"
+text = "done"
+
+[[turn]]
 label = "one"
 [[turn.call]]
 tool = "Write"
@@ -58,9 +67,13 @@ fn a_run_goes_on_at_once_although_git_was_at_work_when_it_was_killed() {
 
 #[test]
 fn what_a_killed_merge_left_is_not_captured_and_prune_puts_it_back() {
-    let repo = Repo::new();
-    let ran = repo.ran(&["one"]);
-    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    let repo = repository();
+    let delegate = |task: &str| {
+        let call = repo.rig.delegating(&["--write", "-t", task]);
+        let out = call.env("PATH", std::env::var_os("PATH").unwrap()).run();
+        assert_eq!(out.code, 0, "{out}");
+    };
+    delegate("one=Do it");
     let before = repo.state();
     assert_eq!(repo.rig.run(["merge"]).code, 0);
     // As it is when the merge is killed just before its mark of completion.
@@ -73,12 +86,10 @@ fn what_a_killed_merge_left_is_not_captured_and_prune_puts_it_back() {
     repo.rig.write(&temp, "half");
     repo.rig.write("new", "untracked\n");
 
-    let flags = ["--write", "-t", "two=Do it"];
-    let out = repo.rig.delegating(&flags).env("PATH", std::env::var_os("PATH").unwrap()).run();
-    assert_eq!(out.code, 0, "{out}");
-    let bases = repo.git(["for-each-ref", "--format=%(objectname)", "refs/adjutant/*/_bases"]);
-    let captured = bases.lines().next_back().unwrap();
-    let files = repo.git(["ls-tree", "-r", "--name-only", captured]);
+    delegate("two=Do it");
+    let result = repo.json(&["diff"], 0)["results"][0]["commit"].as_str().unwrap().to_owned();
+    let captured = format!("{result}^");
+    let files = repo.git(["ls-tree", "-r", "--name-only", &captured]);
     assert!(files.contains("new") && !files.contains(&temp), "{files}");
 
     fs::remove_file(repo.rig.work().join("new")).unwrap();

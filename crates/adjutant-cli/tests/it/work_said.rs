@@ -1,5 +1,8 @@
 //! What a person is told about workspaces and work that are not as they might expect.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use crate::rig::{Output, Rig};
@@ -41,7 +44,7 @@ fn what_the_workspaces_lack_is_said_once_for_all_of_them() {
         crate::schema::assert_fits("result", &json);
         assert_eq!(json["remarks"], serde_json::json!([said]), "{json}");
     }
-    std::fs::remove_dir_all(repo.rig.work().join("nested")).unwrap();
+    fs::remove_dir_all(repo.rig.work().join("nested")).unwrap();
     let plain = delegate(&repo, &two);
     assert!(!plain.stdout.contains("Not as in your tree"), "{plain}");
 }
@@ -52,7 +55,7 @@ fn in_a_sparse_checkout_the_preview_and_the_merge_say_the_same() {
     repo.rig.write("far/away", "away\n");
     repo.commit("far");
     let ran = repo.ran(&["one", "two"]);
-    let far = |tree: &std::path::Path| std::fs::write(tree.join("far/away"), "changed\n").unwrap();
+    let far = |tree: &Path| fs::write(tree.join("far/away"), "changed\n").unwrap();
     repo.keep(&ran, 0, far);
     repo.keep_lines(&ran, 1, &[(2, "near")]);
     repo.git(["sparse-checkout", "set", "src"]);
@@ -117,4 +120,60 @@ fn the_advice_after_a_conflict_works_with_files_that_were_never_committed() {
     let said = try_git(&repo, &typed);
     assert_eq!(repo.git(["diff", "--name-only", "--diff-filter=U"]), "file", "{typed:?} {said}");
     assert_eq!(repo.read("untracked"), "by the agent\n", "{typed:?} {said}");
+}
+
+#[test]
+fn a_git_that_is_too_old_makes_no_workspaces_and_the_doctor_says_only_that() {
+    let rig = Rig::new();
+    let bin = rig.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("git"), "#!/bin/sh\necho git version 2.30.2\n").unwrap();
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let out = rig.call(["doctor"]).env("PATH", &bin).run();
+    let line = |name: &str| {
+        let line = out.stdout.lines().find(|line| line.contains(name));
+        line.unwrap_or_else(|| panic!("{name}: {out}")).to_owned()
+    };
+    assert!(line("git").contains("2.30.2"), "{out}");
+    assert!(line("workspaces").contains("none without a git that can be used"), "{out}");
+    assert!(!out.stdout.contains("made in constant time"), "{out}");
+}
+
+#[test]
+fn undo_does_not_offer_to_drop_what_was_discarded() {
+    let repo = repository();
+    assert_eq!(delegate(&repo, &["-t", "one=Do it"]).code, 0);
+    let run = repo.rig.only_run();
+    let kept = repo.rig.run(["undo"]);
+    assert!(kept.stderr.contains("`adjutant discard "), "{kept}");
+    assert_eq!(repo.rig.run(["discard", &run, "--yes"]).code, 0);
+    let gone = repo.rig.run(["undo"]);
+    assert_eq!(gone.code, 0, "{gone}");
+    assert!(gone.stderr.contains("its work was discarded"), "{gone}");
+    assert!(!gone.stderr.contains("`adjutant discard "), "{gone}");
+}
+
+#[test]
+fn a_usage_line_shows_what_was_typed_and_not_what_the_environment_says() {
+    let rig = Rig::new();
+    let out = rig.call(["discard"]).env("ADJUTANT_MODEL", "x/y").run();
+    assert_eq!(out.code, 2, "{out}");
+    assert!(out.stderr.contains("Usage: adjutant discard <RUN|SESSION>"), "{out}");
+}
+
+#[test]
+fn results_in_a_repository_that_was_moved_are_pruned_from_within_it() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    let write = |tree: &Path| fs::write(tree.join("new"), "x\n").unwrap();
+    let merged = repo.keep_at(&ran, 0, 1_500_000_000, write);
+    repo.git(["merge", "-q", &merged]);
+    let moved = repo.rig.path().join("moved");
+    fs::rename(repo.rig.work(), &moved).unwrap();
+    fs::create_dir(repo.rig.work()).unwrap();
+    let away = repo.rig.run(["prune", "--json"]);
+    assert_eq!((away.code, away.json()["results_dropped"].as_array().unwrap().len()), (0, 0), "{away}");
+    let within = repo.rig.call(["prune", "--json"]).cwd(&moved).run();
+    assert_eq!(within.code, 0, "{within}");
+    assert_eq!(within.json()["results_dropped"][0]["commit"], serde_json::json!(merged), "{within}");
 }
