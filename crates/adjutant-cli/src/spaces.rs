@@ -162,7 +162,9 @@ impl TermFlags {
             // Seen from the workspace, a relative path would be another one; a link may lead elsewhere later.
             let path = granted(grant)?;
             if let Some((why, hint)) = never_shown(&path, setup, tree) {
-                return Err(Failure::usage(format!("--grant {}: {why}", grant.display())).hint(hint));
+                return Err(
+                    Failure::usage(format!("--grant {}: {why}", grant.display())).hint(hint)
+                );
             }
             setup.grants.push(path);
         }

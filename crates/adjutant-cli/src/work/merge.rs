@@ -215,7 +215,9 @@ fn by_hand(chosen: &Chosen, picked: &Picked) -> String {
         );
     }
     let (id, branch) = (picked.id(), &picked.kept.branch);
-    format!("A conflict is solved by hand: `adjutant merge {id} --as branch`, then `git merge {branch}`.")
+    format!(
+        "A conflict is solved by hand: `adjutant merge {id} --as branch`, then `git merge {branch}`."
+    )
 }
 
 /// Returns the exit code: everything, some, nothing, or nothing because of uncommitted changes.

@@ -388,7 +388,8 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
                 // Of one that has not ended there is something to say, if only that.
                 let is_at_work = is_open && it.space.is_some();
                 // What could not be kept must not have an older run taken in its place.
-                let is_work = |it: &(KeptWork, Option<String>)| it.0.commit.is_some() || it.1.is_some();
+                let is_work =
+                    |it: &(KeptWork, Option<String>)| it.0.commit.is_some() || it.1.is_some();
                 is_at_work || it.kept.as_deref().is_some_and(is_work)
             })
         };

@@ -78,7 +78,8 @@ fn what_a_killed_merge_left_is_not_captured_and_prune_puts_it_back() {
     assert_eq!(repo.rig.run(["merge"]).code, 0);
     // As it is when the merge is killed just before its mark of completion.
     let merges = repo.rig.state().join("merges");
-    let tree = fs::read_dir(merges).unwrap().flatten().find(|it| it.path().join("applies").exists());
+    let tree =
+        fs::read_dir(merges).unwrap().flatten().find(|it| it.path().join("applies").exists());
     let applies = tree.unwrap().path().join("applies");
     let journal = fs::read_dir(&applies).unwrap().flatten().find(|it| it.path().is_dir()).unwrap();
     fs::remove_file(journal.path().join("done")).unwrap();

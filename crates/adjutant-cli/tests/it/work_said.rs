@@ -96,7 +96,8 @@ fn the_advice_after_a_conflict_works_with_files_that_were_never_committed() {
         format!("[[turn.call]]\ntool = \"Write\"\nargs = {args}\n")
     };
     let calls = [call("file"), call("untracked")].concat();
-    let turns = format!("[[turn]]\nlabel = \"one\"\n{calls}[[turn]]\nlabel = \"one\"\ntext = \"done\"\n");
+    let turns =
+        format!("[[turn]]\nlabel = \"one\"\n{calls}[[turn]]\nlabel = \"one\"\ntext = \"done\"\n");
     let repo = Repo { rig: Rig::with_script(&turns) };
     repo.git(["init", "-q", "-b", "main", "."]);
     repo.rig.write("file", "file\n");
@@ -172,8 +173,16 @@ fn results_in_a_repository_that_was_moved_are_pruned_from_within_it() {
     fs::rename(repo.rig.work(), &moved).unwrap();
     fs::create_dir(repo.rig.work()).unwrap();
     let away = repo.rig.run(["prune", "--json"]);
-    assert_eq!((away.code, away.json()["results_dropped"].as_array().unwrap().len()), (0, 0), "{away}");
+    assert_eq!(
+        (away.code, away.json()["results_dropped"].as_array().unwrap().len()),
+        (0, 0),
+        "{away}"
+    );
     let within = repo.rig.call(["prune", "--json"]).cwd(&moved).run();
     assert_eq!(within.code, 0, "{within}");
-    assert_eq!(within.json()["results_dropped"][0]["commit"], serde_json::json!(merged), "{within}");
+    assert_eq!(
+        within.json()["results_dropped"][0]["commit"],
+        serde_json::json!(merged),
+        "{within}"
+    );
 }

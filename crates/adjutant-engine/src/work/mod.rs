@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use adjutant_core::{RunId, SessionId, content_hash};
-use adjutant_workspace::{Git, Kept, ObjectId, Repository, ResultRef, forget_applied};
 pub use adjutant_workspace::{
-    ApplyError, Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Left, Lines, Patch, Side,
+    ApplyError, Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Left, Lines,
+    Patch, Side,
 };
+use adjutant_workspace::{Git, Kept, ObjectId, Repository, ResultRef, forget_applied};
 
 pub use machine::{Machine, look_at_machine};
 pub use quota::{Quota, quota};

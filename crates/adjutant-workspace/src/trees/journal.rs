@@ -64,7 +64,8 @@ pub(super) fn sync_disk(handle: BorrowedFd<'_>) -> io::Result<()> {
 /// The name is `.adjutant-`, the name of a journal, and a number: nobody's work is called so.
 pub(crate) fn is_prepared(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
-    let Some(name) = name.strip_prefix(b".adjutant-").and_then(|it| it.strip_suffix(b".new")) else {
+    let Some(name) = name.strip_prefix(b".adjutant-").and_then(|it| it.strip_suffix(b".new"))
+    else {
         return false;
     };
     let parts: Vec<&[u8]> = name.split(|byte| *byte == b'-').collect();
