@@ -55,7 +55,7 @@ impl Cli {
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = Self::command()
             .try_get_matches_from(alias::read(std::env::args_os()))
-            .map_err(explained)?;
+            .map_err(|error| explained(typed_only(error)))?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_flag = matches.value_source("home") == Some(ValueSource::CommandLine);
         match &cli.home {
@@ -81,6 +81,23 @@ fn given_root(matches: &ArgMatches) -> Option<&PathBuf> {
     let is_typed = matches.ids().any(|id| id.as_str() == "root")
         && matches.value_source("root") == Some(ValueSource::CommandLine);
     if is_typed { matches.get_one("root") } else { given_root(matches) }
+}
+
+/// Leaves out of a usage line what comes from the environment and was not typed.
+fn typed_only(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
+    let before = usage.to_string();
+    let mut text = before.clone();
+    for (flag, value) in [("--home", "<DIR>"), ("--preset", "<NAME>"), ("--model", "<MODEL>")] {
+        let is_typed = |word: String| word == flag || word.starts_with(&format!("{flag}="));
+        if !std::env::args().any(is_typed) {
+            text = text.replace(&format!(" {flag} {value}"), "");
+        }
+    }
+    if text != before {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(text.into()));
+    }
+    error
 }
 
 /// Says how a slash command is typed when its words came as arguments of their own.

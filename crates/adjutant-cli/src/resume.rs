@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
 use crate::story::stories_again;
 use crate::wiring::Wiring;
+use crate::work::unkept_of;
 
 /// How a run goes on, as the flags of two commands say it.
 pub(crate) struct Again<'a> {
@@ -80,7 +81,11 @@ pub(crate) fn run_resume(
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
     };
-    go_on(archive, files, past, wish, &flags)
+    let run = files.id();
+    go_on(archive, files, past, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
+        Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
+        Some(_) | None => failure,
+    })
 }
 
 /// Goes on with a run and prints what came of it.

@@ -24,6 +24,7 @@ use super::repository::{Repository, path_of};
 use super::run::Call;
 use super::scratch::Scratch;
 use super::trust::open_plain;
+use crate::trees::is_prepared;
 use crate::{RelPath, Root};
 
 /// What the commit of a captured state says.
@@ -274,6 +275,8 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
                 path: path_of(rest.strip_suffix(b"/")?),
                 reason: SkipReason::NestedRepository,
             }),
+            // A merge that was killed left it; the next one removes it.
+            b'?' if is_prepared(&path_of(rest)) => {}
             b'?' => {
                 found.insert(RelPath::new(path_of(rest)).ok()?, true);
             }
