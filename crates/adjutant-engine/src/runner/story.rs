@@ -38,10 +38,10 @@ impl Runner {
     /// Merges the work of a child into the workspace of its parent.
     pub(super) fn merge(&mut self, session: SessionId, into: SessionId, commit: String) {
         let above = self.tree.node(into).and_then(|node| node.space.clone());
-        let spaces = self.shop.spaces.clone();
+        let (spaces, masker) = (self.shop.spaces.clone(), self.shop.desk.masker.clone());
         self.tasks.spawn_blocking(move || {
             let result = guard(|| match (spaces, above) {
-                (Some(spaces), Some(space)) => spaces.take_in(into, &space, &commit),
+                (Some(spaces), Some(space)) => spaces.take_in(into, &space, &commit, &masker),
                 _ => Err("there is no workspace to merge it into".to_owned()),
             });
             Done::Merged { session, result }
