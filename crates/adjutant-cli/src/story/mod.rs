@@ -7,7 +7,7 @@ mod consent;
 mod earlier;
 mod record;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use adjutant_core::prd::{Prd, Story, asked, story_prompt};
@@ -256,7 +256,7 @@ impl Reading<'_> {
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
-            .with_stories(prompts(self.file.prd()))
+            .with_stories(names(self.file.prd()))
             .with_spaces(self.spaces()?);
         let goal = Goal {
             agent: AgentName::new("story"),
@@ -410,14 +410,13 @@ pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failur
     }
 }
 
-/// Returns the stories that agents of a run may name that goes on; none where its file cannot be read.
-pub(crate) fn stories_again(work: &StoryWork) -> BTreeMap<String, String> {
+/// Returns the names of the stories beside that of a run that goes on; none where its file cannot be read.
+pub(crate) fn stories_again(work: &StoryWork) -> BTreeSet<String> {
     let file = work.prd.as_ref().and_then(|path| PrdFile::open(path).ok());
-    file.map(|file| prompts(file.prd())).unwrap_or_default()
+    file.map(|file| names(file.prd())).unwrap_or_default()
 }
 
-/// Returns what the agent of each story would be asked, by the name that a marker may use.
-fn prompts(prd: &Prd) -> BTreeMap<String, String> {
-    let own = prd.stories().iter().filter(|story| story.parent().is_none());
-    own.map(|story| (story.id.clone(), story_prompt(story))).collect()
+/// Returns the names of all stories, tasks of earlier runs included.
+fn names(prd: &Prd) -> BTreeSet<String> {
+    prd.stories().iter().map(|story| story.id.clone()).collect()
 }
