@@ -129,6 +129,7 @@ pub(crate) enum Command {
     /// Hand tasks to subagents and wait for their reports.
     Delegate(DelegateArgs),
     /// Work on the stories of a PRD, each in a workspace of its own.
+    #[command(mut_arg("merge", |merge| merge.help(story::MERGE)))]
     Story(StoryArgs),
     /// Go on with a run that was interrupted, or with what is left of one that has ended.
     Resume(ResumeArgs),

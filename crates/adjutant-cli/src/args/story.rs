@@ -35,6 +35,10 @@ pub(crate) struct StoryArgs {
     pub(crate) work: WorkFlags,
 }
 
+/// What `--merge` says here; elsewhere nothing but a report is the default.
+pub(super) const MERGE: &str = "What becomes of the work of a story that passes [default: branch, unless the PRD asks \
+for something else and you allowed it]";
+
 const STORY_HELP: &str = r#"Examples:
   adjutant story prd.json                          what would be delegated is reported, not run
   adjutant story prd.json --enable-delegation
