@@ -53,7 +53,7 @@ pub use ids::Chance;
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
-pub use role::Role;
+pub use role::{Role, model_named};
 pub use runner::{Control, Narrator, Reporter};
 pub use spaces::SpaceSetup;
 pub use undo::{Fate, Undo, UndoError, Undone};

@@ -206,12 +206,15 @@ impl Spaces {
         let child = session.to_string();
         let none = |problem: String| {
             let path = self.all.place_of(&self.run, &child);
-            NoSpace { path: path.map(|path| path.display().to_string()), problem }
+            NoSpace { path: path.map(|path| path.display().to_string()), problem, clash: false }
         };
         let above = above.map(|(above, space)| self.get(above, &space)).transpose();
         let above = above.map_err(none)?;
         if !takes_in.is_empty() {
-            self.begin_with(batch, takes_in).map_err(none)?;
+            let clash = self.begin_with(batch, takes_in).map_err(none)?;
+            if let Some(problem) = clash {
+                return Err(NoSpace { clash: true, ..none(problem) });
+            }
         }
         let made = self.all.make(&self.run, &child, batch, above.as_deref());
         let made = Arc::new(made.map_err(|error| none(chain(&error)))?);
@@ -220,25 +223,23 @@ impl Spaces {
         Ok(space)
     }
 
-    /// Lets a batch begin with the work of the stories before.
-    fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<(), String> {
+    /// Lets a batch begin with the work of the stories before; returns what does not go together.
+    fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<Option<String>, String> {
         let id = |commit: &String| {
             ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))
         };
         let results: Vec<ObjectId> = takes_in.iter().map(id).collect::<Result<_, _>>()?;
         let clash = self.all.begin_with(&self.run, batch, &results);
-        match clash.map_err(|error| chain(&error))? {
-            None => Ok(()),
-            Some((commit, conflicts)) => {
-                let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.words());
-                let commit = commit.to_string();
-                Err(format!(
-                    "the work it depends on ({}) cannot be merged: {}",
-                    commit.get(..12).unwrap_or(&commit),
-                    conflicts.iter().map(clash).collect::<Vec<_>>().join("; ")
-                ))
-            }
-        }
+        let clash = clash.map_err(|error| chain(&error))?;
+        Ok(clash.map(|(commit, conflicts)| {
+            let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.words());
+            let commit = commit.to_string();
+            format!(
+                "the work it depends on ({}) does not go together with your files or with other work it depends on: {}",
+                commit.get(..12).unwrap_or(&commit),
+                conflicts.iter().map(clash).collect::<Vec<_>>().join("; ")
+            )
+        }))
     }
 
     /// Returns a workspace, taken up again where this process has not seen it yet.

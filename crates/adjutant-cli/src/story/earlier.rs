@@ -28,6 +28,8 @@ pub(super) enum Earlier {
     Running(RunId),
     /// It was interrupted, or ended so that it can go on.
     Open(RunId),
+    /// It ended because its limits were used up, which are what they are.
+    Spent(RunId),
     /// It ended otherwise.
     Over,
 }
@@ -187,10 +189,10 @@ fn came_to(run: RunId, view: &RunView, is_alive: bool) -> Earlier {
     if is_alive {
         return Earlier::Running(run);
     }
+    let is = |what: fn(&StoryReport) -> bool| StoryReport::of(view).is_some_and(|it| what(&it));
     match view.outcome() {
-        Some(Outcome::Completed) if StoryReport::of(view).is_some_and(|it| it.passes) => {
-            Earlier::Passed(run)
-        }
+        Some(Outcome::Completed) if is(|report| report.passes) => Earlier::Passed(run),
+        Some(Outcome::Partial) if is(|report| report.again.is_some()) => Earlier::Spent(run),
         None | Some(Outcome::Partial | Outcome::Cancelled | Outcome::Blocked) => Earlier::Open(run),
         Some(Outcome::Completed | Outcome::Failed | Outcome::Refused) => Earlier::Over,
     }

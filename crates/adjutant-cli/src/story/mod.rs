@@ -5,6 +5,7 @@
 
 mod consent;
 mod earlier;
+mod model;
 mod record;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use serde::Serialize;
 
 use self::consent::Consent;
 use self::earlier::{Earlier, History};
+use self::model::Models;
 pub(crate) use self::record::record_outcome;
 use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
@@ -41,6 +43,10 @@ pub(crate) fn run_story(
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
     let flags = &args.work;
+    if args.verify.as_ref().is_some_and(|command| command.trim().is_empty()) {
+        return Err(Failure::usage("--verify needs a command; an empty one would decide nothing")
+            .hint("Leave it out to have the PRD's own commands decide."));
+    }
     let workdir = absolute(&flags.root)?;
     let path = std::path::absolute(&args.prd)
         .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?;
@@ -55,8 +61,9 @@ pub(crate) fn run_story(
         wiring = wiring.record(path, &settings.secrets)?;
     }
     let roster = agents::find(&workdir)?;
-    let chosen = agents::choose(&settings, flags, None, |name| wiring.choose(name))?;
-    chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
+    let usual = agents::choose(&settings, flags, None, |name| wiring.choose(name));
+    let is_typed = flags.model.is_some();
+    let models = Models::new(usual, wiring.clone(), is_typed, (file.prd(), &consent))?;
     let history = History::new(&archive, &workdir, file.path());
     let form = form(flags.return_form, Default::default(), as_json);
     let mut reading = Reading {
@@ -68,17 +75,21 @@ pub(crate) fn run_story(
         consent,
         wiring,
         roster,
-        chosen,
+        models,
         history,
         form,
         spent: Spent::default(),
         reports: Vec::new(),
         left: Vec::new(),
     };
-    let exit = reading.run_all()?;
+    let done = reading.run_all();
     reading.wiring.end_recording();
-    reading.report(exit)?;
-    Ok(exit)
+    let exit = done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit);
+    // What was done before something broke is reported all the same.
+    if done.is_ok() || !reading.reports.is_empty() || !reading.left.is_empty() {
+        reading.report(exit)?;
+    }
+    done
 }
 
 /// Tightens the limits by what the file says, and says what of it counts for nothing.
@@ -119,7 +130,7 @@ struct Reading<'a> {
     consent: Consent,
     wiring: Wiring,
     roster: Roster,
-    chosen: Chosen,
+    models: Models,
     history: History<'a>,
     form: Form,
     spent: Spent,
@@ -143,15 +154,18 @@ impl Reading<'_> {
             return Ok(Exit::Completed);
         }
         let mut outcomes = Vec::new();
-        for id in order {
-            match self.take(&id)? {
-                Some(Outcome::Cancelled) => {
-                    outcomes.push(Outcome::Cancelled);
-                    break;
-                }
-                Some(outcome) => outcomes.push(outcome),
-                None => outcomes.push(Outcome::Partial),
+        let mut order = order.into_iter();
+        while let Some(id) = order.next() {
+            let taken = self.take(&id);
+            let over = match &taken {
+                Ok(Some(Outcome::Cancelled)) => Some(format!("you cancelled {id} before it")),
+                Err(_) => Some(format!("{id} before it could not be brought to an end")),
+                Ok(_) => None,
+            };
+            if let Some(why) = &over {
+                order.by_ref().for_each(|rest| _ = self.leave(&rest, why));
             }
+            outcomes.push(taken?.unwrap_or(Outcome::Partial));
         }
         Ok(Exit::of(Outcome::of_all(outcomes)))
     }
@@ -188,13 +202,24 @@ impl Reading<'_> {
                 );
                 return Ok(self.leave(id, &completed(&why)));
             }
-            Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Over) | None => {}
+            Some(Earlier::Spent(run)) if !self.args.again => {
+                let why = format!(
+                    "{run} used up what it was given; --again begins it anew, with a higher --budget-usd, \
+                     --budget-tokens or the limit that `adjutant result {run}` names"
+                );
+                return Ok(self.leave(id, &completed(&why)));
+            }
+            Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Spent(_) | Earlier::Over)
+            | None => {}
         }
         if self.is_spent() {
             return Ok(self.leave(id, "the budget of all stories is used up"));
         }
         match self.work_of(&story) {
-            Ok(work) => self.work_on(&story, work).map(Some),
+            Ok(work) => match self.models.of(&story, &self.consent) {
+                Ok(chosen) => self.work_on(&story, work, chosen).map(Some),
+                Err(failure) => Ok(self.leave(id, &failure.to_string())),
+            },
             // Without what it builds on it would be another piece of work.
             Err(failure) => {
                 let why = failure.to_string();
@@ -236,14 +261,18 @@ impl Reading<'_> {
         Ok(view.outcome())
     }
 
-    fn work_on(&mut self, story: &Story, work: StoryWork) -> Result<Outcome, Failure> {
+    fn work_on(
+        &mut self,
+        story: &Story,
+        work: StoryWork,
+        chosen: Chosen,
+    ) -> Result<Outcome, Failure> {
         say(&format!("adjutant: {} {}", story.id, adjutant_view::sanitize::line(&story.title)));
         let policy = self.policy_left();
-        let model = self.model_for(story)?;
         let setup = Setup {
             policy: policy.clone(),
-            opener: Some(self.chosen.opener(&self.wiring)),
-            model,
+            opener: Some(chosen.opener(&self.wiring)),
+            model: chosen.model,
             web: self.settings.web(),
             tools: Vec::new(),
             workdir: self.workdir.clone(),
@@ -313,15 +342,6 @@ impl Reading<'_> {
         has_begun && (left.budget_usd == Some(Usd::ZERO) || left.budget_tokens_run == Some(0))
     }
 
-    fn model_for(&self, story: &Story) -> Result<crate::wiring::AnyModel, Failure> {
-        let wish = story.suggested_model.as_deref().filter(|_| self.consent.is_given());
-        // What a person typed outweighs what a file suggests.
-        match wish.filter(|_| self.args.work.model.is_none()) {
-            Some(name) => Ok(self.wiring.choose(Some(name))?.model),
-            None => Ok(self.chosen.model.clone()),
-        }
-    }
-
     /// Returns the command that decides about a story: a person's, else the file's with consent.
     fn verify_of(&self, story: &Story) -> Option<String> {
         let own = self.args.verify.clone().or_else(|| self.settings.verify.clone());
@@ -369,7 +389,7 @@ impl Reading<'_> {
                 all: json(&self.reports),
             });
         }
-        print(&render(&self.reports))?;
+        print(&completed(&render(&self.reports)))?;
         for (id, why) in &self.left {
             print(&format!("{id}: not begun, {why}\n"))?;
         }
@@ -406,7 +426,7 @@ pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failur
             not_begun: Vec::new(),
             all: json(std::slice::from_ref(report)),
         }),
-        Form::Markdown => print(&render(std::slice::from_ref(report))),
+        Form::Markdown => print(&completed(&render(std::slice::from_ref(report)))),
     }
 }
 

@@ -62,6 +62,7 @@ mod story_order;
 mod story_prd;
 mod story_rig;
 mod story_verify;
+mod story_words;
 mod tasks;
 mod terminal;
 mod undo;

@@ -5,6 +5,8 @@
 //! and texts are compared where they stand: a file has thousands of them, and one of them changes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -50,6 +52,33 @@ impl Node {
         let Kind::Object(members) = &self.kind else { return None };
         let is_meant = |member: &&Member| string(&text[member.key.clone()]).as_deref() == Some(key);
         members.iter().rev().find(is_meant).map(|member| &member.value)
+    }
+
+    /// Returns where the names stand that an object has a second time, here and below, in their order.
+    pub(crate) fn doubled(&self, text: &str) -> Vec<(Range<usize>, Range<usize>)> {
+        let mut found = Vec::new();
+        self.find_doubled(text, &mut found);
+        found
+    }
+
+    fn find_doubled(&self, text: &str, found: &mut Vec<(Range<usize>, Range<usize>)>) {
+        match &self.kind {
+            Kind::Scalar => {}
+            Kind::Array(items) => items.iter().for_each(|item| item.find_doubled(text, found)),
+            Kind::Object(members) => {
+                let mut seen = BTreeMap::new();
+                for Member { key, value } in members {
+                    // Names whose escapes make no text are told apart as they are written.
+                    let raw = &text[key.clone()];
+                    let name = string(raw).unwrap_or(Cow::Borrowed(raw));
+                    match seen.entry(name) {
+                        Entry::Vacant(first) => _ = first.insert(key.clone()),
+                        Entry::Occupied(first) => found.push((first.get().clone(), key.clone())),
+                    }
+                    value.find_doubled(text, found);
+                }
+            }
+        }
     }
 
     /// Returns the items of a list.

@@ -195,7 +195,7 @@ impl Runner {
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
         let Some(spaces) = self.shop.spaces.clone() else {
             let problem = "nobody said where to keep workspaces".to_owned();
-            let result = Ok(Err(NoSpace { path: None, problem }));
+            let result = Ok(Err(NoSpace { path: None, problem, clash: false }));
             self.tasks.spawn(async move { Done::SpaceMade { session, result } });
             return;
         };
