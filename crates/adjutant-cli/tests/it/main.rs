@@ -50,6 +50,7 @@ mod schema_outputs;
 mod server;
 mod signals;
 mod stories_examples;
+mod story_chain;
 mod story_changed;
 mod story_conflicts;
 mod story_delegation;
