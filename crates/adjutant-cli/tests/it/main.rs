@@ -59,6 +59,7 @@ mod story_markers;
 mod story_order;
 mod story_prd;
 mod story_rig;
+mod story_twice;
 mod story_verify;
 mod tasks;
 mod terminal;

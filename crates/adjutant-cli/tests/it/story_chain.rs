@@ -140,8 +140,7 @@ fn a_story_on_two_branches_stands_on_a_merge_of_them() {
 
 #[test]
 fn a_chain_in_a_tree_with_uncommitted_files_has_them_once() {
-    let stories: [(&str, &[&str]); 4] =
-        [("A", &[]), ("B", &["A"]), ("E", &[]), ("F", &["B", "E"])];
+    let stories: [(&str, &[&str]); 4] = [("A", &[]), ("B", &["A"]), ("E", &[]), ("F", &["B", "E"])];
     let turns = [
         runs("A", "sed -i 's/^line 2$/by a/' long; echo a >> mine"),
         done("A"),
