@@ -330,14 +330,14 @@ impl Work {
         Ok(self.repository.branch_as(&reference_of(result)?, result.branch.clone())?)
     }
 
-    /// Says whether a branch at a result also holds files that were not committed when its agent began.
+    /// Says whether a branch at a result also holds files that were not committed when its agent, or one whose
+    /// work it stands on, began.
     ///
     /// # Errors
     ///
     /// Why git could not be asked.
     pub fn holds_uncommitted(&self, result: &KeptResult) -> Result<bool, WorkError> {
-        let (base, _) = self.ends(result)?;
-        Ok(self.repository.is_captured(&base)?)
+        Ok(self.repository.holds_captured(&id_of(result)?)?)
     }
 
     /// Forgets a result; its commit stays until git collects it.

@@ -319,7 +319,8 @@ impl Worktree {
             return Ok(true);
         }
         let Some(kept) = self.repository.result(&self.reference)? else { return Ok(false) };
-        let now = self.here.capture_from(Some(self.base.clone()), SystemTime::UNIX_EPOCH)?;
+        let now =
+            self.here.capture_from(Some(self.base.clone()), |_| Ok(SystemTime::UNIX_EPOCH))?;
         Ok(self.repository.tree_of(&kept)? == now.tree)
     }
 
