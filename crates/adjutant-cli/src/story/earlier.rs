@@ -146,7 +146,7 @@ impl<'a> History<'a> {
     pub(super) fn at_work(&self, story: &str) -> Option<RunId> {
         self.on(story).find_map(|past| match past.came_to {
             Earlier::Running(run) => Some(run),
-            Earlier::Passed(_) | Earlier::Open(_) | Earlier::Over => None,
+            Earlier::Passed(_) | Earlier::Open(_) | Earlier::Spent(_) | Earlier::Over => None,
         })
     }
 
