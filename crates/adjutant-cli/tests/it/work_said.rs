@@ -46,7 +46,7 @@ fn what_the_workspaces_lack_is_said_once_for_all_of_them() {
     }
     fs::remove_dir_all(repo.rig.work().join("nested")).unwrap();
     let plain = delegate(&repo, &two);
-    assert!(!plain.stdout.contains("Not as in your tree"), "{plain}");
+    assert!(!plain.stdout.contains("About the workspaces"), "{plain}");
 }
 
 #[test]
@@ -185,4 +185,33 @@ fn results_in_a_repository_that_was_moved_are_pruned_from_within_it() {
         serde_json::json!(merged),
         "{within}"
     );
+}
+
+#[test]
+fn work_that_takes_long_to_keep_is_said_to_be_kept() {
+    let repo = repository();
+    let path = std::env::var("PATH").unwrap();
+    let (bin, gate, open) =
+        (repo.rig.path().join("bin"), repo.rig.path().join("gate"), repo.rig.path().join("open"));
+    fs::create_dir(&bin).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, 0o600.into()).unwrap();
+    // A git that waits before it says what changed in a workspace.
+    let script = format!(
+        "#!/bin/sh\ncase \"$GIT_WORK_TREE $*\" in\n*/spaces/*' status '*) [ -e {} ] || read go <{};;\nesac\n\
+         PATH={path} exec git \"$@\"\n",
+        open.display(),
+        gate.display()
+    );
+    fs::write(bin.join("git"), script).unwrap();
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let flags = ["--write", "--workspace", "worktree", "-t", "one=Do it"];
+    let call = repo.rig.delegating(&flags).env("PATH", format!("{}:{path}", bin.display()));
+    let mut running = call.start();
+    running.wait_for("[one] keeping its work for 1");
+    fs::write(&open, "").unwrap();
+    fs::write(&gate, "go\n").unwrap();
+    let out = running.finish();
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(out.stderr.matches("keeping its work").count(), 1, "{out}");
+    assert!(out.stderr.contains("kept 1 file"), "{out}");
 }

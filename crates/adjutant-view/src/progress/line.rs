@@ -72,7 +72,7 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
         Event::Ended { session, .. } => end(view, *session, palette),
         Event::SpaceMade { session, space } => {
             let said = new_remarks(view, *session, space);
-            let text = format!("⚠ in the workspaces {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
+            let text = format!("⚠ workspace: {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
             (!said.is_empty()).then(|| told(view, *session, &text)).flatten()
         }
         Event::SpaceKept { session, kept, problem } => {

@@ -63,7 +63,7 @@ impl Results<'_> {
         let remarks = self.remarks();
         let mut text = String::new();
         if !remarks.is_empty() {
-            text.push_str("\n**Not as in your tree**: in the workspaces\n");
+            text.push_str("\n**About the workspaces**\n");
         }
         for remark in &remarks {
             let _ = writeln!(text, "- {}", one_line(remark));

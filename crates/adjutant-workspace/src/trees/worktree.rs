@@ -114,6 +114,8 @@ impl<'a> Worktrees<'a> {
         let held = self.seize(&slot)?.ok_or_else(missing)?;
         match Record::read(&slot)? {
             Some(Record { base, stage: Stage::Ready(name) }) => {
+                // Best effort: whoever goes on there says what is in the way.
+                let _ = open_top(&slot.join(reference.child()));
                 Ok(self.held(reference, &base, slot, &name, held))
             }
             Some(Record { stage: Stage::Making | Stage::Removing, .. }) | None => Err(missing()),

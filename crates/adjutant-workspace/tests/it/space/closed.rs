@@ -37,6 +37,21 @@ fn what_a_program_closed_is_kept_and_removed() {
 }
 
 #[test]
+fn what_a_program_closed_is_kept_after_a_crash_too() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let (ended, said) = run(&space, "echo x > f && chmod 000 f . ");
+        assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
+        drop(space);
+        let swept = spaces.sweep(&|_| false, now()).unwrap();
+        let [Swept::Kept(_, commit)] = &swept[..] else { panic!("{kind}: {swept:?}") };
+        assert_eq!(contents(&user, commit)["f"], "x\n", "{kind}");
+    }
+}
+
+#[test]
 fn a_work_tree_whose_record_says_nothing_is_left_alone() {
     let user = user();
     let spaces = open(&user, KindWish::Worktree);
