@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::args::{Form, LogArgs, PruneArgs, ResultArgs, RunArg, StatusArgs};
 use crate::exit::{Exit, Failure};
+use crate::here;
 use crate::hints::{advise, program};
 use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
@@ -250,8 +251,7 @@ pub(crate) fn run_cost(archive: &Archive, run: &RunArg, as_json: bool) -> Result
 
 /// Prints every event, or every beginning and end of a delegation.
 pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
-    let text = args.run.run.as_deref().unwrap_or("latest");
-    let (files, session) = archive.find(text).map_err(failed)?;
+    let (files, session) = here::shown(archive, args.run.run.as_deref(), |_| true)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
     let life = files.life().map_err(failed)?;
     let mut view = RunView::light();
@@ -330,7 +330,7 @@ pub(crate) fn run_prune(
 }
 
 fn find(archive: &Archive, text: Option<&str>, need: Need) -> Result<Found, Failure> {
-    let (files, session) = archive.find(text.unwrap_or("latest")).map_err(failed)?;
+    let (files, session) = here::shown(archive, text, |_| true)?;
     let (view, liveness) = fold(&files, need)?;
     Ok(Found { files, view, session, liveness })
 }

@@ -61,10 +61,7 @@ pub(crate) fn run_resume(
     as_json: bool,
     archive: &Archive,
 ) -> Result<Exit, Failure> {
-    let (files, session) = match &args.run {
-        Some(text) => archive.find(text).map_err(records::failed)?,
-        None => (here::latest(archive, &args.root, RESUME, |_| true)?, None),
-    };
+    let (files, session) = here::meant(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
     let past = files.past().map_err(records::failed)?;
     let past = past
         .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;

@@ -16,7 +16,7 @@ use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::here::{self, Verb};
 use crate::output::{print, print_json, say};
-use crate::records::{counted, failed};
+use crate::records::counted;
 use crate::work::search;
 
 /// `adjutant undo`.
@@ -50,10 +50,7 @@ Examples:
 
 /// Puts files back, or says which could be.
 pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = match &args.run {
-        Some(text) => archive.find(text).map_err(failed)?,
-        None => (here::latest(archive, &args.root, UNDO, |_| true)?, None),
-    };
+    let (files, session) = here::meant(archive, args.run.as_deref(), &args.root, UNDO, |_| true)?;
     let session = session.filter(|session| *session != files.id().root_session());
     let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
     let Undone { files: undone, elsewhere } = undone;

@@ -25,6 +25,7 @@ use adjutant_view::{Delegation, Liveness, RunView, sanitize};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
+use crate::here::{self, Tree};
 use crate::hints::advise;
 use crate::output::say;
 use crate::records::{self, Need, counted, failed};
@@ -136,7 +137,7 @@ impl Chosen {
         text: Option<&str>,
         parts: Parts,
     ) -> Result<Self, Failure> {
-        let (files, session) = match text {
+        let (files, session) = match here::name(text) {
             Some(text) => archive.find(text).map_err(failed)?,
             None => (latest_here(archive)?, None),
         };
@@ -375,11 +376,12 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     let work = Work::open(&search(), Path::new("."), archive.path());
     let work = work.map_err(|error| explained(&error))?;
     let with_results = work.runs().map_err(|error| explained(&error))?;
+    let here = Tree::around(work.tree());
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
         let Some(workdir) = files.workdir() else { continue };
         let has_moved = || !workdir.is_dir() && with_results.contains(&files.id());
-        if !workdir.starts_with(work.tree()) && !has_moved() {
+        if !here.has(&workdir) && !has_moved() {
             continue;
         }
         let kept = |view: &RunView| {
