@@ -1,6 +1,6 @@
 //! Setting up a run: from tasks to briefs, from briefs to a preview or to the real thing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
