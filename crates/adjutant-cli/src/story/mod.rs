@@ -74,6 +74,7 @@ pub(crate) fn run_story(
         spent: Spent::default(),
         reports: Vec::new(),
         left: Vec::new(),
+        unsaved: false,
     };
     let exit = reading.run_all()?;
     reading.wiring.end_recording();
@@ -126,6 +127,8 @@ struct Reading<'a> {
     reports: Vec<StoryReport>,
     /// Stories that were not begun, each with the reason.
     left: Vec<(String, String)>,
+    /// Whether the last outcome could not be written down.
+    unsaved: bool,
 }
 
 impl Reading<'_> {
@@ -158,6 +161,9 @@ impl Reading<'_> {
 
     /// Works on one story, unless it has to wait or was begun before; returns how it ended.
     fn take(&mut self, id: &str) -> Result<Option<Outcome>, Failure> {
+        if let Some(why) = self.why_not_written() {
+            return Ok(self.leave(id, &why));
+        }
         // The file is read anew with every outcome that is written into it.
         let Some(story) = self.file.prd().story(id).cloned() else {
             return Ok(self.leave(id, "it is not in the PRD any more"));
@@ -200,6 +206,21 @@ impl Reading<'_> {
                 let why = failure.to_string();
                 Ok(self.leave(id, &format!("the work before it cannot be read: {why}")))
             }
+        }
+    }
+
+    /// Says why outcomes cannot be written down any more: what came of a story would be lost on the file.
+    fn why_not_written(&mut self) -> Option<String> {
+        if !self.unsaved {
+            return None;
+        }
+        match PrdFile::open(self.file.path()) {
+            // Only the story itself was in the way; the others are those of the file as it is now.
+            Ok(file) => {
+                (self.file, self.unsaved) = (file, false);
+                None
+            }
+            Err(error) => Some(format!("its outcome could not be written down: {error}")),
         }
     }
 
@@ -281,6 +302,7 @@ impl Reading<'_> {
         let saved = record::save(&mut self.file, self.archive, &view);
         if let Err(failure) = &saved {
             say(&format!("adjutant: {failure}"));
+            self.unsaved = true;
         }
         let report = StoryReport::of(&view);
         let passes = report.as_ref().is_some_and(|report| report.passes);
