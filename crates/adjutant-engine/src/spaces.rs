@@ -375,6 +375,23 @@ impl Spaces {
         })
     }
 
+    /// Does something in a workspace that is no part of the work; returns what was put back as well.
+    fn judging<T>(
+        &self,
+        session: SessionId,
+        space: &Space,
+        act: impl FnOnce() -> Result<T, String>,
+    ) -> Result<(T, Vec<PathBuf>), String> {
+        let workspace = self.get(session, space)?;
+        let at = || SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        workspace.claim(at()).map_err(|error| chain(&error))?;
+        let done = act();
+        let back = workspace.put_back(at()).map_err(|error| {
+            format!("what the command changed could not be put back: {}", chain(&error))
+        })?;
+        Ok((done?, back))
+    }
+
     /// Lets go of what the run began from, once it has ended well and left nothing.
     ///
     /// One that ended otherwise may be taken up again from there.
@@ -482,6 +499,22 @@ impl Bench {
             return Err(CLOSED.to_owned());
         }
         act(&*self.toolbox()?)
+    }
+
+    /// Does something with the tools that judges the work of `session`: what it writes is no part of that
+    /// work and is put back, as the answer says. Blocks.
+    pub(crate) fn judge<T>(
+        &self,
+        session: SessionId,
+        act: impl FnOnce(&Toolbox) -> Result<T, String>,
+    ) -> Result<(T, Vec<PathBuf>), String> {
+        self.with_toolbox(|toolbox| match self {
+            Self::Own { spaces, owner, space, .. } if *owner == session => {
+                spaces.judging(session, space, || act(toolbox))
+            }
+            // Others may be at work there, whose work it is.
+            Self::Own { .. } | Self::Shared(_) | Self::Closed => Ok((act(toolbox)?, Vec::new())),
+        })
     }
 
     fn toolbox(&self) -> Result<Arc<Toolbox>, String> {

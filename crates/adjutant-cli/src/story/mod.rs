@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use adjutant_core::prd::{Prd, Story, asked, story_prompt};
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
-use adjutant_engine::prd::PrdFile;
+use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
@@ -81,6 +81,7 @@ pub(crate) fn run_story(
         spent: Spent::default(),
         reports: Vec::new(),
         left: Vec::new(),
+        unsaved: false,
     };
     let done = reading.run_all();
     reading.wiring.end_recording();
@@ -137,6 +138,8 @@ struct Reading<'a> {
     reports: Vec<StoryReport>,
     /// Stories that were not begun, each with the reason.
     left: Vec<(String, String)>,
+    /// Whether the last outcome could not be written down.
+    unsaved: bool,
 }
 
 impl Reading<'_> {
@@ -233,8 +236,9 @@ impl Reading<'_> {
 
     /// Returns a story that may be begun by what the file says now; otherwise how it ended, if it did.
     fn ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
-        // A file that cannot be read any more is known as it was; what comes of a story is kept in its run.
-        let _ = self.file.reread();
+        if let Err(error) = self.reread() {
+            return Err(self.leave(id, &format!("its outcome could not be written down: {error}")));
+        }
         let Some(story) = self.file.prd().story(id).cloned() else {
             return Err(self.leave(id, "it is not in the PRD any more"));
         };
@@ -262,6 +266,16 @@ impl Reading<'_> {
                 "{process} works on it: `adjutant status` lists its run once that has begun"
             ),
         })
+    }
+
+    /// Reads the file anew; one that took no outcome is tried out too, since only the story itself may
+    /// have been in the way.
+    fn reread(&mut self) -> Result<(), PrdError> {
+        if !self.unsaved {
+            return self.file.reread();
+        }
+        (self.file, self.unsaved) = (PrdFile::open(self.file.path())?, false);
+        Ok(())
     }
 
     /// Remembers why a story is not begun.
@@ -346,6 +360,7 @@ impl Reading<'_> {
         let saved = record::save(&mut self.file, self.archive, &view);
         if let Err(failure) = &saved {
             say(&format!("adjutant: {failure}"));
+            self.unsaved = true;
         }
         let report = StoryReport::of(&view);
         let passes = report.as_ref().is_some_and(|report| report.passes);

@@ -11,7 +11,7 @@ use super::Runner;
 use crate::crash::guard;
 use crate::desk::{Asker, Desk};
 use crate::engine::EngineError;
-use crate::execute::Done;
+use crate::execute::{Aim, Done};
 
 /// The longest a command that decides about work may take, in seconds: as long as any command.
 const CHECK_SECONDS: u64 = 600;
@@ -53,7 +53,7 @@ impl Runner {
         let arguments = json!({ "command": command, "timeout": CHECK_SECONDS });
         let (id, name) = (String::new(), RUN.to_owned());
         let call = ToolCall { id, name, arguments, malformed: false };
-        self.begin_command(session, call, move |result| {
+        self.begin_command(session, (Aim::Judge, call), move |result| {
             let (check, text) = match result {
                 // What held a command is only known of one that ran.
                 Ok(output) if output.sandbox.is_none() => (Check::NotRun, output.content),
