@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates a crate may depend on. What is missing here has no place in the workspace.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("adjutant-core", &[]),
     ("adjutant-view", &["adjutant-core"]),
     ("adjutant-model", &["adjutant-core"]),
@@ -27,7 +27,11 @@ const ARROWS: [(&str, &[&str]); 11] = [
         ],
     ),
     // The store is not here; the model is, for the one module that chooses it.
-    ("adjutant-cli", &["adjutant-core", "adjutant-engine", "adjutant-model", "adjutant-view"]),
+    (
+        "adjutant-cli",
+        &["adjutant-core", "adjutant-engine", "adjutant-mcp", "adjutant-model", "adjutant-view"],
+    ),
+    ("adjutant-mcp", &["adjutant-core", "adjutant-engine", "adjutant-view"]),
     ("adjutant-testkit", &["adjutant-core", "adjutant-engine", "adjutant-model", "adjutant-store"]),
     (
         "adjutant-bench",

@@ -1,6 +1,7 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
 mod alias;
+mod mcp;
 mod records;
 mod rules;
 mod story;
@@ -17,6 +18,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use crate::hints;
 use crate::spaces::{SpaceFlags, TermFlags};
 
+pub(crate) use mcp::{McpArgs, McpClient, McpCommand};
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
     StatusArgs, TellArgs, WaitArgs, WatchArgs,
@@ -57,7 +59,7 @@ impl Cli {
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = Self::command()
             .try_get_matches_from(alias::read(std::env::args_os()))
-            .map_err(explained)?;
+            .map_err(|error| explained(typed_only(error)))?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_flag = matches.value_source("home") == Some(ValueSource::CommandLine);
         match &cli.home {
@@ -83,6 +85,23 @@ fn given_root(matches: &ArgMatches) -> Option<&PathBuf> {
     let is_typed = matches.ids().any(|id| id.as_str() == "root")
         && matches.value_source("root") == Some(ValueSource::CommandLine);
     if is_typed { matches.get_one("root") } else { given_root(matches) }
+}
+
+/// Leaves out of a usage line what comes from the environment and was not typed.
+fn typed_only(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
+    let before = usage.to_string();
+    let mut text = before.clone();
+    for (flag, value) in [("--home", "<DIR>"), ("--preset", "<NAME>"), ("--model", "<MODEL>")] {
+        let is_typed = |word: String| word == flag || word.starts_with(&format!("{flag}="));
+        if !std::env::args().any(is_typed) {
+            text = text.replace(&format!(" {flag} {value}"), "");
+        }
+    }
+    if text != before {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(text.into()));
+    }
+    error
 }
 
 /// Says how a slash command is typed when its words came as arguments of their own.
@@ -186,6 +205,8 @@ pub(crate) enum Command {
     Undo(crate::undo::UndoArgs),
     /// Remove the content of old runs and results that are merged; metadata and cost stay.
     Prune(PruneArgs),
+    /// Serve an MCP client such as Claude Code or Codex, which can then delegate.
+    Mcp(McpArgs),
     /// Print a completion script for your shell.
     Completions {
         /// The shell.
@@ -344,6 +365,10 @@ pub(crate) struct DelegateArgs {
     /// Show what would be granted and the worst case in tokens, cost and time; run nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+
+    /// Leave the session of whoever starts it; the MCP server starts its runs so.
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
 
     /// How it is done.
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK};
-use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
+use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold, Usd};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
@@ -29,6 +29,10 @@ pub(crate) fn run_delegate(
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
+    if args.detached {
+        // One that leads a session already has left.
+        let _ = rustix::process::setsid();
+    }
     let root = absolute(&args.work.root)?;
     let mut settings = Settings::load(&args.work.policy, &root)?;
     apply_flags(&mut settings, &args.work, args.work.in_place)?;
@@ -226,9 +230,35 @@ fn approver_of(
         let reason = "there is no terminal to ask on".to_owned();
         let refusal = Refusal::ApprovalDenied { reason };
         let what = format!("{}\n  {}", refusal.message(), question.distillate());
-        return Err(Failure::new(Exit::Refused, what).hint(how_to_start(policy, &question)));
+        let hint = match args.detached {
+            true => how_to_allow(&question),
+            false => how_to_start(policy, &question),
+        };
+        return Err(Failure::new(Exit::Refused, what).hint(hint));
     }
     Ok(approver(yes, terminal))
+}
+
+/// Says how a person lets an MCP client start such a call without being asked.
+fn how_to_allow(question: &Question) -> String {
+    match question.worst_usd() {
+        Some(worst) => {
+            let dollars = cents(worst);
+            format!(
+                "Only a person can allow it: with `approve_below_usd = {dollars}` in [policy] of their own \
+                 config.toml, or by starting the server with `adjutant mcp --approve-below {dollars}`; a \
+                 lower --budget-usd there makes the worst case cheaper."
+            )
+        }
+        None => "Its model has no known price, so no amount covers it. Only a person can allow it: with \
+                 `approval = \"none\"` in [policy] of their own config.toml."
+            .into(),
+    }
+}
+
+/// Returns an amount rounded up to a cent, so that it works as it stands.
+fn cents(amount: Usd) -> String {
+    format!("{:.2}", (amount.as_dollars() * 100.0).ceil() / 100.0)
 }
 
 /// Names the flag that starts a call without asking.
@@ -238,11 +268,10 @@ fn how_to_start(policy: &Policy, question: &Question) -> String {
     };
     match question.worst_usd() {
         Some(worst) => {
-            // Rounded up to a cent, so that it works as it stands.
-            let cents = (worst.as_dollars() * 100.0).ceil() / 100.0;
+            let cents = cents(worst);
             format!(
                 "Its worst case is {worst}, beyond --approve-below {limit}: lower the budget with \
-                 --budget-usd or --budget-tokens, or add --approve-below {cents:.2} or --yes."
+                 --budget-usd or --budget-tokens, or add --approve-below {cents} or --yes."
             )
         }
         None => {

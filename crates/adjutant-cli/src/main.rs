@@ -17,6 +17,7 @@ mod goal;
 mod here;
 mod hints;
 mod live;
+mod mcp;
 mod models;
 mod output;
 mod policy;
@@ -92,6 +93,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Cancel(args) => control::run_cancel(&archive()?, &args, json),
         Command::Wait(args) => control::run_wait(&archive()?, &args, json),
         Command::Tell(args) => control::run_tell(&archive()?, &args, json),
+        Command::Mcp(args) => mcp::run_mcp(&args, home),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "adjutant", &mut script);

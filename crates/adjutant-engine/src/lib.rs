@@ -9,6 +9,7 @@
 
 mod archive;
 mod chain;
+mod claim;
 mod clock;
 mod consents;
 mod control;
@@ -42,6 +43,7 @@ pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Tool, ToolOutput, Web, We
 pub use adjutant_workspace::sandbox::helper_main_if_asked as sandbox_helper_if_asked;
 pub use adjutant_workspace::why_no_repository;
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
+pub use claim::{ClaimError, StoryClaim};
 pub use clock::{Wall, wall_now};
 pub use consents::Consents;
 pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};

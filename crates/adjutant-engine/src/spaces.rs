@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
 use adjutant_core::{Outcome, RunId, SessionId};
-use adjutant_tools::{Confinement, Toolbox};
+use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
     Kept, Kind, KindWish, Options, Record, SandboxWish, SpaceError, Swept, Workspace, Workspaces,
@@ -318,22 +318,29 @@ impl Spaces {
         Ok(as_kept(kept))
     }
 
-    /// Merges the kept work of a child into a workspace; with a conflict nothing is changed.
+    /// Merges the kept work of a child into a workspace; with a conflict nothing is changed, and what
+    /// is quoted of it is masked.
     pub(crate) fn take_in(
         &self,
         session: SessionId,
         space: &Space,
         commit: &str,
+        masker: &Masker,
     ) -> Result<MergedWork, String> {
         let gate = self.gate(session);
         let is_shut = gate.read().unwrap_or_else(PoisonError::into_inner);
         if *is_shut {
             return Err(CLOSED.to_owned());
         }
-        self.take_into(&*self.get(session, space)?, commit)
+        self.take_into(&*self.get(session, space)?, commit, masker)
     }
 
-    fn take_into(&self, workspace: &Workspace, commit: &str) -> Result<MergedWork, String> {
+    fn take_into(
+        &self,
+        workspace: &Workspace,
+        commit: &str,
+        masker: &Masker,
+    ) -> Result<MergedWork, String> {
         let result = ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
         let taken = workspace.take_in(&result, at).map_err(|error| chain(&error))?;
@@ -341,7 +348,7 @@ impl Spaces {
         let clash = |it: &Conflict| Clash {
             path: path(&it.path),
             what: it.kind.words().to_owned(),
-            patch: self.patch(&result, &it.path),
+            patch: self.patch(&result, &it.path, masker),
         };
         Ok(MergedWork {
             files: taken.diff.entries.iter().map(|entry| path(&entry.path)).collect(),
@@ -349,15 +356,23 @@ impl Spaces {
         })
     }
 
-    /// Returns what a result changed in a file, cut.
-    fn patch(&self, result: &ObjectId, path: &Path) -> Option<String> {
+    /// Returns what a result changed in a file, cut and masked. Whole lines are masked: half a key has no
+    /// shape.
+    fn patch(&self, result: &ObjectId, path: &Path, masker: &Masker) -> Option<String> {
         let repository = self.all.repository();
         let base = repository.base_of(result).ok()?;
         let paths = [path.to_owned()];
-        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes: PATCH_BYTES };
+        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes: 2 * PATCH_BYTES };
         let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        Some(if more { format!("{text}\n(cut)") } else { text })
+        let text = String::from_utf8_lossy(&bytes);
+        let whole_lines = text.rfind('\n').filter(|_| more).map_or(&*text, |end| &text[..end]);
+        let masked = masker.mask(whole_lines);
+        let kept = &masked[..masked.floor_char_boundary(PATCH_BYTES)];
+        Some(if more || kept.len() < masked.len() {
+            format!("{kept}\n(cut)")
+        } else {
+            kept.to_owned()
+        })
     }
 
     /// Lets go of what the run began from, once it has ended well and left nothing.

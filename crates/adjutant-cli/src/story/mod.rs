@@ -8,7 +8,7 @@ mod earlier;
 mod model;
 mod record;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use adjutant_core::prd::{Prd, Story, asked, story_prompt};
@@ -16,7 +16,7 @@ use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::roster::Roster;
-use adjutant_engine::{Archive, Engine, Goal, Setup, SpaceSetup};
+use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
 use serde::Serialize;
 
@@ -174,19 +174,22 @@ impl Reading<'_> {
 
     /// Works on one story, unless it has to wait or was begun before; returns how it ended.
     fn take(&mut self, id: &str) -> Result<Option<Outcome>, Failure> {
-        // The file is read anew with every outcome that is written into it.
-        let Some(story) = self.file.prd().story(id).cloned() else {
-            return Ok(self.leave(id, "it is not in the PRD any more"));
+        if let Err(left) = self.ready(id) {
+            return Ok(left);
+        }
+        // Held until the outcome is written down. What ran before and what the file says is read after it.
+        let _claim = match self.archive.claim_story(self.file.path(), id) {
+            Ok(claim) => claim,
+            Err(ClaimError::Held { pid }) => {
+                let why = self.busy(id, pid);
+                return Ok(self.leave(id, &why));
+            }
+            Err(error @ ClaimError::File(_)) => return Err(Failure::caused(Exit::Failed, &error)),
         };
-        if story.passes {
-            self.leave(id, "it passes by now");
-            return Ok(Some(Outcome::Completed));
-        }
-        let waits = self.file.prd().waits_for(&story);
-        if !waits.is_empty() {
-            let why = format!("waits for {}", waits.join(", "));
-            return Ok(self.leave(id, &why));
-        }
+        let story = match self.ready(id) {
+            Ok(story) => story,
+            Err(left) => return Ok(left),
+        };
         self.consent.renew(self.file.prd(), self.file.path(), self.archive);
         self.history.look(id);
         let asked = asked(&story, self.verify_of(&story).as_deref());
@@ -228,6 +231,39 @@ impl Reading<'_> {
                 Ok(self.leave(id, &format!("the work before it cannot be read: {why}")))
             }
         }
+    }
+
+    /// Returns a story that may be begun by what the file says now; otherwise how it ended, if it did.
+    fn ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
+        // A file that cannot be read any more is known as it was; what comes of a story is kept in its run.
+        let _ = self.file.reread();
+        let Some(story) = self.file.prd().story(id).cloned() else {
+            return Err(self.leave(id, "it is not in the PRD any more"));
+        };
+        if story.passes {
+            self.leave(id, "it passes by now");
+            return Err(Some(Outcome::Completed));
+        }
+        match self.file.prd().waits_for(&story).as_slice() {
+            [] => Ok(story),
+            waits => Err(self.leave(id, &format!("waits for {}", waits.join(", ")))),
+        }
+    }
+
+    /// Says who works on a story that another process has claimed.
+    fn busy(&mut self, id: &str, pid: Option<u32>) -> String {
+        let process =
+            pid.map_or_else(|| "another process".to_owned(), |it| format!("process {it}"));
+        self.history.look(id);
+        completed(&match self.history.at_work(id) {
+            Some(run) => format!(
+                "{run} works on it ({process}): `adjutant watch {run}` follows it, `adjutant wait {run}` waits \
+                 for its end"
+            ),
+            None => format!(
+                "{process} works on it: `adjutant status` lists its run once that has begun"
+            ),
+        })
     }
 
     /// Remembers why a story is not begun.
@@ -287,7 +323,7 @@ impl Reading<'_> {
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
-            .with_stories(prompts(self.file.prd()))
+            .with_stories(names(self.file.prd()))
             .with_spaces(self.spaces()?);
         let goal = Goal {
             agent: AgentName::new("story"),
@@ -432,14 +468,13 @@ pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failur
     }
 }
 
-/// Returns the stories that agents of a run may name that goes on; none where its file cannot be read.
-pub(crate) fn stories_again(work: &StoryWork) -> BTreeMap<String, String> {
+/// Returns the names of the stories beside that of a run that goes on; none where its file cannot be read.
+pub(crate) fn stories_again(work: &StoryWork) -> BTreeSet<String> {
     let file = work.prd.as_ref().and_then(|path| PrdFile::open(path).ok());
-    file.map(|file| prompts(file.prd())).unwrap_or_default()
+    file.map(|file| names(file.prd())).unwrap_or_default()
 }
 
-/// Returns what the agent of each story would be asked, by the name that a marker may use.
-fn prompts(prd: &Prd) -> BTreeMap<String, String> {
-    let own = prd.stories().iter().filter(|story| story.parent().is_none());
-    own.map(|story| (story.id.clone(), story_prompt(story))).collect()
+/// Returns the names of all stories, tasks of earlier runs included.
+fn names(prd: &Prd) -> BTreeSet<String> {
+    prd.stories().iter().map(|story| story.id.clone()).collect()
 }

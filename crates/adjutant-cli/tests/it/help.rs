@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "commands",
     "demo",
     "run",
@@ -29,6 +29,7 @@ const COMMANDS: [&str; 27] = [
     "discard",
     "undo",
     "prune",
+    "mcp",
     "completions",
 ];
 
@@ -86,6 +87,7 @@ fn help_names_every_command_and_every_exit_code() {
           discard      Drop that work
           undo         Put back what the agents of a run changed, where nobody touched it since
           prune        Remove the content of old runs and results that are merged; metadata and cost stay
+          mcp          Serve an MCP client such as Claude Code or Codex, which can then delegate
           completions  Print a completion script for your shell
           help         Print this message or the help of the given subcommand(s)
 

@@ -2,6 +2,7 @@
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::ContractKind;
+use adjutant_core::space::Space;
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
@@ -69,6 +70,11 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
         // Whether it was a success shows itself when the work is kept.
         Event::Ended { session, .. } if is_to_be_kept(view, *session) => None,
         Event::Ended { session, .. } => end(view, *session, palette),
+        Event::SpaceMade { session, space } => {
+            let said = new_remarks(view, *session, space);
+            let text = format!("⚠ in the workspaces {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
+            (!said.is_empty()).then(|| told(view, *session, &text)).flatten()
+        }
         Event::SpaceKept { session, kept, problem } => {
             let kept = kept_words(kept, problem.as_deref());
             match end(view, *session, palette) {
@@ -109,7 +115,6 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
         Event::AgentDefined { .. }
         | Event::Assigned(_)
         | Event::StoryTaken { .. }
-        | Event::SpaceMade { .. }
         | Event::Printed { .. }
         | Event::Delegated { .. }
         | Event::Approved { .. }
@@ -231,6 +236,15 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Undone { .. }
         | Event::ErrorFixed { .. } => None,
     }
+}
+
+/// Returns what is said of a workspace and was not said of another one before.
+fn new_remarks(view: &RunView, session: SessionId, space: &Space) -> Vec<String> {
+    let others = || view.delegations().filter(|it| it.session != session);
+    let is_new = |remark: &&String| {
+        !others().filter_map(|it| it.space.as_deref()).any(|it| it.remarks.contains(remark))
+    };
+    space.remarks.iter().filter(is_new).cloned().collect()
 }
 
 /// Says whether what it hands back is judged: all do under the standard contract, but for a root that

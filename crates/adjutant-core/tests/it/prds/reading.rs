@@ -258,6 +258,21 @@ fn what_is_odd_but_harmless_is_a_warning() {
     assert_eq!(planned, [("ok", 1), ("d", 1)]);
 }
 
+#[test]
+fn the_hours_of_planned_children_are_read_as_markers_spell_them_too() {
+    let read = Prd::read(
+        r#"{"stories": [{"id": "A", "title": "a", "delegationStrategy": {"subtasks": [
+            {"description": "b", "estimated_hours": 4},
+            {"description": "c", "estimatedHours": 2, "estimated_hours": null},
+            {"description": "d", "estimated_hours": "many"}]}}]}"#,
+    )
+    .unwrap();
+    let planned = read.stories()[0].planned.iter().map(|it| (it.description.as_str(), it.hours));
+    assert_eq!(planned.collect::<Vec<_>>(), [("b", 4), ("c", 2)]);
+    let said = read.warnings()[0].to_string();
+    assert!(said.contains("number 3: its hours are not a number from 1 to 1000"), "{said}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -278,7 +293,7 @@ proptest! {
             "{{\"stories\": [{{{story}}}, {{\"id\": \"B\", {story}}}], \"delegationConfig\": {config}}}"
         );
         if let Ok(read) = Prd::read(&text.replace(", }", "}")) {
-            let _ = (read.order(), read.ready(), read.wishes().digest());
+            let _ = (read.order(), read.wishes().digest());
         }
     }
 }

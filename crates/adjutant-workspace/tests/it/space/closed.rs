@@ -12,12 +12,7 @@ fn what_a_program_closed_is_kept_and_removed() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
-        let top = match kind {
-            Kind::Worktree => "chmod 000 out/in out shut; chmod 000 .",
-            // The top of a layer that is closed is left alone, and that is said.
-            Kind::Overlay => "chmod 000 out/in out shut",
-        };
-        for close in ["chmod 000 out shut src", top] {
+        for close in ["chmod 000 out shut src", "chmod 000 out/in out shut; chmod 000 ."] {
             let space = spaces.make("run", "child", "1", None).unwrap();
             let text = format!("mkdir -p out/in && echo x > out/in/f && echo y > shut && {close}");
             let (ended, said) = run(&space, &text);

@@ -1,0 +1,88 @@
+//! `adjutant mcp`: its flags and their help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{PolicyFlags, dollars};
+
+/// `adjutant mcp`.
+#[derive(Debug, Args)]
+#[command(after_help = MCP_HELP)]
+pub(crate) struct McpArgs {
+    /// What else to do.
+    #[command(subcommand)]
+    pub(crate) command: Option<McpCommand>,
+
+    /// The tree the subagents look at.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+
+    /// The model, as provider/model, script:FILE or replay:FILE.
+    #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// Let the client start a call without asking you while its worst case fits this amount.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    pub(crate) approve_below: Option<f64>,
+
+    /// The most dollars each run may spend.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    pub(crate) budget_usd: Option<f64>,
+
+    /// The most tokens each run may use.
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    pub(crate) budget_tokens: Option<i64>,
+
+    /// Answer a call with a handle after so long, before the client gives up; the run goes on.
+    #[arg(
+        long, value_name = "SECONDS", default_value_t = 45,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub(crate) detach_after: u64,
+
+    /// The limits.
+    #[command(flatten)]
+    pub(crate) policy: PolicyFlags,
+}
+
+const MCP_HELP: &str = r#"Examples:
+  adjutant mcp install claude --print              what the client's configuration needs
+  adjutant mcp --approve-below 1.00 --budget-usd 1.00
+
+A client starts this command and speaks to it on standard input and output. Each run lives in a process
+of its own and goes on when the client or the server ends; `adjutant status` shows it like any other. The
+client can start, watch and cancel runs of this tree, and approve nothing: without --approve-below or
+approve_below_usd in your own configuration, calls that would ask you are refused."#;
+
+/// What `adjutant mcp` does beside serving.
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Show what a client's configuration needs to start the server.
+    Install {
+        /// The client.
+        #[arg(value_enum)]
+        client: McpClient,
+
+        /// Print it; the file itself is left to you.
+        #[arg(long, required = true)]
+        print: bool,
+    },
+}
+
+/// The clients whose configuration is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum McpClient {
+    /// Claude Code.
+    Claude,
+    /// Codex.
+    Codex,
+    /// opencode.
+    Opencode,
+    /// Gemini CLI.
+    Gemini,
+    /// VS Code.
+    Vscode,
+    /// Cursor.
+    Cursor,
+}

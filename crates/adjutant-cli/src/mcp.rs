@@ -1,0 +1,104 @@
+//! `mcp`: what a person decided, handed to the server.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use adjutant_core::Policy;
+use adjutant_core::schema::CallLimits;
+use adjutant_mcp::{Client, Setup, serve};
+
+use crate::args::{McpArgs, McpClient, McpCommand};
+use crate::delegate::absolute;
+use crate::exit::{Exit, Failure};
+use crate::hints::program;
+use crate::output::{print, say};
+use crate::settings::{Settings, open_archive};
+
+/// Reserved for bounds that another process of ours hands down; nobody may delegate under bounds
+/// that are not understood.
+const CONTEXT: &str = "ADJUTANT_CONTEXT";
+
+/// Serves a client, or shows what it needs.
+pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
+    if let Some(McpCommand::Install { client, .. }) = &args.command {
+        return install(*client);
+    }
+    let root = absolute(&args.root)?;
+    // Read here too: a configuration that is wrong is better heard of now than at the first call.
+    let settings = Settings::load(&args.policy, &root)?;
+    let program_path = env::current_exe()
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot find myself: {error}")))?;
+    let refusal = env::var_os(CONTEXT).map(|_| {
+        format!(
+            "Not delegated: {CONTEXT} is set where the server was started. It is reserved for bounds \
+             that are handed down, and these are not understood; a person starts the server without it."
+        )
+    });
+    // What is in the environment the process of a run finds there itself.
+    let is_typed = env::var_os("ADJUTANT_HOME").map(PathBuf::from) != given_home;
+    let state = given_home.clone().filter(|_| is_typed);
+    let setup = Setup {
+        archive: open_archive(given_home)?,
+        program: program_path,
+        arguments: arguments(args, &root, state.as_deref()),
+        limits: limits(settings.policy.policy()),
+        root,
+        detach_after: Duration::from_secs(args.detach_after),
+        program_name: program().to_owned(),
+        refusal,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    serve(setup).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    Ok(Exit::Completed)
+}
+
+fn limits(policy: &Policy) -> CallLimits {
+    CallLimits {
+        max_tasks: usize::try_from(policy.tasks_per_call).unwrap_or(usize::MAX),
+        max_concurrency: policy.concurrency_max,
+        default_concurrency: policy.concurrency,
+        ..CallLimits::default()
+    }
+}
+
+/// Returns the arguments of the process that carries a run: what the person said, and nothing else.
+fn arguments(args: &McpArgs, root: &Path, state: Option<&Path>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = ["delegate", "-", "--detached", "--events"].map(Into::into).into();
+    let mut flag = |name: &str, value: OsString| all.extend([name.into(), value]);
+    flag("--root", root.into());
+    state.into_iter().for_each(|state| flag("--home", state.into()));
+    let amounts = [("--approve-below", args.approve_below), ("--budget-usd", args.budget_usd)];
+    for (name, amount) in amounts {
+        amount.into_iter().for_each(|usd| flag(name, usd.to_string().into()));
+    }
+    if let Some(tokens) = args.budget_tokens {
+        flag("--budget-tokens", tokens.to_string().into());
+    }
+    let names = [("--model", &args.model), ("--preset", &args.policy.preset)];
+    for (name, value) in names {
+        value.iter().for_each(|value| flag(name, value.into()));
+    }
+    args.policy.set.iter().for_each(|assignment| flag("--set", assignment.into()));
+    if args.policy.enable_delegation {
+        all.push("--enable-delegation".into());
+    }
+    all
+}
+
+/// Prints what a client's configuration needs.
+fn install(client: McpClient) -> Result<Exit, Failure> {
+    let client = match client {
+        McpClient::Claude => Client::Claude,
+        McpClient::Codex => Client::Codex,
+        McpClient::Opencode => Client::Opencode,
+        McpClient::Gemini => Client::Gemini,
+        McpClient::Vscode => Client::Vscode,
+        McpClient::Cursor => Client::Cursor,
+    };
+    let entry = client.entry(&["adjutant".to_owned(), "mcp".to_owned()]);
+    say(&format!("adjutant: {} needs:", entry.file));
+    print(&entry.text)?;
+    Ok(Exit::Completed)
+}

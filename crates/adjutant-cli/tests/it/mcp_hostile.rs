@@ -1,0 +1,180 @@
+//! Clients that mean no good: the server answers, or says nothing, and lives.
+
+use serde_json::{Value, json};
+
+use crate::mcp_rig::{Client, SCRIPT, task};
+use crate::rig::Rig;
+
+fn rig() -> Rig {
+    Rig::with_script(SCRIPT)
+}
+
+/// Writes a line and returns the error it is answered with.
+fn complaint(client: &mut Client, line: &[u8]) -> Value {
+    client.write(line);
+    client.write(b"\n");
+    let answer = client.message().unwrap();
+    assert!(answer["error"].is_object(), "{answer}");
+    client.ping();
+    answer
+}
+
+#[test]
+fn what_is_no_message_is_answered_and_the_next_one_is_heard() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let deep = [b"[".repeat(200_000), b"]".repeat(200_000)].concat();
+    let deep_call = format!(
+        r#"{{"jsonrpc":"2.0","id":90,"method":"tools/call","params":{{"name":"Delegate","arguments":{}}}}}"#,
+        r#"{"a":"#.repeat(5_000) + "1" + &"}".repeat(5_000)
+    );
+    let cases: [(&[u8], i64); 9] = [
+        (b"nonsense", -32700),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1", -32700),
+        (b"\xff\xfe\xfd", -32700),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", -32700),
+        (&deep, -32700),
+        (deep_call.as_bytes(), -32700),
+        (b"[]", -32600),
+        (br#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
+        (br#"{"jsonrpc":"1.0","id":91,"method":"ping"}"#, -32600),
+    ];
+    for (line, code) in cases {
+        let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
+        assert_eq!(complaint(&mut client, line)["error"]["code"], code, "{shown}");
+    }
+}
+
+#[test]
+fn a_line_without_end_takes_no_memory() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let before = client.peak_kib();
+    let chunk = vec![b'x'; 1 << 20];
+    for _ in 0..200 {
+        client.write(&chunk);
+    }
+    let answer = complaint(&mut client, b"");
+    assert_eq!(answer["error"]["code"], -32600);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("4 MiB"), "{answer}");
+    let grown = client.peak_kib() - before;
+    assert!(grown < 16 << 10, "{grown} KiB more for 200 MiB");
+}
+
+#[test]
+fn nothing_is_done_before_the_handshake_and_the_handshake_still_works() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    client.ping();
+    for method in ["tools/list", "tools/call", "no/such"] {
+        let params = json!({ "name": "Delegate", "arguments": task("a") });
+        let answer = client.request(method, params);
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    }
+    for message in [
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } }),
+        json!({ "jsonrpc": "2.0", "id": 7, "result": {} }),
+        json!({ "jsonrpc": "2.0", "id": 7, "error": { "code": 1, "message": "no" } }),
+    ] {
+        client.send(&message);
+    }
+    assert_eq!(client.initialize("tester", "2025-06-18")["protocolVersion"], "2025-06-18");
+    assert_eq!(client.data("Delegate", task("a"))["state"], "completed");
+    assert_eq!(rig.runs().len(), 1, "the early call began nothing");
+}
+
+#[test]
+fn wrong_requests_are_errors_and_begin_nothing() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    for (method, params) in [
+        ("no/such", json!({})),
+        ("tools/call", json!(null)),
+        ("tools/call", json!([1, 2])),
+        ("tools/call", json!({ "name": 7 })),
+        ("tools/call", json!({ "name": "Delegate", "arguments": "text" })),
+        ("tools/call", json!({ "name": "no_such_tool", "arguments": {} })),
+        ("tools/call", json!({ "name": "delegate", "arguments": task("a") })),
+    ] {
+        let answer = client.request(method, params.clone());
+        assert!(answer["error"].is_object(), "{method} {params}: {answer}");
+        client.ping();
+    }
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+}
+
+#[test]
+fn wrong_arguments_are_told_to_the_model_and_begin_nothing() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let nine: Vec<Value> =
+        (0..9).map(|n| json!({ "label": n.to_string(), "prompt": "x" })).collect();
+    let more = |key: &str, value: Value| {
+        let mut call = task("a");
+        call[key] = value;
+        call
+    };
+    for (tool, arguments) in [
+        ("Delegate", json!({})),
+        ("Delegate", json!({ "tasks": [] })),
+        ("Delegate", json!({ "tasks": "all" })),
+        ("Delegate", json!({ "tasks": nine })),
+        ("Delegate", json!({ "tasks": [{ "label": "a" }] })),
+        ("delegate_start", more("concurrency", json!(99))),
+        ("delegate_start", more("yes", json!(true))),
+        ("delegate_start", more("approve_below_usd", json!(100))),
+        ("delegate_start", more("root", json!("/"))),
+        ("delegate_start", more("base_url", json!("http://localhost"))),
+        ("delegate_start", more("model", json!("other/model"))),
+        ("delegate_wait", json!({})),
+        ("delegate_wait", json!({ "run": 7 })),
+        ("delegate_wait", json!({ "run": "run_1_aaaaaa", "timeout_s": -1 })),
+        ("delegate_cancel", json!({ "run": "run_1735460684_aaaaaa" })),
+        ("delegate_status", json!({ "run": "run_1735460684_aaaaaa", "root": "/" })),
+        ("validate_return", json!({})),
+        ("validate_return", json!({ "return": {}, "session_id": "nobody" })),
+    ] {
+        let said = client.failure(tool, arguments.clone());
+        assert!(!said.is_empty(), "{tool} {arguments}");
+    }
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+}
+
+#[test]
+fn ids_used_twice_and_cancels_of_nothing_do_no_harm() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    for id in [json!(4711), json!("no such"), json!(null), json!({}), json!(-1)] {
+        let params = json!({ "requestId": id });
+        let method = "notifications/cancelled";
+        client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+    let call = |label: &str| {
+        let params = json!({ "name": "delegate_start", "arguments": task(label) });
+        json!({ "jsonrpc": "2.0", "id": 500, "method": "tools/call", "params": params })
+    };
+    client.send(&call("a"));
+    client.send(&call("a"));
+    assert_eq!(client.answer(500)["result"]["isError"], false);
+    client.ping();
+    assert_eq!(rig.runs().len(), 1);
+}
+
+#[test]
+fn a_thousand_calls_at_once_are_all_answered() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let run = client.data("Delegate", task("a"))["run"].clone();
+    let calls: Vec<i64> =
+        (0..1000).map(|_| client.begin("delegate_wait", json!({ "run": run }))).collect();
+    let mut missing: std::collections::BTreeSet<i64> = calls.into_iter().collect();
+    while !missing.is_empty() {
+        let answer = client.message().unwrap();
+        if let Some(id) = answer["id"].as_i64() {
+            assert_eq!(answer["result"]["structuredContent"]["done"], true, "{answer}");
+            assert!(missing.remove(&id), "answered twice: {answer}");
+        }
+    }
+    client.ping();
+}

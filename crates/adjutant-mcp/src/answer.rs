@@ -1,0 +1,173 @@
+//! What a tool answers: the same in words and as data.
+
+use adjutant_core::schema::ReturnForm;
+use adjutant_core::{Outcome, Usd};
+use adjutant_engine::{Cancelled, Expiry, RunFiles};
+use adjutant_view::results::{Options, Results};
+use adjutant_view::{Liveness, sanitize, status, wire};
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Value, json};
+
+use crate::runs::Seen;
+
+/// How a run is answered with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form<'a> {
+    /// The form of the results in words.
+    pub(crate) results: ReturnForm,
+    /// Whether an earlier, equal call began the run.
+    pub(crate) is_repeated: bool,
+    /// How recommended commands begin.
+    pub(crate) program: &'a str,
+}
+
+/// Answers with what a run came to, or with what is done of it.
+pub(crate) fn of_run(seen: &Seen, form: Form<'_>) -> CallToolResult {
+    let run = seen.files.id();
+    let look = seen.look(form.program);
+    let one = seen.session.and_then(|session| seen.view.delegation(session));
+    let results = match one {
+        Some(delegation) => Results::of_one(&seen.view, delegation),
+        None => Results::of_run(&seen.view),
+    };
+    let results = results.seen(seen.liveness, look.content, form.program);
+    let transcripts = transcripts(&seen.files);
+    let tokens = seen.view.policy().and_then(|policy| policy.result_tokens);
+    let options = Options { result_tokens: tokens, transcripts: transcripts.as_deref() };
+    let mut json = results.json(&options);
+    json.auto_approved_usd = Some(seen.view.auto_approved()).filter(|usd| *usd > Usd::ZERO);
+    let state = state(seen, form.program);
+    let is_done = seen.is_over();
+    let next = next(seen, form.program);
+    let data = json!({
+        "v": 1, "run": run, "state": state, "done": is_done, "repeated": form.is_repeated,
+        "results": json, "next": next,
+    });
+    let mut text = match form.results {
+        ReturnForm::Markdown => results.markdown(&options),
+        ReturnForm::Json => wire::pretty(&json),
+    };
+    let what = seen.session.map_or_else(|| format!("Run {run}"), |session| session.to_string());
+    text += &format!("\n{what}: {}\n", state.replace('_', " "));
+    if form.is_repeated {
+        text += "An equal call began this run; nothing was begun again.\n";
+    }
+    text.extend(next.map(|next| next + "\n"));
+    let is_failed =
+        matches!(seen.view.outcome(), Some(Outcome::Failed | Outcome::Refused)) && one.is_none();
+    with_words(data, text, is_failed)
+}
+
+/// Says what a caller does next, where there is anything to do.
+fn next(seen: &Seen, program: &str) -> Option<String> {
+    let run = seen.files.id();
+    if !seen.is_over() {
+        return Some(waiting(&run.to_string()));
+    }
+    let is_interrupted = seen.view.outcome().is_none() && seen.liveness == Liveness::Dead;
+    is_interrupted.then(|| {
+        let way = seen.look(program).way_on().unwrap_or_default();
+        format!("Its process is gone; a person goes on with it: {way}.")
+    })
+}
+
+/// Says how to wait for a run.
+fn waiting(run: &str) -> String {
+    format!("It goes on. Call delegate_wait with {{\"run\":\"{run}\"}} to wait for it.")
+}
+
+/// Answers with a run that has begun, just now or by an equal call.
+pub(crate) fn of_start(seen: &Seen, is_repeated: bool, program: &str) -> CallToolResult {
+    let (run, is_done) = (seen.files.id(), seen.is_over());
+    let next = if is_done { collecting(&run.to_string()) } else { waiting(&run.to_string()) };
+    let text = match is_repeated {
+        true => format!("An equal call began {run} already; nothing was begun again. {next}"),
+        false => format!("Began {run}. {next}"),
+    };
+    let data = json!({
+        "v": 1, "run": run, "state": state(seen, program), "done": is_done,
+        "repeated": is_repeated, "next": next,
+    });
+    with_words(data, text, false)
+}
+
+fn collecting(run: &str) -> String {
+    format!("It has ended. Call delegate_result with {{\"run\":\"{run}\"}} for its reports.")
+}
+
+/// Returns where a run stands, or the delegation of it that was asked about.
+fn state(seen: &Seen, program: &str) -> &'static str {
+    let status = status::detail_json(&seen.look(program), seen.session);
+    let run = status.runs.first();
+    let one = run.filter(|_| seen.session.is_some()).and_then(|run| run.delegations.as_ref());
+    let one = one.and_then(|all| all.first()).map(|one| one.state);
+    one.or(run.map(|run| run.state)).unwrap_or("unknown")
+}
+
+/// Answers with where runs stand.
+pub(crate) fn of_status(all: &[Seen], is_one: bool, program: &str) -> CallToolResult {
+    let looks: Vec<_> = all.iter().map(|seen| seen.look(program)).collect();
+    let one = all.first().zip(looks.first()).filter(|_| is_one);
+    let (json, text) = match one {
+        Some((seen, look)) => (
+            status::detail_json(look, seen.session),
+            status::detail(look, seen.session, adjutant_view::Palette::Plain),
+        ),
+        None => (status::list_json(&looks), status::list(&looks)),
+    };
+    with_words(json!(json), text, false)
+}
+
+/// Answers with what became of an order to cancel.
+pub(crate) fn of_cancel(
+    files: &RunFiles,
+    session: Option<adjutant_core::SessionId>,
+    cancelled: Cancelled,
+) -> CallToolResult {
+    let (how, state) = match cancelled {
+        Cancelled::Obeyed => ("obeyed", Outcome::Cancelled),
+        Cancelled::Killed { .. } => ("killed", Outcome::Cancelled),
+        Cancelled::Recorded => ("recorded", Outcome::Cancelled),
+        Cancelled::EndedBefore(outcome) => ("ended_before", outcome),
+    };
+    let run = files.id();
+    let data = json!({ "v": 1, "run": run, "session": session, "state": state, "how": how });
+    let what = session.map_or_else(|| run.to_string(), |session| session.to_string());
+    let text = match cancelled {
+        Cancelled::EndedBefore(outcome) => {
+            format!("{what} had ended already: {}.", outcome.word())
+        }
+        Cancelled::Obeyed | Cancelled::Killed { .. } | Cancelled::Recorded => {
+            format!("{what} is cancelled; delegate_result shows what was found until then.")
+        }
+    };
+    with_words(data, text, false)
+}
+
+/// Answers with data, and the same as text for those who read no data.
+pub(crate) fn of_data(data: Value) -> CallToolResult {
+    let text = wire::pretty(&data);
+    with_words(data, text, false)
+}
+
+/// Answers that a call could not be done, in words that a model can act on.
+pub(crate) fn of_failure(text: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(sanitize::block(text).into_owned())])
+}
+
+fn with_words(data: Value, text: String, is_failed: bool) -> CallToolResult {
+    let mut result = if is_failed {
+        CallToolResult::structured_error(data)
+    } else {
+        CallToolResult::structured(data)
+    };
+    result.content = vec![ContentBlock::text(text)];
+    result
+}
+
+/// Returns where a run's transcripts lie, once there are any.
+fn transcripts(files: &RunFiles) -> Option<String> {
+    let folder = files.path().join("transcripts");
+    let is_kept = files.expiry() == Expiry::Kept && folder.is_dir();
+    is_kept.then(|| folder.display().to_string())
+}

@@ -1,0 +1,69 @@
+//! Which run a call has begun, kept on disk: clients repeat a call whose answer they did not wait for.
+//!
+//! A file for each call, named by its hash, holds the run. It is locked while the run is begun, so
+//! that of two equal calls at once only one begins anything, in whichever server they arrive.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use adjutant_core::RunId;
+use rustix::fs::{FlockOperation, flock};
+
+/// How long a call is remembered; longer than any run may take.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The calls of all servers of one state directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Calls {
+    folder: PathBuf,
+}
+
+impl Calls {
+    /// Opens the folder in the state directory and drops what is old.
+    pub(crate) fn open(home: &Path) -> io::Result<Self> {
+        let folder = home.join("mcp");
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        for entry in folder.read_dir()?.flatten() {
+            let age = entry.metadata().and_then(|it| it.modified()).map(|at| at.elapsed());
+            if matches!(age, Ok(Ok(age)) if age > KEPT) {
+                // One that stays is dropped another time.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(Self { folder })
+    }
+
+    /// Waits for the call to be ours alone.
+    pub(crate) fn claim(&self, key: &str) -> io::Result<Claim> {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(self.folder.join(key))?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(Claim { file })
+    }
+}
+
+/// A call that nobody else begins while this is held.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    file: File,
+}
+
+impl Claim {
+    /// Returns the run it began, if it began one.
+    pub(crate) fn run(&mut self) -> Option<RunId> {
+        let mut text = String::new();
+        let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut text));
+        read.ok().and_then(|_| text.trim().parse().ok())
+    }
+
+    /// Remembers the run it began.
+    pub(crate) fn keep(mut self, run: RunId) -> io::Result<()> {
+        self.file.rewind()?;
+        self.file.set_len(0)?;
+        self.file.write_all(format!("{run}\n").as_bytes())
+    }
+}

@@ -1,0 +1,46 @@
+//! One text for calls that mean the same, whatever the order of their keys.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// Returns the name of a call: equal for equal calls of one client in one tree.
+pub(crate) fn key(call: &Value, root: &str, client: &str) -> String {
+    let whole = Value::from(vec![sorted(call), root.into(), client.into()]);
+    Sha256::digest(whole.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> =
+                map.iter().map(|(key, it)| (key.clone(), sorted(it))).collect();
+            entries.sort_by(|one, other| one.0.cmp(&other.0));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(list) => list.iter().map(sorted).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_order_of_keys_is_of_no_account_and_everything_else_is() {
+        let call = json!({ "tasks": [{ "label": "a", "prompt": "b" }], "concurrency": 1 });
+        let turned = json!({ "concurrency": 1, "tasks": [{ "prompt": "b", "label": "a" }] });
+        let name = key(&call, "/tree", "client");
+        assert_eq!(name, key(&turned, "/tree", "client"));
+        let other = json!({ "concurrency": 2, "tasks": [{ "prompt": "b", "label": "a" }] });
+        for different in [
+            key(&other, "/tree", "client"),
+            key(&call, "/tree2", "client"),
+            key(&call, "/tree", "client2"),
+        ] {
+            assert_ne!(name, different);
+        }
+    }
+}

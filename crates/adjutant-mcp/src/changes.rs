@@ -1,0 +1,131 @@
+//! Noticing that the files of a run changed, without looking at them again and again.
+//!
+//! One watch of the kernel's serves all who wait. A folder that cannot be watched is looked at from
+//! time to time instead; a wait is then later, never wrong.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use tokio::sync::watch;
+
+/// How often a folder that cannot be watched is looked at.
+const WITHOUT_WATCH: Duration = Duration::from_millis(250);
+
+/// How long after a change one looks again: the kernel says that a file was closed just before it
+/// gives up the lock on it.
+const AFTERMATH: Duration = Duration::from_millis(100);
+
+/// All the folders that somebody waits for.
+#[derive(Clone)]
+pub(crate) struct Changes {
+    // A std mutex: held for a look at a map, never across an await.
+    watched: Option<Arc<Watched>>,
+}
+
+struct Watched {
+    fd: OwnedFd,
+    folders: Mutex<BTreeMap<i32, Folder>>,
+}
+
+struct Folder {
+    changed: watch::Sender<()>,
+    waiting: usize,
+}
+
+impl Changes {
+    /// Begins to listen, on a thread that ends with the process: the kernel wakes it, nobody else can.
+    pub(crate) fn listen() -> Self {
+        let fd = inotify::init(CreateFlags::CLOEXEC).ok();
+        let watched = fd.map(|fd| Arc::new(Watched { fd, folders: Mutex::default() }));
+        let heard = watched.and_then(|watched| {
+            let ours = Arc::clone(&watched);
+            let thread = thread::Builder::new().name("mcp-changes".into());
+            thread.spawn(move || ours.hear()).ok().map(|_| watched)
+        });
+        Self { watched: heard }
+    }
+
+    /// Watches a folder.
+    pub(crate) fn of(&self, folder: &Path) -> Subscription {
+        let flags = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::CREATE;
+        let subscribe = |watched: &Arc<Watched>| {
+            let mut folders = watched.folders();
+            let wd = inotify::add_watch(&watched.fd, folder, flags).ok()?;
+            let entry = folders
+                .entry(wd)
+                .or_insert_with(|| Folder { changed: watch::Sender::default(), waiting: 0 });
+            entry.waiting += 1;
+            Some((Arc::clone(watched), wd, entry.changed.subscribe()))
+        };
+        Subscription { watch: self.watched.as_ref().and_then(subscribe), looks_again: false }
+    }
+}
+
+impl Watched {
+    fn folders(&self) -> std::sync::MutexGuard<'_, BTreeMap<i32, Folder>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self) {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
+        loop {
+            match reader.next().map(|event| event.wd()) {
+                Ok(wd) => {
+                    if let Some(folder) = self.folders().get(&wd) {
+                        folder.changed.send_replace(());
+                    }
+                }
+                Err(Errno::INTR) => {}
+                // Those who wait look now and then in any case.
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// A folder that somebody waits for.
+pub(crate) struct Subscription {
+    watch: Option<(Arc<Watched>, i32, watch::Receiver<()>)>,
+    looks_again: bool,
+}
+
+impl Subscription {
+    /// Waits until something may have changed since this was asked last.
+    pub(crate) async fn changed(&mut self) {
+        let Some((_, _, changed)) = &mut self.watch else {
+            return tokio::time::sleep(WITHOUT_WATCH).await;
+        };
+        // The sender lives as long as we are counted among those who wait.
+        if !self.looks_again {
+            let _ = changed.changed().await;
+            self.looks_again = true;
+            return;
+        }
+        tokio::select! {
+            _ = changed.changed() => {}
+            () = tokio::time::sleep(AFTERMATH) => self.looks_again = false,
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let Some((watched, wd, _)) = &self.watch else { return };
+        let mut folders = watched.folders();
+        let Some(folder) = folders.get_mut(wd) else { return };
+        folder.waiting -= 1;
+        if folder.waiting == 0 {
+            folders.remove(wd);
+            // A folder that was removed is watched no more already.
+            let _ = inotify::remove_watch(&watched.fd, *wd);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Beginning a run in a process of its own.
+//!
+//! The process leaves our session, so that nothing that ends us ends it. It reads the call from its
+//! standard input and prints events; the first names the run, and then nobody listens any more: what
+//! it does is in its journal.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use adjutant_core::RunId;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::Setup;
+
+/// How long a process may take to begin a run. A hundredth of it is the rule.
+const BEGINS: Duration = Duration::from_secs(20);
+
+/// The most that is read of the first event, and of what a process says that begins nothing.
+const SAID_BYTES: u64 = 64 << 10;
+
+/// Begins a run; the error says in words why there is none.
+pub(crate) async fn launch(setup: &Setup, call: &Value) -> Result<RunId, String> {
+    let mut command = Command::new(&setup.program);
+    command.args(&setup.arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        command.spawn().map_err(|error| format!("cannot start a process for the run: {error}"))?;
+    let Ok(first) = tokio::time::timeout(BEGINS, hand_over(&mut child, call)).await else {
+        // It has said nothing of a run, so nothing is known to be lost.
+        let _ = child.kill().await;
+        return Err("the process for the run did not begin it in time".into());
+    };
+    let run = serde_json::from_slice::<Value>(&first).ok();
+    let run = run.as_ref().and_then(|event| event["run"].as_str()).and_then(|run| run.parse().ok());
+    let Some(run) = run else { return Err(last_words(child).await) };
+    // What it says later would fill a pipe that nobody empties, and stop it.
+    drop(child.stderr.take());
+    // Nobody else takes note of its end, and it would stay a zombie.
+    tokio::spawn(async move { child.wait().await });
+    Ok(run)
+}
+
+/// Writes the call and returns the first line of what comes back.
+async fn hand_over(child: &mut Child, call: &Value) -> Vec<u8> {
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // One that refuses before it has read everything is heard below.
+            let _ = stdin.write_all(call.to_string().as_bytes()).await;
+        }
+    };
+    let read = async {
+        let mut line = Vec::new();
+        if let Some(stdout) = stdout {
+            let mut stdout = BufReader::new(stdout.take(SAID_BYTES));
+            let _ = stdout.read_until(b'\n', &mut line).await;
+        }
+        line
+    };
+    tokio::join!(write, read).1
+}
+
+/// Returns what a process said that began no run.
+async fn last_words(mut child: Child) -> String {
+    let mut said = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        let mut stderr = stderr.take(SAID_BYTES);
+        let _ = tokio::time::timeout(BEGINS, stderr.read_to_end(&mut said)).await;
+    }
+    let _ = child.kill().await;
+    let said = String::from_utf8_lossy(&said);
+    let said = said.trim().strip_prefix("adjutant: ").unwrap_or(said.trim());
+    if said.is_empty() {
+        "the process for the run ended without a word".into()
+    } else {
+        said.into()
+    }
+}

@@ -1,0 +1,55 @@
+//! The MCP server: bounded delegation for any client of the protocol.
+//!
+//! A front end. It carries no run itself: each lives in a process of its own, in a session of its
+//! own, and the server reads its journal and speaks to its control socket like any other process.
+//! Killing the client or the server therefore ends no run, and the handle is the run's id. No tool
+//! can approve, widen rights or choose where and with which keys work is done: that is fixed by the
+//! person who starts the server, and judged by the process that carries the run.
+//!
+//! Start at [`serve`]. Invariant: whatever anyone prints, every line of standard output is a message
+//! of the protocol.
+
+mod answer;
+mod calls;
+mod canonical;
+mod changes;
+mod clients;
+mod launch;
+mod runs;
+mod server;
+mod tools;
+mod wait;
+mod wire;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use adjutant_core::schema::CallLimits;
+use adjutant_engine::Archive;
+
+pub use clients::{Client, Entry};
+pub use server::{ServeError, serve};
+
+/// What a person decided when they started the server.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The runs.
+    pub archive: Archive,
+    /// The tree all work is done in; runs of other trees are not seen.
+    pub root: PathBuf,
+    /// The program that carries a run.
+    pub program: PathBuf,
+    /// Its arguments; it reads a call of `Delegate` from standard input and prints events.
+    pub arguments: Vec<OsString>,
+    /// The bounds of one call.
+    pub limits: CallLimits,
+    /// How long a call may keep its client waiting before it is answered with a handle.
+    pub detach_after: Duration,
+    /// How commands that are recommended begin.
+    pub program_name: String,
+    /// Why nothing may be delegated, where that is so.
+    pub refusal: Option<String>,
+    /// The version that clients are told.
+    pub version: String,
+}

@@ -1,0 +1,208 @@
+//! The runs of one tree, read from their files.
+
+use std::path::{Path, PathBuf};
+
+use adjutant_core::{RunId, SessionId, Timestamp};
+use adjutant_engine::{Archive, ArchiveError, Cancelled, Expiry, Follow, Life, RunFiles, wall_now};
+use adjutant_view::status::{Content, Look};
+use adjutant_view::{Entry, Liveness, RunView};
+
+use crate::changes::{Changes, Subscription};
+
+/// How long after its end a run still answers an equal call, in milliseconds.
+const REPEATS_MS: u64 = 10 * 60 * 1000;
+
+/// Runs that a list shows.
+const LISTED: usize = 10;
+
+/// Runs that are looked at for a list; those of other trees are among them.
+const LOOKED_AT: usize = 200;
+
+/// The runs of one tree.
+#[derive(Clone)]
+pub(crate) struct Runs {
+    archive: Archive,
+    root: PathBuf,
+    changes: Changes,
+}
+
+/// A run as it stands.
+pub(crate) struct Seen {
+    /// Its files.
+    pub(crate) files: RunFiles,
+    /// What happened so far.
+    pub(crate) view: RunView,
+    /// Whether anyone works on it.
+    pub(crate) liveness: Liveness,
+    /// The delegation that was asked about.
+    pub(crate) session: Option<SessionId>,
+}
+
+impl Seen {
+    /// Looks at it now; recommended commands begin with `program`.
+    pub(crate) fn look<'a>(&'a self, program: &'a str) -> Look<'a> {
+        let content = match self.files.expiry() {
+            Expiry::Kept => Content::Kept,
+            Expiry::Expired => Content::Expired,
+        };
+        let now = now(&self.files, &self.view);
+        Look { view: &self.view, liveness: self.liveness, now, content, program }
+    }
+
+    /// Says whether nothing more will come.
+    pub(crate) fn is_over(&self) -> bool {
+        is_over(&self.view, self.liveness, self.session)
+    }
+}
+
+fn is_over(view: &RunView, liveness: Liveness, session: Option<SessionId>) -> bool {
+    let one = session.and_then(|session| view.delegation(session));
+    let has_ended = one.is_some_and(|one| !one.state.is_live());
+    has_ended || view.outcome().is_some() || liveness == Liveness::Dead
+}
+
+/// The run's own time now: what the latest record says, and the time since.
+fn now(files: &RunFiles, view: &RunView) -> Timestamp {
+    let latest = view.latest();
+    latest.at.plus_millis(files.since(latest.wall_ms))
+}
+
+impl Runs {
+    pub(crate) fn new(archive: Archive, root: &Path) -> Self {
+        Self { archive, root: root.to_owned(), changes: Changes::listen() }
+    }
+
+    /// Finds a run of this tree, or the one that holds a session; one elsewhere is not seen.
+    pub(crate) fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), String> {
+        let unknown =
+            || format!("no run of this tree is called `{text}`; delegate_status lists them");
+        let is_id = ["run_", "sess_"].iter().any(|start| text.starts_with(start));
+        if !is_id {
+            return Err(unknown());
+        }
+        let (files, session) = self.archive.find(text).map_err(|error| {
+            let is_unknown = matches!(error, ArchiveError::Find(_) | ArchiveError::NoSession(_));
+            if is_unknown { unknown() } else { chain(&error) }
+        })?;
+        if files.workdir().as_deref() != Some(self.root.as_path()) {
+            return Err(unknown());
+        }
+        let below = session.filter(|session| *session != files.id().root_session());
+        Ok((files, below))
+    }
+
+    /// Reads a run with all that was said.
+    pub(crate) fn read(&self, text: &str) -> Result<Seen, String> {
+        let (files, session) = self.find(text)?;
+        // Asked first: a run that ends while it is read must not look interrupted.
+        let liveness = liveness(&files)?;
+        let mut view = RunView::default();
+        for record in files.records().map_err(|error| chain(&error))? {
+            let record = record.map_err(|error| chain(&error))?;
+            view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        }
+        if liveness == Liveness::Dead {
+            view.close_open_calls();
+        }
+        Ok(Seen { files, view, liveness, session })
+    }
+
+    /// Reads the latest runs of this tree; one that cannot be read does not hide the others.
+    pub(crate) fn list(&self) -> Result<Vec<Seen>, String> {
+        let runs = self.archive.runs().map_err(|error| chain(&error))?;
+        let looked_at = runs.into_iter().take(LOOKED_AT);
+        let here = looked_at.filter(|it| it.workdir().as_deref() == Some(self.root.as_path()));
+        Ok(here.take(LISTED).filter_map(|files| self.read(&files.id().to_string()).ok()).collect())
+    }
+
+    /// Says whether a run that an equal call began still answers it.
+    pub(crate) fn answers(&self, run: RunId) -> bool {
+        let Ok(seen) = self.read(&run.to_string()) else { return false };
+        let ended = wall_now().saturating_sub(seen.view.latest().wall_ms);
+        seen.view.run().is_some() && (!seen.is_over() || ended <= REPEATS_MS)
+    }
+
+    /// Follows a run.
+    pub(crate) fn watch(&self, text: &str) -> Result<Watch, String> {
+        let (files, session) = self.find(text)?;
+        // Subscribed before the first look, so that nothing falls between the two.
+        let changes = self.changes.of(files.path());
+        let liveness = liveness(&files)?;
+        let follow = files.follow();
+        Ok(Watch { files, session, view: RunView::light(), follow, liveness, changes })
+    }
+
+    /// Ends a run, or a delegation and all below it.
+    pub(crate) fn cancel(
+        &self,
+        text: &str,
+    ) -> Result<(RunFiles, Option<SessionId>, Cancelled), String> {
+        let (files, session) = self.find(text)?;
+        let cancelled = files.cancel(session).map_err(|error| chain(&error))?;
+        Ok((files, session, cancelled))
+    }
+}
+
+/// What a look at a run came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looked {
+    /// Whether something was recorded since the last.
+    pub(crate) grew: bool,
+    /// Whether nothing more will come.
+    pub(crate) is_over: bool,
+}
+
+/// A run that is followed.
+pub(crate) struct Watch {
+    files: RunFiles,
+    session: Option<SessionId>,
+    /// What happened so far, without texts.
+    pub(crate) view: RunView,
+    follow: Follow,
+    liveness: Liveness,
+    changes: Subscription,
+}
+
+impl Watch {
+    /// Takes in what was recorded since.
+    pub(crate) fn look(&mut self) -> Result<Looked, String> {
+        self.liveness = liveness(&self.files)?;
+        let view = &mut self.view;
+        let more = self.follow.more(|record| {
+            view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        });
+        let grew = more.map_err(|error| chain(&error))?;
+        Ok(Looked { grew, is_over: is_over(&self.view, self.liveness, self.session) })
+    }
+
+    /// Waits until there may be something to take in.
+    pub(crate) async fn changed(&mut self) {
+        self.changes.changed().await;
+    }
+
+    /// Returns the run's own time.
+    pub(crate) fn now(&self) -> Timestamp {
+        now(&self.files, &self.view)
+    }
+}
+
+fn liveness(files: &RunFiles) -> Result<Liveness, String> {
+    Ok(match files.life().map_err(|error| chain(&error))? {
+        Life::Live { .. } => Liveness::Alive,
+        Life::Dead => Liveness::Dead,
+    })
+}
+
+/// Returns an error with all its causes, each said once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = cause.source();
+    }
+    text
+}

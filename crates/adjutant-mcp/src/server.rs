@@ -1,0 +1,357 @@
+//! The server: parse a call, hand it on, answer.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use adjutant_core::RunId;
+use adjutant_core::contract::{Contract, MetadataSource, Required, validate};
+use adjutant_core::schema::{DelegateCall, ReturnForm};
+use adjutant_engine::artifact_facts;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{RoleServer, ServerHandler, serve_server};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::answer::{self, Form};
+use crate::calls::Calls;
+use crate::canonical;
+use crate::launch::launch;
+use crate::runs::{Runs, chain};
+use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
+use crate::wait::{Telling, Waited, wait};
+use crate::wire::Stdio;
+use crate::{Setup, wire};
+
+/// Threads for what may block: locks of other servers, runs that take their time to obey.
+const BLOCKING_THREADS: usize = 8;
+
+/// How many processes are begun at once; more wait for their turn.
+const LAUNCHING: usize = 8;
+
+/// How long another server may take to begin an equal call.
+const CLAIMED: Duration = Duration::from_secs(30);
+
+/// Says why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The runtime, a thread or a stream cannot be had.
+    #[error("the server cannot start")]
+    Start(#[from] io::Error),
+}
+
+/// Serves one client on standard input and output until it says nothing more.
+pub fn serve(setup: Setup) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()?;
+    let (stdio, ends) = Stdio::open()?;
+    let wire::Ends { closing, writer } = ends;
+    runtime.block_on(async {
+        let server = Server::new(setup, closing)?;
+        // A client that leaves before the handshake wanted nothing.
+        if let Ok(running) = serve_server(server, stdio).await {
+            let _ = running.waiting().await;
+        }
+        Ok::<_, io::Error>(())
+    })?;
+    // A thread that waits for another server's lock is of no account any more.
+    runtime.shutdown_background();
+    let _ = writer.join();
+    Ok(())
+}
+
+/// One client's server.
+struct Server {
+    setup: Arc<Setup>,
+    runs: Runs,
+    calls: Calls,
+    closing: watch::Receiver<bool>,
+    launching: Semaphore,
+    // A std mutex: held for a look at a map, never across an await.
+    waiting: Arc<Mutex<HashMap<RequestId, oneshot::Sender<Option<String>>>>>,
+}
+
+impl Server {
+    fn new(setup: Setup, closing: watch::Receiver<bool>) -> io::Result<Self> {
+        Ok(Self {
+            runs: Runs::new(setup.archive.clone(), &setup.root),
+            calls: Calls::open(setup.archive.path())?,
+            setup: Arc::new(setup),
+            closing,
+            launching: Semaphore::new(LAUNCHING),
+            waiting: Arc::default(),
+        })
+    }
+
+    async fn call(
+        &self,
+        tool: Named,
+        arguments: Value,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, String> {
+        match tool {
+            Named::Delegate => self.delegate(&arguments, context).await,
+            Named::Start => {
+                let (run, is_repeated) = self.begin(&arguments, context).await?;
+                let seen = self.runs.read(&run.to_string())?;
+                Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name))
+            }
+            Named::Wait => self.wait_for(parsed(arguments)?, context).await,
+            Named::Status => self.status(&parsed(arguments)?),
+            Named::Result => {
+                let args: ResultArgs = parsed(arguments)?;
+                self.results(&args.run, args.form, false)
+            }
+            Named::Cancel => self.cancel(parsed::<CancelArgs>(arguments)?.run).await,
+            Named::Validate => self.validate(&parsed(arguments)?),
+        }
+    }
+
+    /// Begins a run and waits for it, as long as a call may.
+    async fn delegate(
+        &self,
+        arguments: &Value,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, String> {
+        let until = Instant::now() + self.setup.detach_after;
+        // Entered before anything is awaited: a client may take its call back at any time.
+        let entry = Entry::new(self, context.id.clone());
+        let (run, is_repeated) = self.begin(arguments, context).await?;
+        let form = self.parse(arguments)?.return_form;
+        let run = run.to_string();
+        if let Waited::TakenBack(reason) = self.attend(&run, until, context, entry).await?
+            && !is_a_timeout(reason.as_deref())
+        {
+            return self.cancel(run).await;
+        }
+        self.results(&run, form, is_repeated)
+    }
+
+    async fn wait_for(
+        &self,
+        args: WaitArgs,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, String> {
+        let usual = self.setup.detach_after;
+        let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it.min(MAX_WAIT_S)));
+        let entry = Entry::new(self, context.id.clone());
+        // Whoever no longer waits has not said that the work should end.
+        self.attend(&args.run, Instant::now() + patience, context, entry).await?;
+        self.results(&args.run, args.form, false)
+    }
+
+    async fn attend(
+        &self,
+        run: &str,
+        until: Instant,
+        context: &RequestContext<RoleServer>,
+        mut entry: Entry,
+    ) -> Result<Waited, String> {
+        let mut watch = self.runs.watch(run)?;
+        let telling = Telling::new(&context.peer, context.meta.get_progress_token());
+        wait(&mut watch, until, telling, &mut self.closing.clone(), entry.taken_back()).await
+    }
+
+    /// Finds the run of an equal call, or begins one.
+    async fn begin(
+        &self,
+        arguments: &Value,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(RunId, bool), String> {
+        if let Some(refusal) = &self.setup.refusal {
+            return Err(refusal.clone());
+        }
+        self.parse(arguments)?;
+        let client = context.client_info().map(|info| info.name).unwrap_or_default();
+        let root = self.setup.root.display().to_string();
+        let key = canonical::key(arguments, &root, &client);
+        let calls = self.calls.clone();
+        let claim = tokio::task::spawn_blocking(move || calls.claim(&key));
+        let claim = tokio::time::timeout(CLAIMED, claim).await;
+        let claim = claim.map_err(|_| "an equal call is being begun and does not get on")?;
+        let mut claim = claim.map_err(|error| chain(&error))?.map_err(|error| chain(&error))?;
+        if let Some(run) = claim.run().filter(|run| self.runs.answers(*run)) {
+            return Ok((run, true));
+        }
+        let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
+        let run = launch(&self.setup, arguments).await?;
+        drop(turn);
+        // A run that cannot be remembered is no worse for it.
+        let _ = claim.keep(run);
+        Ok((run, false))
+    }
+
+    fn parse(&self, arguments: &Value) -> Result<DelegateCall, String> {
+        DelegateCall::parse(arguments, &self.setup.limits).map_err(|error| error.to_string())
+    }
+
+    fn status(&self, args: &StatusArgs) -> Result<CallToolResult, String> {
+        let seen = match &args.run {
+            Some(run) => vec![self.runs.read(run)?],
+            None => self.runs.list()?,
+        };
+        Ok(answer::of_status(&seen, args.run.is_some(), &self.setup.program_name))
+    }
+
+    fn results(
+        &self,
+        run: &str,
+        results: ReturnForm,
+        is_repeated: bool,
+    ) -> Result<CallToolResult, String> {
+        let form = Form { results, is_repeated, program: &self.setup.program_name };
+        Ok(answer::of_run(&self.runs.read(run)?, form))
+    }
+
+    async fn cancel(&self, run: String) -> Result<CallToolResult, String> {
+        let runs = self.runs.clone();
+        let done = tokio::task::spawn_blocking(move || runs.cancel(&run)).await;
+        let (files, session, cancelled) = done.map_err(|error| chain(&error))??;
+        Ok(answer::of_cancel(&files, session, cancelled))
+    }
+
+    fn validate(&self, args: &ValidateArgs) -> Result<CallToolResult, String> {
+        let session = args.session_id.as_deref().map(str::parse).transpose();
+        let contract = Contract {
+            expected_session: session.map_err(|error| format!("session_id: {error}"))?,
+            artifacts: if args.artifacts_required { Required::Any } else { Required::Nothing },
+            metadata: MetadataSource::Claimed,
+        };
+        let facts = artifact_facts(&self.setup.root).map_err(|error| chain(&error))?;
+        let text = args.returned.as_str().map_or_else(|| args.returned.to_string(), str::to_owned);
+        Ok(answer::of_data(json!(validate(text.as_str(), &contract, &facts))))
+    }
+}
+
+/// Says whether a client took its call back only because it waited too long: the work goes on, and
+/// the call that follows finds it.
+fn is_a_timeout(reason: Option<&str>) -> bool {
+    let reason = reason.unwrap_or_default().to_lowercase();
+    reason.contains("timed out") || reason.contains("timeout")
+}
+
+fn parsed<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
+    serde_json::from_value(arguments).map_err(|error| format!("arguments: {error}"))
+}
+
+/// A call among those that wait, left when this is dropped.
+struct Entry {
+    waiting: Arc<Mutex<HashMap<RequestId, oneshot::Sender<Option<String>>>>>,
+    id: RequestId,
+    taken_back: Option<oneshot::Receiver<Option<String>>>,
+}
+
+impl Entry {
+    fn new(server: &Server, id: RequestId) -> Self {
+        let (sender, receiver) = oneshot::channel();
+        let waiting = Arc::clone(&server.waiting);
+        waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), sender);
+        Self { waiting, id, taken_back: Some(receiver) }
+    }
+
+    /// Waits until the client takes the call back, which may be never.
+    fn taken_back(&mut self) -> impl Future<Output = Option<String>> + use<> {
+        let receiver = self.taken_back.take();
+        async move {
+            match receiver {
+                Some(receiver) => match receiver.await {
+                    Ok(reason) => reason,
+                    Err(_) => std::future::pending().await,
+                },
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.taken_back = None;
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // The id may have been used again for a call that still waits.
+        if waiting.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
+            waiting.remove(&self.id);
+        }
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let about = Implementation::new("adjutant", self.setup.version.clone());
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(about.with_title("Adjutant"))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> std::borrow::Cow<'static, [ProtocolVersion]> {
+        ProtocolVersion::known_up_to(&ProtocolVersion::LATEST_WITH_INITIALIZE).into()
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = Named::ALL.map(|tool| tool.shown(&self.setup.limits)).to_vec();
+        Ok(ListToolsResult::with_all_items(tools))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = Named::parse(&request.name) else {
+            let text = format!("there is no tool `{}`", request.name);
+            return Err(ErrorData::invalid_params(text, None));
+        };
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let answer = self.call(tool, arguments, &context).await;
+        Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem)).into())
+    }
+
+    async fn on_cancelled(
+        &self,
+        notification: CancelledNotificationParam,
+        _context: NotificationContext<RoleServer>,
+    ) {
+        let Some(id) = notification.request_id else { return };
+        let taken_back = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(taken_back) = taken_back {
+            // A call that is just being answered needs no word any more.
+            let _ = taken_back.send(notification.reason);
+        }
+    }
+
+    /// What the library could not read as the request that it is.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(match request.method.as_str() {
+            "tools/call" | "tools/list" | "initialize" | "ping" => ErrorData::invalid_params(
+                format!("{}: the parameters are not of the form it has", request.method),
+                None,
+            ),
+            _ => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+        })
+    }
+}
+
+const INSTRUCTIONS: &str = "Adjutant runs subagents under hard limits on depth, number, tokens, money \
+    and time, and records every step. Use Delegate for two to four independent questions about this \
+    tree that can be worked on side by side; reports are advice, so weigh them. A call that is answered \
+    with `done: false` goes on by itself: wait with delegate_wait. What is refused for want of approval \
+    only a person can allow; tell them what the refusal says.";

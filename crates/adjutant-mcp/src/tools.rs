@@ -1,0 +1,318 @@
+//! The tools that clients are shown: few, each told in two sentences.
+
+use std::sync::Arc;
+
+use adjutant_core::schema::{CallLimits, DELEGATE, ReturnForm, delegate_spec};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A tool by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    Delegate,
+    Start,
+    Wait,
+    Status,
+    Result,
+    Cancel,
+    Validate,
+}
+
+impl Named {
+    /// Every tool, in the order they are listed.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Delegate,
+        Self::Start,
+        Self::Wait,
+        Self::Status,
+        Self::Result,
+        Self::Cancel,
+        Self::Validate,
+    ];
+
+    /// Returns the tool of that name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// Returns the name on the wire.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Delegate => DELEGATE,
+            Self::Start => "delegate_start",
+            Self::Wait => "delegate_wait",
+            Self::Status => "delegate_status",
+            Self::Result => "delegate_result",
+            Self::Cancel => "delegate_cancel",
+            Self::Validate => "validate_return",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Delegate => "Delegate to subagents",
+            Self::Start => "Start subagents",
+            Self::Wait => "Wait for subagents",
+            Self::Status => "Status of subagents",
+            Self::Result => "Results of subagents",
+            Self::Cancel => "Cancel subagents",
+            Self::Validate => "Validate a return",
+        }
+    }
+
+    const fn description(self) -> &'static str {
+        match self {
+            Self::Delegate => {
+                "Hands independent tasks to read-only subagents that work side by side, waits, and \
+                 returns their reports; each sees only its prompt and context files, so say what it \
+                 must know and what its report must contain. When the work takes longer than a call \
+                 may, the answer holds what is done and a `run`: call delegate_wait with it, and do \
+                 not delegate the same again."
+            }
+            Self::Start => {
+                "Begins what Delegate begins, with the same arguments, and returns its `run` at once, \
+                 so that you can go on with other work meanwhile. Collect the reports with \
+                 delegate_wait; an equal call within ten minutes returns the same run."
+            }
+            Self::Wait => {
+                "Waits until a run has ended, or `timeout_s` is up, and returns its reports or what is \
+                 done so far. Call it again while `done` is false; it waits for you, so there is no \
+                 need to ask in between."
+            }
+            Self::Status => {
+                "Shows what each subagent of a run is doing now, with tokens, cost and time, or lists \
+                 the latest runs of this tree when no `run` is given. It does not wait: use \
+                 delegate_wait for results."
+            }
+            Self::Result => {
+                "Returns the reports of a run as they stand, and of one that goes on what is done. \
+                 Give the id of a session instead of a run for the report of one subagent."
+            }
+            Self::Cancel => {
+                "Ends a run and all its subagents within two seconds, or with the id of a session \
+                 that subagent and those below it. What was found until then is kept and returned by \
+                 delegate_result."
+            }
+            Self::Validate => {
+                "Judges a subagent's return against the standard format and says exactly what is \
+                 wrong with it. Give the return itself, as an object or as the text that holds it; \
+                 artifacts are looked for in this tree."
+            }
+        }
+    }
+
+    fn annotations(self) -> ToolAnnotations {
+        let hints = ToolAnnotations::with_title(self.title());
+        match self {
+            // Subagents reach a model, and with the person's leave the network.
+            Self::Delegate | Self::Start => {
+                hints.read_only(false).destructive(false).idempotent(true).open_world(true)
+            }
+            Self::Wait | Self::Status | Self::Result | Self::Validate => {
+                hints.read_only(true).idempotent(true).open_world(false)
+            }
+            Self::Cancel => {
+                hints.read_only(false).destructive(true).idempotent(true).open_world(false)
+            }
+        }
+    }
+
+    fn input(self, limits: &CallLimits) -> Value {
+        let run = json!({
+            "type": "string",
+            "description": "The id of the run, as it was returned; or the id of a session in it.",
+        });
+        let form = json!({
+            "type": "string",
+            "enum": ReturnForm::ALL.map(ReturnForm::as_str),
+            "default": ReturnForm::default().as_str(),
+        });
+        let (properties, required) = match self {
+            Self::Delegate | Self::Start => return delegate_spec(limits).schema,
+            Self::Wait => (
+                json!({
+                    "run": run,
+                    "timeout_s": {
+                        "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S,
+                        "description": "The longest to wait, in seconds; below your own timeout.",
+                    },
+                    "return": form,
+                }),
+                json!(["run"]),
+            ),
+            Self::Status => (json!({ "run": run }), json!([])),
+            Self::Result => (json!({ "run": run, "return": form }), json!(["run"])),
+            Self::Cancel => (json!({ "run": run }), json!(["run"])),
+            Self::Validate => (
+                json!({
+                    "return": {
+                        "type": ["object", "string"],
+                        "description": "The return, or the text that holds it.",
+                    },
+                    "session_id": {
+                        "type": "string",
+                        "description": "The session the return must name.",
+                    },
+                    "artifacts_required": {
+                        "type": "boolean", "default": false,
+                        "description": "Whether `completed` without artifacts is refused.",
+                    },
+                }),
+                json!(["return"]),
+            ),
+        };
+        json!({
+            "type": "object", "properties": properties, "required": required,
+            "additionalProperties": false,
+        })
+    }
+
+    fn output(self) -> Value {
+        let text = || json!({ "type": "string" });
+        let (properties, required) = match self {
+            Self::Delegate | Self::Start | Self::Wait | Self::Result => (
+                json!({
+                    "v": { "type": "integer" },
+                    "run": { "type": "string", "description": "The handle for the other tools." },
+                    "state": text(),
+                    "done": { "type": "boolean", "description": "Whether nothing more will come." },
+                    "repeated": {
+                        "type": "boolean", "description": "Whether an equal call began the run.",
+                    },
+                    "results": {
+                        "type": "object",
+                        "description": "Counts, and a report or what is known for each task.",
+                        "properties": { "results": { "type": "array" } },
+                    },
+                    "next": { "type": ["string", "null"], "description": "What to do next." },
+                }),
+                json!(["v", "run", "state", "done"]),
+            ),
+            Self::Status => (
+                json!({
+                    "v": { "type": "integer" },
+                    "runs": { "type": "array", "items": { "type": "object" } },
+                }),
+                json!(["v", "runs"]),
+            ),
+            Self::Cancel => (
+                json!({
+                    "v": { "type": "integer" }, "run": text(), "session": {
+                        "type": ["string", "null"],
+                    }, "state": text(), "how": text(),
+                }),
+                json!(["v", "run", "state", "how"]),
+            ),
+            Self::Validate => (
+                json!({
+                    "valid": { "type": "boolean" },
+                    "errors": { "type": "array", "items": { "type": "object" } },
+                    "warnings": { "type": "array", "items": { "type": "object" } },
+                    "return": { "type": ["object", "null"] },
+                }),
+                json!(["valid", "errors", "warnings"]),
+            ),
+        };
+        json!({ "type": "object", "properties": properties, "required": required })
+    }
+
+    /// Returns the tool as clients are shown it.
+    pub(crate) fn shown(self, limits: &CallLimits) -> Tool {
+        let tool = Tool::new(self.name(), self.description(), object(self.input(limits)));
+        tool.with_title(self.title())
+            .with_raw_output_schema(object(self.output()))
+            .with_annotations(self.annotations())
+    }
+}
+
+/// The longest that a client may ask to wait.
+pub(crate) const MAX_WAIT_S: u64 = 3600;
+
+fn object(schema: Value) -> Arc<JsonObject> {
+    match schema {
+        Value::Object(map) => Arc::new(map),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Arc::default()
+        }
+    }
+}
+
+/// The arguments of `delegate_wait`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WaitArgs {
+    pub(crate) run: String,
+    #[serde(default)]
+    pub(crate) timeout_s: Option<u64>,
+    #[serde(default, rename = "return")]
+    pub(crate) form: ReturnForm,
+}
+
+/// The arguments of `delegate_status`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StatusArgs {
+    #[serde(default)]
+    pub(crate) run: Option<String>,
+}
+
+/// The arguments of `delegate_result`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResultArgs {
+    pub(crate) run: String,
+    #[serde(default, rename = "return")]
+    pub(crate) form: ReturnForm,
+}
+
+/// The arguments of `delegate_cancel`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CancelArgs {
+    pub(crate) run: String,
+}
+
+/// The arguments of `validate_return`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ValidateArgs {
+    #[serde(rename = "return")]
+    pub(crate) returned: Value,
+    #[serde(default)]
+    pub(crate) session_id: Option<String>,
+    #[serde(default)]
+    pub(crate) artifacts_required: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_call_is_that_of_the_design_and_nothing_more() {
+        let limits = CallLimits::default();
+        for tool in [Named::Delegate, Named::Start] {
+            assert_eq!(tool.input(&limits), delegate_spec(&limits).schema);
+        }
+    }
+
+    /// Whoever can add a key to a call can find one that nobody bounded.
+    #[test]
+    fn no_tool_takes_what_it_does_not_name() {
+        for tool in Named::ALL {
+            let schema = tool.input(&CallLimits::default());
+            assert_eq!(schema["additionalProperties"], false, "{}", tool.name());
+            assert_eq!(Named::parse(tool.name()), Some(tool));
+        }
+    }
+
+    #[test]
+    fn a_description_is_two_sentences() {
+        for tool in Named::ALL {
+            let text = tool.description();
+            let ends = text.matches(". ").count() + usize::from(text.ends_with('.'));
+            assert_eq!(ends, 2, "{}: {text}", tool.name());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Waiting for a run on behalf of a client: as long as that is allowed, telling it what goes on.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use adjutant_view::progress::Frame;
+use adjutant_view::{Palette, sanitize};
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::{Peer, RoleServer};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::runs::Watch;
+
+/// How long a client hears nothing at most; clients take ten seconds of silence for trouble.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// How long it hears nothing at least, however much happens.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long an answer is held back for the progress message before it.
+const SETTLES: Duration = Duration::from_millis(100);
+
+/// Columns of what each subagent does.
+const COLUMNS: usize = 100;
+
+/// How waiting came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// Nothing more will come.
+    Over,
+    /// The time is up, or the client will hear nothing more; the run goes on.
+    Detached,
+    /// The client took its call back, with its reason.
+    TakenBack(Option<String>),
+}
+
+/// Waits for the end of a run.
+pub(crate) async fn wait(
+    run: &mut Watch,
+    until: Instant,
+    mut telling: Telling,
+    closing: &mut watch::Receiver<bool>,
+    taken_back: impl Future<Output = Option<String>>,
+) -> Result<Waited, String> {
+    let waited = attend(run, until, &mut telling, closing, taken_back).await;
+    if telling.sending.is_some() {
+        // Progress must not come after the answer; a client that does not read has to bear it.
+        let _ = tokio::time::timeout(SETTLES, telling.sent()).await;
+    }
+    waited
+}
+
+async fn attend(
+    run: &mut Watch,
+    until: Instant,
+    telling: &mut Telling,
+    closing: &mut watch::Receiver<bool>,
+    taken_back: impl Future<Output = Option<String>>,
+) -> Result<Waited, String> {
+    let mut taken_back = std::pin::pin!(taken_back);
+    let mut is_due = true;
+    loop {
+        let looked = run.look()?;
+        if looked.is_over {
+            return Ok(Waited::Over);
+        }
+        telling.tell(run, looked.grew || is_due);
+        is_due = false;
+        let due = telling.due();
+        tokio::select! {
+            () = run.changed() => {}
+            () = telling.sent() => {}
+            () = tokio::time::sleep_until(due) => is_due = true,
+            () = tokio::time::sleep_until(until) => return Ok(Waited::Detached),
+            _ = closing.wait_for(|is_closing| *is_closing) => return Ok(Waited::Detached),
+            reason = &mut taken_back => return Ok(Waited::TakenBack(reason)),
+        }
+    }
+}
+
+/// Progress messages of one call.
+///
+/// At most one is on its way: a client that does not read, or is leaving, must not keep the wait from
+/// its end.
+pub(crate) struct Telling {
+    to: Option<(Peer<RoleServer>, ProgressToken)>,
+    count: u32,
+    told: Option<Instant>,
+    /// Whether there is something that was not told.
+    is_behind: bool,
+    sending: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Telling {
+    /// Tells `peer`, if it gave a token to tell with.
+    pub(crate) fn new(peer: &Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
+        let to = token.map(|token| (peer.clone(), token));
+        Self { to, count: 0, told: None, is_behind: false, sending: None }
+    }
+
+    /// Returns when something must be told at the latest.
+    fn due(&self) -> Instant {
+        let wait = if self.is_behind && self.to.is_some() { PAUSE } else { SILENCE };
+        let next = self.told.unwrap_or_else(Instant::now) + wait;
+        // One that is still on its way is due no sooner than it has arrived.
+        if self.sending.is_some() { next.max(Instant::now() + PAUSE) } else { next }
+    }
+
+    /// Begins to tell what each subagent does if there is news, unless that was told a moment ago.
+    fn tell(&mut self, run: &Watch, is_news: bool) {
+        self.is_behind |= is_news;
+        let rests = self.told.is_some_and(|told| told.elapsed() < PAUSE);
+        if rests || self.sending.is_some() || !self.is_behind {
+            return;
+        }
+        (self.told, self.is_behind) = (Some(Instant::now()), false);
+        let Some((peer, token)) = &self.to else { return };
+        self.count += 1;
+        let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.count));
+        let (peer, progress) = (peer.clone(), progress.with_message(picture(run)));
+        self.sending = Some(Box::pin(async move {
+            // A client that is gone is noticed where it is read from.
+            let _ = peer.notify_progress(progress).await;
+        }));
+    }
+
+    /// Waits until what is on its way has arrived; for ever if nothing is.
+    async fn sent(&mut self) {
+        match &mut self.sending {
+            Some(sending) => sending.await,
+            None => std::future::pending().await,
+        }
+        self.sending = None;
+    }
+}
+
+/// Draws what each subagent does, a line each.
+fn picture(run: &Watch) -> String {
+    let frame = Frame { width: COLUMNS, height: None, now: run.now(), palette: Palette::Plain };
+    sanitize::block(frame.render(&run.view).trim_end()).into_owned()
+}
