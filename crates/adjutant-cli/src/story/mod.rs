@@ -170,7 +170,9 @@ impl Reading<'_> {
             }
             outcomes.push(taken?.unwrap_or(Outcome::Partial));
         }
-        Ok(Exit::of(Outcome::of_all(outcomes)))
+        // Whoever cancels wants to know that, whatever was done before.
+        let is_cancelled = outcomes.contains(&Outcome::Cancelled);
+        Ok(if is_cancelled { Exit::Cancelled } else { Exit::of(Outcome::of_all(outcomes)) })
     }
 
     /// Works on one story, unless it has to wait or was begun before; returns how it ended.

@@ -39,7 +39,7 @@ pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Res
         say(&format!("adjutant: {} kept no work: nothing was changed", chosen.name));
     }
     for (picked, diff) in chosen.picked.iter().zip(&diffs) {
-        let merged = if picked.kept.merged { ", merged already" } else { "" };
+        let merged = if picked.kept.merged { ", merged or on a branch already" } else { "" };
         say(&format!("{}: {}{merged}", picked.title(), size(diff)));
         if args.stat {
             print(&stat(diff))?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::story_rig::{Project, done, one_story, runs, says, writes};
@@ -144,6 +145,23 @@ fn the_transcript_of_a_story_is_that_of_its_own_agent_and_names_the_others() {
         let out = project.call(["transcript", &session]).run();
         assert!(out.stdout.starts_with(&format!("[{who}] {session}")), "{out}");
     }
+}
+
+#[test]
+fn who_cancels_is_told_so_and_which_stories_were_not_begun() {
+    let story = |id: &str| json!({ "id": id, "title": id, "passes": false });
+    let prd = json!({ "userStories": [story("A"), story("B"), story("C")] });
+    let waits = json!({ "label": "B", "delay_ms": 60_000, "text": "I wait." });
+    let project = Project::new(&prd, [done("A"), writes("B", "b", "b\n"), waits, done("C")]);
+    let mut running = project.working(&["--json"]).start();
+    running.wait_for("[B] Write b");
+    running.signal(Signal::INT);
+    let out = running.finish();
+    assert_eq!(out.code, 130, "{out}");
+    let json = out.json();
+    assert_eq!((&json["exit"], &json["passed"]), (&json!(130), &json!(1)), "{json}");
+    let left = json!([{ "id": "C", "why": "you cancelled B before it" }]);
+    assert_eq!(json["not_begun"], left);
 }
 
 /// A project whose story suggests that model.
