@@ -1,7 +1,7 @@
 //! The true state of a work tree, as a commit.
 //!
 //! One look by git, on a copy of the user's index, says what differs from HEAD; only that is read
-//! and stored. Files whose dates and sizes git already knows count as unchanged. A file with a
+//! and stored. What lies beside it is in the index itself, see `index`, and git is asked where it is not. Files whose dates and sizes git already knows count as unchanged. A file with a
 //! content filter (large file storage, line endings) is a pointer or normal form in HEAD and
 //! something else on disk: untouched, it stays what HEAD says; touched, it is stored as it lies on disk.
 //!
@@ -19,6 +19,7 @@ use super::change::{Change, SkipReason, Skipped};
 use super::graft::Folders;
 use super::id::ObjectId;
 use super::import::{Commit, IDENTITY, Imported};
+use super::index::Index;
 use super::object::Storing;
 use super::repository::{Repository, path_of};
 use super::run::Call;
@@ -68,6 +69,17 @@ impl Snapshot {
 pub(crate) struct Status {
     pub(crate) changes: Vec<Change>,
     pub(crate) skipped: Vec<Skipped>,
+    /// Whether the index differs from HEAD too, in what was looked at.
+    pub(crate) staged: bool,
+}
+
+/// What is looked at of submodules; never into one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Submodules {
+    /// Nothing.
+    Ignored,
+    /// Whether HEAD has one: the index has none, so that there is none to look into.
+    Staged,
 }
 
 impl Repository {
@@ -164,13 +176,12 @@ impl Repository {
         let scratch = self.scratch(head.as_ref())?;
         let (status, folders) = match &head {
             Some(head) => {
-                let look = || scratch.status(self);
-                let (status, folders) = scratch.reading(head, look, |status| &status.changes)?;
+                let (status, folders) = scratch.status_of(self, head)?;
                 (status, Some(folders))
             }
             None => (scratch.status(self)?, None),
         };
-        let Status { changes, mut skipped } = status;
+        let Status { changes, mut skipped, .. } = status;
         let changes = self.without_reserved(changes, &mut skipped);
         let unchanged = folders.as_ref().filter(|_| changes.is_empty()).and_then(Folders::top);
         let (commit, tree, head_tree) = match (&head, unchanged) {
@@ -267,12 +278,38 @@ impl Scratch<'_> {
     /// Looks at a work tree with a copy of its index; differences are to this scratch's HEAD.
     pub(crate) fn status(&self, repository: &Repository) -> Result<Status, GitError> {
         self.copy_index(repository.git_dir())?;
+        self.look(repository, Submodules::Ignored)
+    }
+
+    /// Looks at a work tree, and reads the folders of this scratch's HEAD on the way to what differs.
+    fn status_of(
+        &self,
+        repository: &Repository,
+        head: &ObjectId,
+    ) -> Result<(Status, Folders), GitError> {
+        self.copy_index(repository.git_dir())?;
+        let Some(index) = Index::read(&self.index(), self.empty_tree().as_str().len() / 2) else {
+            let look = || self.look(repository, Submodules::Ignored);
+            return self.reading(head, look, |status| &status.changes);
+        };
+        let status = self.look(repository, Submodules::Staged)?;
+        let told = if status.staged { None } else { index.folders(&status.changes) };
+        match told {
+            Some(folders) => Ok((status, folders)),
+            None => self.reading(head, || Ok(status), |status| &status.changes),
+        }
+    }
+
+    fn look(&self, repository: &Repository, submodules: Submodules) -> Result<Status, GitError> {
         let call = self.call_in("status", repository.work_tree()).args([
             "--porcelain=v2",
             "-z",
             "--untracked-files=all",
             "--no-renames",
-            "--ignore-submodules=all",
+            match submodules {
+                Submodules::Ignored => "--ignore-submodules=all",
+                Submodules::Staged => "--ignore-submodules=dirty",
+            },
         ]);
         let output = repository.excluding(self, call)?.run()?;
         read_status(&output.bytes)
@@ -282,7 +319,7 @@ impl Scratch<'_> {
 
 fn read_status(bytes: &[u8]) -> Option<Status> {
     let mut found: BTreeMap<RelPath, bool> = BTreeMap::new();
-    let mut skipped = Vec::new();
+    let (mut skipped, mut staged) = (Vec::new(), false);
     for record in bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
         let (kind, rest) = record.split_first()?;
         let rest = rest.strip_prefix(b" ")?;
@@ -292,6 +329,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
                 let (fields, work) = if *kind == b'1' { (8, 4) } else { (10, 5) };
                 let parts: Vec<&[u8]> = rest.splitn(fields, |byte| *byte == b' ').collect();
                 let path = RelPath::new(path_of(parts.last()?)).ok()?;
+                staged |= *kind == b'u' || !parts.first()?.starts_with(b".");
                 if parts.len() == fields && !parts.get(1)?.starts_with(b"S") {
                     let there = *parts.get(work)? != b"000000";
                     found.entry(path).and_modify(|known| *known |= there).or_insert(there);
@@ -314,7 +352,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
         |(path, there)| if there { Change::Written(path) } else { Change::Deleted(path) };
     let mut changes: Vec<Change> = found.into_iter().map(as_change).collect();
     changes.sort();
-    Some(Status { changes, skipped })
+    Some(Status { changes, skipped, staged })
 }
 
 #[cfg(test)]

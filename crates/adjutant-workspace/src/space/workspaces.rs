@@ -313,7 +313,11 @@ impl Shared {
     }
 
     fn capture(&self) -> Result<Captured, SpaceError> {
-        let snapshot = self.repository.capture_alike()?;
+        // Only what later work may stand on has to share its history, and that takes git a moment.
+        let snapshot = match self.repository.has_record() {
+            true => self.repository.capture_alike()?,
+            false => self.repository.capture(SystemTime::now())?,
+        };
         let mut layers = vec![
             LayerName::Base(snapshot.head_tree.clone()),
             LayerName::Delta(snapshot.head_tree.clone(), snapshot.commit.clone()),

@@ -273,7 +273,7 @@ impl Worktree {
         at: SystemTime,
         storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), GitError> {
-        let Status { changes, mut skipped } = self.status()?;
+        let Status { changes, mut skipped, .. } = self.status()?;
         let changes = self.repository.without_reserved(changes, &mut skipped);
         bounded(&changes)?;
         let root = Root::open(self.path())
