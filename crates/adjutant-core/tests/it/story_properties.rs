@@ -129,7 +129,7 @@ fn report(sim: &mut Sim, effect: &Effect, luck: u8) -> Option<Command> {
             Command::TakeCheck { session, check: check[usize::from(luck % 4)], text }
         }
         Effect::Verify { returned, .. } => {
-            let text = if luck % 4 == 0 { "It is done." } else { GOOD }.to_owned();
+            let text = if luck.is_multiple_of(4) { "It is done." } else { GOOD }.to_owned();
             let call = returned.map(|(number, _)| number);
             Command::Conclude { session, call, text, artifacts: Vec::new() }
         }
