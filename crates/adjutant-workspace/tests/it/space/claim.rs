@@ -43,7 +43,7 @@ fn what_a_command_writes_that_judges_is_put_back_and_ignored_files_stay() {
         assert_eq!(read(&space, "build.log").as_deref(), Some("output\n"), "{wish:?}");
         // Once is all, and what is written from here on is work again.
         act(&space, "echo more > later");
-        assert_eq!(space.put_back(now()).unwrap(), [PathBuf::new(); 0]);
+        assert_eq!(space.put_back(now()).unwrap(), Vec::<PathBuf>::new());
         let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
         let kept = contents(&user, &kept);
         assert_eq!(kept.get("later").map(String::as_str), Some("more\n"));
@@ -60,7 +60,7 @@ fn a_command_that_changes_nothing_has_nothing_put_back() {
         for _ in 0..2 {
             space.claim(now()).unwrap();
             act(&space, "cat README; echo output > build.log");
-            assert_eq!(space.put_back(now()).unwrap(), [PathBuf::new(); 0], "{wish:?}");
+            assert_eq!(space.put_back(now()).unwrap(), Vec::<PathBuf>::new(), "{wish:?}");
         }
     }
 }
