@@ -68,13 +68,14 @@ fn serve_http(setup: Setup, address: SocketAddr, origins: Vec<String>) -> Result
     };
     let server = HttpServer::bind(setup, Http { address, token: token.clone(), origins })
         .map_err(|error| Failure::caused(refusal_exit(&error), &error))?;
-    print(&format!("{}\n", server.url()))?;
     if chosen.is_none() {
         say(&format!(
             "adjutant: clients must send this header; it is shown once:\n  Authorization: Bearer {}",
             token.reveal()
         ));
     }
+    // Last: who reads it may begin.
+    print(&format!("{}\n", server.url()))?;
     server.serve().map_err(|error| Failure::caused(Exit::Failed, &error))
 }
 

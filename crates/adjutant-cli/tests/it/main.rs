@@ -37,6 +37,8 @@ mod leftovers;
 mod live;
 mod mcp;
 mod mcp_hostile;
+mod mcp_http;
+mod mcp_http_rig;
 mod mcp_rig;
 mod pipes;
 mod pure;
