@@ -36,6 +36,7 @@ mod kills;
 mod leftovers;
 mod live;
 mod mcp;
+mod mcp_eras;
 mod mcp_hostile;
 mod mcp_http;
 mod mcp_http_rig;
