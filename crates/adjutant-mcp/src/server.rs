@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,14 +26,15 @@ use crate::answer::{self, Form};
 use crate::calls::Calls;
 use crate::canonical;
 use crate::launch::launch;
+use crate::owner::Owner;
 use crate::runs::{Runs, chain};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
-use crate::wait::{Telling, Waited, wait};
+use crate::wait::{Telling, Waited, left, wait};
 use crate::wire::Stdio;
-use crate::{Setup, wire};
+use crate::{Setup, era, wire};
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
-const BLOCKING_THREADS: usize = 8;
+pub(crate) const BLOCKING_THREADS: usize = 8;
 
 /// How many processes are begun at once; more wait for their turn.
 const LAUNCHING: usize = 8;
@@ -46,6 +48,25 @@ pub enum ServeError {
     /// The runtime, a thread or a stream cannot be had.
     #[error("the server cannot start")]
     Start(#[from] io::Error),
+    /// Others could reach it.
+    #[error(
+        "{0} is not an address of this machine alone; clients elsewhere are served on 127.0.0.1 \
+         through a tunnel of yours"
+    )]
+    NotLoopback(SocketAddr),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not what a browser says of a page.
+    #[error(
+        "`{0}` is no origin: that is http:// or https://, a host and, if it is not the usual one, a port"
+    )]
+    Origin(String),
 }
 
 /// Serves one client on standard input and output until it says nothing more.
@@ -57,7 +78,7 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
     let (stdio, ends) = Stdio::open()?;
     let wire::Ends { closing, writer } = ends;
     runtime.block_on(async {
-        let server = Server::new(setup, closing)?;
+        let server = Server::new(setup, None, closing)?;
         // A client that leaves before the handshake wanted nothing.
         if let Ok(running) = serve_server(server, stdio).await {
             let _ = running.waiting().await;
@@ -70,27 +91,39 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// One client's server.
-struct Server {
+/// One client's server; what it shares with those of other clients is behind its handles.
+#[derive(Clone)]
+pub(crate) struct Server {
     setup: Arc<Setup>,
     runs: Runs,
     calls: Calls,
     closing: watch::Receiver<bool>,
-    launching: Semaphore,
+    launching: Arc<Semaphore>,
+    // This client's alone: two clients may use the same id.
     // A std mutex: held for a look at a map, never across an await.
     waiting: Arc<Mutex<HashMap<RequestId, oneshot::Sender<Option<String>>>>>,
 }
 
 impl Server {
-    fn new(setup: Setup, closing: watch::Receiver<bool>) -> io::Result<Self> {
+    /// Makes a server that sees the runs of an owner, or of everyone.
+    pub(crate) fn new(
+        setup: Setup,
+        owner: Option<Owner>,
+        closing: watch::Receiver<bool>,
+    ) -> io::Result<Self> {
         Ok(Self {
-            runs: Runs::new(setup.archive.clone(), &setup.root),
+            runs: Runs::new(setup.archive.clone(), &setup.root, owner),
             calls: Calls::open(setup.archive.path())?,
             setup: Arc::new(setup),
             closing,
-            launching: Semaphore::new(LAUNCHING),
+            launching: Arc::new(Semaphore::new(LAUNCHING)),
             waiting: Arc::default(),
         })
+    }
+
+    /// Returns a server for another client of this process.
+    pub(crate) fn another(&self) -> Self {
+        Self { waiting: Arc::default(), ..self.clone() }
     }
 
     async fn call(
@@ -159,7 +192,8 @@ impl Server {
     ) -> Result<Waited, String> {
         let mut watch = self.runs.watch(run)?;
         let telling = Telling::new(&context.peer, context.meta.get_progress_token());
-        wait(&mut watch, until, telling, &mut self.closing.clone(), entry.taken_back()).await
+        let left = left(entry.taken_back(), context.ct.clone().cancelled_owned());
+        wait(&mut watch, until, telling, &mut self.closing.clone(), left).await
     }
 
     /// Finds the run of an equal call, or begins one.
@@ -174,7 +208,7 @@ impl Server {
         self.parse(arguments)?;
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let root = self.setup.root.display().to_string();
-        let key = canonical::key(arguments, &root, &client);
+        let key = canonical::key(arguments, &root, &self.runs.caller(&client));
         let calls = self.calls.clone();
         let claim = tokio::task::spawn_blocking(move || calls.claim(&key));
         let claim = tokio::time::timeout(CLAIMED, claim).await;
@@ -186,6 +220,7 @@ impl Server {
         let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
         let run = launch(&self.setup, arguments).await?;
         drop(turn);
+        self.runs.own(run)?;
         // A run that cannot be remembered is no worse for it.
         let _ = claim.keep(run);
         Ok((run, false))
@@ -295,7 +330,7 @@ impl ServerHandler for Server {
     }
 
     fn supported_protocol_versions(&self) -> std::borrow::Cow<'static, [ProtocolVersion]> {
-        ProtocolVersion::known_up_to(&ProtocolVersion::LATEST_WITH_INITIALIZE).into()
+        era::VERSIONS.into()
     }
 
     async fn list_tools(
