@@ -37,6 +37,7 @@ mod leftovers;
 mod live;
 mod mcp;
 mod mcp_hostile;
+mod mcp_install;
 mod mcp_rig;
 mod pipes;
 mod pure;

@@ -164,9 +164,10 @@ impl Plain {
     /// Adds members behind those an object has, and behind what is said of the last one.
     fn add(&self, text: &str, node: &Node, members: &[(&str, Value)]) -> Vec<Splice> {
         let Some((first, end)) = node.edges() else { return vec![self.fill(text, node, members)] };
-        let comma = self.trailing.iter().copied().find(|at| {
-            (end..node.range.end).contains(at) && self.text[end..*at].trim().is_empty()
-        });
+        let comma =
+            self.trailing.iter().copied().find(|at| {
+                (end..node.range.end).contains(at) && self.text[end..*at].trim().is_empty()
+            });
         let behind = comma.map_or(end, |at| at + 1);
         let rest = &self.text[behind..node.range.end];
         let line = rest.find('\n').filter(|at| rest[..*at].trim().is_empty());
@@ -215,7 +216,8 @@ impl Plain {
             return Splice::replace(inside, added);
         }
         // A comment stands in it: the last line of the blanks behind it gives way.
-        let blanks = self.text[inside.clone()].rfind('\n').map_or(inside.end, |at| inside.start + at);
+        let blanks =
+            self.text[inside.clone()].rfind('\n').map_or(inside.end, |at| inside.start + at);
         Splice::replace(blanks..inside.end, added)
     }
 
@@ -229,7 +231,11 @@ impl Plain {
         let before = (node.range.start + 1..place.start).rev().find(solid).filter(is_comma);
         let Some(comma) = next else {
             let cut = self.lines(text, place);
-            return before.map(|at| Splice::replace(at..at + 1, "")).into_iter().chain([cut]).collect();
+            return before
+                .map(|at| Splice::replace(at..at + 1, ""))
+                .into_iter()
+                .chain([cut])
+                .collect();
         };
         if text[place.end..comma].trim().is_empty() {
             return vec![self.lines(text, place.start..comma + 1)];
@@ -263,7 +269,9 @@ fn token(rest: &[u8]) -> usize {
             }
             Some(at + 1)
         }
-        [b'/', b'/', ..] => rest.iter().position(|byte| b"\r\n".contains(byte)).or(Some(rest.len())),
+        [b'/', b'/', ..] => {
+            rest.iter().position(|byte| b"\r\n".contains(byte)).or(Some(rest.len()))
+        }
         [b'/', b'*', inner @ ..] => inner.windows(2).position(|two| two == b"*/").map(|at| at + 4),
         _ => None,
     };
