@@ -171,13 +171,12 @@ impl Client {
         let texts = |value: &Value| -> Option<Vec<String>> {
             value.as_array()?.iter().map(|it| it.as_str().map(str::to_owned)).collect()
         };
-        let command = match &entry["command"] {
-            Value::String(program) => {
-                let arguments =
-                    if entry["args"].is_null() { Vec::new() } else { texts(&entry["args"])? };
-                [vec![program.clone()], arguments].concat()
-            }
-            list => texts(list)?,
+        let command = if let Some(program) = entry["command"].as_str() {
+            let arguments =
+                if entry["args"].is_null() { Vec::new() } else { texts(&entry["args"])? };
+            [vec![program.to_owned()], arguments].concat()
+        } else {
+            texts(&entry["command"])?
         };
         (!command.is_empty()).then_some(command)
     }

@@ -39,9 +39,11 @@ fn entry(rig: &Rig, client: &str, scope: &str) -> Value {
 
 /// What an entry starts.
 fn command(entry: &Value) -> Vec<String> {
-    let program = match &entry["command"] {
-        Value::Array(all) => all.clone(),
-        one => [vec![one.clone()], entry["args"].as_array().unwrap().clone()].concat(),
+    let program = match entry["command"].as_array() {
+        Some(all) => all.clone(),
+        None => {
+            [vec![entry["command"].clone()], entry["args"].as_array().unwrap().clone()].concat()
+        }
     };
     program.into_iter().map(|it| it.as_str().unwrap().to_owned()).collect()
 }
