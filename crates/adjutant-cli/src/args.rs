@@ -18,7 +18,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use crate::hints;
 use crate::spaces::{SpaceFlags, TermFlags};
 
-pub(crate) use mcp::{McpArgs, McpClient, McpCommand};
+pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope};
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
     StatusArgs, TellArgs, WaitArgs, WatchArgs,

@@ -7,6 +7,7 @@
 mod agents;
 mod args;
 mod ask;
+mod clients;
 mod commands;
 mod control;
 mod delegate;

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use crate::answer::{self, Form};
 use crate::calls::Calls;
 use crate::canonical;
+use crate::clients::detach_after;
 use crate::launch::launch;
 use crate::owner::Owner;
 use crate::runs::{Runs, chain};
@@ -156,7 +157,7 @@ impl Server {
         arguments: &Value,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, String> {
-        let until = Instant::now() + self.setup.detach_after;
+        let until = Instant::now() + self.patience(context);
         // Entered before anything is awaited: a client may take its call back at any time.
         let entry = Entry::new(self, context.id.clone());
         let (run, is_repeated) = self.begin(arguments, context).await?;
@@ -175,12 +176,19 @@ impl Server {
         args: WaitArgs,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, String> {
-        let usual = self.setup.detach_after;
+        let usual = self.patience(context);
         let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it.min(MAX_WAIT_S)));
         let entry = Entry::new(self, context.id.clone());
         // Whoever no longer waits has not said that the work should end.
         self.attend(&args.run, Instant::now() + patience, context, entry).await?;
         self.results(&args.run, args.form, false)
+    }
+
+    /// How long this call may keep its client waiting.
+    fn patience(&self, context: &RequestContext<RoleServer>) -> Duration {
+        let client = context.client_info().map(|info| info.name).unwrap_or_default();
+        let hears_progress = context.meta.get_progress_token().is_some();
+        self.setup.detach_after.unwrap_or_else(|| detach_after(&client, hears_progress))
     }
 
     async fn attend(

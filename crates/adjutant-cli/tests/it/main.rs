@@ -40,6 +40,7 @@ mod mcp_eras;
 mod mcp_hostile;
 mod mcp_http;
 mod mcp_http_rig;
+mod mcp_install;
 mod mcp_rig;
 mod pipes;
 mod pure;
