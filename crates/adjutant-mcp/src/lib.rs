@@ -10,6 +10,7 @@
 //! of the protocol.
 
 mod answer;
+mod approval;
 mod calls;
 mod canonical;
 mod changes;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use adjutant_core::schema::CallLimits;
 use adjutant_engine::Archive;
 
+pub use approval::Approval;
 pub use clients::{Client, Entry};
 pub use server::{ServeError, serve};
 
@@ -44,6 +46,10 @@ pub struct Setup {
     pub arguments: Vec<OsString>,
     /// The bounds of one call.
     pub limits: CallLimits,
+    /// What becomes of a call that needs approval where the client cannot ask for it.
+    pub approval: Approval,
+    /// Whether a client that can is made to ask.
+    pub asks_client: bool,
     /// How long a call may keep its client waiting before it is answered with a handle.
     pub detach_after: Duration,
     /// How commands that are recommended begin.

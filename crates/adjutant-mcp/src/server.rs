@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,12 +23,14 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::answer::{self, Form};
+use crate::approval::Settled;
+use crate::approval::ask::Asker;
 use crate::calls::Calls;
 use crate::canonical;
 use crate::launch::launch;
 use crate::runs::{Runs, chain};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
-use crate::wait::{Telling, Waited, wait};
+use crate::wait::{For, Telling, Waited, wait};
 use crate::wire::Stdio;
 use crate::{Setup, wire};
 
@@ -71,12 +74,13 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
 }
 
 /// One client's server.
-struct Server {
-    setup: Arc<Setup>,
-    runs: Runs,
+pub(crate) struct Server {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) runs: Runs,
     calls: Calls,
     closing: watch::Receiver<bool>,
     launching: Semaphore,
+    pub(crate) asker: Asker,
     // A std mutex: held for a look at a map, never across an await.
     waiting: Arc<Mutex<HashMap<RequestId, oneshot::Sender<Option<String>>>>>,
 }
@@ -89,6 +93,7 @@ impl Server {
             setup: Arc::new(setup),
             closing,
             launching: Semaphore::new(LAUNCHING),
+            asker: Asker::default(),
             waiting: Arc::default(),
         })
     }
@@ -102,7 +107,14 @@ impl Server {
         match tool {
             Named::Delegate => self.delegate(&arguments, context).await,
             Named::Start => {
+                let until = Instant::now() + self.setup.detach_after;
+                let mut entry = Entry::new(self, context.id.clone());
+                let taken_back = pin!(entry.taken_back());
                 let (run, is_repeated) = self.begin(&arguments, context).await?;
+                let settled = self.settle(&run.to_string(), until, context, taken_back).await?;
+                if settled.is_taken_back() {
+                    return self.cancel(run.to_string()).await;
+                }
                 let seen = self.runs.read(&run.to_string())?;
                 Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name))
             }
@@ -125,13 +137,16 @@ impl Server {
     ) -> Result<CallToolResult, String> {
         let until = Instant::now() + self.setup.detach_after;
         // Entered before anything is awaited: a client may take its call back at any time.
-        let entry = Entry::new(self, context.id.clone());
+        let mut entry = Entry::new(self, context.id.clone());
+        let mut taken_back = pin!(entry.taken_back());
         let (run, is_repeated) = self.begin(arguments, context).await?;
         let form = self.parse(arguments)?.return_form;
         let run = run.to_string();
-        if let Waited::TakenBack(reason) = self.attend(&run, until, context, entry).await?
-            && !is_a_timeout(reason.as_deref())
-        {
+        let mut settled = self.settle(&run, until, context, taken_back.as_mut()).await?;
+        if settled == Settled::Clear {
+            settled = self.attend(&run, until, context, taken_back).await?.into();
+        }
+        if settled.is_taken_back() {
             return self.cancel(run).await;
         }
         self.results(&run, form, is_repeated)
@@ -144,9 +159,14 @@ impl Server {
     ) -> Result<CallToolResult, String> {
         let usual = self.setup.detach_after;
         let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it.min(MAX_WAIT_S)));
-        let entry = Entry::new(self, context.id.clone());
+        let until = Instant::now() + patience;
+        let mut entry = Entry::new(self, context.id.clone());
+        let mut taken_back = pin!(entry.taken_back());
         // Whoever no longer waits has not said that the work should end.
-        self.attend(&args.run, Instant::now() + patience, context, entry).await?;
+        let settled = self.settle(&args.run, until, context, taken_back.as_mut()).await?;
+        if !matches!(settled, Settled::TakenBack(_)) {
+            self.attend(&args.run, until, context, taken_back).await?;
+        }
         self.results(&args.run, args.form, false)
     }
 
@@ -155,11 +175,22 @@ impl Server {
         run: &str,
         until: Instant,
         context: &RequestContext<RoleServer>,
-        mut entry: Entry,
+        taken_back: Pin<&mut impl Future<Output = Option<String>>>,
+    ) -> Result<Waited, String> {
+        self.attend_to(run, For::End, until, context, taken_back).await
+    }
+
+    pub(crate) async fn attend_to(
+        &self,
+        run: &str,
+        what: For<'_>,
+        until: Instant,
+        context: &RequestContext<RoleServer>,
+        taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Waited, String> {
         let mut watch = self.runs.watch(run)?;
         let telling = Telling::new(&context.peer, context.meta.get_progress_token());
-        wait(&mut watch, until, telling, &mut self.closing.clone(), entry.taken_back()).await
+        wait(&mut watch, what, until, telling, &mut self.closing.clone(), taken_back).await
     }
 
     /// Finds the run of an equal call, or begins one.
@@ -184,7 +215,7 @@ impl Server {
             return Ok((run, true));
         }
         let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
-        let run = launch(&self.setup, arguments).await?;
+        let run = launch(&self.setup, self.terms(&client, context), arguments).await?;
         drop(turn);
         // A run that cannot be remembered is no worse for it.
         let _ = claim.keep(run);
@@ -235,7 +266,7 @@ impl Server {
 
 /// Says whether a client took its call back only because it waited too long: the work goes on, and
 /// the call that follows finds it.
-fn is_a_timeout(reason: Option<&str>) -> bool {
+pub(crate) fn is_a_timeout(reason: Option<&str>) -> bool {
     let reason = reason.unwrap_or_default().to_lowercase();
     reason.contains("timed out") || reason.contains("timeout")
 }
@@ -353,5 +384,5 @@ impl ServerHandler for Server {
 const INSTRUCTIONS: &str = "Adjutant runs subagents under hard limits on depth, number, tokens, money \
     and time, and records every step. Use Delegate for two to four independent questions about this \
     tree that can be worked on side by side; reports are advice, so weigh them. A call that is answered \
-    with `done: false` goes on by itself: wait with delegate_wait. What is refused for want of approval \
-    only a person can allow; tell them what the refusal says.";
+    with `done: false` goes on by itself: wait with delegate_wait. What waits for approval only a \
+    person can start, in a terminal of theirs; tell them what the answer says.";
