@@ -132,7 +132,8 @@ fn a_goal_cannot_forge_the_question() {
     let question = client.asked(QUESTION);
     let message = question["params"]["message"].as_str().unwrap();
     assert!(!message.contains('\u{1b}') && !message.contains('\u{202e}'), "{message}");
-    assert_eq!(message.lines().filter(|line| line.starts_with("Worst case")).count(), 0);
+    let worst: Vec<&str> = message.lines().filter(|it| it.starts_with("Worst case")).collect();
+    assert!(matches!(worst.as_slice(), [only] if only.contains("$5.00")), "{message}");
     assert!(message.contains("Begin") && message.contains("the end"), "{message}");
     assert!(message.len() < 3000, "{}", message.len());
     client.reply(&question, json!({ "action": "decline" }));
