@@ -143,6 +143,7 @@ fn table() -> Vec<Row> {
             wrong: vec![json!("$5"), json!(true), json!(1e30)],
             key: Key::ApproveBelowUsd,
         },
+        count(Key::ApprovalS),
         unordered(Key::Contract, ["report", "standard"]),
         Row { tighter: vec![], ..count(Key::RetentionDays) },
     ]
