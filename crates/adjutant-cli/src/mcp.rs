@@ -2,12 +2,15 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adjutant_core::Policy;
 use adjutant_core::schema::CallLimits;
-use adjutant_mcp::{Approval, Client, Setup, serve};
+use adjutant_mcp::{
+    Approval, Client, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve,
+};
 
 use crate::args::{McpArgs, McpClient, McpCommand, OnDisconnect};
 use crate::delegate::absolute;
@@ -52,8 +55,39 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         refusal,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    serve(setup).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    match args.http {
+        Some(address) => serve_http(setup, address, args.allow_origin.clone())?,
+        None => serve(setup).map_err(|error| Failure::caused(Exit::Failed, &error))?,
+    }
     Ok(Exit::Completed)
+}
+
+/// Serves over HTTP; says where, and what clients must show unless the person chose it.
+fn serve_http(setup: Setup, address: SocketAddr, origins: Vec<String>) -> Result<(), Failure> {
+    let chosen = env::var_os(TOKEN_VARIABLE);
+    let token = match &chosen {
+        Some(text) => Token::parse(&text.to_string_lossy())
+            .map_err(|error| Failure::new(Exit::Usage, format!("{TOKEN_VARIABLE}: {error}")))?,
+        None => Token::generate().map_err(|error| Failure::caused(Exit::Failed, &error))?,
+    };
+    let server = HttpServer::bind(setup, Http { address, token: token.clone(), origins })
+        .map_err(|error| Failure::caused(refusal_exit(&error), &error))?;
+    if chosen.is_none() {
+        say(&format!(
+            "adjutant: clients must send this header; it is shown once:\n  Authorization: Bearer {}",
+            token.reveal()
+        ));
+    }
+    // Last: who reads it may begin.
+    print(&format!("{}\n", server.url()))?;
+    server.serve().map_err(|error| Failure::caused(Exit::Failed, &error))
+}
+
+fn refusal_exit(error: &ServeError) -> Exit {
+    match error {
+        ServeError::NotLoopback(_) | ServeError::Origin(_) => Exit::Usage,
+        ServeError::Start(_) | ServeError::Listen { .. } => Exit::Failed,
+    }
 }
 
 fn limits(policy: &Policy) -> CallLimits {

@@ -294,7 +294,7 @@ fn warn_of_strangers() {
 }
 
 /// What follows `ADJUTANT_` beside the keys of the policy.
-const OTHER_VARIABLES: [&str; 4] = ["HOME", "MODEL", "PRESET", "LIVE"];
+const OTHER_VARIABLES: [&str; 5] = ["HOME", "MODEL", "PRESET", "LIVE", "MCP_TOKEN"];
 
 fn from_flags(policy: &mut Layered, flags: &PolicyFlags) -> Result<(), Failure> {
     if flags.enable_delegation {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::Setup;
+use crate::{Setup, TOKEN_VARIABLE};
 
 /// How long a process may take to begin a run. A hundredth of it is the rule.
 const BEGINS: Duration = Duration::from_secs(20);
@@ -29,6 +29,8 @@ pub(crate) async fn launch(
 ) -> Result<RunId, String> {
     let mut command = Command::new(&setup.program);
     command.args(&setup.arguments).args(terms);
+    // What runs has no use for the right to begin more of them.
+    command.env_remove(TOKEN_VARIABLE);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         command.spawn().map_err(|error| format!("cannot start a process for the run: {error}"))?;

@@ -15,7 +15,10 @@ mod calls;
 mod canonical;
 mod changes;
 mod clients;
+mod era;
+mod http;
 mod launch;
+mod owner;
 mod runs;
 mod server;
 mod tools;
@@ -31,6 +34,7 @@ use adjutant_engine::Archive;
 
 pub use approval::Approval;
 pub use clients::{Client, Entry};
+pub use http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 pub use server::{ServeError, serve};
 
 /// What a person decided when they started the server.

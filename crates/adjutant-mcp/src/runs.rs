@@ -9,6 +9,7 @@ use adjutant_view::{Entry, Liveness, RunView};
 
 use crate::approval::{Asking, is_of_a_call};
 use crate::changes::{Changes, Subscription};
+use crate::owner::Owner;
 
 /// How long after its end a run still answers an equal call, in milliseconds.
 const REPEATS_MS: u64 = 10 * 60 * 1000;
@@ -24,6 +25,7 @@ const LOOKED_AT: usize = 200;
 pub(crate) struct Runs {
     archive: Archive,
     root: PathBuf,
+    owner: Option<Owner>,
     changes: Changes,
 }
 
@@ -71,8 +73,29 @@ fn now(files: &RunFiles, view: &RunView) -> Timestamp {
 }
 
 impl Runs {
-    pub(crate) fn new(archive: Archive, root: &Path) -> Self {
-        Self { archive, root: root.to_owned(), changes: Changes::listen() }
+    /// Takes the runs of a tree: those of an owner, or all.
+    pub(crate) fn new(archive: Archive, root: &Path, owner: Option<Owner>) -> Self {
+        Self { archive, root: root.to_owned(), owner, changes: Changes::listen() }
+    }
+
+    /// Names who calls: clients of the same name that have other owners are others.
+    pub(crate) fn caller(&self, client: &str) -> String {
+        self.owner.as_ref().map_or_else(|| client.to_owned(), |owner| format!("{owner} {client}"))
+    }
+
+    /// Notes whose run it is.
+    pub(crate) fn own(&self, run: RunId) -> Result<(), String> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let lost = |error: &dyn std::error::Error| {
+            format!("{run} goes on, but cannot be noted as yours: {}", chain(error))
+        };
+        let (files, _) = self.archive.find(&run.to_string()).map_err(|error| lost(&error))?;
+        owner.mark(files.path()).map_err(|error| lost(&error))
+    }
+
+    fn is_ours(&self, files: &RunFiles) -> bool {
+        files.workdir().as_deref() == Some(self.root.as_path())
+            && self.owner.as_ref().is_none_or(|owner| owner.has(files.path()))
     }
 
     /// Finds a run of this tree, or the one that holds a session; one elsewhere is not seen.
@@ -87,7 +110,7 @@ impl Runs {
             let is_unknown = matches!(error, ArchiveError::Find(_) | ArchiveError::NoSession(_));
             if is_unknown { unknown() } else { chain(&error) }
         })?;
-        if files.workdir().as_deref() != Some(self.root.as_path()) {
+        if !self.is_ours(&files) {
             return Err(unknown());
         }
         let below = session.filter(|session| *session != files.id().root_session());
@@ -120,7 +143,7 @@ impl Runs {
     pub(crate) fn list(&self) -> Result<Vec<Seen>, String> {
         let runs = self.archive.runs().map_err(|error| chain(&error))?;
         let looked_at = runs.into_iter().take(LOOKED_AT);
-        let here = looked_at.filter(|it| it.workdir().as_deref() == Some(self.root.as_path()));
+        let here = looked_at.filter(|files| self.is_ours(files));
         Ok(here.take(LISTED).filter_map(|files| self.read(&files.id().to_string()).ok()).collect())
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,17 +26,19 @@ use tokio::time::Instant;
 use crate::answer::{self, Form};
 use crate::approval::Settled;
 use crate::approval::ask::Asker;
+use crate::approval::rounds::{Round, Seals};
 use crate::calls::Calls;
 use crate::canonical;
 use crate::launch::launch;
+use crate::owner::Owner;
 use crate::runs::{Runs, chain};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
-use crate::wait::{For, Telling, Waited, wait};
+use crate::wait::{For, Telling, Waited, left, wait};
 use crate::wire::Stdio;
-use crate::{Setup, wire};
+use crate::{Setup, era, wire};
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
-const BLOCKING_THREADS: usize = 8;
+pub(crate) const BLOCKING_THREADS: usize = 8;
 
 /// How many processes are begun at once; more wait for their turn.
 const LAUNCHING: usize = 8;
@@ -49,6 +52,25 @@ pub enum ServeError {
     /// The runtime, a thread or a stream cannot be had.
     #[error("the server cannot start")]
     Start(#[from] io::Error),
+    /// Others could reach it.
+    #[error(
+        "{0} is not an address of this machine alone; clients elsewhere are served on 127.0.0.1 \
+         through a tunnel of yours"
+    )]
+    NotLoopback(SocketAddr),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not what a browser says of a page.
+    #[error(
+        "`{0}` is no origin: that is http:// or https://, a host and, if it is not the usual one, a port"
+    )]
+    Origin(String),
 }
 
 /// Serves one client on standard input and output until it says nothing more.
@@ -60,7 +82,7 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
     let (stdio, ends) = Stdio::open()?;
     let wire::Ends { closing, writer } = ends;
     runtime.block_on(async {
-        let server = Server::new(setup, closing)?;
+        let server = Server::new(setup, None, closing)?;
         // A client that leaves before the handshake wanted nothing.
         if let Ok(running) = serve_server(server, stdio).await {
             let _ = running.waiting().await;
@@ -73,29 +95,44 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// One client's server.
+/// One client's server; what it shares with those of other clients is behind its handles.
+#[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) setup: Arc<Setup>,
     pub(crate) runs: Runs,
     calls: Calls,
     closing: watch::Receiver<bool>,
-    launching: Semaphore,
+    launching: Arc<Semaphore>,
     pub(crate) asker: Asker,
+    pub(crate) seals: Seals,
+    // This client's alone: two clients may use the same id.
     // A std mutex: held for a look at a map, never across an await.
     waiting: Arc<Mutex<HashMap<RequestId, oneshot::Sender<Option<String>>>>>,
 }
 
 impl Server {
-    fn new(setup: Setup, closing: watch::Receiver<bool>) -> io::Result<Self> {
+    /// Makes a server that sees the runs of an owner, or of everyone.
+    pub(crate) fn new(
+        setup: Setup,
+        owner: Option<Owner>,
+        closing: watch::Receiver<bool>,
+    ) -> io::Result<Self> {
+        let seals = Seals::open(setup.archive.path())?;
         Ok(Self {
-            runs: Runs::new(setup.archive.clone(), &setup.root),
+            runs: Runs::new(setup.archive.clone(), &setup.root, owner),
             calls: Calls::open(setup.archive.path())?,
             setup: Arc::new(setup),
             closing,
-            launching: Semaphore::new(LAUNCHING),
+            launching: Arc::new(Semaphore::new(LAUNCHING)),
             asker: Asker::default(),
+            seals,
             waiting: Arc::default(),
         })
+    }
+
+    /// Returns a server for another client of this process.
+    pub(crate) fn another(&self) -> Self {
+        Self { waiting: Arc::default(), ..self.clone() }
     }
 
     async fn call(
@@ -103,22 +140,27 @@ impl Server {
         tool: Named,
         arguments: Value,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
-        match tool {
-            Named::Delegate => self.delegate(&arguments, context).await,
+        round: &Round,
+    ) -> Result<CallToolResponse, String> {
+        let answer = match tool {
+            Named::Delegate => return self.delegate(&arguments, context, round).await,
             Named::Start => {
                 let until = Instant::now() + self.setup.detach_after;
                 let mut entry = Entry::new(self, context.id.clone());
                 let taken_back = pin!(entry.taken_back());
                 let (run, is_repeated) = self.begin(&arguments, context).await?;
-                let settled = self.settle(&run.to_string(), until, context, taken_back).await?;
-                if settled.is_taken_back() {
-                    return self.cancel(run.to_string()).await;
+                let run = run.to_string();
+                let settled = self.settle(&run, until, context, round, taken_back).await?;
+                if let Settled::Asks(question) = settled {
+                    return Ok((*question).into());
                 }
-                let seen = self.runs.read(&run.to_string())?;
+                if settled.is_taken_back() {
+                    return self.cancel(run).await.map(Into::into);
+                }
+                let seen = self.runs.read(&run)?;
                 Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name))
             }
-            Named::Wait => self.wait_for(parsed(arguments)?, context).await,
+            Named::Wait => return self.wait_for(parsed(arguments)?, context, round).await,
             Named::Status => self.status(&parsed(arguments)?),
             Named::Result => {
                 let args: ResultArgs = parsed(arguments)?;
@@ -126,7 +168,8 @@ impl Server {
             }
             Named::Cancel => self.cancel(parsed::<CancelArgs>(arguments)?.run).await,
             Named::Validate => self.validate(&parsed(arguments)?),
-        }
+        };
+        answer.map(Into::into)
     }
 
     /// Begins a run and waits for it, as long as a call may.
@@ -134,7 +177,8 @@ impl Server {
         &self,
         arguments: &Value,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
+        round: &Round,
+    ) -> Result<CallToolResponse, String> {
         let until = Instant::now() + self.setup.detach_after;
         // Entered before anything is awaited: a client may take its call back at any time.
         let mut entry = Entry::new(self, context.id.clone());
@@ -142,32 +186,39 @@ impl Server {
         let (run, is_repeated) = self.begin(arguments, context).await?;
         let form = self.parse(arguments)?.return_form;
         let run = run.to_string();
-        let mut settled = self.settle(&run, until, context, taken_back.as_mut()).await?;
-        if settled == Settled::Clear {
+        let mut settled = self.settle(&run, until, context, round, taken_back.as_mut()).await?;
+        if let Settled::Asks(question) = settled {
+            return Ok((*question).into());
+        }
+        if matches!(settled, Settled::Clear) {
             settled = self.attend(&run, until, context, taken_back).await?.into();
         }
         if settled.is_taken_back() {
-            return self.cancel(run).await;
+            return self.cancel(run).await.map(Into::into);
         }
-        self.results(&run, form, is_repeated)
+        self.results(&run, form, is_repeated).map(Into::into)
     }
 
     async fn wait_for(
         &self,
         args: WaitArgs,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
+        round: &Round,
+    ) -> Result<CallToolResponse, String> {
         let usual = self.setup.detach_after;
         let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it.min(MAX_WAIT_S)));
         let until = Instant::now() + patience;
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
         // Whoever no longer waits has not said that the work should end.
-        let settled = self.settle(&args.run, until, context, taken_back.as_mut()).await?;
+        let settled = self.settle(&args.run, until, context, round, taken_back.as_mut()).await?;
+        if let Settled::Asks(question) = settled {
+            return Ok((*question).into());
+        }
         if !matches!(settled, Settled::TakenBack(_)) {
             self.attend(&args.run, until, context, taken_back).await?;
         }
-        self.results(&args.run, args.form, false)
+        self.results(&args.run, args.form, false).map(Into::into)
     }
 
     async fn attend(
@@ -190,7 +241,8 @@ impl Server {
     ) -> Result<Waited, String> {
         let mut watch = self.runs.watch(run)?;
         let telling = Telling::new(&context.peer, context.meta.get_progress_token());
-        wait(&mut watch, what, until, telling, &mut self.closing.clone(), taken_back).await
+        let left = left(taken_back, context.ct.clone().cancelled_owned());
+        wait(&mut watch, what, until, telling, &mut self.closing.clone(), left).await
     }
 
     /// Finds the run of an equal call, or begins one.
@@ -205,7 +257,7 @@ impl Server {
         self.parse(arguments)?;
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let root = self.setup.root.display().to_string();
-        let key = canonical::key(arguments, &root, &client);
+        let key = canonical::key(arguments, &root, &self.runs.caller(&client));
         let calls = self.calls.clone();
         let claim = tokio::task::spawn_blocking(move || calls.claim(&key));
         let claim = tokio::time::timeout(CLAIMED, claim).await;
@@ -217,6 +269,7 @@ impl Server {
         let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
         let run = launch(&self.setup, self.terms(&client, context), arguments).await?;
         drop(turn);
+        self.runs.own(run)?;
         // A run that cannot be remembered is no worse for it.
         let _ = claim.keep(run);
         Ok((run, false))
@@ -326,7 +379,7 @@ impl ServerHandler for Server {
     }
 
     fn supported_protocol_versions(&self) -> std::borrow::Cow<'static, [ProtocolVersion]> {
-        ProtocolVersion::known_up_to(&ProtocolVersion::LATEST_WITH_INITIALIZE).into()
+        era::VERSIONS.into()
     }
 
     async fn list_tools(
@@ -347,9 +400,14 @@ impl ServerHandler for Server {
             let text = format!("there is no tool `{}`", request.name);
             return Err(ErrorData::invalid_params(text, None));
         };
-        let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let answer = self.call(tool, arguments, &context).await;
-        Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem)).into())
+        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+        let client = context.client_info().map(|info| info.name).unwrap_or_default();
+        let named = canonical::key(&arguments, tool.name(), &self.runs.caller(&client));
+        let answer = match self.seals.round(named, &request) {
+            Ok(round) => self.call(tool, arguments, &context, &round).await,
+            Err(problem) => Err(problem),
+        };
+        Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem).into()))
     }
 
     async fn on_cancelled(

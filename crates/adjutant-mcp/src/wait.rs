@@ -44,6 +44,21 @@ pub(crate) enum For<'a> {
     Answer(&'a str),
 }
 
+/// Waits until the client takes its call back, with its reason, or will not hear the answer.
+pub(crate) async fn left(
+    taken_back: impl Future<Output = Option<String>>,
+    gone: impl Future<Output = ()>,
+) -> Waited {
+    let mut taken_back = std::pin::pin!(taken_back);
+    tokio::select! {
+        reason = &mut taken_back => return Waited::TakenBack(reason),
+        () = gone => {}
+    }
+    // The library ends a call that is taken back before it hands on the word that does so.
+    let word = tokio::time::timeout(SETTLES, taken_back).await;
+    word.map_or(Waited::Detached, Waited::TakenBack)
+}
+
 /// Waits for a run.
 pub(crate) async fn wait(
     run: &mut Watch,
@@ -51,9 +66,9 @@ pub(crate) async fn wait(
     until: Instant,
     mut telling: Telling,
     closing: &mut watch::Receiver<bool>,
-    taken_back: impl Future<Output = Option<String>>,
+    left: impl Future<Output = Waited>,
 ) -> Result<Waited, String> {
-    let waited = attend(run, what, until, &mut telling, closing, taken_back).await;
+    let waited = attend(run, what, until, &mut telling, closing, left).await;
     if telling.sending.is_some() {
         // Progress must not come after the answer; a client that does not read has to bear it.
         let _ = tokio::time::timeout(SETTLES, telling.sent()).await;
@@ -67,9 +82,9 @@ async fn attend(
     until: Instant,
     telling: &mut Telling,
     closing: &mut watch::Receiver<bool>,
-    taken_back: impl Future<Output = Option<String>>,
+    left: impl Future<Output = Waited>,
 ) -> Result<Waited, String> {
-    let mut taken_back = std::pin::pin!(taken_back);
+    let mut left = std::pin::pin!(left);
     let mut is_due = true;
     loop {
         let looked = run.look()?;
@@ -89,7 +104,7 @@ async fn attend(
             () = tokio::time::sleep_until(due) => is_due = true,
             () = tokio::time::sleep_until(until) => return Ok(Waited::Detached),
             _ = closing.wait_for(|is_closing| *is_closing) => return Ok(Waited::Detached),
-            reason = &mut taken_back => return Ok(Waited::TakenBack(reason)),
+            waited = &mut left => return Ok(waited),
         }
     }
 }

@@ -13,10 +13,12 @@ use std::thread::{self, JoinHandle};
 
 use rmcp::RoleServer;
 use rmcp::model::ServerJsonRpcMessage;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
+
+use crate::era::{self, Era};
 
 /// The longest line that is taken. Inclusive; the end of the line does not count.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -223,17 +225,16 @@ impl Gate {
             // The library takes anything else before the handshake for its failure.
             return Ok(Some(message).filter(|_| self.is_open));
         };
-        let is_first = matches!(request.request, ClientRequest::InitializeRequest(_));
-        self.is_open |= is_first;
-        let may_pass = self.is_open
-            || matches!(
-                request.request,
-                ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
-            );
+        let era = era::of(&request.request);
+        self.is_open |= matches!(era, Era::Handshake | Era::Inline);
+        let may_pass = self.is_open || matches!(era, Era::Asked | Era::Unsettled);
         if may_pass {
             return Ok(Some(message));
         }
-        let error = ErrorData::invalid_request("`initialize` must come first", None);
+        let error = ErrorData::invalid_request(
+            "`initialize` must come first, or the protocol version in `_meta` of each request",
+            None,
+        );
         Err(Complaint::new(error, Some(request.id.clone())))
     }
 }

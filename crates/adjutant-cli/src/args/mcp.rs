@@ -1,5 +1,6 @@
 //! `adjutant mcp`: its flags and their help.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use adjutant_mcp::Approval;
@@ -65,6 +66,14 @@ pub(crate) struct McpArgs {
     )]
     pub(crate) detach_after: u64,
 
+    /// Serve HTTP on this loopback address instead, such as 127.0.0.1:8765; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http: Option<SocketAddr>,
+
+    /// Let pages of this origin ask over HTTP, such as http://localhost:6274; can be repeated.
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    pub(crate) allow_origin: Vec<String>,
+
     /// The limits.
     #[command(flatten)]
     pub(crate) policy: PolicyFlags,
@@ -73,12 +82,20 @@ pub(crate) struct McpArgs {
 const MCP_HELP: &str = r#"Examples:
   adjutant mcp install claude --print              what the client's configuration needs
   adjutant mcp --approval "auto-below 1.00" --budget-usd 0.25
+  adjutant mcp --http 127.0.0.1:8765               for several clients at once, with a token
   adjutant approvals                               the calls that wait for you
 
 A client starts this command and speaks to it on standard input and output. Each run lives in a process
 of its own and goes on when the client or the server ends; `adjutant status` shows it like any other. The
 client can start, watch and cancel runs of this tree, and approve nothing: a call that needs your approval
-is put to you through a client that can do so, and else waits for `adjutant approve` in any terminal."#;
+is put to you through a client that can do so, and else waits for `adjutant approve` in any terminal.
+
+With --http the address is printed on standard output, and a bearer token once on standard error, unless
+ADJUTANT_MCP_TOKEN (32 characters or more) holds yours. Every request must show it. Runs belong to the token
+they were begun with: with the same one a server that is started again finds them, with another it does not.
+A call whose connection breaks goes on; it is heard again with Last-Event-ID, by an equal call or by its
+handle. Revisions 2025-06-18, 2025-11-25 and 2026-07-28 of the protocol are spoken, here and on standard
+input and output."#;
 
 /// What becomes of runs when their server is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]

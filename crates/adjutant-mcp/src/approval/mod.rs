@@ -10,6 +10,7 @@
 pub(crate) mod ask;
 mod open;
 mod policy;
+pub(crate) mod rounds;
 mod settle;
 
 pub(crate) use open::{Asking, is_of_a_call};

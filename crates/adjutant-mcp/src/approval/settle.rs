@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::pin::Pin;
 
 use rmcp::RoleServer;
+use rmcp::model::{InputRequiredResult, ProtocolVersion};
 use rmcp::service::RequestContext;
 use tokio::time::Instant;
 
 use super::ask::{self, Out, Verdict};
+use super::rounds::Round;
 use super::{Approval, Asking};
 use crate::runs::chain;
 use crate::server::{Server, is_a_timeout};
@@ -17,7 +19,7 @@ use crate::wait::{For, Waited};
 const CLIENT_CHARS: usize = 100;
 
 /// What became of a question that a run may have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Settled {
     /// Nothing is open.
     Clear,
@@ -25,6 +27,9 @@ pub(crate) enum Settled {
     Open,
     /// The client took its call back, with its reason.
     TakenBack(Option<String>),
+    /// The call is answered with the question, and made again with its answer.
+    // Boxed: it is the rare case, and larger than the others.
+    Asks(Box<InputRequiredResult>),
 }
 
 impl Settled {
@@ -51,13 +56,26 @@ impl Server {
         run: &str,
         until: Instant,
         context: &RequestContext<RoleServer>,
+        round: &Round,
         taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Settled, String> {
         let seen = self.runs.read(run)?;
         let Some(asking) = seen.asks.first() else { return Ok(Settled::Clear) };
+        if let Some(answered) = &round.answered
+            && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
+        {
+            return self.decide(run, &asking.hash, answered.verdict.clone()).await;
+        }
+        let root = self.setup.root.display().to_string();
+        let has_rounds =
+            context.protocol_version().is_some_and(|it| it >= ProtocolVersion::V_2026_07_28);
+        if has_rounds && self.can_ask(context) {
+            let question = self.seals.question(asking, run, &root, round)?;
+            return Ok(Settled::Asks(Box::new(question)));
+        }
         let turn = self.asker.claim(&asking.hash).filter(|_| self.can_ask(context));
         let Some(_turn) = turn else { return Ok(Settled::Open) };
-        let form = ask::form(asking, &self.setup.root.display().to_string());
+        let form = ask::form(asking, &root);
         let Ok(out) = Out::put(&context.peer, form).await else {
             return self.unasked(run, asking).await;
         };

@@ -1,0 +1,189 @@
+//! Both eras of the protocol, spoken by hand: with a handshake, and with the version in every request.
+
+use serde_json::{Value, json};
+
+use crate::mcp_http_rig::{Answer, Host, request};
+use crate::mcp_rig::{Client, SCRIPT, task};
+use crate::rig::Rig;
+
+const NEW: &str = "2026-07-28";
+
+fn rig() -> Rig {
+    Rig::with_script(SCRIPT)
+}
+
+/// Parameters that say who asks, in which version.
+fn inline(version: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": { "name": "new", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": "token-1",
+    });
+    params
+}
+
+fn delegate(arguments: &Value) -> Value {
+    json!({ "name": "Delegate", "arguments": arguments })
+}
+
+/// Posts a request of the new era as its clients do, with what is in it named in headers too.
+fn post(host: &Host, version: &str, method: &str, params: &Value) -> Answer {
+    let name = params["name"].as_str().unwrap_or_default();
+    let headers = [("MCP-Protocol-Version", version), ("Mcp-Method", method), ("Mcp-Name", name)];
+    host.post(&headers, &request(1, method, params))
+}
+
+fn assert_describes(result: &Value) {
+    let versions: Vec<_> = result["supportedVersions"].as_array().unwrap().iter().collect();
+    for version in ["2025-06-18", "2025-11-25", NEW] {
+        assert!(versions.contains(&&json!(version)), "{result}");
+    }
+    assert!(result["capabilities"]["tools"].is_object(), "{result}");
+}
+
+fn assert_unsupported(answer: &Value, asked: &str) {
+    assert_eq!(answer["error"]["code"], -32022, "{answer}");
+    assert_eq!(answer["error"]["data"]["requested"], asked, "{answer}");
+    assert!(answer["error"]["data"]["supported"].as_array().unwrap().contains(&json!(NEW)));
+}
+
+#[test]
+fn without_a_handshake_each_request_says_its_version_and_is_answered() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let about = client.request("server/discover", inline(NEW, json!({})));
+    assert_describes(&about["result"]);
+    let listed = client.request("tools/list", inline(NEW, json!({})));
+    assert_eq!(listed["result"]["tools"][0]["name"], "Delegate", "{listed}");
+    assert_eq!(listed["result"]["resultType"], "complete");
+    let call = client.ask("tools/call", inline(NEW, delegate(&task("soon"))));
+    assert_eq!(client.progress(1)["progress"], 1.0, "progress comes in this era too");
+    let result = client.answer(call)["result"].clone();
+    assert_eq!(result["structuredContent"]["state"], "completed", "{result}");
+
+    // What it does not say it is not taken to mean.
+    let silent = client.request("tools/list", json!({}));
+    assert_eq!(silent["error"]["code"], -32602, "{silent}");
+    let gone = client.request("ping", inline(NEW, json!({})));
+    assert_eq!(gone["error"]["code"], -32601, "{gone}");
+    let stranger = client.request("no/such", inline(NEW, json!({})));
+    assert_eq!(stranger["error"]["code"], -32601, "{stranger}");
+    assert_eq!(client.leave(), (Vec::new(), Some(0)));
+}
+
+#[test]
+fn without_a_handshake_a_call_is_taken_back_as_ever() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let call = client.ask("tools/call", inline(NEW, delegate(&task("slow"))));
+    client.progress(1);
+    let params = json!({ "requestId": call, "reason": "escape" });
+    let method = "notifications/cancelled";
+    client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": rig.only_run() } });
+    let ended = client.request("tools/call", inline(NEW, wait));
+    assert_eq!(ended["result"]["structuredContent"]["state"], "cancelled", "{ended}");
+}
+
+#[test]
+fn a_version_that_is_not_spoken_is_refused_with_those_that_are() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    for asked in ["2099-01-01", "1999-01-01", "nonsense"] {
+        let answer = client.request("tools/call", inline(asked, delegate(&task("a"))));
+        assert_unsupported(&answer, asked);
+    }
+    // The word of one who was refused breaks nothing, and either era can still be chosen.
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } }));
+    let mut half = inline(NEW, delegate(&task("a")));
+    half["_meta"].as_object_mut().unwrap().remove("io.modelcontextprotocol/clientCapabilities");
+    let answer = client.request("tools/call", half);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert!(
+        answer["error"]["message"].as_str().unwrap().contains("clientCapabilities"),
+        "{answer}"
+    );
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+    assert_eq!(client.initialize("tester", "2025-06-18")["protocolVersion"], "2025-06-18");
+    assert_eq!(client.data("Delegate", task("a"))["state"], "completed");
+}
+
+#[test]
+fn over_http_each_request_says_its_version_and_needs_no_session() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let about = post(&host, NEW, "server/discover", &inline(NEW, json!({})));
+    assert_eq!(about.header("mcp-session-id"), None);
+    assert_describes(&about.result(1));
+    let listed = post(&host, NEW, "tools/list", &inline(NEW, json!({}))).result(1);
+    assert_eq!(listed["tools"][0]["name"], "Delegate", "{listed}");
+    let mut answer = post(&host, NEW, "tools/call", &inline(NEW, delegate(&task("soon"))));
+    assert_eq!(answer.message()["method"], "notifications/progress");
+    assert_eq!(answer.result(1)["structuredContent"]["state"], "completed");
+}
+
+#[test]
+fn over_http_what_contradicts_itself_is_refused() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let params = inline(NEW, delegate(&task("a")));
+    let message = request(1, "tools/call", &params);
+    let version = ("MCP-Protocol-Version", NEW);
+    let (method, name) = (("Mcp-Method", "tools/call"), ("Mcp-Name", "Delegate"));
+    for headers in [
+        vec![method, name],
+        vec![("MCP-Protocol-Version", "2025-11-25"), method, name],
+        vec![version, name],
+        vec![version, ("Mcp-Method", "tools/list"), name],
+        vec![version, method],
+        vec![version, method, ("Mcp-Name", "delegate_status")],
+    ] {
+        let mut answer = host.post(&headers, &message);
+        assert_eq!(answer.status, 400, "{headers:?}");
+        assert_eq!(answer.message()["error"]["code"], -32020, "{headers:?}");
+    }
+    let unknown = inline("2099-01-01", delegate(&task("a")));
+    let mut answer = post(&host, "2099-01-01", "tools/call", &unknown);
+    assert_eq!(answer.status, 400);
+    assert_unsupported(&answer.message(), "2099-01-01");
+    assert_eq!(post(&host, NEW, "no/such", &inline(NEW, json!({}))).status, 404);
+    // Without a version a request belongs to the era of sessions, and has none.
+    let bare = host.post(&[], &request(1, "tools/call", &delegate(&task("a"))));
+    assert_eq!(bare.status, 400);
+    let wrong =
+        host.post(&[("MCP-Protocol-Version", "1999-01-01")], &request(1, "tools/list", &json!({})));
+    assert_eq!(wrong.status, 400);
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+}
+
+#[test]
+fn over_http_the_version_of_a_session_is_negotiated() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    for (asked, given) in [
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        (NEW, "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ] {
+        let client = host.session("tester", asked);
+        assert_eq!(client.about["protocolVersion"], given);
+        assert_eq!(client.data("delegate_status", &json!({}))["runs"], json!([]));
+    }
+}
+
+/// A stream that is closed takes the call back in this era. The work is kept all the same: a client
+/// that dies, or waits no longer, closes it too.
+#[test]
+fn over_http_a_call_whose_stream_is_closed_leaves_its_run() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let mut answer = post(&host, NEW, "tools/call", &inline(NEW, delegate(&task("soon"))));
+    assert_eq!(answer.message()["method"], "notifications/progress");
+    drop(answer);
+    let again = post(&host, NEW, "tools/call", &inline(NEW, delegate(&task("soon")))).result(1);
+    let data = &again["structuredContent"];
+    assert_eq!((&data["repeated"], &data["state"]), (&json!(true), &json!("completed")), "{data}");
+    assert_eq!(rig.runs().len(), 1);
+}

@@ -1,0 +1,38 @@
+//! The two eras of the protocol: a version agreed on by a handshake, or named in every request.
+//!
+//! The library carries both. What is said here is which versions there are, and by which request a
+//! client has chosen between the eras.
+
+use rmcp::model::{ClientRequest, GetMeta, ProtocolVersion};
+
+/// The versions that are spoken, the oldest first.
+pub(crate) const VERSIONS: &[ProtocolVersion] = ProtocolVersion::KNOWN_VERSIONS;
+
+/// What a request says about the era, where none was chosen yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// It begins the handshake.
+    Handshake,
+    /// It names a version that is spoken, and all that must be named with it.
+    Inline,
+    /// It may be asked in either era and chooses none.
+    Asked,
+    /// It names a version, but not one that is spoken, or not all that must be named with it.
+    Unsettled,
+    /// It says nothing.
+    Unknown,
+}
+
+/// Returns what a request says about the era.
+pub(crate) fn of(request: &ClientRequest) -> Era {
+    if matches!(request, ClientRequest::InitializeRequest(_)) {
+        return Era::Handshake;
+    }
+    if matches!(request, ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)) {
+        return Era::Asked;
+    }
+    let meta = request.get_meta();
+    let Some(version) = meta.protocol_version() else { return Era::Unknown };
+    let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+    if is_whole && VERSIONS.contains(&version) { Era::Inline } else { Era::Unsettled }
+}

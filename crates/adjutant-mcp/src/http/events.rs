@@ -1,0 +1,168 @@
+//! What was said on a stream, kept for clients that lost it.
+//!
+//! A client whose connection broke asks for what came after the last event it has; the answer to its
+//! call is among it, also if it was given while nobody listened. What is kept is bounded: a client
+//! that comes too late asks for the run by its handle.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use rmcp::model::JsonRpcMessage;
+use rmcp::transport::streamable_http_server::session::{
+    EventStore, EventStoreError, EventStream, ServerSseMessage,
+};
+use tokio::sync::{mpsc, watch};
+
+/// Streams that are remembered; of more, the oldest are forgotten.
+const STREAMS: usize = 512;
+
+/// Bytes that are remembered of all streams together.
+const BYTES: usize = 16 << 20;
+
+/// Events of one stream that are remembered. The answer is the last of them.
+const EVENTS: usize = 64;
+
+/// Events on their way to a client that reads them again.
+const UNDER_WAY: usize = 16;
+
+/// All that is remembered.
+#[derive(Default)]
+pub(crate) struct Events {
+    // A std mutex: held for a look at maps, never across an await.
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    streams: HashMap<String, Said>,
+    /// The names, the oldest first.
+    order: VecDeque<String>,
+    bytes: usize,
+}
+
+/// One stream.
+#[derive(Default)]
+struct Said {
+    /// Each with its number and its size.
+    events: VecDeque<(u64, ServerSseMessage, usize)>,
+    next: u64,
+    is_over: bool,
+    changed: watch::Sender<()>,
+}
+
+impl Events {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Takes an event and returns its id.
+    fn take(&mut self, stream: &str, event: &ServerSseMessage) -> String {
+        let message = event.message.as_deref();
+        let size = message.and_then(|it| serde_json::to_vec(it).ok()).map_or(0, |json| json.len());
+        if !self.streams.contains_key(stream) {
+            self.order.push_back(stream.to_owned());
+        }
+        let said = self.streams.entry(stream.to_owned()).or_default();
+        let (number, mut event) = (said.next, event.clone());
+        let id = format!("{number}/{stream}");
+        event.event_id = Some(id.clone());
+        said.next += 1;
+        said.is_over =
+            matches!(message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
+        said.events.push_back((number, event, size));
+        self.bytes += size;
+        if said.events.len() > EVENTS
+            && let Some((_, _, freed)) = said.events.pop_front()
+        {
+            self.bytes -= freed;
+        }
+        said.changed.send_replace(());
+        while self.order.len() > STREAMS || (self.bytes > BYTES && self.order.len() > 1) {
+            self.forget_oldest();
+        }
+        id
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(said) = self.order.pop_front().and_then(|name| self.streams.remove(&name)) else {
+            return;
+        };
+        self.bytes -= said.events.iter().map(|(_, _, size)| size).sum::<usize>();
+    }
+
+    /// Returns what was said from a number on, and whether more may come.
+    fn from(&self, stream: &str, number: u64) -> Option<(Vec<ServerSseMessage>, bool)> {
+        let said = self.streams.get(stream)?;
+        let later = said.events.iter().filter(|(it, _, _)| *it >= number);
+        Some((later.map(|(_, event, _)| event.clone()).collect(), said.is_over))
+    }
+}
+
+#[async_trait::async_trait]
+impl EventStore for Events {
+    async fn store_event(
+        &self,
+        stream_id: &str,
+        event: &ServerSseMessage,
+    ) -> Result<String, EventStoreError> {
+        Ok(self.kept().take(stream_id, event))
+    }
+
+    async fn replay_events_after(&self, last: &str) -> Result<EventStream, EventStoreError> {
+        let unknown = "there is no such event any more";
+        let (number, stream) = last.split_once('/').ok_or(unknown)?;
+        let (number, stream) = (number.parse::<u64>()?, stream.to_owned());
+        let kept = self.kept();
+        let said = kept.streams.get(&stream).filter(|said| number < said.next).ok_or(unknown)?;
+        let changed = said.changed.subscribe();
+        drop(kept);
+        let (sender, receiver) = mpsc::channel(UNDER_WAY);
+        tokio::spawn(follow(Arc::clone(&self.kept), stream, number + 1, changed, sender));
+        Ok(Box::pin(Following(receiver)))
+    }
+}
+
+/// Hands on what was said and what is being said, until all is or nobody listens.
+async fn follow(
+    kept: Arc<Mutex<Kept>>,
+    stream: String,
+    mut number: u64,
+    mut changed: watch::Receiver<()>,
+    to: mpsc::Sender<ServerSseMessage>,
+) {
+    loop {
+        changed.mark_unchanged();
+        let said = kept.lock().unwrap_or_else(PoisonError::into_inner).from(&stream, number);
+        let Some((events, is_over)) = said else { return };
+        for event in events {
+            let id = event.event_id.as_deref().and_then(|id| id.split_once('/')?.0.parse().ok());
+            number = id.map_or(number, |id: u64| id + 1);
+            if to.send(event).await.is_err() {
+                return;
+            }
+        }
+        if is_over {
+            return;
+        }
+        tokio::select! {
+            changed = changed.changed() => if changed.is_err() { return },
+            () = to.closed() => return,
+        }
+    }
+}
+
+/// What a client hears again.
+struct Following(mpsc::Receiver<ServerSseMessage>);
+
+impl Stream for Following {
+    type Item = ServerSseMessage;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}

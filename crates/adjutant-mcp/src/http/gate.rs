@@ -1,0 +1,194 @@
+//! Who may speak: judged from the head of a request, before any of its body is read.
+//!
+//! A page in a browser can reach this port too. It cannot choose the names in `Host` and `Origin`,
+//! so these are held to be ours; and it does not have the token.
+
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
+use hyper::http::uri::Authority;
+use hyper::{StatusCode, Uri};
+
+use super::Token;
+
+/// The path that is served.
+pub(crate) const PATH: &str = "/mcp";
+
+/// What is asked of every request.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    /// The port, which names in `Host` must have.
+    pub(crate) port: u16,
+    /// Names of this machine, as they stand in `Host`.
+    pub(crate) names: Vec<String>,
+    /// Pages of elsewhere that a person allowed, in lower case.
+    pub(crate) origins: Vec<String>,
+    /// The secret; none only where the tests of others, which have none to show, are run.
+    pub(crate) token: Option<Token>,
+}
+
+/// Says why a request is not heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// The status of the answer.
+    pub(crate) status: StatusCode,
+    /// What is said.
+    pub(crate) text: &'static str,
+}
+
+const fn closed(status: StatusCode, text: &'static str) -> Closed {
+    Closed { status, text }
+}
+
+const FOREIGN_HOST: Closed = closed(StatusCode::FORBIDDEN, "Host is not a name of this server");
+const FOREIGN_ORIGIN: Closed = closed(StatusCode::FORBIDDEN, "pages of this Origin may not ask");
+const ELSEWHERE: Closed = closed(StatusCode::NOT_FOUND, "the server is at /mcp");
+const NO_TOKEN: Closed = closed(StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong");
+
+impl Gate {
+    /// Judges everything but the token.
+    pub(crate) fn judge_place(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Closed> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (first, second) = (hosts.next(), hosts.next());
+        let named = first.and_then(|host| host.to_str().ok()).and_then(|host| host.parse().ok());
+        let is_ours = second.is_none() && named.is_some_and(|host| self.is_name(&host));
+        if !is_ours || !uri.authority().is_none_or(|host| self.is_name(host)) {
+            return Err(FOREIGN_HOST);
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        if !origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_allowed(origin))) {
+            return Err(FOREIGN_ORIGIN);
+        }
+        if uri.path() == PATH { Ok(()) } else { Err(ELSEWHERE) }
+    }
+
+    /// Judges the token.
+    pub(crate) fn judge_token(&self, headers: &HeaderMap) -> Result<(), Closed> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let mut shown = headers.get_all(AUTHORIZATION).iter();
+        let (first, second) = (shown.next(), shown.next());
+        let bearer = first.filter(|_| second.is_none()).and_then(|shown| {
+            let (scheme, rest) = shown.as_bytes().split_at_checked(7)?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then_some(rest)
+        });
+        if bearer.is_some_and(|shown| token.is(shown.trim_ascii())) {
+            Ok(())
+        } else {
+            Err(NO_TOKEN)
+        }
+    }
+
+    fn is_name(&self, host: &Authority) -> bool {
+        let name = host.host().to_ascii_lowercase();
+        let has_user = host.as_str().contains('@');
+        !has_user && host.port_u16().unwrap_or(80) == self.port && self.names.contains(&name)
+    }
+
+    fn is_allowed(&self, origin: &str) -> bool {
+        let origin = origin.to_ascii_lowercase();
+        let own = origin.strip_prefix("http://").and_then(|rest| rest.parse().ok());
+        own.is_some_and(|host| self.is_name(&host)) || self.origins.contains(&origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn gate() -> Gate {
+        Gate {
+            port: 8080,
+            names: ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).to_vec(),
+            origins: vec!["https://app.example:8443".into()],
+            token: Some(Token::parse(&"t".repeat(32)).unwrap()),
+        }
+    }
+
+    fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+        };
+        let mut map = HeaderMap::new();
+        for (name, value) in all.iter().map(pair) {
+            map.append(name, value);
+        }
+        map
+    }
+
+    #[test]
+    fn only_names_of_this_machine_with_the_port_are_hosts() {
+        for (host, is_ours) in [
+            ("127.0.0.1:8080", true),
+            ("localhost:8080", true),
+            ("LocalHost:8080", true),
+            ("[::1]:8080", true),
+            ("127.0.0.1", false),
+            ("127.0.0.1:80", false),
+            ("localhost:8081", false),
+            ("localhost.evil.example:8080", false),
+            ("evil.example:8080", false),
+            ("evil.example@127.0.0.1:8080", false),
+            ("127.0.0.1:8080@evil.example", false),
+            ("127.0.0.2:8080", false),
+            ("0.0.0.0:8080", false),
+            ("", false),
+            ("127.0.0.1:8080, evil.example", false),
+        ] {
+            let judged = gate().judge_place(&Uri::from_static("/mcp"), &headers(&[("host", host)]));
+            assert_eq!(judged.is_ok(), is_ours, "{host}: {judged:?}");
+        }
+        let twice = headers(&[("host", "localhost:8080"), ("host", "evil.example")]);
+        assert_eq!(gate().judge_place(&Uri::from_static("/mcp"), &twice), Err(FOREIGN_HOST));
+        let none = gate().judge_place(&Uri::from_static("/mcp"), &HeaderMap::new());
+        assert_eq!(none, Err(FOREIGN_HOST));
+        let absolute = Uri::from_static("http://evil.example/mcp");
+        let judged = gate().judge_place(&absolute, &headers(&[("host", "localhost:8080")]));
+        assert_eq!(judged, Err(FOREIGN_HOST));
+    }
+
+    #[test]
+    fn only_our_own_pages_and_those_a_person_allowed_may_ask() {
+        for (origin, is_allowed) in [
+            ("http://127.0.0.1:8080", true),
+            ("http://localhost:8080", true),
+            ("http://[::1]:8080", true),
+            ("https://app.example:8443", true),
+            ("https://APP.example:8443", true),
+            ("https://app.example", false),
+            ("http://app.example:8443", false),
+            ("https://localhost:8080", false),
+            ("http://localhost:3000", false),
+            ("http://localhost:8080.evil.example", false),
+            ("null", false),
+            ("", false),
+            ("file://", false),
+        ] {
+            let headers = headers(&[("host", "localhost:8080"), ("origin", origin)]);
+            let judged = gate().judge_place(&Uri::from_static("/mcp"), &headers);
+            assert_eq!(judged.is_ok(), is_allowed, "{origin}: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn only_one_whole_token_opens() {
+        let right = "t".repeat(32);
+        for (shown, is_open) in [
+            (format!("Bearer {right}"), true),
+            (format!("bearer  {right}"), true),
+            (right.clone(), false),
+            ("Bearer ".into(), false),
+            ("Bearer".into(), false),
+            (String::new(), false),
+            (format!("Basic {right}"), false),
+            (format!("Bearer {right}t"), false),
+            (format!("Bearer {}", "t".repeat(31)), false),
+        ] {
+            let judged = gate().judge_token(&headers(&[("authorization", &shown)]));
+            assert_eq!(judged.is_ok(), is_open, "{shown:?}");
+        }
+        let shown = format!("Bearer {right}");
+        let twice = headers(&[("authorization", &shown), ("authorization", &shown)]);
+        assert_eq!(gate().judge_token(&twice), Err(NO_TOKEN));
+        assert_eq!(gate().judge_token(&HeaderMap::new()), Err(NO_TOKEN));
+    }
+}

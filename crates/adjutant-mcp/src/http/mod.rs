@@ -1,0 +1,342 @@
+//! Streamable HTTP on a loopback address.
+//!
+//! Stands in front of the library like the reader of standard input does: it judges who may speak,
+//! bounds what is read and how many may speak at once, and hands whole requests on. One process serves
+//! many clients; each has a server of its own, and all see the runs of the token they share.
+//!
+//! Start at [`HttpServer::bind`].
+
+mod events;
+mod gate;
+mod sessions;
+mod token;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use self::gate::{Closed, Gate, PATH};
+use self::sessions::Sessions;
+pub use self::token::{TOKEN_VARIABLE, Token, TokenError};
+use crate::Setup;
+use crate::server::{BLOCKING_THREADS, ServeError, Server};
+
+/// The longest body that is taken. Inclusive.
+const MAX_BODY_BYTES: usize = 4 << 20;
+
+/// Connections at once: each call that waits holds one. Who comes later is told to come again.
+const CONNECTIONS: usize = 256;
+
+/// How long a client may take to send the head of a request, and be silent between two.
+const HEAD: Duration = Duration::from_secs(15);
+
+/// How long a client may take to send a body.
+const BODY: Duration = Duration::from_secs(30);
+
+/// The most of a head that is held.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// How long calls that wait are given to be answered when the server ends.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// How long nobody is let in after that has failed, as it does when there are no more files to open.
+const RECOVERS: Duration = Duration::from_millis(100);
+
+/// What a person decided about the address.
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// Where to listen; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// What a client must show.
+    pub token: Token,
+    /// Pages in browsers that may ask, as scheme://host:port.
+    pub origins: Vec<String>,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct HttpServer {
+    setup: Setup,
+    http: Http,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl HttpServer {
+    /// Listens, without answering yet.
+    pub fn bind(setup: Setup, http: Http) -> Result<Self, ServeError> {
+        if !http.address.ip().is_loopback() {
+            return Err(ServeError::NotLoopback(http.address));
+        }
+        let origins = http.origins.iter().map(|origin| parse_origin(origin));
+        let http = Http { origins: origins.collect::<Result<_, _>>()?, ..http };
+        let (listener, address) = listen(http.address)?;
+        Ok(Self { setup, http, listener, address })
+    }
+
+    /// Returns where clients find it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}{PATH}", self.address)
+    }
+
+    /// Serves clients until the process is told to end. Runs go on.
+    pub fn serve(self) -> Result<(), ServeError> {
+        let Self { setup, http, listener, address } = self;
+        let owner = http.token.owner();
+        let gate = Gate::new(address, http.origins, Some(http.token));
+        let (closing, closed) = watch::channel(false);
+        let runtime = runtime()?;
+        runtime.block_on(async {
+            let server = Server::new(setup, Some(owner), closed)?;
+            serve_all(listener, gate, move || server.another(), closing).await
+        })?;
+        // A thread that waits for another server's lock is of no account any more.
+        runtime.shutdown_background();
+        Ok(())
+    }
+}
+
+/// Serves any handler over the same transport, without a token.
+///
+/// For the suites of others, which look for tools of theirs and have no token to show; `ready` is told
+/// where it listens.
+#[doc(hidden)]
+pub fn serve_handler<H: ServerHandler>(
+    handler: impl Fn() -> H + Send + Sync + 'static,
+    ready: impl FnOnce(&str),
+) -> Result<(), ServeError> {
+    let (listener, address) = listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    ready(&format!("http://{address}{PATH}"));
+    let (closing, _) = watch::channel(false);
+    let gate = Gate::new(address, Vec::new(), None);
+    Ok(runtime()?.block_on(serve_all(listener, gate, handler, closing))?)
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(BLOCKING_THREADS).build()
+}
+
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    bind().map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Takes an origin as browsers write it: a scheme, a host and a port that is not the usual one.
+fn parse_origin(text: &str) -> Result<String, ServeError> {
+    let origin = text.trim_end_matches('/').to_ascii_lowercase();
+    let rest = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+    let authority = rest.and_then(|rest| rest.parse::<hyper::http::uri::Authority>().ok());
+    let is_plain = authority.is_some_and(|it| !it.as_str().contains('@') && !it.host().is_empty());
+    if is_plain { Ok(origin) } else { Err(ServeError::Origin(text.to_owned())) }
+}
+
+impl Gate {
+    fn new(address: SocketAddr, origins: Vec<String>, token: Option<Token>) -> Self {
+        let bound = match address {
+            SocketAddr::V4(address) => address.ip().to_string(),
+            SocketAddr::V6(address) => format!("[{}]", address.ip()),
+        };
+        let names = ["127.0.0.1", "localhost", "[::1]", &bound].map(str::to_owned).to_vec();
+        Self { port: address.port(), names, origins, token }
+    }
+}
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// What every connection has.
+struct Front<H> {
+    gate: Gate,
+    service: StreamableHttpService<H, Sessions>,
+}
+
+async fn serve_all<H: ServerHandler>(
+    listener: TcpListener,
+    gate: Gate,
+    handler: impl Fn() -> H + Send + Sync + 'static,
+    closing: watch::Sender<bool>,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    // Hosts and origins are judged by us, with the port; the library's own list is wider.
+    let config = StreamableHttpServerConfig::default();
+    let cancel = config.cancellation_token.clone();
+    let sessions = Arc::new(Sessions::new());
+    let service = StreamableHttpService::new(move || Ok(handler()), sessions, config);
+    let front = Arc::new(Front { gate, service });
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    let mut told_to_end = std::pin::pin!(told_to_end());
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match (accepted, Arc::clone(&slots).try_acquire_owned()) {
+                (Ok((stream, _)), Ok(slot)) => {
+                    let (front, closing) = (Arc::clone(&front), closing.subscribe());
+                    connections.spawn(async move {
+                        serve_one(stream, &front, closing).await;
+                        drop(slot);
+                    });
+                }
+                (Ok((stream, _)), Err(_)) => turn_away(&stream),
+                (Err(_), _) => tokio::time::sleep(RECOVERS).await,
+            },
+            Some(_) = connections.join_next() => {}
+            told = &mut told_to_end => break told?,
+        }
+    }
+    closing.send_replace(true);
+    let all = async { while connections.join_next().await.is_some() {} };
+    // Streams of no call never end by themselves.
+    let _ = timeout(FAREWELL, all).await;
+    cancel.cancel();
+    Ok(())
+}
+
+/// Waits for the signal by which people and supervisors end a server.
+async fn told_to_end() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Says that there is no room, as far as the client's buffer takes it.
+fn turn_away(stream: &TcpStream) {
+    let _ = stream.try_write(
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+    );
+}
+
+async fn serve_one<H: ServerHandler>(
+    stream: TcpStream,
+    front: &Front<H>,
+    mut closing: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| async { Ok::<_, Infallible>(front.answer(request).await) });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // What a client breaks off is its own affair.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = closing.wait_for(|is_closing| *is_closing) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+impl<H: ServerHandler> Front<H> {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let (head, body) = request.into_parts();
+        if let Err(closed) = self.gate.judge_place(&head.uri, &head.headers) {
+            return refused(closed);
+        }
+        let origin = head.headers.get(header::ORIGIN).cloned();
+        let mut answer = if head.method == Method::OPTIONS {
+            preflight()
+        } else if let Err(closed) = self.gate.judge_token(&head.headers) {
+            refused(closed)
+        } else if head.method == Method::POST {
+            match read(body).await {
+                Ok(whole) => self.service.handle(Request::from_parts(head, Full::new(whole))).await,
+                Err(closed) => refused(closed),
+            }
+        } else {
+            self.service.handle(Request::from_parts(head, Full::<Bytes>::default())).await
+        };
+        // Judged above: only a page that may ask is told that it may listen.
+        if let Some(origin) = origin {
+            let headers = answer.headers_mut();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+            let exposed = HeaderValue::from_static("Mcp-Session-Id");
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
+        answer
+    }
+}
+
+/// Answers a browser that asks whether a page may ask.
+fn preflight() -> Answer {
+    let mut answer = said(StatusCode::NO_CONTENT, "");
+    let headers = answer.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    let names = "Authorization, Content-Type, Accept, Last-Event-ID, Mcp-Session-Id, \
+                 Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
+    answer
+}
+
+/// Reads a body; of one that is too long nothing is kept.
+async fn read(mut body: Incoming) -> Result<Bytes, Closed> {
+    let too_long =
+        Closed { status: StatusCode::PAYLOAD_TOO_LARGE, text: "a message may have at most 4 MiB" };
+    let late =
+        Closed { status: StatusCode::REQUEST_TIMEOUT, text: "the body did not come in time" };
+    let broken = Closed { status: StatusCode::BAD_REQUEST, text: "the body broke off" };
+    let declared = body.size_hint().lower() > MAX_BODY_BYTES as u64;
+    let whole = async {
+        let (mut whole, mut length) = (Vec::new(), 0_usize);
+        while let Some(frame) = body.frame().await {
+            let Ok(part) = frame.map_err(|_| broken)?.into_data() else { continue };
+            length += part.len();
+            if length > MAX_BODY_BYTES || declared {
+                whole = Vec::new();
+            } else {
+                whole.extend_from_slice(&part);
+            }
+            // Read on for a while: who is still writing does not hear an answer.
+            if length > 4 * MAX_BODY_BYTES {
+                break;
+            }
+        }
+        if length > MAX_BODY_BYTES || declared { Err(too_long) } else { Ok(Bytes::from(whole)) }
+    };
+    timeout(BODY, whole).await.unwrap_or(Err(late))
+}
+
+fn refused(closed: Closed) -> Answer {
+    let mut answer = said(closed.status, closed.text);
+    if closed.status == StatusCode::UNAUTHORIZED {
+        let how = HeaderValue::from_static("Bearer");
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+    }
+    answer
+}
+
+fn said(status: StatusCode, text: &'static str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+    *answer.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, plain);
+    answer
+}

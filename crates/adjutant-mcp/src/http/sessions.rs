@@ -1,0 +1,134 @@
+//! The sessions of clients that shake hands: how many there may be, and what is kept for each.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_core::Stream;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::session::{
+    EventStream, ServerSseMessage, SessionId, SessionManager,
+};
+use tokio::time::Instant;
+
+use super::events::Events;
+
+/// Sessions at once; a new one ends the one that was silent for longest.
+///
+/// Its client is told that it is gone and shakes hands again; its runs go on.
+const SESSIONS: usize = 64;
+
+/// How long a session may be silent before it ends.
+const SILENCE: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// The id that the library gives to the event that opens a stream of no call.
+const OPENING: &str = "0";
+
+/// The sessions of one server.
+pub(crate) struct Sessions {
+    local: LocalSessionManager,
+    // A std mutex: held for a look at a map, never across an await.
+    used: Mutex<HashMap<SessionId, Instant>>,
+}
+
+type Failure = <LocalSessionManager as SessionManager>::Error;
+
+impl Sessions {
+    pub(crate) fn new() -> Self {
+        let mut local =
+            LocalSessionManager::default().with_event_store(Arc::new(Events::default()));
+        // A call that waits is answered long before, so nothing is cut off.
+        local.session_config.keep_alive = Some(SILENCE);
+        Self { local, used: Mutex::default() }
+    }
+
+    fn used(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn touch(&self, id: &SessionId) {
+        self.used().entry(id.clone()).and_modify(|used| *used = Instant::now());
+    }
+
+    /// Returns the session that was silent for longest, if there are as many as there may be.
+    fn surplus(&self) -> Option<SessionId> {
+        let used = self.used();
+        let oldest = used.iter().min_by_key(|(_, used)| **used).map(|(id, _)| id.clone());
+        oldest.filter(|_| used.len() >= SESSIONS)
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = Failure;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Failure> {
+        while let Some(silent) = self.surplus() {
+            self.close_session(&silent).await?;
+        }
+        let (id, transport) = self.local.create_session().await?;
+        self.used().insert(id.clone(), Instant::now());
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Failure> {
+        self.local.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Failure> {
+        self.local.has_session(id).await
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Failure> {
+        self.used().remove(id);
+        self.local.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
+        self.touch(id);
+        self.local.create_stream(id, message).await
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Failure> {
+        self.touch(id);
+        self.local.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
+        self.touch(id);
+        self.local.create_standalone_stream(id).await
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
+        self.touch(id);
+        let again: EventStream = if last_event_id == OPENING {
+            Box::pin(self.local.create_standalone_stream(id).await?)
+        } else {
+            Box::pin(self.local.resume(id, last_event_id).await?)
+        };
+        Ok(again)
+    }
+
+    // No store for requests without a session: there, a stream that is closed is a call that is
+    // taken back, and nothing is heard again.
+}
