@@ -1,6 +1,7 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
 mod alias;
+mod approvals;
 mod mcp;
 mod records;
 mod rules;
@@ -18,7 +19,8 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use crate::hints;
 use crate::spaces::{SpaceFlags, TermFlags};
 
-pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope};
+pub(crate) use approvals::{ApproveArgs, DetachedFlags};
+pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
     StatusArgs, TellArgs, WaitArgs, WatchArgs,
@@ -195,6 +197,10 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// Say something to a subagent at work, before its next turn.
     Tell(TellArgs),
+    /// List the calls of MCP clients that wait for your approval.
+    Approvals,
+    /// Let a call start that waits for your approval, or refuse it; from a terminal only.
+    Approve(ApproveArgs),
     /// Show what the subagents of a run changed in their workspaces.
     Diff(DiffArgs),
     /// Merge that work into the files or onto branches, or take a merge back.
@@ -366,9 +372,9 @@ pub(crate) struct DelegateArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Leave the session of whoever starts it; the MCP server starts its runs so.
-    #[arg(long, hide = true)]
-    pub(crate) detached: bool,
+    /// How the MCP server starts its runs.
+    #[command(flatten)]
+    pub(crate) detached: DetachedFlags,
 
     /// How it is done.
     #[command(flatten)]

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use adjutant_core::Policy;
 use adjutant_core::schema::CallLimits;
-use adjutant_mcp::{Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve};
+use adjutant_mcp::{Approval, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve};
 
-use crate::args::{McpArgs, McpCommand};
+use crate::args::{McpArgs, McpCommand, OnDisconnect};
 use crate::clients::{self, Order};
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
-use crate::settings::{Settings, open_archive};
+use crate::output::{print, say};
+use crate::settings::{McpConfig, Settings, open_archive};
 
 /// Reserved for bounds that another process of ours hands down; nobody may delegate under bounds
 /// that are not understood.
@@ -43,7 +44,9 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
     let setup = Setup {
         archive: open_archive(given_home)?,
         program: program_path,
-        arguments: arguments(args, &root, state.as_deref()),
+        arguments: arguments(args, &settings.mcp, &root, state.as_deref()),
+        approval: approval(args, &settings.mcp)?,
+        asks_client: args.ask_client.or(settings.mcp.ask_client).unwrap_or(true),
         limits: limits(settings.policy.policy()),
         root,
         detach_after: args.detach_after.map(Duration::from_secs),
@@ -95,16 +98,40 @@ fn limits(policy: &Policy) -> CallLimits {
     }
 }
 
+/// The most runs of a tree that clients may have alive at once where nobody says otherwise. Inclusive.
+const MAX_RUNS: u32 = 16;
+
+/// Returns what becomes of a call that needs approval: what was typed, else the person's own file.
+fn approval(args: &McpArgs, config: &McpConfig) -> Result<Approval, Failure> {
+    let typed = args.approve_below.map(|usd| ("--approve-below", format!("auto-below {usd}")));
+    let configured = config.approval.clone().map(|text| ("user config: [mcp] approval", text));
+    match (args.approval, typed.or(configured)) {
+        (Some(approval), _) => Ok(approval),
+        (None, None) => Ok(Approval::default()),
+        (None, Some((origin, text))) => {
+            text.parse().map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
+        }
+    }
+}
+
 /// Returns the arguments of the process that carries a run: what the person said, and nothing else.
-fn arguments(args: &McpArgs, root: &Path, state: Option<&Path>) -> Vec<OsString> {
+fn arguments(
+    args: &McpArgs,
+    config: &McpConfig,
+    root: &Path,
+    state: Option<&Path>,
+) -> Vec<OsString> {
     let mut all: Vec<OsString> = ["delegate", "-", "--detached", "--events"].map(Into::into).into();
     let mut flag = |name: &str, value: OsString| all.extend([name.into(), value]);
     flag("--root", root.into());
     state.into_iter().for_each(|state| flag("--home", state.into()));
-    let amounts = [("--approve-below", args.approve_below), ("--budget-usd", args.budget_usd)];
-    for (name, amount) in amounts {
-        amount.into_iter().for_each(|usd| flag(name, usd.to_string().into()));
+    let places = args.max_runs.or(config.max_runs).unwrap_or(MAX_RUNS);
+    flag("--max-runs", places.to_string().into());
+    match args.on_disconnect.or(config.on_disconnect).unwrap_or_default() {
+        OnDisconnect::Keep => {}
+        OnDisconnect::Cancel => flag("--leash", std::process::id().to_string().into()),
     }
+    args.budget_usd.into_iter().for_each(|usd| flag("--budget-usd", usd.to_string().into()));
     if let Some(tokens) = args.budget_tokens {
         flag("--budget-tokens", tokens.to_string().into());
     }

@@ -81,7 +81,18 @@ pub(crate) fn carry_out(
     showing: &Showing,
 ) -> Result<Exit, Failure> {
     let pursues = matches!(work, Work::Goal(_) | Work::Again { has_lead: true, .. });
-    let Conducted { view, finished } = conduct(engine, archive, work, approver, showing)?;
+    let conducted = conduct(engine, archive, work, approver, showing)?;
+    conclude(conducted, archive, pursues, showing)
+}
+
+/// Prints what came of a run, which may have pursued a goal.
+pub(crate) fn conclude(
+    conducted: Conducted,
+    archive: &Archive,
+    pursues: bool,
+    showing: &Showing,
+) -> Result<Exit, Failure> {
+    let Conducted { view, finished } = conducted;
     let view = &view;
     let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
     if let Some(report) = StoryReport::of(view) {

@@ -12,7 +12,7 @@ use adjutant_core::space::{KeptWork, MergedWork, NoSpace, Space};
 use adjutant_core::story::Check;
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
-    ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
+    ModelSpec, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::{Approved, Toolbox};
@@ -37,6 +37,8 @@ const PROGRESS_BYTES: u64 = 4_096;
 pub enum Question {
     /// May these tasks start?
     Call {
+        /// The run it belongs to.
+        run: RunId,
         /// The grants and refusals of the call, and the question itself.
         events: Vec<Event>,
         /// The limits in force.
@@ -62,6 +64,8 @@ pub enum Answer {
     Yes,
     /// No, for this reason.
     No(String),
+    /// Nothing yet: the question stays open, and whoever is asked answers through the run's socket.
+    Later,
 }
 
 /// Someone who can be asked. Called on a thread of its own, so it may wait for a person.

@@ -7,6 +7,7 @@
 //! Start at [`Engine::delegate`] to run, at [`Archive`] to read what ran. Invariant: no effect
 //! happens and nothing is reported before its event is durable.
 
+mod allowance;
 mod archive;
 mod chain;
 mod claim;
@@ -19,6 +20,7 @@ mod engine;
 mod execute;
 mod follow;
 mod ids;
+mod inbox;
 mod marking;
 mod opening;
 pub mod prd;
@@ -31,6 +33,7 @@ mod room;
 pub mod roster;
 mod runner;
 pub mod slash;
+mod slots;
 mod spaces;
 pub mod specs;
 mod terms;
@@ -42,6 +45,7 @@ pub use adjutant_core::Secret;
 pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Tool, ToolOutput, Web, WebCaps};
 pub use adjutant_workspace::sandbox::helper_main_if_asked as sandbox_helper_if_asked;
 pub use adjutant_workspace::why_no_repository;
+pub use allowance::{Allowance, Reservation};
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use claim::{ClaimError, StoryClaim};
 pub use clock::{Wall, wall_now};
@@ -52,10 +56,12 @@ pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};
 pub use execute::{Answer, Approver, Question, artifact_facts};
 pub use follow::Follow;
 pub use ids::Chance;
+pub use inbox::{Inbox, Waiting};
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
 pub use role::{Role, model_named};
 pub use runner::{Control, Narrator, Reporter};
+pub use slots::Slot;
 pub use spaces::SpaceSetup;
 pub use undo::{Fate, Undo, UndoError, Undone};

@@ -10,6 +10,7 @@
 //! of the protocol.
 
 mod answer;
+mod approval;
 mod calls;
 mod canonical;
 mod changes;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use adjutant_core::schema::CallLimits;
 use adjutant_engine::Archive;
 
+pub use approval::Approval;
 pub use clients::{Client, SERVER, detach_after};
 pub use http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 pub use server::{ServeError, serve};
@@ -48,6 +50,10 @@ pub struct Setup {
     pub arguments: Vec<OsString>,
     /// The bounds of one call.
     pub limits: CallLimits,
+    /// What becomes of a call that needs approval where the client cannot ask for it.
+    pub approval: Approval,
+    /// Whether a client that can is made to ask.
+    pub asks_client: bool,
     /// How long a call may keep its client waiting before it is answered with a handle; where that
     /// is not said, it depends on the client.
     pub detach_after: Option<Duration>,

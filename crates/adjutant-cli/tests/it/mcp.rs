@@ -286,30 +286,14 @@ fn a_client_that_only_lost_patience_finds_its_run_again() {
 }
 
 #[test]
-fn what_would_ask_a_person_is_refused_with_the_way_a_person_allows_it() {
-    let rig = rig();
-    let mut client = Client::start(&rig, &[], &[]);
-    client.initialize("tester", "2025-11-25");
-    insta::assert_snapshot!(client.failure("Delegate", task("a")), @"
-        Not approved: there is no terminal to ask on.
-          Spawn 1 subagent (risk: medium): [a] Look around
-          Only a person can allow it: with `approve_below_usd = 5.00` in [policy] of their own config.toml, or by starting the server with `adjutant mcp --approve-below 5.00`; a lower --budget-usd there makes the worst case cheaper.
-    ");
-    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
-
-    let config = rig.home().join(".config/adjutant");
-    fs::create_dir_all(&config).unwrap();
-    fs::write(config.join("config.toml"), "[policy]\napprove_below_usd = 5.0\n").unwrap();
-    assert_eq!(client.data("Delegate", task("a"))["state"], "completed");
-}
-
-#[test]
 fn a_project_cannot_allow_what_a_person_must() {
     let rig = rig();
-    rig.write(".adjutant/config.toml", "[policy]\napprove_below_usd = 5.0\n");
-    let out = rig.call(["mcp", "--model", rig.model()]).run();
-    assert_eq!(out.code, 2, "{out}");
-    assert_eq!(out.stdout, "");
+    for config in ["[policy]\napprove_below_usd = 5.0\n", "[mcp]\napproval = \"auto-below 5\"\n"] {
+        rig.write(".adjutant/config.toml", config);
+        let out = rig.call(["mcp", "--model", rig.model()]).run();
+        assert_eq!(out.code, 2, "{out}");
+        assert_eq!(out.stdout, "");
+    }
 }
 
 #[test]

@@ -239,6 +239,7 @@ fn policy_shows_each_limit_with_its_origin() {
         web_domains          none                                    preset scout
         approval             batch                                   preset scout
         approve_below_usd    none                                    preset scout
+        approval_s           900                                     preset scout
         contract             report                                  preset scout
         retention_days       7                                       preset scout
         --- stderr ---

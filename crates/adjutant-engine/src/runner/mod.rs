@@ -366,14 +366,18 @@ impl Runner {
                 return self.delegate(session, turn, index, read);
             }
             Done::Answered { asked, answer } => {
-                self.submit(match (asked, answer) {
-                    (Asked::Call(hash), Answer::Yes) => Command::Approve { hash },
-                    (Asked::Call(hash), Answer::No(reason)) => Command::Deny { hash, reason },
-                    (Asked::Domain(host), Answer::Yes) => Command::AllowDomain { host },
+                let command = match (asked, answer) {
+                    (Asked::Call(hash), Answer::Yes) => Some(Command::Approve { hash }),
+                    (Asked::Call(hash), Answer::No(reason)) => Some(Command::Deny { hash, reason }),
+                    (Asked::Domain(host), Answer::Yes) => Some(Command::AllowDomain { host }),
                     (Asked::Domain(host), Answer::No(reason)) => {
-                        Command::DenyDomain { host, reason }
+                        Some(Command::DenyDomain { host, reason })
                     }
-                })?;
+                    (Asked::Call(_) | Asked::Domain(_), Answer::Later) => None,
+                };
+                if let Some(command) = command {
+                    self.submit(command)?;
+                }
                 self.questions.answered();
                 self.put_next();
                 return Ok(());

@@ -100,8 +100,11 @@ impl Runner {
             Effect::AskApproval { parent, call, hash } => {
                 let events = self.asked.remove(&(parent, call)).unwrap_or_default();
                 let policy = Box::new(self.tree.policy().clone());
-                let question = Question::Call { events, policy, left: self.tree.spendable(parent) };
-                self.questions.add(question, Asked::Call(hash));
+                let left = self.tree.spendable(parent);
+                if let Some(run) = self.tree.run() {
+                    self.questions
+                        .add(Question::Call { run, events, policy, left }, Asked::Call(hash));
+                }
                 self.put_next();
             }
             Effect::AskDomain { session, host, url } => {
