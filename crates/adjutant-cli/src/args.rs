@@ -263,6 +263,10 @@ pub(crate) struct GoalArgs {
     #[arg(long = "continue", conflicts_with_all = FIXED_AT_THE_START)]
     pub(crate) goes_on: bool,
 
+    /// How the MCP server starts its runs.
+    #[command(flatten)]
+    pub(crate) detached: DetachedFlags,
+
     /// How it is done.
     #[command(flatten)]
     pub(crate) work: WorkFlags,

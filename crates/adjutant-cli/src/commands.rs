@@ -70,6 +70,27 @@ pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, 
     }))
 }
 
+/// Refuses what a client may not send: nobody has typed it, so it gives no leave to anything.
+pub(crate) fn judge_sent(errand: Option<&Errand>) -> Result<(), Failure> {
+    let Some(errand) = errand else {
+        return Err(Failure::usage("this begins with a path and no command's name")
+            .hint("`adjutant commands` lists the commands."));
+    };
+    let name = sanitize::line(errand.command.name());
+    if errand.command.is_ours {
+        let text =
+            format!("/{name} is carried out by adjutant itself, so there is nothing to delegate");
+        return Err(Failure::usage(text)
+            .hint(format!("`adjutant run '/{name} …'` does it, in a terminal.")));
+    }
+    if errand.in_place == InPlace::Typed {
+        let text = "--in-place: only a person can let agents write in the whole tree";
+        return Err(Failure::new(Exit::Refused, text)
+            .hint("Leave it out: the agents then write only below the specs folder."));
+    }
+    Ok(())
+}
+
 /// Takes a text as one of the built-in commands, whatever files the person has.
 pub(crate) fn built_in(root: &Path, goal: &str) -> Option<Errand> {
     let book = gather(root, &UserFolders::default()).ok()?;

@@ -4,10 +4,10 @@
 //! a place for it, whether it starts unasked, and where a question about it goes otherwise. A client
 //! has no say in any of it.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use adjutant_core::policy::{Approval as Asks, Key};
+use adjutant_core::policy::{Approval as Asks, Key, Source};
 use adjutant_core::{Event, Policy, Refusal, Usd};
 use adjutant_engine::{
     Allowance, Answer, Approver, Inbox, Question as Put, Reservation, Slot, wall_now,
@@ -21,7 +21,8 @@ use serde_json::Value;
 use crate::args::DetachedFlags;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
-use crate::settings::Settings;
+use crate::pure::read_stdin;
+use crate::settings::{Settings, open_archive};
 
 /// Leaves the session of whoever started us, so that nothing that ends them ends us, unless a person
 /// wants just that.
@@ -37,6 +38,35 @@ pub(crate) fn leave(flags: &DetachedFlags) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Reads the slash command that a client sent.
+///
+/// On standard input, where nothing of it can be taken for a flag, and nobody who lists processes reads it.
+pub(crate) fn command() -> Result<String, Failure> {
+    let text = read_stdin()?;
+    if !text.starts_with('/') || text.contains('\0') {
+        return Err(Failure::usage("a command is one line of text that begins with a slash")
+            .hint("`adjutant commands` lists them."));
+    }
+    Ok(text)
+}
+
+/// Returns where a PRD is that a client named: in the tree, however it is reached.
+pub(crate) fn prd(root: &Path, named: &Path) -> Result<PathBuf, Failure> {
+    let is_plain =
+        named.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let found = root.join(named).canonicalize();
+    match found {
+        _ if !is_plain => {}
+        Ok(path) if path.starts_with(root) => return Ok(path),
+        Ok(_) => {}
+        Err(error) => {
+            return Err(Failure::usage(format!("cannot read {}: {error}", named.display())));
+        }
+    }
+    let what = format!("{} is not in the tree that this server works on", named.display());
+    Err(Failure::usage(what).hint("Name it by its path from the root of that tree."))
+}
+
 /// What a run on behalf of a client goes by.
 pub(crate) struct Terms {
     home: PathBuf,
@@ -50,6 +80,35 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// Does the same for a run whose agents decide themselves what they delegate.
+    ///
+    /// Where a person types a command or names a story, that is their yes to all of it. Nobody has typed
+    /// here, so each call of an agent is asked about, unless the person said otherwise.
+    pub(crate) fn of_agents(
+        flags: &DetachedFlags,
+        given_home: Option<PathBuf>,
+        root: &Path,
+        settings: &mut Settings,
+    ) -> Result<Option<Self>, Failure> {
+        if !flags.detached {
+            return Ok(None);
+        }
+        let is_theirs = match settings.policy.source(Key::Approval) {
+            Source::UserConfig | Source::Environment(_) | Source::Flag(_) => true,
+            Source::Preset(_) | Source::ProjectConfig | Source::Content(_) => false,
+        };
+        if !is_theirs {
+            settings.set(Key::Approval, "batch", "--approval")?;
+        }
+        let archive = open_archive(given_home)?;
+        let mut terms = Self::take(flags, archive.path(), root, settings)?;
+        if let Some((held, left)) = terms.allowance.take() {
+            // It is not known yet what they will call for, so all that is left is set aside.
+            terms.reserved = Some(reserve(held, left)?);
+        }
+        Ok(Some(terms))
+    }
+
     /// Finds a place for the run and what it may cost unasked, which becomes a limit of its policy.
     pub(crate) fn take(
         flags: &DetachedFlags,
@@ -98,10 +157,7 @@ impl Terms {
             let goes_deeper = policy.max_depth > 1;
             let worst = question.worst_usd().unwrap_or(left);
             let amount = if goes_deeper { left } else { worst };
-            let reserved = held.reserve(amount).map_err(|error| {
-                Failure::new(Exit::Failed, format!("the amount cannot be set aside: {error}"))
-            })?;
-            self.reserved = Some(reserved);
+            self.reserved = Some(reserve(held, amount)?);
         } else if asks && self.approval == Approval::Deny {
             return Err(denied(&question));
         }
@@ -109,7 +165,7 @@ impl Terms {
     }
 
     /// Leaves every question where a person finds it.
-    fn asks_later(&self) -> Approver {
+    pub(crate) fn asks_later(&self) -> Approver {
         let (inbox, client, approval) = (Inbox::at(&self.home), self.client.clone(), self.approval);
         Arc::new(move |question| match question {
             Put::Call { .. } if approval == Approval::Deny => Answer::No(DENIED.into()),
@@ -145,6 +201,12 @@ impl Terms {
         let ours = ours.iter().filter(|waiting| view.run() == Some(waiting.run));
         ours.for_each(|waiting| inbox.drop_one(&waiting.id));
     }
+}
+
+fn reserve(held: Allowance, amount: Usd) -> Result<Reservation, Failure> {
+    held.reserve(amount).map_err(|error| {
+        Failure::new(Exit::Failed, format!("the amount cannot be set aside: {error}"))
+    })
 }
 
 const DENIED: &str =

@@ -13,12 +13,13 @@ use crate::args::{GoalArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::commands::{self, Errand};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
+use crate::detached::{self, Terms};
 use crate::exit::{Exit, Failure};
 use crate::here::Tree;
 use crate::output::say;
 use crate::pure::read_stdin;
 use crate::resume::{Again, go_on};
-use crate::run::{Showing, Work, carry_out};
+use crate::run::{Showing, Work, conclude, conduct};
 use crate::settings::{Settings, open_archive};
 use crate::wiring::Wiring;
 
@@ -32,8 +33,14 @@ pub(crate) fn run_goal(
     if args.goes_on {
         return run_again(args, as_json, given_home);
     }
+    let is_detached = args.detached.detached;
     let workdir = absolute(&flags.root)?;
-    let errand = commands::errand(&workdir, args.goal.as_deref())?;
+    let sent = is_detached.then(|| sent(args)).transpose()?;
+    let typed = sent.as_deref().or(args.goal.as_deref());
+    let errand = commands::errand(&workdir, typed)?;
+    if is_detached {
+        commands::judge_sent(errand.as_ref())?;
+    }
     if let Some(errand) = &errand
         && let Some(exit) = errand.carry_out_itself(flags, as_json, || goal_text(None, true))?
     {
@@ -43,12 +50,13 @@ pub(crate) fn run_goal(
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
     let in_place = flags.in_place || errand.as_ref().is_some_and(Errand::is_in_place);
     apply_flags(&mut settings, flags, in_place)?;
+    let terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
     let policy = settings.policy.policy().clone();
     let mut roster = agents::find(&workdir)?;
     let agent = flags.agent.as_deref();
     let prepare = |errand: &Errand| errand.prepare(&settings.routes, agent, &mut roster);
     let prepared = errand.as_ref().map(prepare).transpose()?;
-    let goal = goal_text(args.goal.as_deref().filter(|_| prepared.is_none()), prepared.is_some())?;
+    let goal = goal_text(typed.filter(|_| prepared.is_none()), prepared.is_some())?;
     let mut wiring = Wiring::new(&settings)?;
     if let Some(file) = flags.record.as_deref() {
         wiring = wiring.record(file, &settings.secrets)?;
@@ -95,12 +103,22 @@ pub(crate) fn run_goal(
         result_tokens: policy.result_tokens,
         merge: flags.merge.unwrap_or_default(),
     };
-    let approver = approver_of(flags, &policy);
+    let approver = terms.as_ref().map_or_else(|| approver_of(flags, &policy), Terms::asks_later);
     let spaces = flags.spaces.setup(archive.path(), &workdir)?;
-    let exit =
-        carry_out(engine.with_spaces(spaces), &archive, Work::Goal(goal), approver, &showing);
+    let engine = engine.with_spaces(spaces);
+    let conducted = conduct(engine, &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
-    exit
+    let conducted = conducted?;
+    if let Some(terms) = terms {
+        terms.end(&conducted.view, conducted.finished.is_ok());
+    }
+    conclude(conducted, &archive, true, &showing)
+}
+
+/// Leaves the session of the server and reads what its client sent.
+fn sent(args: &GoalArgs) -> Result<String, Failure> {
+    detached::leave(&args.detached)?;
+    detached::command()
 }
 
 /// Goes on with the latest run of a parent agent in this tree: the goal is the person's next word to it.

@@ -45,6 +45,8 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         archive: open_archive(given_home)?,
         program: program_path,
         arguments: arguments(args, &settings.mcp, &root, state.as_deref()),
+        task_arguments: task_arguments(args),
+        search: crate::work::search(),
         approval: approval(args, &settings.mcp)?,
         asks_client: args.ask_client.or(settings.mcp.ask_client).unwrap_or(true),
         limits: limits(settings.policy.policy()),
@@ -114,6 +116,11 @@ fn approval(args: &McpArgs, config: &McpConfig) -> Result<Approval, Failure> {
     }
 }
 
+/// Returns what is said of calls of `Delegate` alone: other presets are named by what is begun.
+fn task_arguments(args: &McpArgs) -> Vec<OsString> {
+    args.policy.preset.iter().flat_map(|name| ["--preset".into(), name.into()]).collect()
+}
+
 /// Returns the arguments of the process that carries a run: what the person said, and nothing else.
 fn arguments(
     args: &McpArgs,
@@ -121,7 +128,7 @@ fn arguments(
     root: &Path,
     state: Option<&Path>,
 ) -> Vec<OsString> {
-    let mut all: Vec<OsString> = ["delegate", "-", "--detached", "--events"].map(Into::into).into();
+    let mut all: Vec<OsString> = ["--detached", "--events"].map(Into::into).into();
     let mut flag = |name: &str, value: OsString| all.extend([name.into(), value]);
     flag("--root", root.into());
     state.into_iter().for_each(|state| flag("--home", state.into()));
@@ -135,10 +142,7 @@ fn arguments(
     if let Some(tokens) = args.budget_tokens {
         flag("--budget-tokens", tokens.to_string().into());
     }
-    let names = [("--model", &args.model), ("--preset", &args.policy.preset)];
-    for (name, value) in names {
-        value.iter().for_each(|value| flag(name, value.into()));
-    }
+    args.model.iter().for_each(|model| flag("--model", model.into()));
     args.policy.set.iter().for_each(|assignment| flag("--set", assignment.into()));
     if args.policy.enable_delegation {
         all.push("--enable-delegation".into());

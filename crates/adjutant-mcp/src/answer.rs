@@ -8,7 +8,9 @@ use adjutant_view::{Liveness, sanitize, status, wire};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
+use crate::Setup;
 use crate::approval::Asking;
+use crate::led::Led;
 use crate::runs::Seen;
 
 /// How a run is answered with.
@@ -23,7 +25,7 @@ pub(crate) struct Form<'a> {
 }
 
 /// Answers with what a run came to, or with what is done of it.
-pub(crate) fn of_run(seen: &Seen, form: Form<'_>) -> CallToolResult {
+pub(crate) fn of_run(seen: &Seen, form: Form<'_>, setup: &Setup) -> CallToolResult {
     let run = seen.files.id();
     let look = seen.look(form.program);
     let one = seen.session.and_then(|session| seen.view.delegation(session));
@@ -40,12 +42,14 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>) -> CallToolResult {
     let state = state(seen, form.program);
     let is_done = seen.is_over();
     let next = next(seen, form.program);
-    let data = json!({
+    let mut data = json!({
         "v": 1, "run": run, "state": state, "done": is_done, "repeated": form.is_repeated,
         "results": json, "next": next, "approval": approval(seen, form.program),
     });
+    let led = if one.is_none() { Led::of(seen, setup) } else { Led::default() };
+    led.add_to(&mut data);
     let mut text = match form.results {
-        ReturnForm::Markdown => results.markdown(&options),
+        ReturnForm::Markdown => led.text + &results.markdown(&options),
         ReturnForm::Json => wire::pretty(&json),
     };
     let what = seen.session.map_or_else(|| format!("Run {run}"), |session| session.to_string());
@@ -63,7 +67,7 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>) -> CallToolResult {
 fn next(seen: &Seen, program: &str) -> Option<String> {
     let run = seen.files.id();
     if let Some(asking) = seen.asks.first().filter(|_| !seen.is_over()) {
-        return Some(approving(asking, &run.to_string(), program));
+        return Some(approving(asking, seen, program));
     }
     if !seen.is_over() {
         return Some(waiting(&run.to_string()));
@@ -76,10 +80,13 @@ fn next(seen: &Seen, program: &str) -> Option<String> {
 }
 
 /// Says how a person lets a run start.
-fn approving(asking: &Asking, run: &str, program: &str) -> String {
-    let minutes = asking.left_ms.div_ceil(60_000);
+fn approving(asking: &Asking, seen: &Seen, program: &str) -> String {
+    let (minutes, run) = (asking.left_ms.div_ceil(60_000), seen.files.id());
+    // An agent at the root has worked already when it asks.
+    let is_led = seen.view.root().is_some_and(|root| root.model.is_some());
+    let until = if is_led { "and hands nothing down" } else { "and nothing is spent" };
     format!(
-        "It waits for a person's approval, and nothing is spent before that. Tell them, within {minutes} min and in \
+        "It waits for a person's approval, {until} before that. Tell them, within {minutes} min and in \
          a terminal of theirs: `{program} approvals` shows what is asked and a code, and `{program} approve {} CODE` \
          starts it. Then call delegate_wait with {{\"run\":\"{run}\"}}.",
         asking.id
@@ -107,7 +114,7 @@ pub(crate) fn of_start(seen: &Seen, is_repeated: bool, program: &str) -> CallToo
     let (run, is_done) = (seen.files.id(), seen.is_over());
     let next = match seen.asks.first() {
         _ if is_done => collecting(&run.to_string()),
-        Some(asking) => approving(asking, &run.to_string(), program),
+        Some(asking) => approving(asking, seen, program),
         None => waiting(&run.to_string()),
     };
     let text = match is_repeated {

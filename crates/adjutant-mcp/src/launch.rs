@@ -1,6 +1,6 @@
 //! Beginning a run in a process of its own.
 //!
-//! The process leaves our session, so that nothing that ends us ends it. It reads the call from its
+//! The process leaves our session, so that nothing that ends us ends it. It reads what is asked from its
 //! standard input and prints events; the first names the run, and then nobody listens any more: what
 //! it does is in its journal.
 
@@ -12,7 +12,9 @@ use adjutant_core::RunId;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::watch;
 
+use crate::jobs::Job;
 use crate::{Setup, TOKEN_VARIABLE};
 
 /// How long a process may take to begin a run. A hundredth of it is the rule.
@@ -22,19 +24,21 @@ const BEGINS: Duration = Duration::from_secs(20);
 const SAID_BYTES: u64 = 64 << 10;
 
 /// Begins a run on these further terms; the error says in words why there is none.
+///
+/// What is returned beside it is true once the process is gone.
 pub(crate) async fn launch(
     setup: &Setup,
     terms: Vec<OsString>,
-    call: &Value,
-) -> Result<RunId, String> {
+    job: &Job,
+) -> Result<(RunId, watch::Receiver<bool>), String> {
     let mut command = Command::new(&setup.program);
-    command.args(&setup.arguments).args(terms);
+    command.args(job.arguments(setup, terms));
     // What runs has no use for the right to begin more of them.
     command.env_remove(TOKEN_VARIABLE);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         command.spawn().map_err(|error| format!("cannot start a process for the run: {error}"))?;
-    let Ok(first) = tokio::time::timeout(BEGINS, hand_over(&mut child, call)).await else {
+    let Ok(first) = tokio::time::timeout(BEGINS, hand_over(&mut child, &job.input())).await else {
         // It has said nothing of a run, so nothing is known to be lost.
         let _ = child.kill().await;
         return Err("the process for the run did not begin it in time".into());
@@ -45,17 +49,21 @@ pub(crate) async fn launch(
     // What it says later would fill a pipe that nobody empties, and stop it.
     drop(child.stderr.take());
     // Nobody else takes note of its end, and it would stay a zombie.
-    tokio::spawn(async move { child.wait().await });
-    Ok(run)
+    let (gone, is_gone) = watch::channel(false);
+    tokio::spawn(async move {
+        let _ = child.wait().await;
+        gone.send_replace(true);
+    });
+    Ok((run, is_gone))
 }
 
-/// Writes the call and returns the first line of what comes back.
-async fn hand_over(child: &mut Child, call: &Value) -> Vec<u8> {
+/// Writes what it reads and returns the first line of what comes back.
+async fn hand_over(child: &mut Child, input: &[u8]) -> Vec<u8> {
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let write = async {
         if let Some(mut stdin) = stdin {
             // One that refuses before it has read everything is heard below.
-            let _ = stdin.write_all(call.to_string().as_bytes()).await;
+            let _ = stdin.write_all(input).await;
         }
     };
     let read = async {

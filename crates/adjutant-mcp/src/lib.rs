@@ -14,10 +14,13 @@ mod approval;
 mod calls;
 mod canonical;
 mod changes;
+mod children;
 mod clients;
 mod era;
 mod http;
+mod jobs;
 mod launch;
+mod led;
 mod owner;
 mod runs;
 mod server;
@@ -46,8 +49,12 @@ pub struct Setup {
     pub root: PathBuf,
     /// The program that carries a run.
     pub program: PathBuf,
-    /// Its arguments; it reads a call of `Delegate` from standard input and prints events.
+    /// Its arguments behind the subcommand, for whatever is begun; it prints events.
     pub arguments: Vec<OsString>,
+    /// Further ones where it is a call of `Delegate`: commands and stories have presets of their own.
+    pub task_arguments: Vec<OsString>,
+    /// Where git is looked for, as in the value of `PATH`.
+    pub search: OsString,
     /// The bounds of one call.
     pub limits: CallLimits,
     /// What becomes of a call that needs approval where the client cannot ask for it.

@@ -1,6 +1,7 @@
 //! The runs of one tree, read from their files.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use adjutant_core::{Code, RunId, SessionId, Timestamp};
 use adjutant_engine::{Archive, ArchiveError, Cancelled, Expiry, Follow, Life, RunFiles, wall_now};
@@ -13,6 +14,9 @@ use crate::owner::Owner;
 
 /// How long after its end a run still answers an equal call, in milliseconds.
 const REPEATS_MS: u64 = 10 * 60 * 1000;
+
+/// How long a run may take until its first records are whole.
+const BEGINS: Duration = Duration::from_secs(60);
 
 /// Runs that a list shows.
 const LISTED: usize = 10;
@@ -91,6 +95,22 @@ impl Runs {
         };
         let (files, _) = self.archive.find(&run.to_string()).map_err(|error| lost(&error))?;
         owner.mark(files.path()).map_err(|error| lost(&error))
+    }
+
+    /// Waits until it can be told from the files of a run that has begun where it works.
+    ///
+    /// Its first records count only together with those that follow them, and where a workspace is made
+    /// first that takes a while.
+    pub(crate) async fn ready(&self, run: RunId) {
+        let Ok((files, _)) = self.archive.find(&run.to_string()) else { return };
+        let mut changes = self.changes.of(files.path());
+        let is_ready = async {
+            while files.workdir().is_none() && !matches!(files.life(), Ok(Life::Dead)) {
+                changes.changed().await;
+            }
+        };
+        // After that, what is asked of it says what is wrong.
+        let _ = tokio::time::timeout(BEGINS, is_ready).await;
     }
 
     fn is_ours(&self, files: &RunFiles) -> bool {

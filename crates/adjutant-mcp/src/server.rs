@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use adjutant_core::RunId;
 use adjutant_core::contract::{Contract, MetadataSource, Required, validate};
-use adjutant_core::schema::{DelegateCall, ReturnForm};
+use adjutant_core::schema::ReturnForm;
 use adjutant_engine::artifact_facts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
@@ -29,7 +29,9 @@ use crate::approval::ask::Asker;
 use crate::approval::rounds::{Round, Seals};
 use crate::calls::Calls;
 use crate::canonical;
+use crate::children::Children;
 use crate::clients::detach_after;
+use crate::jobs::Job;
 use crate::launch::launch;
 use crate::owner::Owner;
 use crate::runs::{Runs, chain};
@@ -104,6 +106,7 @@ pub(crate) struct Server {
     calls: Calls,
     closing: watch::Receiver<bool>,
     launching: Arc<Semaphore>,
+    children: Children,
     pub(crate) asker: Asker,
     pub(crate) seals: Seals,
     // This client's alone: two clients may use the same id.
@@ -125,6 +128,7 @@ impl Server {
             setup: Arc::new(setup),
             closing,
             launching: Arc::new(Semaphore::new(LAUNCHING)),
+            children: Children::default(),
             asker: Asker::default(),
             seals,
             waiting: Arc::default(),
@@ -144,14 +148,20 @@ impl Server {
         round: &Round,
     ) -> Result<CallToolResponse, String> {
         let answer = match tool {
-            Named::Delegate => return self.delegate(&arguments, context, round).await,
+            Named::Delegate | Named::Command | Named::Story => {
+                let job = Job::of(tool, &arguments, &self.setup.limits)?;
+                return self.delegate(&job, &arguments, context, round).await;
+            }
             Named::Start => {
+                let job = Job::of(tool, &arguments, &self.setup.limits)?;
                 let until = Instant::now() + self.patience(context);
                 let mut entry = Entry::new(self, context.id.clone());
                 let taken_back = pin!(entry.taken_back());
-                let (run, is_repeated) = self.begin(&arguments, context).await?;
+                let (run, is_repeated) = self.begin(&job, &arguments, context).await?;
                 let run = run.to_string();
-                let settled = self.settle(&run, until, context, round, taken_back).await?;
+                let mut dealt = Vec::new();
+                let settled =
+                    self.settle(&run, &mut dealt, until, context, round, taken_back).await?;
                 if let Settled::Asks(question) = settled {
                     return Ok((*question).into());
                 }
@@ -176,6 +186,7 @@ impl Server {
     /// Begins a run and waits for it, as long as a call may.
     async fn delegate(
         &self,
+        job: &Job,
         arguments: &Value,
         context: &RequestContext<RoleServer>,
         round: &Round,
@@ -184,20 +195,51 @@ impl Server {
         // Entered before anything is awaited: a client may take its call back at any time.
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
-        let (run, is_repeated) = self.begin(arguments, context).await?;
-        let form = self.parse(arguments)?.return_form;
+        let (run, is_repeated) = self.begin(job, arguments, context).await?;
         let run = run.to_string();
-        let mut settled = self.settle(&run, until, context, round, taken_back.as_mut()).await?;
+        let settled = self.see_through(&run, until, context, round, taken_back.as_mut()).await?;
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
-        }
-        if matches!(settled, Settled::Clear) {
-            settled = self.attend(&run, until, context, taken_back).await?.into();
         }
         if settled.is_taken_back() {
             return self.cancel(run).await.map(Into::into);
         }
+        let form = job.form(&self.setup.limits);
         self.results(&run, form, is_repeated).map(Into::into)
+    }
+
+    /// Waits for a run, putting its questions to the person as they come up; one that stays open
+    /// ends the wait.
+    async fn see_through(
+        &self,
+        run: &str,
+        until: Instant,
+        context: &RequestContext<RoleServer>,
+        round: &Round,
+        mut taken_back: Pin<&mut impl Future<Output = Option<String>>>,
+    ) -> Result<Settled, String> {
+        let mut dealt = Vec::new();
+        let mut was_asked = false;
+        loop {
+            let known = dealt.len();
+            let settled =
+                self.settle(run, &mut dealt, until, context, round, taken_back.as_mut()).await?;
+            if !matches!(settled, Settled::Clear) {
+                return Ok(settled);
+            }
+            // A question that cannot be found again is left to where it waits.
+            let is_lost = was_asked && dealt.len() == known;
+            let what = if is_lost { For::End } else { For::Next(&dealt) };
+            let waited = self.attend_to(run, what, until, context, taken_back.as_mut()).await?;
+            was_asked = true;
+            if waited != Waited::Over {
+                return Ok(waited.into());
+            }
+            if self.runs.read(run)?.is_over() {
+                self.children.gone(run).await;
+                return Ok(Settled::Clear);
+            }
+        }
     }
 
     async fn wait_for(
@@ -212,12 +254,17 @@ impl Server {
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
         // Whoever no longer waits has not said that the work should end.
-        let settled = self.settle(&args.run, until, context, round, taken_back.as_mut()).await?;
+        let settled =
+            self.see_through(&args.run, until, context, round, taken_back.as_mut()).await?;
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
         }
-        if !matches!(settled, Settled::TakenBack(_)) {
-            self.attend(&args.run, until, context, taken_back).await?;
+        if matches!(settled, Settled::Open) {
+            let what = For::End;
+            let waited = self.attend_to(&args.run, what, until, context, taken_back).await?;
+            if waited == Waited::Over {
+                self.children.gone(&args.run).await;
+            }
         }
         self.results(&args.run, args.form, false).map(Into::into)
     }
@@ -227,16 +274,6 @@ impl Server {
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let hears_progress = context.meta.get_progress_token().is_some();
         self.setup.detach_after.unwrap_or_else(|| detach_after(&client, hears_progress))
-    }
-
-    async fn attend(
-        &self,
-        run: &str,
-        until: Instant,
-        context: &RequestContext<RoleServer>,
-        taken_back: Pin<&mut impl Future<Output = Option<String>>>,
-    ) -> Result<Waited, String> {
-        self.attend_to(run, For::End, until, context, taken_back).await
     }
 
     pub(crate) async fn attend_to(
@@ -256,13 +293,13 @@ impl Server {
     /// Finds the run of an equal call, or begins one.
     async fn begin(
         &self,
+        job: &Job,
         arguments: &Value,
         context: &RequestContext<RoleServer>,
     ) -> Result<(RunId, bool), String> {
         if let Some(refusal) = &self.setup.refusal {
             return Err(refusal.clone());
         }
-        self.parse(arguments)?;
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let root = self.setup.root.display().to_string();
         let key = canonical::key(arguments, &root, &self.runs.caller(&client));
@@ -271,20 +308,21 @@ impl Server {
         let claim = tokio::time::timeout(CLAIMED, claim).await;
         let claim = claim.map_err(|_| "an equal call is being begun and does not get on")?;
         let mut claim = claim.map_err(|error| chain(&error))?.map_err(|error| chain(&error))?;
-        if let Some(run) = claim.run().filter(|run| self.runs.answers(*run)) {
+        let is_told = |run: &RunId| job.moves_on() && self.children.is_told(*run);
+        if let Some(run) = claim.run().filter(|run| !is_told(run) && self.runs.answers(*run)) {
             return Ok((run, true));
         }
         let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
-        let run = launch(&self.setup, self.terms(&client, context), arguments).await?;
+        let (run, gone) = launch(&self.setup, self.terms(&client, context), job).await?;
         drop(turn);
+        if job.has_aftermath() {
+            self.children.add(run, gone);
+        }
         self.runs.own(run)?;
+        self.runs.ready(run).await;
         // A run that cannot be remembered is no worse for it.
         let _ = claim.keep(run);
         Ok((run, false))
-    }
-
-    fn parse(&self, arguments: &Value) -> Result<DelegateCall, String> {
-        DelegateCall::parse(arguments, &self.setup.limits).map_err(|error| error.to_string())
     }
 
     fn status(&self, args: &StatusArgs) -> Result<CallToolResult, String> {
@@ -302,7 +340,11 @@ impl Server {
         is_repeated: bool,
     ) -> Result<CallToolResult, String> {
         let form = Form { results, is_repeated, program: &self.setup.program_name };
-        Ok(answer::of_run(&self.runs.read(run)?, form))
+        let seen = self.runs.read(run)?;
+        if seen.is_over() {
+            self.children.tell(seen.files.id());
+        }
+        Ok(answer::of_run(&seen, form, &self.setup))
     }
 
     async fn cancel(&self, run: String) -> Result<CallToolResult, String> {

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 pub(crate) enum Named {
     Delegate,
     Start,
+    Command,
+    Story,
     Wait,
     Status,
     Result,
@@ -21,9 +23,11 @@ pub(crate) enum Named {
 
 impl Named {
     /// Every tool, in the order they are listed.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Delegate,
         Self::Start,
+        Self::Command,
+        Self::Story,
         Self::Wait,
         Self::Status,
         Self::Result,
@@ -41,6 +45,8 @@ impl Named {
         match self {
             Self::Delegate => DELEGATE,
             Self::Start => "delegate_start",
+            Self::Command => "delegate_command",
+            Self::Story => "delegate_story",
             Self::Wait => "delegate_wait",
             Self::Status => "delegate_status",
             Self::Result => "delegate_result",
@@ -53,6 +59,8 @@ impl Named {
         match self {
             Self::Delegate => "Delegate to subagents",
             Self::Start => "Start subagents",
+            Self::Command => "Delegate a slash command",
+            Self::Story => "Delegate a story",
             Self::Wait => "Wait for subagents",
             Self::Status => "Status of subagents",
             Self::Result => "Results of subagents",
@@ -74,6 +82,18 @@ impl Named {
                 "Begins what Delegate begins, with the same arguments, and returns its `run` at once, \
                  so that you can go on with other work meanwhile. Collect the reports with \
                  delegate_wait; an equal call within ten minutes returns the same run."
+            }
+            Self::Command => {
+                "Hands a slash command of this project, such as `/plan 12 keep it small`, to the agent it \
+                 names, waits, and returns what came of it; the prompts of this server are the commands \
+                 there are. When it takes longer than a call may, the answer holds a `run`: call \
+                 delegate_wait with it, and do not begin the same again."
+            }
+            Self::Story => {
+                "Works on one story of a PRD file in a workspace of its own, the next that is ready where \
+                 none is named, and returns what came of it; the work is left on a branch for a person to \
+                 look at. When it takes longer than a call may, the answer holds a `run`: call \
+                 delegate_wait with it."
             }
             Self::Wait => {
                 "Waits until a run has ended, or `timeout_s` is up, and returns its reports or what is \
@@ -106,7 +126,7 @@ impl Named {
         let hints = ToolAnnotations::with_title(self.title());
         match self {
             // Subagents reach a model, and with the person's leave the network.
-            Self::Delegate | Self::Start => {
+            Self::Delegate | Self::Start | Self::Command | Self::Story => {
                 hints.read_only(false).destructive(false).idempotent(true).open_world(true)
             }
             Self::Wait | Self::Status | Self::Result | Self::Validate => {
@@ -130,6 +150,28 @@ impl Named {
         });
         let (properties, required) = match self {
             Self::Delegate | Self::Start => return delegate_spec(limits).schema,
+            Self::Command => (
+                json!({
+                    "command": {
+                        "type": "string",
+                        "description": "The command as a person would type it, from its slash on.",
+                    },
+                }),
+                json!(["command"]),
+            ),
+            Self::Story => (
+                json!({
+                    "prd": {
+                        "type": "string",
+                        "description": "The PRD, a JSON file of stories, by its path from the root.",
+                    },
+                    "story": {
+                        "type": "string",
+                        "description": "The id of the story; the next that is ready where it is left out.",
+                    },
+                }),
+                json!(["prd"]),
+            ),
             Self::Wait => (
                 json!({
                     "run": run,
@@ -171,7 +213,12 @@ impl Named {
     fn output(self) -> Value {
         let text = || json!({ "type": "string" });
         let (properties, required) = match self {
-            Self::Delegate | Self::Start | Self::Wait | Self::Result => (
+            Self::Delegate
+            | Self::Start
+            | Self::Command
+            | Self::Story
+            | Self::Wait
+            | Self::Result => (
                 json!({
                     "v": { "type": "integer" },
                     "run": { "type": "string", "description": "The handle for the other tools." },
@@ -184,6 +231,13 @@ impl Named {
                         "type": "object",
                         "description": "Counts, and a report or what is known for each task.",
                         "properties": { "results": { "type": "array" } },
+                    },
+                    "synthesis": {
+                        "type": "string", "description": "What the agent of a command said at last.",
+                    },
+                    "story": {
+                        "type": "object",
+                        "description": "Of a run on a story: whether it passes, its branch, files and cost.",
                     },
                     "next": { "type": ["string", "null"], "description": "What to do next." },
                     "approval": {

@@ -40,6 +40,8 @@ pub(crate) enum Waited {
 pub(crate) enum For<'a> {
     /// The end of the run.
     End,
+    /// A question other than these; or the end.
+    Next(&'a [String]),
     /// The answer to the question with this hash, from wherever it comes; or the end.
     Answer(&'a str),
 }
@@ -90,6 +92,7 @@ async fn attend(
         let looked = run.look()?;
         let is_answered = match what {
             For::End => false,
+            For::Next(known) => run.view.approvals().iter().any(|open| !known.contains(&open.hash)),
             For::Answer(hash) => !run.view.approvals().iter().any(|open| open.hash == hash),
         };
         if looked.is_over || is_answered {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::WorkFlags;
+use super::{DetachedFlags, WorkFlags};
 
 /// `adjutant story`.
 #[derive(Debug, Args)]
@@ -18,6 +18,10 @@ pub(crate) struct StoryArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) story: Option<String>,
 
+    /// Only the next story that is ready.
+    #[arg(long, conflicts_with = "story")]
+    pub(crate) next: bool,
+
     /// The command that has to succeed in the workspace before a story passes, in place of those of the PRD.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) verify: Option<String>,
@@ -29,6 +33,10 @@ pub(crate) struct StoryArgs {
     /// Allow what the PRD asks for that only you can allow: models, verify commands, merging.
     #[arg(long)]
     pub(crate) trust_prd: bool,
+
+    /// How the MCP server starts its runs.
+    #[command(flatten)]
+    pub(crate) detached: DetachedFlags,
 
     /// How it is done.
     #[command(flatten)]
@@ -42,6 +50,7 @@ for something else and you allowed it]";
 const STORY_HELP: &str = r#"Examples:
   adjutant story prd.json                          what would be delegated is reported, not run
   adjutant story prd.json --enable-delegation
+  adjutant story prd.json --next                   one story, the next that is ready
   adjutant story prd.json --story US-007 --verify "make test"
 
 Stories run one after the other, those they depend on first, each in a workspace of its own. An agent hands

@@ -28,6 +28,7 @@ use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, apply_flags, failed, form};
+use crate::detached::{self, Terms};
 use crate::exit::{Exit, Failure};
 use crate::hints::completed;
 use crate::output::{print, print_json, say};
@@ -48,11 +49,17 @@ pub(crate) fn run_story(
             .hint("Leave it out to have the PRD's own commands decide."));
     }
     let workdir = absolute(&flags.root)?;
-    let path = std::path::absolute(&args.prd)
-        .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?;
+    let path = if args.detached.detached {
+        detached::leave(&args.detached)?;
+        detached::prd(&workdir, &args.prd)?
+    } else {
+        std::path::absolute(&args.prd)
+            .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?
+    };
     let file = PrdFile::open(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
     let mut settings = Settings::load_as(&flags.policy, &workdir, Some(Preset::Story))?;
     apply_flags(&mut settings, flags, false)?;
+    let terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
     settle_policy(&mut settings.policy, &file)?;
     let archive = open_archive(given_home)?;
     let consent = Consent::ask(file.prd(), file.path(), &archive, args.trust_prd);
@@ -78,6 +85,8 @@ pub(crate) fn run_story(
         models,
         history,
         form,
+        terms,
+        has_begun: false,
         spent: Spent::default(),
         reports: Vec::new(),
         left: Vec::new(),
@@ -134,6 +143,10 @@ struct Reading<'a> {
     models: Models,
     history: History<'a>,
     form: Form,
+    /// What a run on behalf of an MCP client goes by.
+    terms: Option<Terms>,
+    /// Whether a run has begun.
+    has_begun: bool,
     spent: Spent,
     reports: Vec<StoryReport>,
     /// Stories that were not begun, each with the reason.
@@ -169,10 +182,24 @@ impl Reading<'_> {
                 order.by_ref().for_each(|rest| _ = self.leave(&rest, why));
             }
             outcomes.push(taken?.unwrap_or(Outcome::Partial));
+            if self.args.next && self.has_begun {
+                break;
+            }
+        }
+        if self.args.detached.detached && !self.has_begun {
+            return Err(self.nothing_begun());
         }
         // Whoever cancels wants to know that, whatever was done before.
         let is_cancelled = outcomes.contains(&Outcome::Cancelled);
         Ok(if is_cancelled { Exit::Cancelled } else { Exit::of(Outcome::of_all(outcomes)) })
+    }
+
+    /// Says why nothing was begun, to one who hears nothing but that.
+    fn nothing_begun(&self) -> Failure {
+        let left = self.left.iter().map(|(id, why)| format!("{id}: not begun, {why}"));
+        let done =
+            self.reports.iter().map(|report| format!("{}: is done, and written down", report.id));
+        Failure::new(Exit::Refused, done.chain(left).collect::<Vec<_>>().join("\n"))
     }
 
     /// Works on one story, unless it has to wait or was begun before; returns how it ended.
@@ -346,7 +373,12 @@ impl Reading<'_> {
         };
         let terminal =
             if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
-        let approver = approver(self.args.work.yes, terminal);
+        let terms = self.terms.take();
+        let approver = match &terms {
+            Some(terms) => terms.asks_later(),
+            None => approver(self.args.work.yes, terminal),
+        };
+        self.has_begun = true;
         let showing = Showing {
             form: self.form,
             events: self.args.work.events,
@@ -355,6 +387,9 @@ impl Reading<'_> {
         };
         let Conducted { view, finished } =
             conduct(engine, self.archive, Work::Goal(goal), approver, &showing)?;
+        if let Some(terms) = terms {
+            terms.end(&view, finished.is_ok());
+        }
         let spent = view.total();
         self.spent.usd += spent.usd;
         self.spent.tokens += spent.usage.total();

@@ -44,6 +44,7 @@ mod mcp_http;
 mod mcp_http_rig;
 mod mcp_inbox;
 mod mcp_install;
+mod mcp_presets;
 mod mcp_rig;
 mod pipes;
 mod pure;

@@ -53,6 +53,8 @@ fn the_tools_are_listed_with_their_schemas() {
         [
             "Delegate",
             "delegate_start",
+            "delegate_command",
+            "delegate_story",
             "delegate_wait",
             "delegate_status",
             "delegate_result",
@@ -65,7 +67,7 @@ fn the_tools_are_listed_with_their_schemas() {
         assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
         assert!(tool["annotations"]["readOnlyHint"].is_boolean(), "{tool}");
     }
-    assert_eq!(list[5]["annotations"]["destructiveHint"], true);
+    assert_eq!(list[7]["annotations"]["destructiveHint"], true);
 }
 
 #[test]

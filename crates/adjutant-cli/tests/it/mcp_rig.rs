@@ -71,8 +71,13 @@ impl Client {
 
     /// Starts a server.
     pub(crate) fn start(rig: &Rig, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_on(rig, rig.model(), args, env)
+    }
+
+    /// Starts a server whose runs use this model.
+    pub(crate) fn start_on(rig: &Rig, model: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(BINARY);
-        command.args(["mcp", "--model", rig.model()]).args(args).env_clear();
+        command.args(["mcp", "--model", model]).args(args).env_clear();
         command.envs(rig.environment()).envs(env.iter().copied()).current_dir(rig.work());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.process_group(0).spawn().unwrap();

@@ -321,6 +321,13 @@ impl Work {
         }
     }
 
+    /// Says whether the branch of a result is there and at it.
+    #[must_use]
+    pub fn has_branch(&self, result: &KeptResult) -> bool {
+        let tip = self.repository.branch_tip(&result.branch);
+        matches!(tip, Ok(Some(tip)) if tip.to_string() == result.commit)
+    }
+
     /// Makes a branch at a result and returns its name.
     ///
     /// # Errors

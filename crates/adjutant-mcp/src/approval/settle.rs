@@ -50,17 +50,21 @@ impl From<Waited> for Settled {
 }
 
 impl Server {
-    /// Puts a question of a run to the person, if there is one and the client can.
+    /// Puts a question of a run to the person, if there is one that was not dealt with and the client can.
     pub(crate) async fn settle(
         &self,
         run: &str,
+        dealt: &mut Vec<String>,
         until: Instant,
         context: &RequestContext<RoleServer>,
         round: &Round,
         taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Settled, String> {
         let seen = self.runs.read(run)?;
-        let Some(asking) = seen.asks.first() else { return Ok(Settled::Clear) };
+        let Some(asking) = seen.asks.iter().find(|it| !dealt.contains(&it.hash)) else {
+            return Ok(Settled::Clear);
+        };
+        dealt.push(asking.hash.clone());
         if let Some(answered) = &round.answered
             && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
         {

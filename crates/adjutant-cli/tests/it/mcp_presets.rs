@@ -1,0 +1,141 @@
+//! Slash commands and stories over MCP: what they come to, and what a client cannot make of them.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use crate::mcp_rig::Client;
+use crate::rig::{COMMANDS, Rig};
+use crate::story_rig::{Project, done, one_story, says, writes};
+
+fn text(data: &Value, key: &str) -> String {
+    data[key].as_str().unwrap_or_else(|| panic!("no {key} in {data}")).to_owned()
+}
+
+/// A server that may start whatever the tests do in a day, with git on its path.
+fn served(rig: &Rig, model: &str, args: &[&str]) -> Client {
+    served_by(rig, model, &[&["--approve-below", "10000"], args].concat())
+}
+
+fn served_by(rig: &Rig, model: &str, args: &[&str]) -> Client {
+    let path = std::env::var("PATH").unwrap();
+    let mut client = Client::start_on(rig, model, args, &[("PATH", &path)]);
+    client.initialize("tester", "2025-11-25");
+    client
+}
+
+fn project(prd: &Value, turns: impl IntoIterator<Item = Value>) -> Project {
+    Project::with_script(
+        prd,
+        &json!({ "price": { "input": 1.0, "output": 1.0 }, "turn": turns.into_iter().collect::<Vec<_>>() }),
+    )
+}
+
+const STORIES: &str = "script:../script.json";
+
+#[test]
+fn a_command_runs_three_levels_down_and_an_equal_call_begins_nothing() {
+    let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
+    assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
+    let mut client = served(&rig, rig.model(), &["--preset", "scout"]);
+    let call = json!({ "command": "/research 1" });
+    let result = client.call("delegate_command", call.clone());
+    let data = &result["structuredContent"];
+    assert_eq!((&data["done"], &data["state"]), (&json!(true), &json!("completed")), "{result}");
+    assert_eq!(data["results"]["results"][0]["agent"], "researcher", "{data}");
+    let said = text(data, "synthesis");
+    assert!(
+        !said.is_empty() && text(&result["content"][0], "text").contains(said.trim()),
+        "{result}"
+    );
+    let run = text(data, "run");
+    let again = client.data("delegate_command", call);
+    assert_eq!((text(&again, "run"), &again["repeated"]), (run.clone(), &json!(true)));
+    assert_eq!(rig.only_run(), run);
+    for tool in ["delegate_wait", "delegate_result"] {
+        assert_eq!(client.data(tool, json!({ "run": run }))["state"], "completed");
+    }
+    let events = rig.events(&run);
+    assert_eq!(events[0]["policy"]["preset"], "command", "{}", events[0]);
+}
+
+#[test]
+fn a_story_with_a_marker_comes_back_as_a_branch() {
+    let project = project(
+        &one_story(),
+        [
+            says("US-001", "A part of it.\n[delegate:Create UI:1]"),
+            writes("Create UI", "ui", "a form\n"),
+            done("Create UI"),
+            writes("US-001", "login", "log in\n"),
+            done("US-001"),
+        ],
+    );
+    let mut client = served(project.rig(), STORIES, &["--enable-delegation"]);
+    let result = client.call("delegate_story", json!({ "prd": "prd.json" }));
+    let data = &result["structuredContent"];
+    assert_eq!((&data["done"], &data["state"]), (&json!(true), &json!("completed")), "{result}");
+    let story = &data["story"];
+    assert_eq!((&story["id"], &story["passes"]), (&json!("US-001"), &json!(true)), "{story}");
+    assert_eq!(story["branch"], "adjutant/US-001");
+    assert_eq!(story["children"][0]["label"], "Create UI");
+    assert_eq!(project.repo.git(["show", "adjutant/US-001:ui"]), "a form");
+    assert_eq!(project.repo.git(["show", "adjutant/US-001:login"]), "log in");
+    assert!(!project.rig().work().join("login").exists(), "the tree is the person's");
+    assert_eq!(project.entry("US-001")["passes"], true, "written down before it is answered");
+    // The first was answered, so an equal call means the one after it.
+    let none = client.failure("delegate_story", json!({ "prd": "prd.json" }));
+    assert!(none.contains("every story of the PRD passes"), "{none}");
+}
+
+#[test]
+fn what_cannot_begin_says_why_in_the_words_of_the_command_line() {
+    let prd = json!({ "userStories": [
+        { "id": "US-001", "title": "Log in", "passes": true },
+        { "id": "US-002", "title": "Log out", "passes": false, "dependencies": ["US-003"] },
+        { "id": "US-003", "title": "Stay", "passes": false },
+    ] });
+    let project = project(&prd, [done("US-003")]);
+    let rig = project.rig();
+    rig.write("broken.json", "{");
+    symlink("/etc/passwd", rig.work().join("out.json")).unwrap();
+    let mut client = served(rig, STORIES, &[]);
+    for (tool, arguments, words) in [
+        ("delegate_command", json!({ "command": "/reserch 1" }), "did you mean"),
+        ("delegate_command", json!({ "command": "/etc/hosts is odd" }), "no command's name"),
+        ("delegate_command", json!({ "command": "/plan 99" }), "99"),
+        ("delegate_command", json!({ "command": "/plan" }), "/plan"),
+        (
+            "delegate_command",
+            json!({ "command": "/task \"Add JWT\"" }),
+            "carried out by adjutant itself",
+        ),
+        ("delegate_command", json!({ "command": "/implement --in-place 1" }), "only a person"),
+        ("delegate_command", json!({ "command": "--yes" }), "must begin with a slash"),
+        ("delegate_command", json!({ "command": "-h" }), "must begin with a slash"),
+        ("delegate_command", json!({ "command": "/plan \u{0}1" }), "NUL"),
+        (
+            "delegate_command",
+            json!({ "command": format!("/plan {}", "x".repeat(1 << 20)) }),
+            "more than",
+        ),
+        ("delegate_command", json!({ "command": "/plan 1", "budget_usd": 9 }), "unknown field"),
+        ("delegate_story", json!({ "prd": "prd.json", "story": "US-009" }), "US-009"),
+        ("delegate_story", json!({ "prd": "prd.json", "story": "US-002" }), "depends on `US-003`"),
+        ("delegate_story", json!({ "prd": "prd.json", "story": "US-001" }), "pass"),
+        ("delegate_story", json!({ "prd": "prd.json", "story": "--trust-prd" }), "--trust-prd"),
+        ("delegate_story", json!({ "prd": "--trust-prd" }), "--trust-prd"),
+        ("delegate_story", json!({ "prd": "-h" }), "-h"),
+        ("delegate_story", json!({ "prd": "broken.json" }), "broken.json"),
+        ("delegate_story", json!({ "prd": "none.json" }), "none.json"),
+        ("delegate_story", json!({ "prd": "/etc/passwd" }), "path in the tree"),
+        ("delegate_story", json!({ "prd": "../script.json" }), "path in the tree"),
+        ("delegate_story", json!({ "prd": "out.json" }), "not in the tree"),
+        ("delegate_story", json!({ "prd": "prd.json\u{0}" }), "NUL"),
+        ("delegate_story", json!({ "prd": "prd.json", "verify": "true" }), "unknown field"),
+    ] {
+        let said = client.failure(tool, arguments.clone());
+        assert!(said.contains(words), "{arguments}: {said}");
+    }
+    assert!(rig.runs().is_empty(), "nothing was begun");
+}

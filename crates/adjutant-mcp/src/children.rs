@@ -1,0 +1,57 @@
+//! The processes that this server started and that have something to do after their run has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use adjutant_core::RunId;
+use tokio::sync::watch;
+
+/// How long an answer is held back for what comes after the end: a branch is made, a PRD is written.
+const AFTERMATH: Duration = Duration::from_secs(10);
+
+/// What is known of them, by their runs.
+#[derive(Clone, Default)]
+pub(crate) struct Children {
+    // A std mutex: held for a look at a map, never across an await.
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Those that live, each with what is true once it is gone.
+    alive: BTreeMap<RunId, watch::Receiver<bool>>,
+    /// Runs whose end was told.
+    told: BTreeSet<RunId>,
+}
+
+impl Children {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers one that has begun.
+    pub(crate) fn add(&self, run: RunId, gone: watch::Receiver<bool>) {
+        let mut known = self.known();
+        known.alive.retain(|_, gone| !*gone.borrow());
+        known.alive.insert(run, gone);
+    }
+
+    /// Waits until the process of a run is gone, if it is one of ours.
+    pub(crate) async fn gone(&self, run: &str) {
+        let gone = run.parse().ok().and_then(|run: RunId| self.known().alive.get(&run).cloned());
+        let Some(mut gone) = gone else { return };
+        // One that takes longer says what it has to say in its files.
+        let _ = tokio::time::timeout(AFTERMATH, gone.wait_for(|is_gone| *is_gone)).await;
+    }
+
+    /// Notes that a client was told of the end of a run.
+    pub(crate) fn tell(&self, run: RunId) {
+        self.known().told.insert(run);
+    }
+
+    /// Says whether a client was told of it.
+    pub(crate) fn is_told(&self, run: RunId) -> bool {
+        self.known().told.contains(&run)
+    }
+}

@@ -1,0 +1,203 @@
+//! What a call asks to begin: tasks, a slash command, or a story of a PRD.
+//!
+//! Each is one run, carried by a subcommand of the program. What the client chose travels on standard
+//! input, as the value of a flag in the same word, or behind `--`: nothing of it can become a flag.
+
+use std::ffi::OsString;
+use std::path::{Component, Path};
+
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Setup;
+use crate::tools::Named;
+
+/// The longest command. Inclusive. As much as a person could type as one argument.
+const COMMAND_BYTES: usize = 128 << 10;
+
+/// The longest path or id. Inclusive.
+const NAME_BYTES: usize = 4096;
+
+/// What is to be begun.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Job {
+    /// A call of `Delegate`.
+    Tasks(Value),
+    /// A slash command with its arguments.
+    Command(String),
+    /// A story of a PRD; the next that is ready where none is named.
+    Story { prd: String, story: Option<String> },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommandArgs {
+    command: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoryArgs {
+    prd: String,
+    #[serde(default)]
+    story: Option<String>,
+}
+
+impl Job {
+    /// Reads what a tool was called with; nothing for a tool that begins nothing.
+    pub(crate) fn of(tool: Named, arguments: &Value, limits: &CallLimits) -> Result<Self, String> {
+        let wrong = |error: serde_json::Error| format!("arguments: {error}");
+        match tool {
+            Named::Command => {
+                let args = CommandArgs::deserialize(arguments).map_err(wrong)?;
+                command(args.command)
+            }
+            Named::Story => {
+                let args = StoryArgs::deserialize(arguments).map_err(wrong)?;
+                story(args)
+            }
+            Named::Delegate
+            | Named::Start
+            | Named::Wait
+            | Named::Status
+            | Named::Result
+            | Named::Cancel
+            | Named::Validate => {
+                DelegateCall::parse(arguments, limits).map_err(|error| error.to_string())?;
+                Ok(Self::Tasks(arguments.clone()))
+            }
+        }
+    }
+
+    /// Returns the form its results are wanted in.
+    pub(crate) fn form(&self, limits: &CallLimits) -> ReturnForm {
+        match self {
+            Self::Tasks(call) => {
+                DelegateCall::parse(call, limits).map(|call| call.return_form).unwrap_or_default()
+            }
+            Self::Command(_) | Self::Story { .. } => ReturnForm::default(),
+        }
+    }
+
+    /// Says whether an equal call asks for something else once this one has been answered.
+    pub(crate) fn moves_on(&self) -> bool {
+        matches!(self, Self::Story { story: None, .. })
+    }
+
+    /// Says whether something comes of it after its run has ended: a branch, and an entry in the PRD.
+    pub(crate) fn has_aftermath(&self) -> bool {
+        matches!(self, Self::Story { .. })
+    }
+
+    /// Returns the arguments of the process that carries it, on these further terms.
+    pub(crate) fn arguments(&self, setup: &Setup, terms: Vec<OsString>) -> Vec<OsString> {
+        let mut all: Vec<OsString> = Vec::new();
+        match self {
+            Self::Tasks(_) => {
+                all.push("delegate".into());
+                all.extend(setup.task_arguments.iter().cloned());
+            }
+            Self::Command(_) => all.push("run".into()),
+            Self::Story { story, .. } => {
+                // Whatever the PRD asks for, a client gets a branch.
+                all.extend(["story".into(), "--merge=branch".into()]);
+                all.push(match story {
+                    Some(id) => format!("--story={id}").into(),
+                    None => "--next".into(),
+                });
+            }
+        }
+        all.extend(setup.arguments.iter().cloned());
+        all.extend(terms);
+        match self {
+            Self::Tasks(_) => all.extend(["--".into(), "-".into()]),
+            Self::Command(_) => {}
+            Self::Story { prd, .. } => all.extend(["--".into(), prd.into()]),
+        }
+        all
+    }
+
+    /// Returns what that process reads.
+    pub(crate) fn input(&self) -> Vec<u8> {
+        match self {
+            Self::Tasks(call) => call.to_string().into_bytes(),
+            Self::Command(text) => text.clone().into_bytes(),
+            Self::Story { .. } => Vec::new(),
+        }
+    }
+}
+
+fn command(text: String) -> Result<Job, String> {
+    if text.len() > COMMAND_BYTES {
+        return Err(format!("command: {} bytes are more than {COMMAND_BYTES}", text.len()));
+    }
+    if !text.starts_with('/') {
+        return Err(
+            "command: must begin with a slash and the name of a command, such as /plan 12".into()
+        );
+    }
+    plain("command", &text)?;
+    Ok(Job::Command(text))
+}
+
+fn story(args: StoryArgs) -> Result<Job, String> {
+    let StoryArgs { prd, story } = args;
+    for (name, text) in [("prd", Some(&prd)), ("story", story.as_ref())] {
+        let Some(text) = text else { continue };
+        if text.is_empty() || text.len() > NAME_BYTES {
+            return Err(format!("{name}: must have 1 to {NAME_BYTES} bytes"));
+        }
+        plain(name, text)?;
+    }
+    let is_inside = Path::new(&prd)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !is_inside {
+        return Err("prd: must be a path in the tree of this server, from its root".into());
+    }
+    Ok(Job::Story { prd, story })
+}
+
+/// No program takes such a byte, so nobody could have typed it.
+fn plain(name: &str, text: &str) -> Result<(), String> {
+    if text.contains('\0') {
+        return Err(format!("{name}: holds a NUL character"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(tool: Named, arguments: &Value) -> Result<Job, String> {
+        Job::of(tool, arguments, &CallLimits::default())
+    }
+
+    #[test]
+    fn what_a_person_could_not_have_typed_is_no_job() {
+        let long = format!("/plan {}", "x".repeat(1 << 20));
+        for (tool, arguments) in [
+            (Named::Command, json!({ "command": "--yes" })),
+            (Named::Command, json!({ "command": "-h" })),
+            (Named::Command, json!({ "command": " /plan 1" })),
+            (Named::Command, json!({ "command": "/plan \u{0}1" })),
+            (Named::Command, json!({ "command": long })),
+            (Named::Command, json!({ "command": ["/plan"] })),
+            (Named::Command, json!({ "command": "/plan 1", "model": "other/model" })),
+            (Named::Story, json!({})),
+            (Named::Story, json!({ "prd": "" })),
+            (Named::Story, json!({ "prd": "/etc/passwd" })),
+            (Named::Story, json!({ "prd": "../prd.json" })),
+            (Named::Story, json!({ "prd": "a/../../prd.json" })),
+            (Named::Story, json!({ "prd": "prd\u{0}.json" })),
+            (Named::Story, json!({ "prd": "prd.json", "trust_prd": true })),
+            (Named::Story, json!({ "prd": "prd.json", "story": "" })),
+        ] {
+            assert!(job(tool, &arguments).is_err(), "{arguments}");
+        }
+    }
+}

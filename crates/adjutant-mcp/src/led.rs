@@ -1,0 +1,105 @@
+//! What the agent at the root of a run came to: that of a slash command, or of a story.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use adjutant_engine::Consents;
+use adjutant_engine::prd::PrdFile;
+use adjutant_engine::work::Work;
+use adjutant_view::results::{command_end, command_head, root_end};
+use adjutant_view::sanitize;
+use adjutant_view::story::{StoryReport, render};
+use serde_json::{Value, json};
+
+use crate::Setup;
+use crate::runs::Seen;
+
+/// What there is to say of it; nothing of a run that has no agent at its root.
+#[derive(Debug, Default)]
+pub(crate) struct Led {
+    /// In words, before what it handed down.
+    pub(crate) text: String,
+    synthesis: Option<String>,
+    story: Option<Value>,
+}
+
+impl Led {
+    /// Looks at the root of a run.
+    pub(crate) fn of(seen: &Seen, setup: &Setup) -> Self {
+        let view = &seen.view;
+        let Some(root) = view.root().filter(|root| root.model.is_some()) else {
+            return Self::default();
+        };
+        if view.story().is_some() {
+            return Self::of_story(seen, setup);
+        }
+        let said = root.last_text.trim_end();
+        let parts = if seen.is_over() {
+            let said = Some(sanitize::block(said).into_owned()).filter(|said| !said.is_empty());
+            let end = root_end(view).map(|text| text.trim_end().to_owned());
+            let came = command_end(view, &setup.program_name);
+            command_head(view).into_iter().chain(said).chain(end).chain(came).collect()
+        } else {
+            Vec::new()
+        };
+        let text = if parts.is_empty() { String::new() } else { parts.join("\n\n") + "\n\n" };
+        Self { text, synthesis: Some(said.to_owned()), story: None }
+    }
+
+    fn of_story(seen: &Seen, setup: &Setup) -> Self {
+        let Some(report) = StoryReport::of(&seen.view) else { return Self::default() };
+        let branch = branch_of(seen, &report, setup);
+        let mut data = json!(report);
+        data["branch"] = json!(branch);
+        let mut text = String::new();
+        if seen.is_over() {
+            text = format!("{}\n", render(std::slice::from_ref(&report)));
+            if let Some(branch) = &branch {
+                text += &format!("Its work is on the branch {}.\n", sanitize::line(branch));
+            }
+        }
+        let wishes = unallowed(seen, setup);
+        if !wishes.is_empty() {
+            text += "Its PRD asks for what only a person can allow, and nobody has; they look at it and agree \
+                     with `adjutant story` in a terminal:\n";
+            text.extend(wishes.iter().map(|wish| format!("  {}\n", sanitize::line(wish))));
+        }
+        data["unallowed_wishes"] = json!(wishes);
+        Self { text, synthesis: None, story: Some(data) }
+    }
+
+    /// Adds it to what an answer holds as data.
+    pub(crate) fn add_to(&self, data: &mut Value) {
+        if let Some(synthesis) = &self.synthesis {
+            data["synthesis"] = json!(synthesis);
+        }
+        if let Some(story) = &self.story {
+            data["story"] = story.clone();
+        }
+    }
+}
+
+/// Returns the branch that was made of a story's work, where there is one.
+fn branch_of(seen: &Seen, report: &StoryReport, setup: &Setup) -> Option<String> {
+    let commit = report.commit.as_deref()?;
+    let tree = Path::new(seen.view.workdir());
+    let work = Work::open(&setup.search, tree, setup.archive.path()).ok()?;
+    let mut kept = work.results(seen.files.id()).ok()?;
+    let kept = kept.iter_mut().find(|kept| kept.commit == commit)?;
+    work.name_branch(kept, &report.id);
+    work.has_branch(kept).then(|| kept.branch.clone())
+}
+
+/// Returns what the PRD of a run asks for that no person has agreed to.
+fn unallowed(seen: &Seen, setup: &Setup) -> Vec<String> {
+    let path = seen.view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
+    let file = path.and_then(|path| PrdFile::open(path).ok());
+    let Some(file) = file else { return Vec::new() };
+    let wishes = file.prd().wishes();
+    let place = file.path().canonicalize().unwrap_or_else(|_| file.path().to_owned());
+    let of = wishes.digest_at(place.as_os_str().as_bytes());
+    if wishes.is_empty() || Consents::at(setup.archive.path()).has(&of) {
+        return Vec::new();
+    }
+    wishes.iter().map(ToString::to_string).collect()
+}
