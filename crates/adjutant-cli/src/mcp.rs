@@ -16,7 +16,7 @@ use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::output::{print, say};
-use crate::settings::{McpConfig, Settings, open_archive};
+use crate::settings::{McpConfig, Settings, command_folders, open_archive};
 
 /// Reserved for bounds that another process of ours hands down; nobody may delegate under bounds
 /// that are not understood.
@@ -52,6 +52,8 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         limits: limits(settings.policy.policy()),
         root,
         detach_after: args.detach_after.map(Duration::from_secs),
+        result_bytes: args.result_bytes.and_then(|bytes| usize::try_from(bytes).ok()),
+        command_folders: command_folders(),
         program_name: program().to_owned(),
         refusal,
         version: env!("CARGO_PKG_VERSION").to_owned(),

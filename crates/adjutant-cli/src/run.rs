@@ -314,7 +314,11 @@ pub(crate) fn show_results(
     let folder = files.filter(is_kept).map(transcripts).filter(|folder| folder.is_dir());
     let kept = folder.is_some();
     let folder = folder.unwrap_or_default().display().to_string();
-    let options = Options { result_tokens, transcripts: kept.then_some(folder.as_str()) };
+    let options = Options {
+        result_tokens,
+        transcripts: kept.then_some(folder.as_str()),
+        ..Options::default()
+    };
     match form {
         Form::Json => {
             let mut json = results.json(&options);
@@ -359,7 +363,7 @@ impl Narrator for Telling {
     fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String {
         let live = self.live.borrow();
         let results = Results::of(&live.view, parent, Some(call));
-        let options = Options { result_tokens: self.result_tokens, transcripts: None };
+        let options = Options { result_tokens: self.result_tokens, ..Options::default() };
         match form {
             ReturnForm::Markdown => results.markdown(&options),
             ReturnForm::Json => adjutant_view::wire::pretty(&results.json(&options)),

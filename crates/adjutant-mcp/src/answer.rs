@@ -3,15 +3,15 @@
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Outcome, Usd};
 use adjutant_engine::{Cancelled, Expiry, RunFiles};
-use adjutant_view::results::{Options, Results};
+use adjutant_view::results::{Options, Results, ends};
 use adjutant_view::{Liveness, sanitize, status, wire};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
-use crate::Setup;
 use crate::approval::Asking;
 use crate::led::Led;
 use crate::runs::Seen;
+use crate::{Setup, sizes};
 
 /// How a run is answered with.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +22,57 @@ pub(crate) struct Form<'a> {
     pub(crate) is_repeated: bool,
     /// How recommended commands begin.
     pub(crate) program: &'a str,
+    /// Bytes of text and data together, at most.
+    pub(crate) bytes: usize,
 }
 
-/// Answers with what a run came to, or with what is done of it.
+/// Answers with what a run came to, or with what is done of it, within the bytes of the form.
 pub(crate) fn of_run(seen: &Seen, form: Form<'_>, setup: &Setup) -> CallToolResult {
+    let led = if seen.session.is_none() { Led::of(seen, setup) } else { Led::default() };
+    let all = answered(seen, form, &led, None);
+    if sizes::of(&all) <= form.bytes {
+        return all;
+    }
+    let mut tokens = form.bytes as u64 / BYTES_PER_TOKEN;
+    while tokens > 4 {
+        let cut = answered(seen, form, &led, Some(tokens));
+        if sizes::of(&cut) <= form.bytes {
+            return cut;
+        }
+        tokens = tokens * 2 / 3;
+    }
+    bare(seen, form)
+}
+
+/// Bytes that are counted as one token.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Answers with where a run stands and where the rest is: its results do not fit, however short.
+fn bare(seen: &Seen, form: Form<'_>) -> CallToolResult {
+    let (run, state) = (seen.files.id(), state(seen, form.program));
+    let next = next(seen, form.program);
+    let data = json!({
+        "v": 1, "run": run, "state": state, "done": seen.is_over(), "repeated": form.is_repeated,
+        "next": next, "approval": approval(seen, form.program),
+    });
+    let text = format!(
+        "Run {run}: {}\nIts results are too many for one answer; read them where the link leads, or one by one \
+         with delegate_result and the id of a session, which delegate_status shows.\n{}",
+        state.replace('_', " "),
+        next.map(|next| next + "\n").unwrap_or_default()
+    );
+    let mut result = with_words(data, text, is_failed(seen));
+    result.content.extend(sizes::links(seen, &[]));
+    result
+}
+
+fn is_failed(seen: &Seen) -> bool {
+    let is_one = seen.session.is_some();
+    matches!(seen.view.outcome(), Some(Outcome::Failed | Outcome::Refused)) && !is_one
+}
+
+/// Answers with every text of foreign words cut to so many tokens.
+fn answered(seen: &Seen, form: Form<'_>, led: &Led, max: Option<u64>) -> CallToolResult {
     let run = seen.files.id();
     let look = seen.look(form.program);
     let one = seen.session.and_then(|session| seen.view.delegation(session));
@@ -35,8 +82,12 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>, setup: &Setup) -> CallToolResu
     };
     let results = results.seen(seen.liveness, look.content, form.program);
     let transcripts = transcripts(&seen.files);
-    let tokens = seen.view.policy().and_then(|policy| policy.result_tokens);
-    let options = Options { result_tokens: tokens, transcripts: transcripts.as_deref() };
+    let own = seen.view.policy().and_then(|policy| policy.result_tokens);
+    let options = Options {
+        result_tokens: own.into_iter().chain(max).min(),
+        transcripts: transcripts.as_deref(),
+        ends: true,
+    };
     let mut json = results.json(&options);
     json.auto_approved_usd = Some(seen.view.auto_approved()).filter(|usd| *usd > Usd::ZERO);
     let state = state(seen, form.program);
@@ -46,10 +97,10 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>, setup: &Setup) -> CallToolResu
         "v": 1, "run": run, "state": state, "done": is_done, "repeated": form.is_repeated,
         "results": json, "next": next, "approval": approval(seen, form.program),
     });
-    let led = if one.is_none() { Led::of(seen, setup) } else { Led::default() };
-    led.add_to(&mut data);
+    let room = max.map_or(usize::MAX, |tokens| (tokens * BYTES_PER_TOKEN) as usize);
+    led.add_to(&mut data, room);
     let mut text = match form.results {
-        ReturnForm::Markdown => led.text + &results.markdown(&options),
+        ReturnForm::Markdown => ends(&led.text, room) + &results.markdown(&options),
         ReturnForm::Json => wire::pretty(&json),
     };
     let what = seen.session.map_or_else(|| format!("Run {run}"), |session| session.to_string());
@@ -58,10 +109,33 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>, setup: &Setup) -> CallToolResu
         text += "An equal call began this run; nothing was begun again.\n";
     }
     text.extend(next.map(|next| next + "\n"));
-    let is_failed =
-        matches!(seen.view.outcome(), Some(Outcome::Failed | Outcome::Refused)) && one.is_none();
-    with_words(data, text, is_failed)
+    let cut = json.results.iter().filter(|one| one.cut.is_some());
+    let mut cut: Vec<_> = cut.map(|one| one.session_id).collect();
+    if led.len() > room {
+        cut.insert(0, run.root_session());
+    }
+    let mut result = with_words(data, text, is_failed(seen));
+    if !cut.is_empty() {
+        result.content.extend(sizes::links(seen, &cut));
+    }
+    result
 }
+
+/// Says in a few words what a run is about.
+pub(crate) fn title(seen: &Seen) -> String {
+    let view = &seen.view;
+    let goal = view.story().map(|story| format!("{} {}", story.id, story.title));
+    let goal = goal.unwrap_or_else(|| view.goal().to_owned());
+    let labels = || {
+        let all = view.delegations().filter(|it| it.depth > 0);
+        all.map(|it| it.label.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let text = if goal.trim().is_empty() { labels() } else { goal };
+    sanitize::collapsed(&text).chars().take(TITLE_CHARS).collect()
+}
+
+/// Characters of a title.
+const TITLE_CHARS: usize = 80;
 
 /// Says what a caller does next, where there is anything to do.
 fn next(seen: &Seen, program: &str) -> Option<String> {
@@ -133,7 +207,7 @@ fn collecting(run: &str) -> String {
 }
 
 /// Returns where a run stands, or the delegation of it that was asked about.
-fn state(seen: &Seen, program: &str) -> &'static str {
+pub(crate) fn state(seen: &Seen, program: &str) -> &'static str {
     let status = status::detail_json(&seen.look(program), seen.session);
     let run = status.runs.first();
     let one = run.filter(|_| seen.session.is_some()).and_then(|run| run.delegations.as_ref());

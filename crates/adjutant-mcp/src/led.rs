@@ -6,7 +6,7 @@ use std::path::Path;
 use adjutant_engine::Consents;
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::work::Work;
-use adjutant_view::results::{command_end, command_head, root_end};
+use adjutant_view::results::{command_end, command_head, ends, root_end};
 use adjutant_view::sanitize;
 use adjutant_view::story::{StoryReport, render};
 use serde_json::{Value, json};
@@ -68,13 +68,25 @@ impl Led {
         Self { text, synthesis: None, story: Some(data) }
     }
 
-    /// Adds it to what an answer holds as data.
-    pub(crate) fn add_to(&self, data: &mut Value) {
+    /// Returns the bytes of what was said.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len().max(self.synthesis.as_ref().map_or(0, String::len))
+    }
+
+    /// Adds it to what an answer holds as data, each text in at most so many bytes.
+    pub(crate) fn add_to(&self, data: &mut Value, room: usize) {
         if let Some(synthesis) = &self.synthesis {
-            data["synthesis"] = json!(synthesis);
+            data["synthesis"] = json!(ends(synthesis, room));
         }
         if let Some(story) = &self.story {
-            data["story"] = story.clone();
+            let mut story = story.clone();
+            if story.to_string().len() > room {
+                // What is sure stays; lists are in the whole result.
+                for list in ["files", "children", "unread_markers"] {
+                    story[list] = json!([]);
+                }
+            }
+            data["story"] = story;
         }
     }
 }

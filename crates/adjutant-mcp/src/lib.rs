@@ -22,8 +22,11 @@ mod jobs;
 mod launch;
 mod led;
 mod owner;
+mod prompts;
+mod resources;
 mod runs;
 mod server;
+mod sizes;
 mod tools;
 mod wait;
 mod wire;
@@ -34,6 +37,7 @@ use std::time::Duration;
 
 use adjutant_core::schema::CallLimits;
 use adjutant_engine::Archive;
+use adjutant_engine::roster::UserFolders;
 
 pub use approval::Approval;
 pub use clients::{Client, SERVER, detach_after};
@@ -64,6 +68,10 @@ pub struct Setup {
     /// How long a call may keep its client waiting before it is answered with a handle; where that
     /// is not said, it depends on the client.
     pub detach_after: Option<Duration>,
+    /// The most bytes of a result, text and data together; where that is not said, it depends on the client.
+    pub result_bytes: Option<usize>,
+    /// The folders in which the person keeps slash commands.
+    pub command_folders: UserFolders,
     /// How commands that are recommended begin.
     pub program_name: String,
     /// Why nothing may be delegated, where that is so.

@@ -13,8 +13,10 @@ use adjutant_core::schema::ReturnForm;
 use adjutant_engine::artifact_facts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities, ServerConfig,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, RequestId, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler, serve_server};
@@ -38,7 +40,7 @@ use crate::runs::{Runs, chain};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
 use crate::wait::{For, Telling, Waited, left, wait};
 use crate::wire::Stdio;
-use crate::{Setup, era, wire};
+use crate::{Setup, era, prompts, resources, sizes, wire};
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
 pub(crate) const BLOCKING_THREADS: usize = 8;
@@ -175,7 +177,7 @@ impl Server {
             Named::Status => self.status(&parsed(arguments)?),
             Named::Result => {
                 let args: ResultArgs = parsed(arguments)?;
-                self.results(&args.run, args.form, false)
+                self.results(&args.run, args.form, false, self.room(context))
             }
             Named::Cancel => self.cancel(parsed::<CancelArgs>(arguments)?.run).await,
             Named::Validate => self.validate(&parsed(arguments)?),
@@ -205,7 +207,7 @@ impl Server {
             return self.cancel(run).await.map(Into::into);
         }
         let form = job.form(&self.setup.limits);
-        self.results(&run, form, is_repeated).map(Into::into)
+        self.results(&run, form, is_repeated, self.room(context)).map(Into::into)
     }
 
     /// Waits for a run, putting its questions to the person as they come up; one that stays open
@@ -266,7 +268,7 @@ impl Server {
                 self.children.gone(&args.run).await;
             }
         }
-        self.results(&args.run, args.form, false).map(Into::into)
+        self.results(&args.run, args.form, false, self.room(context)).map(Into::into)
     }
 
     /// How long this call may keep its client waiting.
@@ -274,6 +276,13 @@ impl Server {
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let hears_progress = context.meta.get_progress_token().is_some();
         self.setup.detach_after.unwrap_or_else(|| detach_after(&client, hears_progress))
+    }
+
+    /// How much of a result this client takes, in bytes.
+    fn room(&self, context: &RequestContext<RoleServer>) -> usize {
+        let client = context.client_info().map(|info| info.name).unwrap_or_default();
+        let said = self.setup.result_bytes.map(|bytes| bytes.max(sizes::LEAST));
+        said.unwrap_or_else(|| sizes::result_bytes(&client))
     }
 
     pub(crate) async fn attend_to(
@@ -338,8 +347,10 @@ impl Server {
         run: &str,
         results: ReturnForm,
         is_repeated: bool,
+        bytes: usize,
     ) -> Result<CallToolResult, String> {
-        let form = Form { results, is_repeated, program: &self.setup.program_name };
+        let program = &self.setup.program_name;
+        let form = Form { results, is_repeated, program, bytes };
         let seen = self.runs.read(run)?;
         if seen.is_over() {
             self.children.tell(seen.files.id());
@@ -422,7 +433,7 @@ impl Drop for Entry {
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let about = Implementation::new("adjutant", self.setup.version.clone());
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(capabilities())
             .with_server_info(about.with_title("Adjutant"))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
             .with_instructions(INSTRUCTIONS)
@@ -460,6 +471,54 @@ impl ServerHandler for Server {
         Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem).into()))
     }
 
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let all = resources::list(&self.runs, &self.setup).map_err(internal)?;
+        Ok(ListResourcesResult::with_all_items(all))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let page = self.room(&context);
+        let read =
+            resources::read(&self.runs, &self.setup, &request.uri, page).map_err(internal)?;
+        read.map(Into::into).ok_or_else(|| {
+            let about = Some(json!({ "uri": request.uri }));
+            ErrorData::resource_not_found("there is no such resource of this tree", about)
+        })
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(prompts::list(&self.setup).map_err(internal)?))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let prompt = prompts::get(&self.setup, &request);
+        prompt.map(Into::into).map_err(|problem| ErrorData::invalid_params(problem, None))
+    }
+
     async fn on_cancelled(
         &self,
         notification: CancelledNotificationParam,
@@ -480,7 +539,15 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         Err(match request.method.as_str() {
-            "tools/call" | "tools/list" | "initialize" | "ping" => ErrorData::invalid_params(
+            "tools/call"
+            | "tools/list"
+            | "initialize"
+            | "ping"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
+            | "prompts/list"
+            | "prompts/get" => ErrorData::invalid_params(
                 format!("{}: the parameters are not of the form it has", request.method),
                 None,
             ),
@@ -489,8 +556,18 @@ impl ServerHandler for Server {
     }
 }
 
+/// Nothing is announced that does not happen: lists change without a word, and nobody subscribes.
+fn capabilities() -> ServerCapabilities {
+    ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts().build()
+}
+
+fn internal(problem: String) -> ErrorData {
+    ErrorData::internal_error(problem, None)
+}
+
 const INSTRUCTIONS: &str = "Adjutant runs subagents under hard limits on depth, number, tokens, money \
     and time, and records every step. Use Delegate for two to four independent questions about this \
     tree that can be worked on side by side; reports are advice, so weigh them. A call that is answered \
-    with `done: false` goes on by itself: wait with delegate_wait. What waits for approval only a \
+    with `done: false` goes on by itself: wait with delegate_wait. delegate_command hands over a slash \
+    command of this project, delegate_story a story of a PRD. What waits for approval only a \
     person can start, in a terminal of theirs; tell them what the answer says.";

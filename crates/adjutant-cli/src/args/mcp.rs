@@ -64,6 +64,11 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) detach_after: Option<u64>,
 
+    /// The most bytes of one result, text and data together; longer reports are cut, and a link leads to the
+    /// whole. Each known client has a size of its own; others get 80000.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(4000..))]
+    pub(crate) result_bytes: Option<u32>,
+
     /// Serve HTTP on this loopback address instead, such as 127.0.0.1:8765; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) http: Option<SocketAddr>,

@@ -45,6 +45,7 @@ mod mcp_http_rig;
 mod mcp_inbox;
 mod mcp_install;
 mod mcp_presets;
+mod mcp_resources;
 mod mcp_rig;
 mod pipes;
 mod pure;

@@ -266,6 +266,8 @@ fn no_tool_can_approve_or_widen_anything() {
         for (key, value) in &wishes {
             let mut arguments = match name {
                 "Delegate" | "delegate_start" => task("b"),
+                "delegate_command" => json!({ "command": "/plan 1" }),
+                "delegate_story" => json!({ "prd": "prd.json" }),
                 "validate_return" => json!({ "return": {} }),
                 _ => json!({ "run": run }),
             };

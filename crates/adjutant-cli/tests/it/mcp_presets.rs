@@ -34,7 +34,7 @@ fn project(prd: &Value, turns: impl IntoIterator<Item = Value>) -> Project {
 const STORIES: &str = "script:../script.json";
 
 #[test]
-fn a_command_runs_three_levels_down_and_an_equal_call_begins_nothing() {
+fn a_command_runs_under_its_own_preset_and_an_equal_call_begins_nothing() {
     let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
     let mut client = served(&rig, rig.model(), &["--preset", "scout"]);
@@ -98,6 +98,7 @@ fn what_cannot_begin_says_why_in_the_words_of_the_command_line() {
     let project = project(&prd, [done("US-003")]);
     let rig = project.rig();
     rig.write("broken.json", "{");
+    assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
     symlink("/etc/passwd", rig.work().join("out.json")).unwrap();
     let mut client = served(rig, STORIES, &[]);
     for (tool, arguments, words) in [
@@ -138,4 +139,92 @@ fn what_cannot_begin_says_why_in_the_words_of_the_command_line() {
         assert!(said.contains(words), "{arguments}: {said}");
     }
     assert!(rig.runs().is_empty(), "nothing was begun");
+}
+
+/// Three levels below the agent of the command, each of which asks the next.
+#[test]
+fn a_command_goes_three_levels_down() {
+    let agent = |name: &str| format!("---\nname: {name}\ndescription: Works\n---\nYou work.");
+    let turn = |who: &str, next: Option<&str>| match next {
+        Some(next) => json!({
+            "agent": who,
+            "call": [{ "tool": "Task", "args": { "agent": next, "prompt": "Go on." } }],
+        }),
+        None => json!({
+            "agent": who,
+            "text": "{\"status\":\"completed\",\"summary\":\"It is done. Nothing is left.\",\"artifacts\":[],\"errors\":[]}",
+        }),
+    };
+    let turns = [
+        turn("deep", Some("one")),
+        turn("one", Some("two")),
+        turn("two", Some("three")),
+        turn("three", None),
+        turn("two", None),
+        turn("one", None),
+        json!({ "agent": "deep", "text": "All three have answered." }),
+    ];
+    let rig = Rig::new();
+    let script = json!({ "price": { "input": 1.0, "output": 1.0 }, "turn": turns });
+    std::fs::write(rig.path().join("script.json"), script.to_string()).unwrap();
+    for name in ["one", "two", "three"] {
+        rig.write(&format!(".claude/agents/{name}.md"), agent(name));
+    }
+    rig.write(".claude/commands/deep.md", "---\ndescription: Goes down\n---\nGo down.");
+    let mut client = served(&rig, STORIES, &[]);
+    let data = client.data("delegate_command", json!({ "command": "/deep" }));
+    assert_eq!(data["state"], "completed", "{data}");
+    assert_eq!(text(&data, "synthesis"), "All three have answered.");
+    let events = rig.events(&text(&data, "run"));
+    let depths = events.iter().filter(|it| it["type"] == "granted").map(|it| it["depth"].clone());
+    assert_eq!(depths.collect::<Vec<_>>(), [json!(1), json!(2), json!(3)]);
+}
+
+/// What the agent of a command hands down is a person's to allow, as it is for Delegate.
+#[test]
+fn what_an_agent_hands_down_waits_for_a_person() {
+    let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
+    assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
+    let call = json!({ "command": "/research 1" });
+    let mut silent = served_by(&rig, rig.model(), &[]);
+    let data = silent.data("delegate_command", call.clone());
+    assert_eq!(
+        (&data["state"], &data["done"]),
+        (&json!("awaiting_approval"), &json!(false)),
+        "{data}"
+    );
+    assert!(data["approval"]["id"].is_string(), "{data}");
+    assert_eq!(rig.run(["cancel", &text(&data, "run")]).code, 0);
+    for (answer, state) in [("start", "completed"), ("refuse", "partial")] {
+        let path = std::env::var("PATH").unwrap();
+        let mut client = Client::start_on(&rig, rig.model(), &[], &[("PATH", &path)]);
+        client.initialize_with(answer, "2025-11-25", json!({ "elicitation": {} }));
+        let id = client.begin("delegate_command", call.clone());
+        let question = client.asked("elicitation/create");
+        assert!(text(&question["params"], "message").contains("researcher"), "{question}");
+        client.reply(&question, json!({ "action": "accept", "content": { "answer": answer } }));
+        let result = client.answer(id)["result"]["structuredContent"].clone();
+        assert_eq!(result["done"], true, "{result}");
+        let outcome = &result["results"]["results"][0]["outcome"];
+        assert_eq!(outcome == "completed", state == "completed", "{result}");
+    }
+}
+
+/// A PRD can ask for much; over MCP nobody agrees to it.
+#[test]
+fn the_wishes_of_a_prd_count_for_nothing_and_that_is_said() {
+    let prd = json!({ "merge": "apply", "userStories": [
+        { "id": "US-001", "title": "Log in", "passes": false, "verify": "touch ran" },
+    ] });
+    let project = project(&prd, [writes("US-001", "login", "log in\n"), done("US-001")]);
+    let mut client = served(project.rig(), STORIES, &["--enable-delegation"]);
+    let result = client.call("delegate_story", json!({ "prd": "./prd.json", "story": "US-001" }));
+    let story = &result["structuredContent"]["story"];
+    assert_eq!(story["passes"], false, "{result}");
+    assert_eq!(story["unallowed_wishes"].as_array().unwrap().len(), 2, "{story}");
+    assert!(text(&result["content"][0], "text").contains("only a person can allow"), "{result}");
+    assert!(
+        !project.rig().work().join("login").exists() && !project.rig().work().join("ran").exists()
+    );
+    assert_eq!(project.entry("US-001")["passes"], false);
 }

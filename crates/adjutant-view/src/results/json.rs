@@ -191,7 +191,7 @@ fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson
         State::AwaitingApproval | State::Queued | State::Running => None,
     };
     let state = state_key(&item.state, Liveness::Alive);
-    let mut room = Room::new(options.result_tokens);
+    let mut room = Room::new(options);
     let texts = Texts::of(item, outcome, &mut room);
     let is_error = outcome.is_some_and(|outcome| outcome.result_word() == "error");
     let mut entry = ResultJson {
@@ -248,7 +248,7 @@ impl Texts {
     fn of(item: &Delegation, outcome: Option<Outcome>, room: &mut Room) -> Self {
         match outcome {
             Some(Outcome::Completed) => {
-                Self { report: Some(room.take(&item.last_text).to_owned()), ..Self::default() }
+                Self { report: Some(room.take(&item.last_text).into_owned()), ..Self::default() }
             }
             None
             | Some(
@@ -264,8 +264,8 @@ impl Texts {
                 let wanted = is_partial || !notes.is_empty();
                 Self {
                     report: None,
-                    scratchpad: wanted.then(|| room.take(&notes).to_owned()),
-                    last_text: differs.then(|| room.take(&item.last_text).to_owned()),
+                    scratchpad: wanted.then(|| room.take(&notes).into_owned()),
+                    last_text: differs.then(|| room.take(&item.last_text).into_owned()),
                 }
             }
         }

@@ -156,13 +156,13 @@ fn section(
     for warning in &item.warnings {
         let _ = writeln!(text, "**Warning**: {}", one_line(&warning.to_string()));
     }
-    let mut room = Room::new(options.result_tokens);
+    let mut room = Room::new(options);
     match &item.state {
         // A completed task has said something; nothing is left of it when its content has expired.
         State::Ended(Outcome::Completed) if item.last_text.is_empty() => {
             text.push_str("\nThe report is no longer kept.\n");
         }
-        State::Ended(Outcome::Completed) => quote(&mut text, room.take(&item.last_text)),
+        State::Ended(Outcome::Completed) => quote(&mut text, &room.take(&item.last_text)),
         State::Ended(outcome) => unfinished(&mut text, item, *outcome, advice, &mut room),
         State::Running => unfinished(&mut text, item, Outcome::Partial, advice, &mut room),
         State::AwaitingApproval | State::Queued => {}
@@ -248,14 +248,14 @@ fn unfinished(
     let notes = item.scratchpad();
     if !notes.is_empty() {
         let _ = write!(text, "\n**{}:**\n", findings(item));
-        quote(text, room.take(&notes));
+        quote(text, &room.take(&notes));
     }
     // A note that repeats the last text, or the other way round, is read once.
     if !item.last_text.is_empty() && item.last_text.trim() != notes.trim() {
         let shown = room.take(&item.last_text);
         if !shown.is_empty() {
             text.push_str("\n**Last text:**\n");
-            quote(text, shown);
+            quote(text, &shown);
         }
     }
     if !item.files.is_empty() {

@@ -21,6 +21,7 @@ use crate::names::is_interrupted;
 use crate::run::{Delegation, Liveness, RunView};
 use crate::status::Content;
 
+pub use cap::ends;
 pub use json::{ResultJson, ResultsJson, SharedJson, root_reason};
 pub use markdown::root_end;
 pub use standard::{command_end, command_head, in_words, standard};
@@ -32,6 +33,8 @@ pub struct Options<'a> {
     pub result_tokens: Option<u64>,
     /// The folder transcripts lie in, where there is one to name.
     pub transcripts: Option<&'a str>,
+    /// Whether a text that is cut keeps its end beside its beginning.
+    pub ends: bool,
 }
 
 impl Options<'_> {

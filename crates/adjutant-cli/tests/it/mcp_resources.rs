@@ -1,0 +1,200 @@
+//! What clients read beside tools: runs and transcripts as resources, slash commands as prompts, and
+//! results that fit what a client takes.
+
+use serde_json::{Value, json};
+
+use crate::mcp_rig::{Client, SCRIPT, task};
+use crate::rig::Rig;
+
+fn text(data: &Value, key: &str) -> String {
+    data[key].as_str().unwrap_or_else(|| panic!("no {key} in {data}")).to_owned()
+}
+
+fn read(client: &mut Client, uri: &str) -> Value {
+    client.request("resources/read", json!({ "uri": uri }))
+}
+
+/// Reads a resource page by page; returns all of it without what was said of the pages.
+fn read_all(client: &mut Client, uri: &str) -> String {
+    let (mut address, mut all) = (uri.to_owned(), String::new());
+    for _ in 0..1000 {
+        let answer = read(client, &address);
+        let contents = &answer["result"]["contents"][0];
+        assert_eq!(contents["uri"], address, "{answer}");
+        let page = text(contents, "text");
+        let Some((body, note)) = page.rsplit_once("\n[bytes ") else { return all + &page };
+        all += body;
+        let Some((_, next)) = note.split_once("the rest begins at ") else { return all };
+        address = next.trim_end().trim_end_matches(']').to_owned();
+    }
+    panic!("{uri} has no end");
+}
+
+/// A report of a megabyte whose two ends are known.
+fn long_report() -> String {
+    format!("THE BEGINNING {} THE END", "and so on ".repeat(100_000))
+}
+
+fn long_rig() -> Rig {
+    let turn = json!({ "text": long_report(), "usage": { "input": 10, "output": 10 } });
+    let rig = Rig::new();
+    let script = json!({ "price": { "input": 1.0, "output": 1.0 }, "turn": [turn] });
+    std::fs::write(rig.path().join("script.json"), script.to_string()).unwrap();
+    rig
+}
+
+fn long_client(rig: &Rig, name: &str, args: &[&str]) -> Client {
+    // The report is to be as long as it is.
+    let args = [&["--approve-below", "10000", "--set", "result_tokens=null"], args].concat();
+    let mut client = Client::start_on(rig, "script:../script.json", &args, &[]);
+    client.initialize(name, "2025-11-25");
+    client
+}
+
+#[test]
+fn a_report_of_a_megabyte_fits_the_client_and_names_where_the_rest_is() {
+    let rig = long_rig();
+    for (name, args, most) in [
+        ("tester", &[][..], 80_000),
+        ("claude-code", &[], 50_000),
+        ("codex-mcp-client", &[], 20_000),
+        ("tester", &["--result-bytes", "5000"], 5_000),
+    ] {
+        let mut client = long_client(&rig, name, args);
+        for form in ["markdown", "json"] {
+            let tasks =
+                json!([{ "label": "a", "prompt": "Look" }, { "label": "b", "prompt": "Look" }]);
+            let result = client.call("Delegate", json!({ "tasks": tasks, "return": form }));
+            let (content, data) = (&result["content"], &result["structuredContent"]);
+            let size = content.to_string().len() + data.to_string().len();
+            assert!(size <= most, "{name}: {size} of {most}");
+            assert!(size > most / 3, "{name}: {size} of {most}, which is less than could be shown");
+            let run = text(data, "run");
+            for (nth, report) in data["results"]["results"].as_array().unwrap().iter().enumerate() {
+                let said = text(report, "report");
+                assert!(said.starts_with("THE BEGINNING") && said.ends_with("THE END"), "{said}");
+                assert!(said.contains("bytes are left out here"), "{said}");
+                let session = text(report, "session_id");
+                let link = &content[2 + nth];
+                assert_eq!(link["type"], "resource_link", "{link}");
+                assert_eq!(link["uri"], format!("adjutant://run/{run}/{session}/transcript"));
+                let page = read(&mut client, &text(link, "uri")).to_string();
+                assert!(page.contains("THE BEGINNING") && page.len() < most * 2, "{}", page.len());
+            }
+            assert_eq!(content[1]["uri"], format!("adjutant://run/{run}/result"));
+        }
+    }
+}
+
+#[test]
+fn whoever_follows_the_pages_has_all_of_it() {
+    let rig = long_rig();
+    let mut client = long_client(&rig, "tester", &["--result-bytes", "200000"]);
+    let result = client.call("Delegate", task("a"));
+    let links: Vec<_> =
+        result["content"].as_array().unwrap()[1..].iter().map(|it| text(it, "uri")).collect();
+    assert_eq!(links.len(), 2, "the whole result, and the transcript of the one that was cut");
+    for link in links {
+        assert!(read_all(&mut client, &link).contains(long_report().trim()), "{link}");
+    }
+}
+
+#[test]
+fn the_runs_of_this_tree_are_resources_and_no_others() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut client = Client::allowed(&rig, &[]);
+    let about = client.request("resources/templates/list", json!({}));
+    assert_eq!(about["result"]["resourceTemplates"].as_array().unwrap().len(), 4, "{about}");
+    let run = text(&client.data("Delegate", task("a")), "run");
+    let listed = client.request("resources/list", json!({}))["result"]["resources"].clone();
+    let uris: Vec<_> = listed.as_array().unwrap().iter().map(|it| text(it, "uri")).collect();
+    assert_eq!(uris, [format!("adjutant://run/{run}"), format!("adjutant://run/{run}/result")]);
+    for (rest, mime, words) in [
+        ("", "application/json", "\"completed\""),
+        ("/result", "text/markdown", "> quick answer"),
+        ("/transcript", "text/plain", "quick answer"),
+    ] {
+        let uri = format!("adjutant://run/{run}{rest}");
+        let contents = read(&mut client, &uri)["result"]["contents"][0].clone();
+        assert_eq!(contents["mimeType"], mime, "{contents}");
+        assert!(text(&contents, "text").contains(words), "{contents}");
+    }
+    let other = rig.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let mut stranger = Client::allowed(&rig, &["--root", "../other"]);
+    let none = stranger.request("resources/list", json!({}));
+    assert_eq!(none["result"]["resources"], json!([]), "{none}");
+    for uri in [
+        format!("adjutant://run/{run}"),
+        format!("adjutant://run/{run}/result"),
+        format!("adjutant://run/{run}/transcript"),
+        format!("adjutant://run/{}/transcript", run.replace("run_", "sess_")),
+        "adjutant://run/../../etc/passwd".to_owned(),
+        "file:///etc/passwd".to_owned(),
+        String::new(),
+    ] {
+        let answer = read(&mut stranger, &uri);
+        assert_eq!(answer["error"]["code"], -32002, "{uri}: {answer}");
+        assert_eq!(answer["error"]["data"]["uri"], uri);
+    }
+}
+
+#[test]
+fn what_is_missing_is_an_error_of_the_era() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut client = Client::start(&rig, &[], &[]);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "tester", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let missing = json!({ "uri": "adjutant://run/run_1735460684_a1b2c3", "_meta": meta });
+    let answer = client.request("resources/read", missing);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    for method in ["resources/list", "resources/templates/list", "prompts/list", "tools/list"] {
+        let answer = client.request(method, json!({ "_meta": meta }));
+        assert!(answer["result"].is_object(), "{method}: {answer}");
+    }
+    let discovered = client.request("server/discover", json!({ "_meta": meta }));
+    let can = &discovered["result"]["capabilities"];
+    assert_eq!(can, &json!({ "tools": {}, "resources": {}, "prompts": {} }), "{discovered}");
+}
+
+#[test]
+fn the_prompts_are_the_commands_and_execute_nothing() {
+    let rig = Rig::with_script(SCRIPT);
+    let file = "---\ndescription: Says hello\nargument-hint: NAME\n---\n!`touch ran` @secret Hello $ARGUMENTS";
+    rig.write(".claude/commands/hello.md", file);
+    rig.write("secret", "the secret");
+    let mut client = Client::allowed(&rig, &[]);
+    let prompts = client.request("prompts/list", json!({}))["result"]["prompts"].clone();
+    let listed: Vec<_> = prompts.as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+    let commands = rig.run(["commands", "--json"]).json();
+    let known: Vec<_> =
+        commands["commands"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(listed, known);
+    let hello = prompts.as_array().unwrap().iter().find(|it| it["name"] == "hello").unwrap();
+    assert_eq!(hello["description"], "Says hello");
+    assert!(text(&hello["arguments"][0], "description").contains("NAME"), "{hello}");
+    let arguments = json!({ "arguments": "12 \"keep it\" small" });
+    let got = client.request("prompts/get", json!({ "name": "plan", "arguments": arguments }));
+    let said = text(&got["result"]["messages"][0]["content"], "text");
+    let call = json!({ "command": "/plan 12 \"keep it\" small" }).to_string();
+    assert!(said.contains("delegate_command") && said.ends_with(&call), "{said}");
+    let got = client.request("prompts/get", json!({ "name": "hello" })).to_string();
+    assert!(!got.contains("touch ran") && !got.contains("the secret"), "{got}");
+    assert!(!rig.work().join("ran").exists());
+    let ours = client.request("prompts/get", json!({ "name": "task" }));
+    let said = text(&ours["result"]["messages"][0]["content"], "text");
+    assert!(said.contains("adjutant run"), "{said}");
+    for params in [
+        json!({ "name": "plam" }),
+        json!({ "name": "../secret" }),
+        json!({ "name": "plan", "arguments": { "model": "x" } }),
+        json!({ "name": "plan", "arguments": { "arguments": 12 } }),
+        json!({}),
+    ] {
+        let answer = client.request("prompts/get", params.clone());
+        assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The slash commands as prompts: a person chooses one in their client, and its agent delegates it.
+//!
+//! What a command file says is not put into the prompt: it is written for the agent that the command goes
+//! to, with the rights that one has. Nothing of a file is executed or included here.
+
+use adjutant_engine::slash::{Handbook, SlashCommand, gather};
+use adjutant_view::sanitize;
+use rmcp::model::{
+    GetPromptRequestParams, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role,
+};
+use serde_json::{Value, json};
+
+use crate::Setup;
+
+/// The one argument: what stands behind the name of the command.
+const ARGUMENTS: &str = "arguments";
+
+fn book(setup: &Setup) -> Result<Handbook, String> {
+    gather(&setup.root, &setup.command_folders).map_err(|error| error.to_string())
+}
+
+/// Returns every command that can be used.
+pub(crate) fn list(setup: &Setup) -> Result<Vec<Prompt>, String> {
+    Ok(book(setup)?.commands.iter().map(shown).collect())
+}
+
+fn shown(command: &SlashCommand) -> Prompt {
+    let hint = command.hint.as_deref().unwrap_or("what is wanted");
+    let about = format!("{}; in quotes where it has several words", sanitize::line(hint));
+    let argument = PromptArgument::new(ARGUMENTS).with_description(about).with_required(false);
+    let about = sanitize::collapsed(&command.definition.description);
+    Prompt::new(command.name(), Some(about), Some(vec![argument]))
+        .with_title(sanitize::line(&command.usage()).into_owned())
+}
+
+/// Returns what a client's agent is told when a person chose a command.
+pub(crate) fn get(
+    setup: &Setup,
+    request: &GetPromptRequestParams,
+) -> Result<GetPromptResult, String> {
+    let book = book(setup)?;
+    let command = book.find(&request.name).map_err(|error| error.to_string())?;
+    if let Some(problem) = book.broken(command.name()) {
+        let file = sanitize::line(&problem.file);
+        return Err(format!("/{}: {file} stands for it and cannot be used", command.name()));
+    }
+    let given = request.arguments.clone().unwrap_or_default();
+    if let Some(unknown) = given.keys().find(|key| *key != ARGUMENTS) {
+        return Err(format!("there is no argument `{unknown}`; the only one is `{ARGUMENTS}`"));
+    }
+    let typed = match given.get(ARGUMENTS) {
+        None | Some(Value::Null) => "",
+        Some(Value::String(text)) => text.as_str(),
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            return Err(format!("`{ARGUMENTS}` must be a string"));
+        }
+    };
+    let typed = format!("/{} {typed}", command.name()).trim_end().to_owned();
+    let text = if command.is_ours {
+        let quoted = sanitize::shell_word(&typed);
+        format!("Run this command in a shell, or tell me to: {} run {quoted}", setup.program_name)
+    } else {
+        let call = json!({ "command": typed });
+        format!(
+            "Call the tool delegate_command with exactly these arguments, and tell me what came of it. While \
+             its answer has `done: false`, wait with delegate_wait.\n\n{call}"
+        )
+    };
+    let about = sanitize::collapsed(&command.definition.description);
+    let message = PromptMessage::new_text(Role::User, text);
+    Ok(GetPromptResult::new(vec![message]).with_description(about))
+}

@@ -1,0 +1,54 @@
+//! How much of a result a client takes: text and data together.
+//!
+//! Clients cut what is too long, often without a word to the model, or put it into a file. What does not
+//! fit is therefore cut here, where it can be said what is missing and where the whole of it is.
+
+use rmcp::model::{CallToolResult, ContentBlock, Resource};
+
+use crate::resources::{self, Of};
+use crate::runs::Seen;
+
+/// Bytes of a result where nothing is known of the client.
+const USUAL: usize = 80_000;
+
+/// The least that a person may ask for: an answer says at least which run it is of, and what to do.
+pub(crate) const LEAST: usize = 4_000;
+
+/// How the name of a client begins, and the bytes it takes.
+const TAKES: [(&str, usize); 3] = [
+    // More than 50,000 characters go to a file, more than 25,000 tokens are an error
+    // (code.claude.com/docs/en/mcp, MAX_MCP_OUTPUT_TOKENS).
+    ("claude-code", 48_000),
+    // 10 KB of what is shown to the model, the data where there is any (openai/codex#7906).
+    ("codex", 19_000),
+    // 50 KB or 2,000 lines (anomalyco/opencode#22565).
+    ("opencode", 48_000),
+];
+
+/// Returns the bytes of text and data that a result for this client has at most.
+pub(crate) fn result_bytes(client: &str) -> usize {
+    let client = client.to_lowercase();
+    TAKES.iter().find(|(name, _)| client.starts_with(name)).map_or(USUAL, |(_, bytes)| *bytes)
+}
+
+/// Returns the bytes that a client reads of a result.
+pub(crate) fn of(result: &CallToolResult) -> usize {
+    let content = serde_json::to_vec(&result.content).map_or(0, |bytes| bytes.len());
+    let data = serde_json::to_vec(&result.structured_content).map_or(0, |bytes| bytes.len());
+    content + data
+}
+
+/// Names where the whole of what was cut is.
+pub(crate) fn links(seen: &Seen, cut: &[adjutant_core::SessionId]) -> Vec<ContentBlock> {
+    let run = seen.files.id();
+    let whole = Resource::new(resources::uri(run, Of::Result), format!("{run}/result"))
+        .with_title("The whole result")
+        .with_mime_type(resources::MARKDOWN);
+    let transcripts = cut.iter().map(|session| {
+        let uri = resources::uri(run, Of::Session(*session));
+        Resource::new(uri, format!("{session}/transcript"))
+            .with_title(format!("All that {session} was told and said"))
+            .with_mime_type(resources::PLAIN)
+    });
+    std::iter::once(whole).chain(transcripts).map(ContentBlock::resource_link).collect()
+}
