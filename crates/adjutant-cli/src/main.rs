@@ -8,6 +8,7 @@ mod agents;
 mod approvals;
 mod args;
 mod ask;
+mod clients;
 mod commands;
 mod control;
 mod delegate;

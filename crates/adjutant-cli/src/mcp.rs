@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use adjutant_core::Policy;
 use adjutant_core::schema::CallLimits;
-use adjutant_mcp::{
-    Approval, Client, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve,
-};
+use adjutant_mcp::{Approval, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve};
 
-use crate::args::{McpArgs, McpClient, McpCommand, OnDisconnect};
+use crate::args::{McpArgs, McpCommand, OnDisconnect};
+use crate::clients::{self, Order};
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
@@ -25,8 +24,8 @@ const CONTEXT: &str = "ADJUTANT_CONTEXT";
 
 /// Serves a client, or shows what it needs.
 pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
-    if let Some(McpCommand::Install { client, .. }) = &args.command {
-        return install(*client);
+    if let Some(command) = &args.command {
+        return set_up(command, &args.root, given_home.as_deref());
     }
     let root = absolute(&args.root)?;
     // Read here too: a configuration that is wrong is better heard of now than at the first call.
@@ -50,7 +49,7 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         asks_client: args.ask_client.or(settings.mcp.ask_client).unwrap_or(true),
         limits: limits(settings.policy.policy()),
         root,
-        detach_after: Duration::from_secs(args.detach_after),
+        detach_after: args.detach_after.map(Duration::from_secs),
         program_name: program().to_owned(),
         refusal,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -147,18 +146,16 @@ fn arguments(
     all
 }
 
-/// Prints what a client's configuration needs.
-fn install(client: McpClient) -> Result<Exit, Failure> {
-    let client = match client {
-        McpClient::Claude => Client::Claude,
-        McpClient::Codex => Client::Codex,
-        McpClient::Opencode => Client::Opencode,
-        McpClient::Gemini => Client::Gemini,
-        McpClient::Vscode => Client::Vscode,
-        McpClient::Cursor => Client::Cursor,
-    };
-    let entry = client.entry(&["adjutant".to_owned(), "mcp".to_owned()]);
-    say(&format!("adjutant: {} needs:", entry.file));
-    print(&entry.text)?;
-    Ok(Exit::Completed)
+/// Changes a client's configuration, or shows what it needs.
+fn set_up(command: &McpCommand, root: &Path, home: Option<&Path>) -> Result<Exit, Failure> {
+    match command {
+        McpCommand::Install { client, print, scope, flags } => {
+            let order = Order { client: *client, scope: *scope, root };
+            let act = if *print { clients::show } else { clients::install };
+            act(&order, flags, home)
+        }
+        McpCommand::Remove { client, scope } => {
+            clients::remove(&Order { client: *client, scope: *scope, root })
+        }
+    }
 }

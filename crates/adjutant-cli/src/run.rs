@@ -265,6 +265,10 @@ fn show_synthesis(
         if let Some(reason) = root_reason(view) {
             json["reason"] = json!(reason);
         }
+        let remarks = Results::of_run(view).remarks();
+        if !remarks.is_empty() {
+            json["remarks"] = json!(remarks);
+        }
         if view.auto_approved() > Usd::ZERO {
             json["auto_approved_usd"] = json!(view.auto_approved());
         }

@@ -10,6 +10,7 @@
 mod allowance;
 mod archive;
 mod chain;
+mod claim;
 mod clock;
 mod consents;
 mod control;
@@ -46,6 +47,7 @@ pub use adjutant_workspace::sandbox::helper_main_if_asked as sandbox_helper_if_a
 pub use adjutant_workspace::why_no_repository;
 pub use allowance::{Allowance, Reservation};
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
+pub use claim::{ClaimError, StoryClaim};
 pub use clock::{Wall, wall_now};
 pub use consents::Consents;
 pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};
@@ -58,7 +60,7 @@ pub use inbox::{Inbox, Waiting};
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
-pub use role::Role;
+pub use role::{Role, model_named};
 pub use runner::{Control, Narrator, Reporter};
 pub use slots::Slot;
 pub use spaces::SpaceSetup;

@@ -33,7 +33,7 @@ use adjutant_core::schema::CallLimits;
 use adjutant_engine::Archive;
 
 pub use approval::Approval;
-pub use clients::{Client, Entry};
+pub use clients::{Client, SERVER, detach_after};
 pub use http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 pub use server::{ServeError, serve};
 
@@ -54,8 +54,9 @@ pub struct Setup {
     pub approval: Approval,
     /// Whether a client that can is made to ask.
     pub asks_client: bool,
-    /// How long a call may keep its client waiting before it is answered with a handle.
-    pub detach_after: Duration,
+    /// How long a call may keep its client waiting before it is answered with a handle; where that
+    /// is not said, it depends on the client.
+    pub detach_after: Option<Duration>,
     /// How commands that are recommended begin.
     pub program_name: String,
     /// Why nothing may be delegated, where that is so.

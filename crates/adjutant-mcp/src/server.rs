@@ -29,6 +29,7 @@ use crate::approval::ask::Asker;
 use crate::approval::rounds::{Round, Seals};
 use crate::calls::Calls;
 use crate::canonical;
+use crate::clients::detach_after;
 use crate::launch::launch;
 use crate::owner::Owner;
 use crate::runs::{Runs, chain};
@@ -145,7 +146,7 @@ impl Server {
         let answer = match tool {
             Named::Delegate => return self.delegate(&arguments, context, round).await,
             Named::Start => {
-                let until = Instant::now() + self.setup.detach_after;
+                let until = Instant::now() + self.patience(context);
                 let mut entry = Entry::new(self, context.id.clone());
                 let taken_back = pin!(entry.taken_back());
                 let (run, is_repeated) = self.begin(&arguments, context).await?;
@@ -179,7 +180,7 @@ impl Server {
         context: &RequestContext<RoleServer>,
         round: &Round,
     ) -> Result<CallToolResponse, String> {
-        let until = Instant::now() + self.setup.detach_after;
+        let until = Instant::now() + self.patience(context);
         // Entered before anything is awaited: a client may take its call back at any time.
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
@@ -205,7 +206,7 @@ impl Server {
         context: &RequestContext<RoleServer>,
         round: &Round,
     ) -> Result<CallToolResponse, String> {
-        let usual = self.setup.detach_after;
+        let usual = self.patience(context);
         let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it.min(MAX_WAIT_S)));
         let until = Instant::now() + patience;
         let mut entry = Entry::new(self, context.id.clone());
@@ -219,6 +220,13 @@ impl Server {
             self.attend(&args.run, until, context, taken_back).await?;
         }
         self.results(&args.run, args.form, false).map(Into::into)
+    }
+
+    /// How long this call may keep its client waiting.
+    fn patience(&self, context: &RequestContext<RoleServer>) -> Duration {
+        let client = context.client_info().map(|info| info.name).unwrap_or_default();
+        let hears_progress = context.meta.get_progress_token().is_some();
+        self.setup.detach_after.unwrap_or_else(|| detach_after(&client, hears_progress))
     }
 
     async fn attend(

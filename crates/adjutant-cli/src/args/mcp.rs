@@ -59,12 +59,10 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Answer a call with a handle after so long, before the client gives up; the run goes on.
-    #[arg(
-        long, value_name = "SECONDS", default_value_t = 45,
-        value_parser = clap::value_parser!(u64).range(1..=3600)
-    )]
-    pub(crate) detach_after: u64,
+    /// Answer a call with a handle after so long, before the client gives up; the run goes on. Each
+    /// known client has a time of its own; others get one after 25 seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) detach_after: Option<u64>,
 
     /// Serve HTTP on this loopback address instead, such as 127.0.0.1:8765; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS")]
@@ -80,7 +78,8 @@ pub(crate) struct McpArgs {
 }
 
 const MCP_HELP: &str = r#"Examples:
-  adjutant mcp install claude --print              what the client's configuration needs
+  adjutant mcp install claude                      add the server to this project's configuration
+  adjutant mcp install codex --print               only show what would be added
   adjutant mcp --approval "auto-below 1.00" --budget-usd 0.25
   adjutant mcp --http 127.0.0.1:8765               for several clients at once, with a token
   adjutant approvals                               the calls that wait for you
@@ -111,16 +110,54 @@ pub(crate) enum OnDisconnect {
 /// What `adjutant mcp` does beside serving.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// Show what a client's configuration needs to start the server.
+    /// Add the server to a client's configuration; everything else in the file stays as it is.
+    #[command(after_help = INSTALL_HELP)]
     Install {
         /// The client.
         #[arg(value_enum)]
         client: McpClient,
 
-        /// Print it; the file itself is left to you.
-        #[arg(long, required = true)]
+        /// Print what the file must hold; the file itself is left to you.
+        #[arg(long)]
         print: bool,
+
+        /// Whose configuration: this project's, or yours for all projects.
+        #[arg(long, value_enum, value_name = "SCOPE")]
+        scope: Option<McpScope>,
+
+        /// What the client starts the server with, such as --model MODEL or --approve-below USD.
+        #[arg(last = true, value_name = "FLAGS")]
+        flags: Vec<String>,
     },
+
+    /// Take the server out of a client's configuration again.
+    Remove {
+        /// The client.
+        #[arg(value_enum)]
+        client: McpClient,
+
+        /// Whose configuration: this project's, or yours for all projects.
+        #[arg(long, value_enum, value_name = "SCOPE")]
+        scope: Option<McpScope>,
+    },
+}
+
+const INSTALL_HELP: &str = r#"Examples:
+  adjutant mcp install claude
+  adjutant mcp install codex --scope user -- --model ollama/qwen3 --approve-below 0.50
+
+Without --scope the project's file is changed, for Codex yours, since it reads a project's file only
+once you trust the project. The old file is kept beside the new one as FILE.before-adjutant, the first
+time. A second install changes nothing, or only the path of this program, and keeps the flags unless
+others are given."#;
+
+/// Whose configuration is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum McpScope {
+    /// The project's, in the folder of --root.
+    Project,
+    /// The person's, in their home.
+    User,
 }
 
 /// The clients whose configuration is known.

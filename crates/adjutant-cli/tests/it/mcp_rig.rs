@@ -32,6 +32,11 @@ delay_ms = 300000
 text = "too late"
 
 [[turn]]
+label = "late"
+delay_ms = 27000
+text = "an answer after half a minute"
+
+[[turn]]
 label = "soon"
 delay_ms = 1000
 text = "an answer after a second"

@@ -122,7 +122,7 @@ fn parse_bad_usage_exits_2() {
         error: the following required arguments were not provided:
           --parent <STORY>
 
-        Usage: adjutant parse --parent <STORY> --home <DIR>
+        Usage: adjutant parse --parent <STORY>
 
         For more information, try '--help'.
         [exit 2]

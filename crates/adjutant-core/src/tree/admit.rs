@@ -88,8 +88,9 @@ impl Tree {
         let mut events = Vec::with_capacity(tasks.len() + 2);
         events.extend(origin.map(|origin| Event::Delegated { session: parent, call, origin }));
         for (index, mut task) in (0..).zip(tasks) {
+            let own = self.check_named_story(parent_index, &task.brief);
             task.brief = self.named(parent_index, u64::from(index), task.brief);
-            match self.judge(now, parent_index, &task.brief, batch) {
+            match own.and_then(|()| self.judge(now, parent_index, &task.brief, batch)) {
                 Ok(admission) => {
                     let place = Place { parent, call, index, places: batch.places };
                     batch.granted += 1;

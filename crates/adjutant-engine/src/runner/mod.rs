@@ -333,7 +333,9 @@ impl Runner {
                 Command::Conclude { session, call, text, artifacts }
             }
             Done::SpaceMade { session, result } => {
-                let none = |crash: Crash| Err(NoSpace { path: None, problem: crash.message });
+                let none = |crash: Crash| {
+                    Err(NoSpace { path: None, problem: crash.message, clash: false })
+                };
                 let made = result.unwrap_or_else(none);
                 self.submit(Command::TakeSpace { session, made })?;
                 self.drop_unused_space(session);

@@ -1,5 +1,7 @@
 //! Part of `lifecycle`: approval.
 
+use adjutant_core::Refusal;
+
 use super::*;
 
 #[test]
