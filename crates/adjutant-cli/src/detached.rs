@@ -96,8 +96,10 @@ impl Terms {
         {
             // Those below may start unasked within the same amount, and nobody asks again for them.
             let goes_deeper = policy.max_depth > 1;
-            let worst = question.worst_usd().unwrap_or(left);
-            let amount = if goes_deeper { left } else { worst };
+            let worst = events.iter().find_map(|event| {
+                if let Event::AutoApproved { amount, .. } = event { Some(*amount) } else { None }
+            });
+            let amount = worst.filter(|_| !goes_deeper).unwrap_or(left);
             let reserved = held.reserve(amount).map_err(|error| {
                 Failure::new(Exit::Failed, format!("the amount cannot be set aside: {error}"))
             })?;
