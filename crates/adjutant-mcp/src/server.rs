@@ -11,9 +11,10 @@ use adjutant_core::contract::{Contract, MetadataSource, Required, validate};
 use adjutant_core::schema::{DelegateCall, ReturnForm};
 use adjutant_engine::artifact_facts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CancelledNotificationParam, CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams,
+    GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    RequestId, ServerCapabilities, ServerConfig, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler, serve_server};
@@ -31,7 +32,7 @@ use crate::runs::{Runs, chain};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
 use crate::wait::{Telling, Waited, left, wait};
 use crate::wire::Stdio;
-use crate::{Setup, era, wire};
+use crate::{Setup, era, tasks, wire};
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
 pub(crate) const BLOCKING_THREADS: usize = 8;
@@ -323,7 +324,7 @@ impl Drop for Entry {
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let about = Implementation::new("adjutant", self.setup.version.clone());
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
             .with_server_info(about.with_title("Adjutant"))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
             .with_instructions(INSTRUCTIONS)
@@ -352,6 +353,13 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(text, None));
         };
         let arguments = Value::Object(request.arguments.unwrap_or_default());
+        if tool == Named::Delegate && tasks::are_known(&context) {
+            let begun = self.begin(&arguments, &context).await;
+            let begun = begun.and_then(|(run, _)| self.runs.read(&run.to_string()));
+            return Ok(
+                begun.map_or_else(|it| answer::of_failure(&it).into(), |it| tasks::begun(&it))
+            );
+        }
         let answer = self.call(tool, arguments, &context).await;
         Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem)).into())
     }
@@ -367,6 +375,33 @@ impl ServerHandler for Server {
             // A call that is just being answered needs no word any more.
             let _ = taken_back.send(notification.reason);
         }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let seen = self.runs.read(&request.task_id).map_err(tasks::refused)?;
+        let result = self.results(&request.task_id, ReturnForm::default(), false);
+        tasks::state(&seen, result.map_err(tasks::refused)?)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // Nothing is asked in the course of a run, so there is nothing to take.
+        self.runs.read(&request.task_id).map(|_| ()).map_err(tasks::refused)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.cancel(request.task_id).await.map(|_| ()).map_err(tasks::refused)
     }
 
     /// What the library could not read as the request that it is.
