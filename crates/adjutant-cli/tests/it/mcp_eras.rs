@@ -231,7 +231,11 @@ fn a_client_that_knows_tasks_is_handed_one_and_asks_for_it() {
     let state = client.request("tasks/get", knowing(json!({ "taskId": begun["taskId"] })));
     let state = &state["result"];
     assert_eq!(state["status"], "completed", "{state}");
-    assert_eq!(state["result"]["structuredContent"], waited["structuredContent"]);
+    let report = |result: &Value| {
+        result["structuredContent"]["results"]["results"][0]["report"].as_str().map(str::to_owned)
+    };
+    assert_eq!(report(&state["result"]), report(&waited));
+    assert_eq!(report(&waited).as_deref(), Some("an answer after a second"));
     for unknown in ["run_1_aaaaaa", "", "../x"] {
         let answer = client.request("tasks/get", knowing(json!({ "taskId": unknown })));
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
