@@ -13,6 +13,7 @@ mod fixture;
 mod history;
 mod http_bars;
 mod launch;
+mod mcp_bars;
 mod repos;
 mod result_bars;
 mod sample;
@@ -43,7 +44,7 @@ pub(crate) type Failure = Box<dyn Error>;
 type Group = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, Group); 8] = [
+const GROUPS: [(&str, Group); 9] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
@@ -52,6 +53,7 @@ const GROUPS: [(&str, Group); 8] = [
     ("views", view_bars::measure),
     ("workspaces", space_bars::measure),
     ("stories", story_bars::measure),
+    ("MCP", mcp_bars::measure),
 ];
 
 fn main() -> ExitCode {

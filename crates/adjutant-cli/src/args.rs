@@ -1,8 +1,11 @@
 //! The command line: parsed to plain values here, acted upon elsewhere.
 
 mod alias;
+mod approvals;
 mod mcp;
 mod records;
+mod rules;
+mod story;
 mod task;
 mod work;
 
@@ -16,11 +19,14 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use crate::hints;
 use crate::spaces::{SpaceFlags, TermFlags};
 
-pub(crate) use mcp::{McpArgs, McpClient, McpCommand};
+pub(crate) use approvals::{ApproveArgs, DetachedFlags};
+pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
     CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
     StatusArgs, TellArgs, WaitArgs, WatchArgs,
 };
+pub(crate) use rules::{AgentsArgs, CheckArgs, CommandsArgs, ParseArgs, PolicyArgs, ValidateArgs};
+pub(crate) use story::StoryArgs;
 pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 pub(crate) use work::{DiffArgs, DiscardArgs, MergeAfter, MergeArgs, MergeAs};
 
@@ -55,7 +61,7 @@ impl Cli {
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = Self::command()
             .try_get_matches_from(alias::read(std::env::args_os()))
-            .map_err(explained)?;
+            .map_err(|error| explained(typed_only(error)))?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_flag = matches.value_source("home") == Some(ValueSource::CommandLine);
         match &cli.home {
@@ -81,6 +87,23 @@ fn given_root(matches: &ArgMatches) -> Option<&PathBuf> {
     let is_typed = matches.ids().any(|id| id.as_str() == "root")
         && matches.value_source("root") == Some(ValueSource::CommandLine);
     if is_typed { matches.get_one("root") } else { given_root(matches) }
+}
+
+/// Leaves out of a usage line what comes from the environment and was not typed.
+fn typed_only(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
+    let before = usage.to_string();
+    let mut text = before.clone();
+    for (flag, value) in [("--home", "<DIR>"), ("--preset", "<NAME>"), ("--model", "<MODEL>")] {
+        let is_typed = |word: String| word == flag || word.starts_with(&format!("{flag}="));
+        if !std::env::args().any(is_typed) {
+            text = text.replace(&format!(" {flag} {value}"), "");
+        }
+    }
+    if text != before {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(text.into()));
+    }
+    error
 }
 
 /// Says how a slash command is typed when its words came as arguments of their own.
@@ -127,6 +150,7 @@ pub(crate) enum Command {
     /// Hand tasks to subagents and wait for their reports.
     Delegate(DelegateArgs),
     /// Work on the stories of a PRD, each in a workspace of its own.
+    #[command(mut_arg("merge", |merge| merge.help(story::MERGE)))]
     Story(StoryArgs),
     /// Go on with a run that was interrupted, or with what is left of one that has ended.
     Resume(ResumeArgs),
@@ -173,6 +197,10 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// Say something to a subagent at work, before its next turn.
     Tell(TellArgs),
+    /// List the calls of MCP clients that wait for your approval.
+    Approvals,
+    /// Let a call start that waits for your approval, or refuse it; from a terminal only.
+    Approve(ApproveArgs),
     /// Show what the subagents of a run changed in their workspaces.
     Diff(DiffArgs),
     /// Merge that work into the files or onto branches, or take a merge back.
@@ -266,45 +294,6 @@ A goal whose first character is / is a slash command; `adjutant commands` lists 
 preset command unless --preset says otherwise, and --agent names who does it. A path of several parts, as
 in "/etc/hosts is strange", is no command; before another path put a space: " /tmp is full"."#;
 
-/// `adjutant story`.
-#[derive(Debug, Args)]
-#[command(after_help = STORY_HELP)]
-pub(crate) struct StoryArgs {
-    /// The PRD: a JSON file with a list of stories.
-    #[arg(value_name = "PRD.json")]
-    pub(crate) prd: PathBuf,
-
-    /// Only the story of that id.
-    #[arg(long, value_name = "ID")]
-    pub(crate) story: Option<String>,
-
-    /// The command that has to succeed in the workspace before a story passes, in place of those of the PRD.
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) verify: Option<String>,
-
-    /// Begin a story anew whose last run was interrupted or is partial, instead of leaving it to `adjutant resume`.
-    #[arg(long)]
-    pub(crate) again: bool,
-
-    /// Allow what the PRD asks for that only you can allow: models, verify commands, merging.
-    #[arg(long)]
-    pub(crate) trust_prd: bool,
-
-    /// How it is done.
-    #[command(flatten)]
-    pub(crate) work: WorkFlags,
-}
-
-const STORY_HELP: &str = r#"Examples:
-  adjutant story prd.json                          what would be delegated is reported, not run
-  adjutant story prd.json --enable-delegation
-  adjutant story prd.json --story US-007 --verify "make test"
-
-Stories run one after the other, those they depend on first, each in a workspace of its own. An agent hands
-work down by writing [delegate:what is to be done:hours]. A story passes once its agent hands back a valid
-result and its verify command succeeds; what came of it is written into the PRD, and its work is a branch
-to look at (--merge says otherwise). The budget is that of all stories together."#;
-
 /// `adjutant resume`.
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_HELP)]
@@ -383,9 +372,9 @@ pub(crate) struct DelegateArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Leave the session of whoever starts it; the MCP server starts its runs so.
-    #[arg(long, hide = true)]
-    pub(crate) detached: bool,
+    /// How the MCP server starts its runs.
+    #[command(flatten)]
+    pub(crate) detached: DetachedFlags,
 
     /// How it is done.
     #[command(flatten)]
@@ -495,123 +484,4 @@ pub(crate) enum Form {
     Markdown,
     /// For programs.
     Json,
-}
-
-/// `adjutant check`.
-#[derive(Debug, Args)]
-#[command(after_help = CHECK_HELP)]
-pub(crate) struct CheckArgs {
-    /// The limits.
-    #[command(flatten)]
-    pub(crate) policy: PolicyFlags,
-}
-
-const CHECK_HELP: &str = r#"Example:
-  echo '{"tree":[{"id":"r","agent":"implement"}],"request":{"parent":"r","agent":"implementer"}}' \
-    | adjutant check --preset command
-
-Prints {"granted":true,"depth","path","timeout",…} and exits 0, or
-{"granted":false,"code","message","recommendation"} and exits 4; bad input exits 2."#;
-
-/// `adjutant parse`.
-#[derive(Debug, Args)]
-pub(crate) struct ParseArgs {
-    /// The story whose agent wrote the text.
-    #[arg(long, value_name = "STORY")]
-    pub(crate) parent: String,
-
-    /// The depth of that story.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) depth: u32,
-
-    /// The number of the first child.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) start: u32,
-}
-
-/// `adjutant validate`.
-#[derive(Debug, Args)]
-pub(crate) struct ValidateArgs {
-    /// The session the return must name.
-    #[arg(long, value_name = "SESSION")]
-    pub(crate) session: Option<String>,
-
-    /// Check that artifacts exist below this directory.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) root: Option<PathBuf>,
-
-    /// Refuse `completed` without artifacts.
-    #[arg(long)]
-    pub(crate) artifacts_required: bool,
-}
-
-/// `adjutant policy`.
-#[derive(Debug, Args)]
-pub(crate) struct PolicyArgs {
-    /// Say what each key bounds and who may change it.
-    #[arg(value_enum)]
-    pub(crate) explain: Option<Explain>,
-
-    /// The tree whose project config counts.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) root: PathBuf,
-
-    /// The limits.
-    #[command(flatten)]
-    pub(crate) policy: PolicyFlags,
-}
-
-/// `adjutant agents`.
-#[derive(Debug, Args)]
-#[command(after_help = AGENTS_HELP)]
-pub(crate) struct AgentsArgs {
-    /// Show only this agent, with its prompt.
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
-
-    /// The tree whose agents count.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) root: PathBuf,
-
-    /// The limits.
-    #[command(flatten)]
-    pub(crate) policy: PolicyFlags,
-}
-
-const AGENTS_HELP: &str = "\
-Agents are read where people have them: .claude/agents, .opencode/agent and agents, .codex/agents,
-.gemini/agents and .adjutant/agents in the project, then the same products' folders at home. A file
-may narrow what its agent can do, never widen it. `adjutant run` offers them to its parent agent;
---agent NAME works as one of them.";
-
-/// `adjutant commands`.
-#[derive(Debug, Args)]
-#[command(after_help = COMMANDS_HELP)]
-pub(crate) struct CommandsArgs {
-    /// Show only this command, with what it says.
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
-
-    /// The tree whose commands count.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) root: PathBuf,
-
-    /// The limits.
-    #[command(flatten)]
-    pub(crate) policy: PolicyFlags,
-}
-
-const COMMANDS_HELP: &str = "\
-Carry one out with adjutant run '/NAME ARGUMENTS'. Commands are read where people have them:
-.claude/commands, .opencode/command and commands, .adjutant/commands in the project, then the same
-products' folders at home; research, plan, implement, revise, review, task, errors, todo and meta are
-there without a file. $ARGUMENTS, $1, $2 … in a body become what was typed. Nothing in a file is executed
-or included, and a file may narrow rights, never widen them. [routing.plan] in your own configuration
-names the agent: default = \"planner\", lean = \"lean-planner\".";
-
-/// The word `explain`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Explain {
-    /// Say what each key bounds and who may change it.
-    Explain,
 }

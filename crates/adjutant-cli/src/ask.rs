@@ -85,7 +85,7 @@ fn ask(terminal: &Terminal, question: &Question) -> Answer {
 fn put(terminal: &Terminal, question: &Question) -> Answer {
     let wide = columns(&terminal.output);
     let (shown, prompt) = match question {
-        Question::Call { events, policy, left } => {
+        Question::Call { events, policy, left, .. } => {
             let question = approval::Question::of(policy, events).with_left(*left);
             (question.text(wide), "Start? [y/N] ".to_owned())
         }

@@ -1,5 +1,6 @@
 //! `cancel`, `wait` and `tell`: dealing with a run from any terminal.
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,13 +28,11 @@ pub(crate) fn run_cancel(
     args: &CancelArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let (files, session) = match &args.run {
-        Some(text) => archive.find(text).map_err(failed)?,
-        None if newest_live(archive)?.is_none() => {
-            return Err(Failure::usage("no run is live").hint(LISTS));
-        }
-        None => (here::latest(archive, &args.root, CANCEL, is_live)?, None),
-    };
+    let named = here::name(args.run.as_deref());
+    if named.is_none() && !archive.runs().map_err(failed)?.iter().any(is_live) {
+        return Err(Failure::usage("no run is live").hint(LISTS));
+    }
+    let (files, session) = here::meant(archive, named, &args.root, CANCEL, is_live)?;
     let target = Target::new(&files, session);
     let cancelled = files.cancel(target.session).map_err(|error| target.failed(&error))?;
     let (how, pid, state) = match cancelled {
@@ -72,13 +71,7 @@ fn keep(files: &RunFiles) {
 
 /// Waits for the end of a run; the exit code is that of the run.
 pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = match &args.run {
-        Some(text) => archive.find(text).map_err(failed)?,
-        None => match newest_live(archive)? {
-            Some(files) => (files, None),
-            None => archive.find("latest").map_err(failed)?,
-        },
-    };
+    let (files, session) = here::shown(archive, args.run.as_deref(), is_live)?;
     let target = Target::new(&files, session);
     let ending = watch(&files, &target, args.timeout)?;
     let (exit, state) = match ending {
@@ -157,7 +150,8 @@ fn watch(files: &RunFiles, target: &Target, timeout: Option<Duration>) -> Result
 
 /// Says something to an agent at work.
 pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = archive.find(&args.session).map_err(failed)?;
+    let named = Some(args.session.as_str());
+    let (files, session) = here::meant(archive, named, Path::new("."), TELL, is_live)?;
     let session = session.unwrap_or_else(|| files.id().root_session());
     let text = if args.text == "-" { read_stdin()? } else { args.text.clone() };
     let bytes = text.len();
@@ -254,15 +248,11 @@ impl Target {
 
 const LISTS: &str = "`adjutant status` lists the runs; name one to end it.";
 
-/// Finds the newest run that somebody works on.
-fn newest_live(archive: &Archive) -> Result<Option<RunFiles>, Failure> {
-    let runs = archive.runs().map_err(failed)?;
-    Ok(runs.into_iter().find(is_live))
-}
-
 /// Says whether somebody works on a run; one whose lock cannot be read must not hide the others.
 fn is_live(files: &RunFiles) -> bool {
     matches!(files.life(), Ok(Life::Live { .. }))
 }
 
 const CANCEL: Verb = Verb { typed: "cancel", noun: "live run" };
+
+const TELL: Verb = Verb { typed: "tell", noun: "live run" };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK};
-use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold, Usd};
+use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Approver, Engine, EngineError, Setup};
 use adjutant_view::approval::Question;
@@ -15,11 +15,12 @@ use serde_json::{Map, Value, json};
 use crate::agents;
 use crate::args::{DelegateArgs, Form, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
+use crate::detached::{self, Terms, cents};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::{print, print_json, say};
 use crate::pure::{read_capped, read_stdin};
-use crate::run::{Showing, Work, carry_out};
+use crate::run::{Showing, Work, conclude, conduct};
 use crate::settings::{Settings, open_archive};
 use crate::wiring::Wiring;
 
@@ -29,13 +30,15 @@ pub(crate) fn run_delegate(
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
-    if args.detached {
-        // One that leads a session already has left.
-        let _ = rustix::process::setsid();
-    }
     let root = absolute(&args.work.root)?;
     let mut settings = Settings::load(&args.work.policy, &root)?;
     apply_flags(&mut settings, &args.work, args.work.in_place)?;
+    let mut terms = None;
+    if args.detached.detached {
+        detached::leave(&args.detached)?;
+        let archive = open_archive(given_home.clone())?;
+        terms = Some(Terms::take(&args.detached, archive.path(), &root, &mut settings)?);
+    }
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
     let mut wiring = Wiring::new(&settings)?;
@@ -84,7 +87,10 @@ pub(crate) fn run_delegate(
     if args.dry_run {
         return dry_run(&policy, &preview.events, as_json);
     }
-    let approver = approver_of(args, &policy, &preview.events)?;
+    let approver = match &mut terms {
+        Some(terms) => terms.approver(&policy, &preview.events)?,
+        None => approver_of(args, &policy, &preview.events)?,
+    };
     let archive = open_archive(given_home)?;
     let showing = Showing {
         form: form(args.work.return_form, call.return_form, as_json),
@@ -94,9 +100,13 @@ pub(crate) fn run_delegate(
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     let spaces = args.work.spaces.setup(archive.path(), &root)?;
-    let exit = carry_out(engine.with_spaces(spaces), &archive, work, approver, &showing);
+    let conducted = conduct(engine.with_spaces(spaces), &archive, work, approver, &showing);
     wiring.end_recording();
-    exit
+    let conducted = conducted?;
+    if let Some(terms) = terms {
+        terms.end(&conducted.view, conducted.finished.is_ok());
+    }
+    conclude(conducted, &archive, false, &showing)
 }
 
 /// Takes what a person typed; `in_place` whether they typed that, wherever it may stand.
@@ -230,35 +240,9 @@ fn approver_of(
         let reason = "there is no terminal to ask on".to_owned();
         let refusal = Refusal::ApprovalDenied { reason };
         let what = format!("{}\n  {}", refusal.message(), question.distillate());
-        let hint = match args.detached {
-            true => how_to_allow(&question),
-            false => how_to_start(policy, &question),
-        };
-        return Err(Failure::new(Exit::Refused, what).hint(hint));
+        return Err(Failure::new(Exit::Refused, what).hint(how_to_start(policy, &question)));
     }
     Ok(approver(yes, terminal))
-}
-
-/// Says how a person lets an MCP client start such a call without being asked.
-fn how_to_allow(question: &Question) -> String {
-    match question.worst_usd() {
-        Some(worst) => {
-            let dollars = cents(worst);
-            format!(
-                "Only a person can allow it: with `approve_below_usd = {dollars}` in [policy] of their own \
-                 config.toml, or by starting the server with `adjutant mcp --approve-below {dollars}`; a \
-                 lower --budget-usd there makes the worst case cheaper."
-            )
-        }
-        None => "Its model has no known price, so no amount covers it. Only a person can allow it: with \
-                 `approval = \"none\"` in [policy] of their own config.toml."
-            .into(),
-    }
-}
-
-/// Returns an amount rounded up to a cent, so that it works as it stands.
-fn cents(amount: Usd) -> String {
-    format!("{:.2}", (amount.as_dollars() * 100.0).ceil() / 100.0)
 }
 
 /// Names the flag that starts a call without asking.

@@ -8,6 +8,7 @@ use adjutant_view::wire::pretty;
 
 use crate::args::{ErrorKind, ErrorsArgs, ErrorsCommand};
 use crate::exit::{Exit, Failure};
+use crate::here;
 use crate::output::{print, print_json, say};
 use crate::projections;
 use crate::records::{Need, colours, counted, failed, fold};
@@ -35,7 +36,7 @@ pub(crate) fn run_errors(
     }
     let found = match &args.run {
         Some(text) => {
-            let (files, session) = archive.find(text).map_err(failed)?;
+            let (files, session) = here::shown(archive, Some(text), |_| true)?;
             let root = files.id().root_session();
             let wanted = session.filter(|session| *session != root);
             let mut errors = of_run(&files)?;

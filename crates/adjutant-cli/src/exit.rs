@@ -54,7 +54,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// Why a command could not do its work: what happened, why, and what to do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) exit: Exit,

@@ -14,6 +14,7 @@ use crate::ask::{Terminal, approver, may_ask};
 use crate::commands::{self, Errand};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
 use crate::exit::{Exit, Failure};
+use crate::here::Tree;
 use crate::output::say;
 use crate::pure::read_stdin;
 use crate::resume::{Again, go_on};
@@ -107,11 +108,12 @@ fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Res
     let say = goal_text(args.goal.as_deref(), false)?;
     let workdir = absolute(&args.work.root)?;
     let archive = open_archive(given_home)?;
+    let tree = Tree::around(&workdir);
     let failed = |error| Failure::caused(Exit::Failed, &error);
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
         let Ok(Some(past)) = files.past() else { continue };
-        if past.has_lead && past.workdir == workdir {
+        if past.has_lead && tree.has(&past.workdir) {
             let on_this_model = args.work.model.is_some();
             let wish = Resume { say: Some(say), on_this_model, ..Resume::default() };
             let flags = Again::of(&args.work, as_json);

@@ -1,17 +1,24 @@
-//! Which run is meant where none is named: the latest of the folder one stands in.
+//! Which run is meant where none is named, or only by the word `latest`: the latest of this folder.
 //!
-//! What changes files or ends work must not reach into another project because it ran last. Commands
-//! that only read show the latest run wherever it worked.
+//! A run is of a folder when both lie in the same work tree of git, or it worked in that very folder where there is
+//! none. What changes files or ends work must not reach into another project because that ran last: it names the
+//! latest elsewhere and leaves it alone. Commands that only look show that one, and say where it worked.
+//!
+//! Start at [`meant`] and [`shown`]. Invariant: no other file decides which folder a run belongs to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use adjutant_core::RunId;
+use adjutant_core::{RunId, SessionId};
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_view::{Liveness, sanitize};
 
 use crate::delegate::absolute;
 use crate::exit::Failure;
+use crate::output::say;
 use crate::records::{failed, liveness, numbers};
+
+/// The word that means the latest run, as no name does.
+const LATEST: &str = "latest";
 
 /// What a command does with a run, for its hints.
 #[derive(Clone, Copy)]
@@ -22,32 +29,114 @@ pub(crate) struct Verb {
     pub(crate) noun: &'static str,
 }
 
-/// Finds the latest run of the tree at `root` that fits; one elsewhere is named and left alone.
-pub(crate) fn latest(
+/// A folder and all that belongs together with it.
+pub(crate) struct Tree(PathBuf);
+
+impl Tree {
+    /// Takes the work tree of git around a folder, or the folder itself where there is none.
+    pub(crate) fn around(folder: &Path) -> Self {
+        let is_top = |it: &&Path| it.join(".git").symlink_metadata().is_ok();
+        Self(folder.ancestors().find(is_top).unwrap_or(folder).to_owned())
+    }
+
+    /// Says whether a run that worked in a folder is one of this tree.
+    pub(crate) fn has(&self, workdir: &Path) -> bool {
+        Self::around(workdir).0 == self.0
+    }
+}
+
+/// Returns the name of a run that was typed; none where the latest is meant.
+pub(crate) fn name(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| *text != LATEST)
+}
+
+/// Finds the run or session that a command is to change or end: by its name, or the latest of the tree around `root`
+/// that fits; one elsewhere is named and left alone.
+pub(crate) fn meant(
     archive: &Archive,
+    text: Option<&str>,
     root: &Path,
     verb: Verb,
     fits: impl Fn(&RunFiles) -> bool,
-) -> Result<RunFiles, Failure> {
-    let root = absolute(root)?;
-    let mut elsewhere = None;
-    for files in archive.runs().map_err(failed)?.into_iter().filter(fits) {
-        // One that cannot be read is passed over here; naming it says why.
-        match files.workdir() {
-            Some(workdir) if workdir == root => return Ok(files),
-            workdir => elsewhere = elsewhere.or(workdir.map(|workdir| (files.id(), workdir))),
-        }
+) -> Result<(RunFiles, Option<SessionId>), Failure> {
+    if let Some(text) = name(text) {
+        return archive.find(text).map_err(failed);
     }
+    let root = absolute(root)?;
+    let found = match latest(archive, &root, fits)? {
+        Latest::Here(files) => return Ok((files, None)),
+        Latest::Elsewhere(files, workdir) => Some((files.id(), workdir)),
+        Latest::None => None,
+    };
     let Verb { typed, noun } = verb;
     let folder = sanitize::line(&root.display().to_string()).into_owned();
     let failure = Failure::usage(format!("no {noun} worked in {folder}"));
-    Err(match elsewhere {
+    Err(match found {
         Some((run, workdir)) => failure.hint(format!(
             "The latest elsewhere is {run}, in {}: `adjutant {typed} {run}` names it.",
             sanitize::line(&workdir.display().to_string())
         )),
         None => failure.hint("`adjutant status` lists the runs."),
     })
+}
+
+/// Finds the run or session that is to be shown: by its name, or the latest of the tree one stands in, preferably one
+/// that fits; where there is none in this tree, the latest of all, which is said.
+pub(crate) fn shown(
+    archive: &Archive,
+    text: Option<&str>,
+    preferred: impl Fn(&RunFiles) -> bool,
+) -> Result<(RunFiles, Option<SessionId>), Failure> {
+    if let Some(text) = name(text) {
+        return archive.find(text).map_err(failed);
+    }
+    let (newest, _) = archive.find(LATEST).map_err(failed)?;
+    // Where one stands in a folder that is gone, or the newest cannot be read, that one says what is wrong.
+    let (Ok(root), Some(_)) = (absolute(Path::new(".")), newest.workdir()) else {
+        return Ok((newest, None));
+    };
+    let files = match latest(archive, &root, &preferred)? {
+        Latest::Here(files) => files,
+        Latest::Elsewhere(..) | Latest::None => match latest(archive, &root, |_| true)? {
+            Latest::Here(files) => files,
+            Latest::Elsewhere(..) | Latest::None => {
+                let others = archive.runs().map_err(failed)?;
+                let files = others.into_iter().find(|it| preferred(it)).unwrap_or(newest);
+                let workdir = files.workdir().unwrap_or_default();
+                let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
+                say(&format!("adjutant: no run worked here; {} worked in {workdir}", files.id()));
+                files
+            }
+        },
+    };
+    Ok((files, None))
+}
+
+/// The latest run that fits, and whether it is one of a tree.
+enum Latest {
+    Here(RunFiles),
+    /// There is none here; this one worked in another folder.
+    Elsewhere(RunFiles, PathBuf),
+    None,
+}
+
+fn latest(
+    archive: &Archive,
+    root: &Path,
+    fits: impl Fn(&RunFiles) -> bool,
+) -> Result<Latest, Failure> {
+    let (tree, mut elsewhere) = (Tree::around(root), Latest::None);
+    for files in archive.runs().map_err(failed)?.into_iter().filter(fits) {
+        // One that cannot be read is passed over here; naming it says why.
+        let Some(workdir) = files.workdir() else { continue };
+        if tree.has(&workdir) {
+            return Ok(Latest::Here(files));
+        }
+        if let Latest::None = elsewhere {
+            elsewhere = Latest::Elsewhere(files, workdir);
+        }
+    }
+    Ok(elsewhere)
 }
 
 /// How many of the latest runs are asked who works on a task.

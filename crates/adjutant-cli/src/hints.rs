@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+pub(crate) use adjutant_view::sanitize::shell_word as quoted;
+
 use crate::output::say;
 
 /// How this program is called, once `--home` was given.
@@ -13,7 +15,7 @@ static PROGRAM: OnceLock<String> = OnceLock::new();
 static ROOT: OnceLock<String> = OnceLock::new();
 
 /// The commands that look at the tree that `--root` names.
-const OF_A_TREE: [&str; 4] = ["run", "task", "commands", "agents"];
+const OF_A_TREE: [&str; 5] = ["run", "story", "task", "commands", "agents"];
 
 /// Remembers the state directory that was given as a flag; one in the environment stays there.
 pub(crate) fn keep_home(home: &Path) {
@@ -24,15 +26,6 @@ pub(crate) fn keep_home(home: &Path) {
 /// Remembers the tree that was given as a flag.
 pub(crate) fn keep_root(root: &Path) {
     let _ = ROOT.set(format!(" --root {}", quoted(&root.display().to_string())));
-}
-
-/// Quotes a word for a shell where it needs that.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "/._-+,:@%=".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Returns the beginning of every command that is recommended.

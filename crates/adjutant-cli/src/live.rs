@@ -1,12 +1,13 @@
 //! What a person sees while a run goes on: a live picture on a terminal, plain lines elsewhere.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use adjutant_core::{Event, Timestamp};
-use adjutant_view::progress::{Frame, line};
-use adjutant_view::{Entry, Palette, RunView, events};
+use adjutant_core::{Event, SessionId, Timestamp};
+use adjutant_view::progress::{Frame, keeping, line};
+use adjutant_view::{Entry, Palette, RunView, events, sanitize};
 
 use crate::ask::is_asking;
 use crate::output::{print_json_line, say};
@@ -23,6 +24,8 @@ pub(crate) struct Live {
     age: Timestamp,
     palette: Palette,
     drawn_lines: usize,
+    /// Those of whom it was said that their work is being kept.
+    keeping: BTreeSet<SessionId>,
     mode: Mode,
 }
 
@@ -57,6 +60,7 @@ impl Live {
             age: Timestamp::ZERO,
             palette: palette(terminal),
             drawn_lines: 0,
+            keeping: BTreeSet::new(),
             mode,
         }
     }
@@ -107,11 +111,26 @@ impl Live {
             && self.view.delegations().any(|delegation| delegation.started.is_some())
     }
 
-    fn draw(&mut self) {
+    fn now(&self) -> Timestamp {
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.age.plus_millis(elapsed)
+    }
+
+    /// Says once of each whose work takes long to be kept that it is.
+    fn say_keeping(&mut self) {
+        let now = self.now();
+        for delegation in self.view.delegations() {
+            if let Some(words) = keeping(delegation, now)
+                && self.keeping.insert(delegation.session)
+            {
+                say(&format!("[{}] {words}", sanitize::label(delegation.label.as_str())));
+            }
+        }
+    }
+
+    fn draw(&mut self) {
         let (width, height) = (columns(io::stderr()), rows(io::stderr()));
-        let frame =
-            Frame { width, height, now: self.age.plus_millis(elapsed), palette: self.palette };
+        let frame = Frame { width, height, now: self.now(), palette: self.palette };
         let picture = frame.render(&self.view);
         let mut text = String::new();
         if self.drawn_lines > 0 {
@@ -135,7 +154,9 @@ impl Live {
             // The question stands below the picture; the next one is drawn below the answer.
             self.drawn_lines = 0;
         }
-        if self.is_drawn() {
+        if self.mode == Mode::Lines {
+            self.say_keeping();
+        } else if self.is_drawn() {
             self.draw();
         }
     }

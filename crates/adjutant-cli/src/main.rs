@@ -5,12 +5,15 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agents;
+mod approvals;
 mod args;
 mod ask;
+mod clients;
 mod commands;
 mod control;
 mod delegate;
 mod demo;
+mod detached;
 mod errors;
 mod exit;
 mod goal;
@@ -93,6 +96,8 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Cancel(args) => control::run_cancel(&archive()?, &args, json),
         Command::Wait(args) => control::run_wait(&archive()?, &args, json),
         Command::Tell(args) => control::run_tell(&archive()?, &args, json),
+        Command::Approvals => approvals::run_approvals(&archive()?, json),
+        Command::Approve(args) => approvals::run_approve(&archive()?, &args, json),
         Command::Mcp(args) => mcp::run_mcp(&args, home),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use adjutant_core::Policy;
 use adjutant_core::schema::CallLimits;
-use adjutant_mcp::{Client, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve};
+use adjutant_mcp::{Approval, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve};
 
-use crate::args::{McpArgs, McpClient, McpCommand};
+use crate::args::{McpArgs, McpCommand, OnDisconnect};
+use crate::clients::{self, Order};
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::output::{print, say};
-use crate::settings::{Settings, open_archive};
+use crate::settings::{McpConfig, Settings, open_archive};
 
 /// Reserved for bounds that another process of ours hands down; nobody may delegate under bounds
 /// that are not understood.
@@ -23,8 +24,8 @@ const CONTEXT: &str = "ADJUTANT_CONTEXT";
 
 /// Serves a client, or shows what it needs.
 pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
-    if let Some(McpCommand::Install { client, .. }) = &args.command {
-        return install(*client);
+    if let Some(command) = &args.command {
+        return set_up(command, &args.root, given_home.as_deref());
     }
     let root = absolute(&args.root)?;
     // Read here too: a configuration that is wrong is better heard of now than at the first call.
@@ -43,10 +44,12 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
     let setup = Setup {
         archive: open_archive(given_home)?,
         program: program_path,
-        arguments: arguments(args, &root, state.as_deref()),
+        arguments: arguments(args, &settings.mcp, &root, state.as_deref()),
+        approval: approval(args, &settings.mcp)?,
+        asks_client: args.ask_client.or(settings.mcp.ask_client).unwrap_or(true),
         limits: limits(settings.policy.policy()),
         root,
-        detach_after: Duration::from_secs(args.detach_after),
+        detach_after: args.detach_after.map(Duration::from_secs),
         program_name: program().to_owned(),
         refusal,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -95,16 +98,40 @@ fn limits(policy: &Policy) -> CallLimits {
     }
 }
 
+/// The most runs of a tree that clients may have alive at once where nobody says otherwise. Inclusive.
+const MAX_RUNS: u32 = 16;
+
+/// Returns what becomes of a call that needs approval: what was typed, else the person's own file.
+fn approval(args: &McpArgs, config: &McpConfig) -> Result<Approval, Failure> {
+    let typed = args.approve_below.map(|usd| ("--approve-below", format!("auto-below {usd}")));
+    let configured = config.approval.clone().map(|text| ("user config: [mcp] approval", text));
+    match (args.approval, typed.or(configured)) {
+        (Some(approval), _) => Ok(approval),
+        (None, None) => Ok(Approval::default()),
+        (None, Some((origin, text))) => {
+            text.parse().map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
+        }
+    }
+}
+
 /// Returns the arguments of the process that carries a run: what the person said, and nothing else.
-fn arguments(args: &McpArgs, root: &Path, state: Option<&Path>) -> Vec<OsString> {
+fn arguments(
+    args: &McpArgs,
+    config: &McpConfig,
+    root: &Path,
+    state: Option<&Path>,
+) -> Vec<OsString> {
     let mut all: Vec<OsString> = ["delegate", "-", "--detached", "--events"].map(Into::into).into();
     let mut flag = |name: &str, value: OsString| all.extend([name.into(), value]);
     flag("--root", root.into());
     state.into_iter().for_each(|state| flag("--home", state.into()));
-    let amounts = [("--approve-below", args.approve_below), ("--budget-usd", args.budget_usd)];
-    for (name, amount) in amounts {
-        amount.into_iter().for_each(|usd| flag(name, usd.to_string().into()));
+    let places = args.max_runs.or(config.max_runs).unwrap_or(MAX_RUNS);
+    flag("--max-runs", places.to_string().into());
+    match args.on_disconnect.or(config.on_disconnect).unwrap_or_default() {
+        OnDisconnect::Keep => {}
+        OnDisconnect::Cancel => flag("--leash", std::process::id().to_string().into()),
     }
+    args.budget_usd.into_iter().for_each(|usd| flag("--budget-usd", usd.to_string().into()));
     if let Some(tokens) = args.budget_tokens {
         flag("--budget-tokens", tokens.to_string().into());
     }
@@ -119,18 +146,16 @@ fn arguments(args: &McpArgs, root: &Path, state: Option<&Path>) -> Vec<OsString>
     all
 }
 
-/// Prints what a client's configuration needs.
-fn install(client: McpClient) -> Result<Exit, Failure> {
-    let client = match client {
-        McpClient::Claude => Client::Claude,
-        McpClient::Codex => Client::Codex,
-        McpClient::Opencode => Client::Opencode,
-        McpClient::Gemini => Client::Gemini,
-        McpClient::Vscode => Client::Vscode,
-        McpClient::Cursor => Client::Cursor,
-    };
-    let entry = client.entry(&["adjutant".to_owned(), "mcp".to_owned()]);
-    say(&format!("adjutant: {} needs:", entry.file));
-    print(&entry.text)?;
-    Ok(Exit::Completed)
+/// Changes a client's configuration, or shows what it needs.
+fn set_up(command: &McpCommand, root: &Path, home: Option<&Path>) -> Result<Exit, Failure> {
+    match command {
+        McpCommand::Install { client, print, scope, flags } => {
+            let order = Order { client: *client, scope: *scope, root };
+            let act = if *print { clients::show } else { clients::install };
+            act(&order, flags, home)
+        }
+        McpCommand::Remove { client, scope } => {
+            clients::remove(&Order { client: *client, scope: *scope, root })
+        }
+    }
 }

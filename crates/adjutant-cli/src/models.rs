@@ -12,6 +12,7 @@ use adjutant_engine::Archive;
 use serde_json::{Value, json};
 
 use crate::args::PolicyFlags;
+use crate::clients;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
 use crate::settings::{Settings, user_config_path};
@@ -76,6 +77,8 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     findings.push(kernel());
     let machine = work::findings(home).into_iter();
     findings.extend(machine.map(|(name, fine, says)| finding(name, fine, says)));
+    let clients = clients::findings(Path::new(".")).into_iter();
+    findings.extend(clients.map(|(name, fine, says)| finding(name, fine, says)));
     let terminal = io::stderr().is_terminal();
     findings.push(finding(
         "terminal",

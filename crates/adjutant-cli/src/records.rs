@@ -7,11 +7,14 @@ use adjutant_engine::{Archive, ArchiveError, Expiry, Follow, Life, RunFiles, Swe
 use adjutant_view::results::{Results, root_end};
 use adjutant_view::status::{self, Content, Look};
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Entry, Liveness, Palette, RunView, cost, delegations, log, sanitize, tree};
+use adjutant_view::{
+    Delegation, Entry, Liveness, Palette, RunView, cost, delegations, log, sanitize, tree,
+};
 use serde_json::json;
 
 use crate::args::{Form, LogArgs, PruneArgs, ResultArgs, RunArg, StatusArgs};
 use crate::exit::{Exit, Failure};
+use crate::here;
 use crate::hints::{advise, program};
 use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
@@ -205,31 +208,33 @@ pub(crate) fn run_transcript(
     Ok(Exit::Completed)
 }
 
-/// A run with one child needs no session to be named, nor does a parent agent that worked alone;
-/// otherwise the choices are listed.
+/// A run with one child needs no session to be named, nor does a parent agent that worked alone; of a
+/// story it is its own agent, and the others are named beside it.
 fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Failure> {
     let children: Vec<_> = found.view.delegations().filter(|it| it.depth > 0).collect();
+    let named = |it: &&Delegation| {
+        let label = sanitize::label(it.label.as_str());
+        format!("`adjutant transcript {}`   [{label}]", it.session)
+    };
+    if let Some(lead) = lead.filter(|_| found.view.story().is_some()) {
+        for child in &children {
+            advise(&format!("adjutant: there is more: {}", named(child)));
+        }
+        return Ok(lead);
+    }
     if let [only] = children.as_slice() {
         return Ok(only.session);
     }
     if let (true, Some(lead)) = (children.is_empty(), lead) {
         return Ok(lead);
     }
-    let choices: Vec<String> = children
-        .iter()
-        .map(|child| {
-            format!(
-                "adjutant transcript {}   [{}]",
-                child.session,
-                sanitize::label(child.label.as_str())
-            )
-        })
-        .collect();
     let run = found.files.id();
     if children.is_empty() {
         return Err(Failure::usage(format!("{run} has no transcripts: nothing was delegated")));
     }
-    Err(Failure::usage(format!("{run} has {} transcripts; name one:", children.len()))
+    let lead = found.view.root().filter(|_| lead.is_some());
+    let choices: Vec<String> = lead.iter().chain(&children).map(named).collect();
+    Err(Failure::usage(format!("{run} has {} transcripts; name one:", choices.len()))
         .hint(choices.join("\n  ")))
 }
 
@@ -246,8 +251,7 @@ pub(crate) fn run_cost(archive: &Archive, run: &RunArg, as_json: bool) -> Result
 
 /// Prints every event, or every beginning and end of a delegation.
 pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
-    let text = args.run.run.as_deref().unwrap_or("latest");
-    let (files, session) = archive.find(text).map_err(failed)?;
+    let (files, session) = here::shown(archive, args.run.run.as_deref(), |_| true)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
     let life = files.life().map_err(failed)?;
     let mut view = RunView::light();
@@ -326,7 +330,7 @@ pub(crate) fn run_prune(
 }
 
 fn find(archive: &Archive, text: Option<&str>, need: Need) -> Result<Found, Failure> {
-    let (files, session) = archive.find(text.unwrap_or("latest")).map_err(failed)?;
+    let (files, session) = here::shown(archive, text, |_| true)?;
     let (view, liveness) = fold(&files, need)?;
     Ok(Found { files, view, session, liveness })
 }

@@ -1,10 +1,14 @@
 //! `resume`: going on with a run.
 
-use adjutant_core::Preset;
+use std::path::Path;
+
 use adjutant_core::policy::{Key, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
+use adjutant_core::{Preset, RunId};
 use adjutant_engine::slash::{Handbook, builtin_agents};
-use adjutant_engine::{Archive, Engine, Life, Past, Resume, RunFiles, Setup};
+use adjutant_engine::{
+    Archive, ClaimError, Engine, Life, Past, Resume, RunFiles, Setup, StoryClaim,
+};
 
 use crate::agents;
 use crate::args::{Form, MergeAfter, PolicyFlags, ResumeArgs, WorkFlags};
@@ -21,6 +25,7 @@ use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
 use crate::story::stories_again;
 use crate::wiring::Wiring;
+use crate::work::unkept_of;
 
 /// How a run goes on, as the flags of two commands say it.
 pub(crate) struct Again<'a> {
@@ -56,10 +61,7 @@ pub(crate) fn run_resume(
     as_json: bool,
     archive: &Archive,
 ) -> Result<Exit, Failure> {
-    let (files, session) = match &args.run {
-        Some(text) => archive.find(text).map_err(records::failed)?,
-        None => (here::latest(archive, &args.root, RESUME, |_| true)?, None),
-    };
+    let (files, session) = here::meant(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
     let past = files.past().map_err(records::failed)?;
     let past = past
         .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
@@ -80,7 +82,11 @@ pub(crate) fn run_resume(
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
     };
-    go_on(archive, files, past, wish, &flags)
+    let run = files.id();
+    go_on(archive, files, past, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
+        Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
+        Some(_) | None => failure,
+    })
 }
 
 /// Goes on with a run and prints what came of it.
@@ -99,6 +105,7 @@ pub(crate) fn go_on(
             files.id()
         )));
     }
+    let _claim = claim(archive, files.id(), &past)?;
     let asks = !flags.yes && (past.open_questions > 0 || may_ask(&past.policy));
     let terminal = if asks { Terminal::open() } else { None };
     if past.open_questions > 0 && !flags.yes && terminal.is_none() {
@@ -172,6 +179,20 @@ pub(crate) fn go_on(
     let showing = Showing { form, events: flags.events, result_tokens, merge };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
+}
+
+/// Claims the story of a run that goes on: nobody else may be at work on it.
+fn claim(archive: &Archive, run: RunId, past: &Past) -> Result<Option<StoryClaim>, Failure> {
+    let story = past.story.as_ref().and_then(|it| Some((it.prd.as_ref()?, &it.id)));
+    let Some((prd, id)) = story else { return Ok(None) };
+    match archive.claim_story(Path::new(prd), id) {
+        Ok(claim) => Ok(Some(claim)),
+        Err(error @ ClaimError::Held { .. }) => {
+            Err(Failure::usage(format!("{run} is on the story {id}, and {error}"))
+                .hint("`adjutant status` lists the runs, `adjutant watch RUN` follows one."))
+        }
+        Err(error @ ClaimError::File(_)) => Err(Failure::caused(Exit::Failed, &error)),
+    }
 }
 
 const RESUME: Verb = Verb { typed: "resume", noun: "run" };

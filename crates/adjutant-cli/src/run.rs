@@ -81,7 +81,18 @@ pub(crate) fn carry_out(
     showing: &Showing,
 ) -> Result<Exit, Failure> {
     let pursues = matches!(work, Work::Goal(_) | Work::Again { has_lead: true, .. });
-    let Conducted { view, finished } = conduct(engine, archive, work, approver, showing)?;
+    let conducted = conduct(engine, archive, work, approver, showing)?;
+    conclude(conducted, archive, pursues, showing)
+}
+
+/// Prints what came of a run, which may have pursued a goal.
+pub(crate) fn conclude(
+    conducted: Conducted,
+    archive: &Archive,
+    pursues: bool,
+    showing: &Showing,
+) -> Result<Exit, Failure> {
+    let Conducted { view, finished } = conducted;
     let view = &view;
     let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
     if let Some(report) = StoryReport::of(view) {
@@ -253,6 +264,10 @@ fn show_synthesis(
         let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost });
         if let Some(reason) = root_reason(view) {
             json["reason"] = json!(reason);
+        }
+        let remarks = Results::of_run(view).remarks();
+        if !remarks.is_empty() {
+            json["remarks"] = json!(remarks);
         }
         if view.auto_approved() > Usd::ZERO {
             json["auto_approved_usd"] = json!(view.auto_approved());

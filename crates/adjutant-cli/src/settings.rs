@@ -15,7 +15,7 @@ use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
 
-use crate::args::PolicyFlags;
+use crate::args::{OnDisconnect, PolicyFlags};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 
@@ -53,9 +53,25 @@ struct ConfigFile {
     routing: BTreeMap<String, BTreeMap<String, String>>,
     /// The command that has to succeed before a story passes; for the user's own file only.
     verify: Option<String>,
+    /// What MCP clients may do; for the user's own file only.
+    mcp: Option<McpConfig>,
     /// Keys of the policy.
     #[serde(default)]
     policy: toml::Table,
+}
+
+/// What a person lets MCP clients do.
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct McpConfig {
+    /// What becomes of a call that needs approval where the client cannot ask.
+    pub(crate) approval: Option<String>,
+    /// Whether a client that can is asked.
+    pub(crate) ask_client: Option<bool>,
+    /// What becomes of runs when their server is gone.
+    pub(crate) on_disconnect: Option<OnDisconnect>,
+    /// The most runs of a tree at once.
+    pub(crate) max_runs: Option<u32>,
 }
 
 impl ConfigFile {
@@ -69,6 +85,7 @@ impl ConfigFile {
             || !self.models.is_empty()
             || !self.routing.is_empty()
             || self.verify.is_some()
+            || self.mcp.is_some()
     }
 }
 
@@ -160,6 +177,8 @@ pub(crate) struct Settings {
     pub(crate) routes: Routes,
     /// The command that has to succeed before a story passes.
     pub(crate) verify: Option<String>,
+    /// What MCP clients may do.
+    pub(crate) mcp: McpConfig,
     search: Option<SearchEndpoint>,
 }
 
@@ -181,7 +200,7 @@ impl Settings {
         let project = read(&project_path, Links::Refused)?;
         if project.chooses() {
             return Err(Failure::usage(format!(
-                "{}: a project file may only tighten [policy], not choose a preset, a model, a server, an agent or a verify command",
+                "{}: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify command or what MCP clients may do",
                 project_path.display()
             )));
         }
@@ -210,6 +229,7 @@ impl Settings {
             models: user.models,
             routes: Routes(user.routing),
             verify: user.verify,
+            mcp: user.mcp.unwrap_or_default(),
             search,
         })
     }

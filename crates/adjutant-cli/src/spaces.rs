@@ -160,9 +160,18 @@ impl TermFlags {
         }
         for grant in &self.grant {
             // Seen from the workspace, a relative path would be another one; a link may lead elsewhere later.
-            setup.grants.push(granted(grant)?);
+            let path = granted(grant)?;
+            if let Some((why, hint)) = never_shown(&path, setup, tree) {
+                return Err(
+                    Failure::usage(format!("--grant {}: {why}", grant.display())).hint(hint)
+                );
+            }
+            setup.grants.push(path);
         }
         if !self.include_ignored.is_empty() {
+            for typed in &self.include_ignored {
+                refuse_included(typed, tree)?;
+            }
             setup.include_ignored.extend(self.include_ignored.iter().cloned());
             for strange in setup.settle_included(tree) {
                 say(&format!("adjutant: --include-ignored: {strange}"));
@@ -181,6 +190,53 @@ fn granted(typed: &Path) -> Result<PathBuf, Failure> {
         return Err(refused("its path is not UTF-8"));
     }
     Ok(path)
+}
+
+/// Says why commands would not see a directory although it was granted, and what to do instead.
+fn never_shown(
+    grant: &Path,
+    setup: &SpaceSetup,
+    tree: &Path,
+) -> Option<(&'static str, &'static str)> {
+    const NARROWER: &str = "Name the directories that commands need, such as a toolchain.";
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (tree, state) = (real(tree), real(&setup.state));
+    if grant == Path::new("/") {
+        return Some(("that is everything, and most of it must stay hidden", NARROWER));
+    }
+    if ["/proc", "/dev"].iter().any(|own| grant.starts_with(own)) {
+        let hint = "Leave it out: commands find /proc and /dev as they may see them.";
+        return Some(("each command has one of its own there", hint));
+    }
+    if grant.starts_with(&state) {
+        return Some(("the state directory is never shown to agents", NARROWER));
+    }
+    if grant == tree || grant.starts_with(tree.join(".git")) {
+        let hint = "Leave it out; --include-ignored DIR brings ignored folders along.";
+        return Some(("agents work in copies of this repository and never see it itself", hint));
+    }
+    if setup.hidden.iter().any(|hidden| grant == real(hidden)) {
+        let hint = "Name the directories in it that commands need, such as ~/.cargo.";
+        return Some(("your home directory as a whole is never shown to agents", hint));
+    }
+    None
+}
+
+/// Refuses what can never come along, whatever the repository ignores.
+fn refuse_included(typed: &Path, tree: &Path) -> Result<(), Failure> {
+    const USUAL: &str = "Name ignored folders that commands need, such as target or node_modules.";
+    let refused = |why: &str| {
+        let text = format!("--include-ignored {}: {why}", typed.display());
+        Err(Failure::usage(text).hint(USUAL))
+    };
+    if typed.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git")) {
+        return refused("a git directory never comes along; each workspace has one of its own");
+    }
+    let is_top = |top: PathBuf| tree.join(typed).canonicalize().is_ok_and(|it| it == top);
+    if typed.as_os_str().is_empty() || tree.canonicalize().is_ok_and(is_top) {
+        return refused("that is the whole tree, of which all comes along that is not ignored");
+    }
+    Ok(())
 }
 
 /// Says whether agents have workspaces of their own under a policy.

@@ -6,6 +6,7 @@ use adjutant_core::task::{Status, Task};
 use adjutant_core::undo::Elsewhere;
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_engine::specs::Specs;
+use adjutant_engine::work::Work;
 use adjutant_engine::{Archive, ArchiveError, Fate, RunFiles, Undo, UndoError, Undone};
 use adjutant_view::sanitize;
 use clap::Args;
@@ -15,7 +16,8 @@ use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::here::{self, Verb};
 use crate::output::{print, print_json, say};
-use crate::records::{counted, failed};
+use crate::records::counted;
+use crate::work::search;
 
 /// `adjutant undo`.
 #[derive(Debug, Args)]
@@ -48,14 +50,12 @@ Examples:
 
 /// Puts files back, or says which could be.
 pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = match &args.run {
-        Some(text) => archive.find(text).map_err(failed)?,
-        None => (here::latest(archive, &args.root, UNDO, |_| true)?, None),
-    };
+    let (files, session) = here::meant(archive, args.run.as_deref(), &args.root, UNDO, |_| true)?;
     let session = session.filter(|session| *session != files.id().root_session());
     let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
     let Undone { files: undone, elsewhere } = undone;
     let root = files.workdir().unwrap_or_default();
+    let (elsewhere, discarded) = as_it_is(archive, files.id(), &root, elsewhere);
     let linked = left_on_the_list(&files, &root, &undone);
     if as_json {
         let files_json: Vec<Value> = undone.iter().map(as_object).collect();
@@ -74,7 +74,10 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
         let lines = undone.iter().map(|undo| line(undo, args.dry_run));
         print(&lines.collect::<String>())?;
         let told = elsewhere.iter().filter_map(|it| elsewhere_sentence(files.id(), it));
-        let told: Vec<String> = told.collect();
+        let gone = discarded.iter().map(|session| {
+            format!("adjutant: {session} changed nothing here, and its work was discarded")
+        });
+        let told: Vec<String> = told.chain(gone).collect();
         if !undone.is_empty() || told.is_empty() {
             say(&summary(&undone, args.dry_run));
         }
@@ -138,6 +141,31 @@ impl Linked {
     }
 }
 
+/// Takes into account that work may have been kept after all, or discarded since; returns whose was.
+fn as_it_is(
+    archive: &Archive,
+    run: RunId,
+    root: &Path,
+    recorded: Vec<(SessionId, Elsewhere)>,
+) -> (Vec<(SessionId, Elsewhere)>, Vec<SessionId>) {
+    let work = Work::open(&search(), root, archive.path());
+    // Where git cannot be asked, what is on record is all there is.
+    let Ok(kept) = work.and_then(|work| work.results(run)) else { return (recorded, Vec::new()) };
+    let (mut now, mut discarded) = (Vec::new(), Vec::new());
+    for (session, at) in recorded {
+        let found = kept.iter().find(|it| it.session == Some(session));
+        now.push(match (found, at) {
+            (Some(found), _) => (session, Elsewhere::Kept(found.reference.clone())),
+            (None, Elsewhere::Kept(_)) => {
+                discarded.push(session);
+                (session, Elsewhere::Nowhere)
+            }
+            (None, at @ (Elsewhere::Workspace | Elsewhere::Nowhere)) => (session, at),
+        });
+    }
+    (now, discarded)
+}
+
 fn elsewhere_object((session, at): &(SessionId, Elsewhere)) -> Value {
     let reference = match at {
         Elsewhere::Kept(reference) => Some(reference),
@@ -155,7 +183,7 @@ fn elsewhere_sentence(run: RunId, (session, at): &(SessionId, Elsewhere)) -> Opt
         )),
         Elsewhere::Workspace => Some(format!(
             "adjutant: {session} changed nothing here: its work is in a workspace that was not kept yet; \
-             `adjutant resume {run}` goes on with it, `adjutant cancel {run}` keeps it as it is"
+             `adjutant prune` keeps it as it is, `adjutant resume {run}` goes on with what was interrupted"
         )),
         Elsewhere::Nowhere => None,
     }

@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::RunArg;
 use crate::exit::{Exit, Failure};
+use crate::here;
 use crate::live;
 use crate::output::{nobody_reads, print, print_json_line, say};
 use crate::records::{colours, failed, liveness, look, now, numbers, say_way_on};
@@ -37,7 +38,7 @@ enum Mode {
 
 /// Follows a run until it ends; exits as the run did.
 pub(crate) fn run_watch(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = archive.find(run.run.as_deref().unwrap_or("latest")).map_err(failed)?;
+    let (files, session) = here::shown(archive, run.run.as_deref(), |_| true)?;
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let mode = match (as_json, io::stdout().is_terminal() && !is_dumb) {
         (true, _) => Mode::Events,

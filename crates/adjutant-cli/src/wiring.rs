@@ -28,6 +28,7 @@ pub(crate) struct Wiring {
 }
 
 /// A model, and what is worth saying about the choice.
+#[derive(Clone)]
 pub(crate) struct Chosen {
     /// The model.
     pub(crate) model: Arc<dyn Model>,

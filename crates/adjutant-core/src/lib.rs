@@ -59,6 +59,7 @@ pub use policy::{Layered, Policy, Preset, Source};
 pub use refusal::{Refusal, Untold};
 pub use rights::{Rights, ToolSet};
 pub use secret::Secret;
+pub use splice::jsonc;
 pub use time::Timestamp;
 pub use tree::{Node, Tree};
 pub use usage::Usage;

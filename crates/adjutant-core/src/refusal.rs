@@ -45,6 +45,12 @@ pub enum Refusal {
         /// Whether the path runs over stories instead of agents.
         stories: bool,
     },
+    /// The task is the name of a story, which is worked on by itself or was handed down before.
+    #[error("`{story}` is the name of a story; each is worked on once, with its own check")]
+    OwnStory {
+        /// The story.
+        story: String,
+    },
     /// The child would sit below the deepest permitted level.
     #[error("delegating to `{target}` would reach depth {}, limit {max_depth}", depth + 1)]
     TooDeep {
@@ -278,7 +284,9 @@ impl Refusal {
             Self::TooDeep { .. } => Code::MaxDepthExceeded,
             Self::TooMany { .. } => Code::MaxDelegationsExceeded,
             Self::Rights { .. } => Code::RightsExceeded,
-            Self::NoTasks | Self::ContextFile { .. } => Code::ValidationFailed,
+            Self::NoTasks | Self::OwnStory { .. } | Self::ContextFile { .. } => {
+                Code::ValidationFailed
+            }
             Self::Model { .. } => Code::ProviderError,
             Self::ContextBudget { .. } => Code::ContextBudgetExceeded,
             Self::Tokens { .. } | Self::Money { .. } => Code::BudgetExceeded,
@@ -311,6 +319,7 @@ impl Refusal {
             Self::TooDeep { max_depth, .. } => *max_depth < HARD_MAX_DEPTH,
             Self::UnknownParent { .. }
             | Self::Cycle { .. }
+            | Self::OwnStory { .. }
             | Self::Rights { .. }
             | Self::Time { .. } => false,
         }
@@ -354,6 +363,7 @@ impl Refusal {
                 }
             ),
             Self::Rights { .. }
+            | Self::OwnStory { .. }
             | Self::NoTasks
             | Self::ContextFile { .. }
             | Self::Model { .. }
@@ -404,6 +414,7 @@ impl Refusal {
             Self::UnknownParent { .. } => "Name a running delegation; `adjutant tree` lists them.".into(),
             Self::UnknownAgent { .. } => "Use one of the known agents.".into(),
             Self::Cycle { .. } => "Do this work at the current level, or delegate a smaller, different task.".into(),
+            Self::OwnStory { .. } => "Leave that story to its own run; if your task needs a part of it, say in words what is to be done.".into(),
             Self::TooDeep { max_depth, .. } if *max_depth < HARD_MAX_DEPTH => format!(
                 "Complete this task at the current level, or allow one level more with --set max_depth={}.",
                 max_depth + 1

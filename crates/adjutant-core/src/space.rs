@@ -45,6 +45,8 @@ pub struct NoSpace {
     pub path: Option<String>,
     /// What went wrong.
     pub problem: String,
+    /// Whether the work it was to begin with does not go together with the files there are.
+    pub clash: bool,
 }
 
 /// How a workspace is made.

@@ -135,6 +135,10 @@ impl Archive {
         &self.path
     }
 
+    pub(crate) const fn home(&self) -> &Home {
+        &self.home
+    }
+
     /// Returns the storage for new runs of this directory.
     #[must_use]
     pub fn storage(&self) -> Storage {

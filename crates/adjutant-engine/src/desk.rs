@@ -1,6 +1,6 @@
 //! From tasks to briefs: reading context files, and choosing who runs on what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -101,8 +101,8 @@ pub(crate) struct Desk {
     pub(crate) workdir: Arc<Path>,
     /// The seconds a task asks for whose agent does not say.
     pub(crate) timeout_s: Option<u64>,
-    /// The stories that a marker may name, each with what its agent is asked.
-    pub(crate) stories: Arc<BTreeMap<String, String>>,
+    /// The names of stories that are worked on by themselves.
+    pub(crate) stories: Arc<BTreeSet<String>>,
 }
 
 impl Desk {
@@ -135,6 +135,8 @@ impl Desk {
     ) -> Brief {
         let mut brief = Brief::new(task.label.clone(), agent.clone(), &task.prompt);
         brief.max_output_tokens = task.max_output_tokens;
+        // Whether that may be is not judged here.
+        brief.story = self.stories.get(task.prompt.trim()).cloned();
         let role = self.roles.get(agent);
         if let Some(role) = role {
             role.bound(&mut brief);

@@ -1,6 +1,6 @@
 //! Setting up a run: from tasks to briefs, from briefs to a preview or to the real thing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -340,9 +340,9 @@ impl Engine {
         self
     }
 
-    /// Makes stories known that a marker may name, each with what its agent is asked.
+    /// Makes the names of stories known that are worked on by themselves: none is handed down.
     #[must_use]
-    pub fn with_stories(mut self, stories: BTreeMap<String, String>) -> Self {
+    pub fn with_stories(mut self, stories: BTreeSet<String>) -> Self {
         self.desk.stories = Arc::new(stories);
         self
     }

@@ -1,6 +1,6 @@
 //! Performing effects: the one place where data turns into model calls, tool runs and questions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use adjutant_core::space::{KeptWork, MergedWork, NoSpace, Space};
 use adjutant_core::story::Check;
 use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
-    ModelSpec, Policy, SessionId, ToolCall, ToolOutput, ToolSpec,
+    ModelSpec, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::{Approved, Toolbox};
@@ -37,6 +37,8 @@ const PROGRESS_BYTES: u64 = 4_096;
 pub enum Question {
     /// May these tasks start?
     Call {
+        /// The run it belongs to.
+        run: RunId,
         /// The grants and refusals of the call, and the question itself.
         events: Vec<Event>,
         /// The limits in force.
@@ -62,6 +64,8 @@ pub enum Answer {
     Yes,
     /// No, for this reason.
     No(String),
+    /// Nothing yet: the question stays open, and whoever is asked answers through the run's socket.
+    Later,
 }
 
 /// Someone who can be asked. Called on a thread of its own, so it may wait for a person.
@@ -303,11 +307,20 @@ pub(crate) fn use_tool(
     Done::Tool { session, turn, call, result }
 }
 
+/// Whose word a command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// An agent's, as part of its work.
+    Work,
+    /// A person's, who has the work judged by it.
+    Judge,
+}
+
 /// Runs a command in the workspace of a delegation; blocks.
 pub(crate) fn run_command(
     bench: &Bench,
     session: SessionId,
-    request: &ToolCall,
+    (aim, request): (Aim, &ToolCall),
     environment: &[(String, String)],
     cancel: &Cancel,
     heard: &mpsc::Sender<Heard>,
@@ -317,17 +330,38 @@ pub(crate) fn run_command(
         let _ = heard.try_send((session, Sign::Printed(text.to_owned())));
     };
     guard(|| {
-        let ran = bench.with_toolbox(|toolbox| {
+        let run = |toolbox: &Toolbox| {
             let inside = bench.confinement()?;
             let arguments = &request.arguments;
             Ok(as_output(toolbox.run(arguments, &inside, environment, cancel, &mut printed)))
-        });
+        };
+        let ran = match aim {
+            Aim::Work => bench.with_toolbox(run),
+            Aim::Judge => bench.judge(session, run).map(|(output, back)| put_back(output, &back)),
+        };
         ran.unwrap_or_else(|problem| {
             ToolOutput::error(format!(
                 "not run: {problem}. A person can look with `adjutant doctor`."
             ))
         })
     })
+}
+
+/// Paths that are named of those that were put back.
+const BACK_SHOWN: usize = 10;
+
+/// Says in the result of a command which of its changes were put back.
+fn put_back(mut output: ToolOutput, back: &[PathBuf]) -> ToolOutput {
+    if !back.is_empty() {
+        let shown = back.iter().take(BACK_SHOWN).map(|path| path.display().to_string());
+        let more = back.len().saturating_sub(BACK_SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        output.content.push_str(&format!(
+            "\n(What this command changed is no part of the work and was put back: {shown}{more})"
+        ));
+    }
+    output
 }
 
 /// Takes what a tool gave back as what is recorded of it.

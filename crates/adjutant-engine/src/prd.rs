@@ -180,6 +180,7 @@ impl PrdFile {
         let dir = root.open_dir(&RelPath::default()).map_err(failed)?;
         let temp = temp_name(&name);
         let place = dir.place(&name).map_err(failed)?;
+        let path = resolved(&path);
         let lock = lock(&dir, &shown)?;
         let Read { text, mode } =
             read(&place, &shown)?.ok_or(PathError::NotFound).map_err(failed)?;
@@ -195,10 +196,26 @@ impl PrdFile {
         &self.prd
     }
 
-    /// Returns the path it was opened by.
+    /// Returns its path, the same however it was spelled when it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads it anew: another process may have written an outcome meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or is no PRD any more; what was known of it stays.
+    pub fn reread(&mut self) -> Result<(), PrdError> {
+        let shown = self.path.display().to_string();
+        let failed = |source: PathError| PrdError::file("open", &shown, source);
+        let place = self.dir.place(&self.name).map_err(failed)?;
+        let read = read(&place, &shown)?.ok_or(PathError::NotFound).map_err(failed)?;
+        if read.text != self.prd.to_text() {
+            self.prd = parse(&read.text, &shown)?;
+        }
+        Ok(())
     }
 
     /// Writes the outcome of a story, and takes over what others changed elsewhere in the file.
@@ -308,6 +325,17 @@ impl PrdError {
             return Self::ReadOnly { path };
         }
         Self::File { action, path, source }
+    }
+}
+
+/// Returns the path by which a PRD is known: its folder without links and dots. The file itself is no link.
+#[must_use]
+pub fn resolved(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        (Ok(_) | Err(_), Some(_) | None) => path.to_owned(),
     }
 }
 

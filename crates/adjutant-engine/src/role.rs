@@ -127,7 +127,11 @@ fn model(
     allowed: &[String],
 ) -> Result<Option<String>, String> {
     let Some(wish) = definition.model.as_deref() else { return Ok(None) };
-    let named = resolved(wish, running)?;
+    // A file must not make us open another one.
+    if ["script:", "replay:"].iter().any(|scheme| wish.starts_with(scheme)) {
+        return Err(format!("model {wish}: a file cannot name a script or a recording"));
+    }
+    let named = model_named(wish, running)?;
     if running == Some(named.as_str()) {
         return Ok(None);
     }
@@ -140,12 +144,12 @@ fn model(
     ))
 }
 
-/// Returns a wish as `provider/model`.
-fn resolved(wish: &str, running: Option<&str>) -> Result<String, String> {
-    // A file must not make us open another one.
-    if ["script:", "replay:"].iter().any(|scheme| wish.starts_with(scheme)) {
-        return Err(format!("model {wish}: a file cannot name a script or a recording"));
-    }
+/// Returns a wish as `provider/model`: `opus` and the like mean the newest of the provider that runs.
+///
+/// # Errors
+///
+/// When it is no name of a model, or a word of a provider other than that of `running`.
+pub fn model_named(wish: &str, running: Option<&str>) -> Result<String, String> {
     if wish.contains('/') {
         return Ok(wish.to_owned());
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
 use adjutant_core::{Outcome, RunId, SessionId};
-use adjutant_tools::{Confinement, Toolbox};
+use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
     Kept, Kind, KindWish, Options, Record, SandboxWish, SpaceError, Swept, Workspace, Workspaces,
@@ -206,12 +206,15 @@ impl Spaces {
         let child = session.to_string();
         let none = |problem: String| {
             let path = self.all.place_of(&self.run, &child);
-            NoSpace { path: path.map(|path| path.display().to_string()), problem }
+            NoSpace { path: path.map(|path| path.display().to_string()), problem, clash: false }
         };
         let above = above.map(|(above, space)| self.get(above, &space)).transpose();
         let above = above.map_err(none)?;
         if !takes_in.is_empty() {
-            self.begin_with(batch, takes_in).map_err(none)?;
+            let clash = self.begin_with(batch, takes_in).map_err(none)?;
+            if let Some(problem) = clash {
+                return Err(NoSpace { clash: true, ..none(problem) });
+            }
         }
         let made = self.all.make(&self.run, &child, batch, above.as_deref());
         let made = Arc::new(made.map_err(|error| none(chain(&error)))?);
@@ -220,25 +223,23 @@ impl Spaces {
         Ok(space)
     }
 
-    /// Lets a batch begin with the work of the stories before.
-    fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<(), String> {
+    /// Lets a batch begin with the work of the stories before; returns what does not go together.
+    fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<Option<String>, String> {
         let id = |commit: &String| {
             ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))
         };
         let results: Vec<ObjectId> = takes_in.iter().map(id).collect::<Result<_, _>>()?;
         let clash = self.all.begin_with(&self.run, batch, &results);
-        match clash.map_err(|error| chain(&error))? {
-            None => Ok(()),
-            Some((commit, conflicts)) => {
-                let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.words());
-                let commit = commit.to_string();
-                Err(format!(
-                    "the work it depends on ({}) cannot be merged: {}",
-                    commit.get(..12).unwrap_or(&commit),
-                    conflicts.iter().map(clash).collect::<Vec<_>>().join("; ")
-                ))
-            }
-        }
+        let clash = clash.map_err(|error| chain(&error))?;
+        Ok(clash.map(|(commit, conflicts)| {
+            let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.words());
+            let commit = commit.to_string();
+            format!(
+                "the work it depends on ({}) does not go together with your files or with other work it depends on: {}",
+                commit.get(..12).unwrap_or(&commit),
+                conflicts.iter().map(clash).collect::<Vec<_>>().join("; ")
+            )
+        }))
     }
 
     /// Returns a workspace, taken up again where this process has not seen it yet.
@@ -317,22 +318,29 @@ impl Spaces {
         Ok(as_kept(kept))
     }
 
-    /// Merges the kept work of a child into a workspace; with a conflict nothing is changed.
+    /// Merges the kept work of a child into a workspace; with a conflict nothing is changed, and what
+    /// is quoted of it is masked.
     pub(crate) fn take_in(
         &self,
         session: SessionId,
         space: &Space,
         commit: &str,
+        masker: &Masker,
     ) -> Result<MergedWork, String> {
         let gate = self.gate(session);
         let is_shut = gate.read().unwrap_or_else(PoisonError::into_inner);
         if *is_shut {
             return Err(CLOSED.to_owned());
         }
-        self.take_into(&*self.get(session, space)?, commit)
+        self.take_into(&*self.get(session, space)?, commit, masker)
     }
 
-    fn take_into(&self, workspace: &Workspace, commit: &str) -> Result<MergedWork, String> {
+    fn take_into(
+        &self,
+        workspace: &Workspace,
+        commit: &str,
+        masker: &Masker,
+    ) -> Result<MergedWork, String> {
         let result = ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
         let taken = workspace.take_in(&result, at).map_err(|error| chain(&error))?;
@@ -340,7 +348,7 @@ impl Spaces {
         let clash = |it: &Conflict| Clash {
             path: path(&it.path),
             what: it.kind.words().to_owned(),
-            patch: self.patch(&result, &it.path),
+            patch: self.patch(&result, &it.path, masker),
         };
         Ok(MergedWork {
             files: taken.diff.entries.iter().map(|entry| path(&entry.path)).collect(),
@@ -348,15 +356,40 @@ impl Spaces {
         })
     }
 
-    /// Returns what a result changed in a file, cut.
-    fn patch(&self, result: &ObjectId, path: &Path) -> Option<String> {
+    /// Returns what a result changed in a file, cut and masked. Whole lines are masked: half a key has no
+    /// shape.
+    fn patch(&self, result: &ObjectId, path: &Path, masker: &Masker) -> Option<String> {
         let repository = self.all.repository();
         let base = repository.base_of(result).ok()?;
         let paths = [path.to_owned()];
-        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes: PATCH_BYTES };
+        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes: 2 * PATCH_BYTES };
         let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        Some(if more { format!("{text}\n(cut)") } else { text })
+        let text = String::from_utf8_lossy(&bytes);
+        let whole_lines = text.rfind('\n').filter(|_| more).map_or(&*text, |end| &text[..end]);
+        let masked = masker.mask(whole_lines);
+        let kept = &masked[..masked.floor_char_boundary(PATCH_BYTES)];
+        Some(if more || kept.len() < masked.len() {
+            format!("{kept}\n(cut)")
+        } else {
+            kept.to_owned()
+        })
+    }
+
+    /// Does something in a workspace that is no part of the work; returns what was put back as well.
+    fn judging<T>(
+        &self,
+        session: SessionId,
+        space: &Space,
+        act: impl FnOnce() -> Result<T, String>,
+    ) -> Result<(T, Vec<PathBuf>), String> {
+        let workspace = self.get(session, space)?;
+        let at = || SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        workspace.claim(at()).map_err(|error| chain(&error))?;
+        let done = act();
+        let back = workspace.put_back(at()).map_err(|error| {
+            format!("what the command changed could not be put back: {}", chain(&error))
+        })?;
+        Ok((done?, back))
     }
 
     /// Lets go of what the run began from, once it has ended well and left nothing.
@@ -466,6 +499,22 @@ impl Bench {
             return Err(CLOSED.to_owned());
         }
         act(&*self.toolbox()?)
+    }
+
+    /// Does something with the tools that judges the work of `session`: what it writes is no part of that
+    /// work and is put back, as the answer says. Blocks.
+    pub(crate) fn judge<T>(
+        &self,
+        session: SessionId,
+        act: impl FnOnce(&Toolbox) -> Result<T, String>,
+    ) -> Result<(T, Vec<PathBuf>), String> {
+        self.with_toolbox(|toolbox| match self {
+            Self::Own { spaces, owner, space, .. } if *owner == session => {
+                spaces.judging(session, space, || act(toolbox))
+            }
+            // Others may be at work there, whose work it is.
+            Self::Own { .. } | Self::Shared(_) | Self::Closed => Ok((act(toolbox)?, Vec::new())),
+        })
     }
 
     fn toolbox(&self) -> Result<Arc<Toolbox>, String> {

@@ -8,6 +8,7 @@ use adjutant_view::{Liveness, sanitize, status, wire};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
+use crate::approval::Asking;
 use crate::runs::Seen;
 
 /// How a run is answered with.
@@ -41,7 +42,7 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>) -> CallToolResult {
     let next = next(seen, form.program);
     let data = json!({
         "v": 1, "run": run, "state": state, "done": is_done, "repeated": form.is_repeated,
-        "results": json, "next": next,
+        "results": json, "next": next, "approval": approval(seen, form.program),
     });
     let mut text = match form.results {
         ReturnForm::Markdown => results.markdown(&options),
@@ -61,6 +62,9 @@ pub(crate) fn of_run(seen: &Seen, form: Form<'_>) -> CallToolResult {
 /// Says what a caller does next, where there is anything to do.
 fn next(seen: &Seen, program: &str) -> Option<String> {
     let run = seen.files.id();
+    if let Some(asking) = seen.asks.first().filter(|_| !seen.is_over()) {
+        return Some(approving(asking, &run.to_string(), program));
+    }
     if !seen.is_over() {
         return Some(waiting(&run.to_string()));
     }
@@ -71,6 +75,28 @@ fn next(seen: &Seen, program: &str) -> Option<String> {
     })
 }
 
+/// Says how a person lets a run start.
+fn approving(asking: &Asking, run: &str, program: &str) -> String {
+    let minutes = asking.left_ms.div_ceil(60_000);
+    format!(
+        "It waits for a person's approval, and nothing is spent before that. Tell them, within {minutes} min and in \
+         a terminal of theirs: `{program} approvals` shows what is asked and a code, and `{program} approve {} CODE` \
+         starts it. Then call delegate_wait with {{\"run\":\"{run}\"}}.",
+        asking.id
+    )
+}
+
+/// Returns the question that waits for a person, as data.
+fn approval(seen: &Seen, program: &str) -> Option<Value> {
+    let asking = seen.asks.first().filter(|_| !seen.is_over())?;
+    Some(json!({
+        "id": asking.id,
+        "expires_s": asking.left_ms / 1000,
+        "worst_case_usd": asking.question.worst_usd().map(Usd::as_dollars),
+        "command": format!("{program} approve {} CODE", asking.id),
+    }))
+}
+
 /// Says how to wait for a run.
 fn waiting(run: &str) -> String {
     format!("It goes on. Call delegate_wait with {{\"run\":\"{run}\"}} to wait for it.")
@@ -79,14 +105,18 @@ fn waiting(run: &str) -> String {
 /// Answers with a run that has begun, just now or by an equal call.
 pub(crate) fn of_start(seen: &Seen, is_repeated: bool, program: &str) -> CallToolResult {
     let (run, is_done) = (seen.files.id(), seen.is_over());
-    let next = if is_done { collecting(&run.to_string()) } else { waiting(&run.to_string()) };
+    let next = match seen.asks.first() {
+        _ if is_done => collecting(&run.to_string()),
+        Some(asking) => approving(asking, &run.to_string(), program),
+        None => waiting(&run.to_string()),
+    };
     let text = match is_repeated {
         true => format!("An equal call began {run} already; nothing was begun again. {next}"),
         false => format!("Began {run}. {next}"),
     };
     let data = json!({
         "v": 1, "run": run, "state": state(seen, program), "done": is_done,
-        "repeated": is_repeated, "next": next,
+        "repeated": is_repeated, "next": next, "approval": approval(seen, program),
     });
     with_words(data, text, false)
 }

@@ -1,6 +1,14 @@
-//! How clients are told of the server: the entry of each one's configuration.
+//! The clients that are known by name: what their configuration holds of us, and how long they wait.
+//!
+//! Data only. Where the files are, and how one of them is changed, is the business of the command
+//! line.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
+
+/// What clients call the server.
+pub const SERVER: &str = "adjutant";
 
 /// A program that speaks to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,51 +27,213 @@ pub enum Client {
     Cursor,
 }
 
-/// What to put where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The file, as people know it.
-    pub file: &'static str,
-    /// What it must hold.
-    pub text: String,
+/// How long clients which can be told are told to wait for an answer; ours comes sooner.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What begins a line of a client's patience: how its name begins, and how long a call may take
+/// when progress is not asked for, and when it is.
+type Row = (&'static str, Duration, Duration);
+
+const SHORT: Duration = Duration::from_secs(25);
+const USUAL: Duration = Duration::from_secs(45);
+const LONG: Duration = Duration::from_secs(240);
+const LONGEST: Duration = Duration::from_secs(540);
+
+/// How long a call keeps a client waiting at most, well within what the client itself allows. Where
+/// versions differ, the most impatient one in use counts.
+const WAITS: [Row; 7] = [
+    // MCP_TOOL_TIMEOUT is about 28 hours by default, progress or not (code.claude.com/docs/en/mcp,
+    // and the description of `timeout` in 2.1.325). Longer than this nobody likes to look at it.
+    ("claude-code", LONGEST, LONGEST),
+    // The desktop app gives up after a minute (anthropics/claude-code#58687).
+    ("claude-ai", USUAL, USUAL),
+    // tool_timeout_sec was 60 by default, later 120 and 300 (openai/codex, codex-mcp/src/rmcp_client.rs).
+    // The entry that is installed says 600, and --detach-after to match.
+    ("codex", USUAL, USUAL),
+    // 60 seconds, the default of the SDK, from one progress message to the next; versions that do not
+    // ask for progress wait that long in all (anomalyco/opencode#24964, 1.18 asks).
+    ("opencode", USUAL, LONGEST),
+    // 10 minutes by default (google-gemini/gemini-cli, docs/tools/mcp-server.md).
+    ("gemini-cli", LONGEST, LONGEST),
+    // No limit of its own, but calls were cancelled after 5 minutes (microsoft/vscode#261734).
+    ("Visual Studio Code", LONG, LONG),
+    // Nothing is documented; the SDK it is built on gives up after 60 seconds.
+    ("cursor", USUAL, USUAL),
+];
+
+/// Returns how long a call keeps a client waiting before it is answered with a handle.
+///
+/// Names are compared without case, by how they begin: some clients add a version or the name of the
+/// server. A client that is not known may be as impatient as half a minute.
+#[must_use]
+pub fn detach_after(client: &str, hears_progress: bool) -> Duration {
+    let client = client.to_lowercase();
+    let known = WAITS.iter().find(|(name, ..)| client.starts_with(&name.to_lowercase()));
+    known.map_or(SHORT, |(_, silent, told)| if hears_progress { *told } else { *silent })
 }
 
-/// Seconds that clients which can be told should wait for an answer; ours comes sooner.
-const PATIENCE_S: u64 = 600;
-
 impl Client {
-    /// Returns the entry for a server that is started with `command`.
+    /// Every client.
+    pub const ALL: [Self; 6] =
+        [Self::Claude, Self::Codex, Self::Opencode, Self::Gemini, Self::Vscode, Self::Cursor];
+
+    /// Returns what people call it.
     #[must_use]
-    pub fn entry(self, command: &[String]) -> Entry {
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Claude => "Claude Code",
+            Self::Codex => "Codex",
+            Self::Opencode => "opencode",
+            Self::Gemini => "Gemini CLI",
+            Self::Vscode => "VS Code",
+            Self::Cursor => "Cursor",
+        }
+    }
+
+    /// Returns its name on the command line: of ours, and of its own where the two are the same.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Opencode => "opencode",
+            Self::Gemini => "gemini",
+            Self::Vscode => "vscode",
+            Self::Cursor => "cursor",
+        }
+    }
+
+    /// Returns where its configuration names servers.
+    #[must_use]
+    pub const fn section(self) -> &'static str {
+        match self {
+            Self::Claude | Self::Gemini | Self::Cursor => "mcpServers",
+            Self::Codex => "mcp_servers",
+            Self::Opencode => "mcp",
+            Self::Vscode => "servers",
+        }
+    }
+
+    /// Returns the arguments of the server that this client needs beside those a person gives.
+    ///
+    /// Editors start servers in a folder of their choice and name the one that is open; a client that
+    /// waits as long as it is told is told to wait, so the server may use that.
+    #[must_use]
+    pub fn arguments(self, given: &[String]) -> Vec<String> {
+        let needed: &[(&str, String)] = match self {
+            Self::Vscode | Self::Cursor => &[("--root", "${workspaceFolder}".into())],
+            Self::Codex => &[("--detach-after", LONGEST.as_secs().to_string())],
+            Self::Claude | Self::Opencode | Self::Gemini => &[],
+        };
+        let is_given = |flag: &str| {
+            given.iter().any(|it| {
+                it.strip_prefix(flag).is_some_and(|it| it.is_empty() || it.starts_with('='))
+            })
+        };
+        let mut all = vec!["mcp".to_owned()];
+        for (flag, value) in needed.iter().filter(|(flag, _)| !is_given(flag)) {
+            all.extend([(*flag).to_owned(), value.clone()]);
+        }
+        all.extend_from_slice(given);
+        all
+    }
+
+    /// Returns what an entry must hold for the client to start `command`.
+    #[must_use]
+    pub fn members(self, command: &[String]) -> Vec<(&'static str, Value)> {
         let (program, arguments) =
             command.split_first().map_or(("", &[][..]), |(one, rest)| (one.as_str(), rest));
-        let plain = json!({ "command": program, "args": arguments });
-        let typed = json!({ "type": "stdio", "command": program, "args": arguments });
-        let whole = |key: &str, server: &Value| json!({ key: { "adjutant": server } });
-        let (file, json) = match self {
-            Self::Claude => (".mcp.json", whole("mcpServers", &typed)),
-            Self::Codex => {
-                let list: Vec<String> = arguments.iter().map(|it| json!(it).to_string()).collect();
-                let text = format!(
-                    "[mcp_servers.adjutant]\ncommand = {}\nargs = [{}]\ntool_timeout_sec = {PATIENCE_S}\n",
-                    json!(program),
-                    list.join(", ")
-                );
-                return Entry { file: "~/.codex/config.toml", text };
+        let plain = [("command", json!(program)), ("args", json!(arguments))];
+        match self {
+            Self::Claude | Self::Vscode => {
+                [("type", json!("stdio"))].into_iter().chain(plain).collect()
             }
-            Self::Opencode => (
-                "opencode.json",
-                whole("mcp", &json!({ "type": "local", "command": command, "enabled": true })),
-            ),
-            Self::Gemini => {
-                let patience = json!(PATIENCE_S * 1000);
-                let mut server = plain;
-                server["timeout"] = patience;
-                (".gemini/settings.json", whole("mcpServers", &server))
-            }
-            Self::Vscode => (".vscode/mcp.json", whole("servers", &typed)),
-            Self::Cursor => (".cursor/mcp.json", whole("mcpServers", &plain)),
+            Self::Codex | Self::Gemini | Self::Cursor => plain.into(),
+            Self::Opencode => vec![("type", json!("local")), ("command", json!(command))],
+        }
+    }
+
+    /// Returns what an entry holds as long as nobody says otherwise.
+    #[must_use]
+    pub fn usual(self) -> Vec<(&'static str, Value)> {
+        let seconds = PATIENCE.as_secs();
+        match self {
+            Self::Codex => vec![("tool_timeout_sec", json!(seconds))],
+            Self::Gemini => vec![("timeout", json!(seconds * 1000))],
+            Self::Opencode => vec![("enabled", json!(true)), ("timeout", json!(seconds * 1000))],
+            Self::Claude | Self::Vscode | Self::Cursor => Vec::new(),
+        }
+    }
+
+    /// Reads the command that an entry starts; none where it starts nothing.
+    #[must_use]
+    pub fn command(self, entry: &Value) -> Option<Vec<String>> {
+        let texts = |value: &Value| -> Option<Vec<String>> {
+            value.as_array()?.iter().map(|it| it.as_str().map(str::to_owned)).collect()
         };
-        Entry { file, text: format!("{json:#}\n") }
+        let command = if let Some(program) = entry["command"].as_str() {
+            let arguments =
+                if entry["args"].is_null() { Vec::new() } else { texts(&entry["args"])? };
+            [vec![program.to_owned()], arguments].concat()
+        } else {
+            texts(&entry["command"])?
+        };
+        (!command.is_empty()).then_some(command)
+    }
+
+    /// Says whether an entry is there and switched off.
+    #[must_use]
+    pub fn is_off(self, entry: &Value) -> bool {
+        entry["enabled"] == false || entry["disabled"] == true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody is kept waiting until they give up: not with the name they use, nor with another.
+    #[test]
+    fn every_client_is_answered_before_it_gives_up() {
+        let minute = Duration::from_secs(60);
+        for (name, hears, gives_up) in [
+            ("claude-code", true, Duration::from_secs(100_000)),
+            ("codex-mcp-client", true, minute),
+            ("opencode", true, PATIENCE),
+            ("opencode", false, minute),
+            ("gemini-cli-mcp-client-adjutant", false, PATIENCE),
+            ("Visual Studio Code", true, minute * 5),
+            ("Visual Studio Code - Insiders", true, minute * 5),
+            ("cursor-vscode", true, minute),
+            ("Cursor", false, minute),
+            ("mcp-inspector", true, Duration::from_secs(30)),
+            ("", false, Duration::from_secs(30)),
+        ] {
+            let waits = detach_after(name, hears);
+            assert!(waits + Duration::from_secs(5) <= gives_up, "{name} {hears}: {waits:?}");
+            assert!(waits >= SHORT, "{name} {hears}: {waits:?}");
+        }
+    }
+
+    #[test]
+    fn the_command_of_an_entry_is_the_one_it_was_made_of() {
+        for client in Client::ALL {
+            let given = ["--model=x".to_owned()];
+            let command = [vec!["/bin/us".to_owned()], client.arguments(&given)].concat();
+            let entry: Value = client
+                .members(&command)
+                .into_iter()
+                .chain(client.usual())
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect::<serde_json::Map<_, _>>()
+                .into();
+            assert_eq!(client.command(&entry), Some(command), "{client:?}");
+            assert!(!client.is_off(&entry), "{client:?}");
+            let again = ["--root=/x".to_owned(), "--detach-after".to_owned(), "9".to_owned()];
+            assert_eq!(client.arguments(&again)[1..], again, "what is given counts");
+        }
+        for entry in [json!({ "url": "http://x" }), json!(null), json!({ "command": [] })] {
+            assert_eq!(Client::Claude.command(&entry), None, "{entry}");
+        }
     }
 }

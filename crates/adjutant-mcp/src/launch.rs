@@ -4,6 +4,7 @@
 //! standard input and prints events; the first names the run, and then nobody listens any more: what
 //! it does is in its journal.
 
+use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -20,10 +21,14 @@ const BEGINS: Duration = Duration::from_secs(20);
 /// The most that is read of the first event, and of what a process says that begins nothing.
 const SAID_BYTES: u64 = 64 << 10;
 
-/// Begins a run; the error says in words why there is none.
-pub(crate) async fn launch(setup: &Setup, call: &Value) -> Result<RunId, String> {
+/// Begins a run on these further terms; the error says in words why there is none.
+pub(crate) async fn launch(
+    setup: &Setup,
+    terms: Vec<OsString>,
+    call: &Value,
+) -> Result<RunId, String> {
     let mut command = Command::new(&setup.program);
-    command.args(&setup.arguments);
+    command.args(&setup.arguments).args(terms);
     // What runs has no use for the right to begin more of them.
     command.env_remove(TOKEN_VARIABLE);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

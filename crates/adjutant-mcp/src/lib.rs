@@ -10,6 +10,7 @@
 //! of the protocol.
 
 mod answer;
+mod approval;
 mod calls;
 mod canonical;
 mod changes;
@@ -32,7 +33,8 @@ use std::time::Duration;
 use adjutant_core::schema::CallLimits;
 use adjutant_engine::Archive;
 
-pub use clients::{Client, Entry};
+pub use approval::Approval;
+pub use clients::{Client, SERVER, detach_after};
 pub use http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 pub use server::{ServeError, serve};
 
@@ -49,8 +51,13 @@ pub struct Setup {
     pub arguments: Vec<OsString>,
     /// The bounds of one call.
     pub limits: CallLimits,
-    /// How long a call may keep its client waiting before it is answered with a handle.
-    pub detach_after: Duration,
+    /// What becomes of a call that needs approval where the client cannot ask for it.
+    pub approval: Approval,
+    /// Whether a client that can is made to ask.
+    pub asks_client: bool,
+    /// How long a call may keep its client waiting before it is answered with a handle; where that
+    /// is not said, it depends on the client.
+    pub detach_after: Option<Duration>,
     /// How commands that are recommended begin.
     pub program_name: String,
     /// Why nothing may be delegated, where that is so.

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::{RunId, SessionId, Timestamp};
+use adjutant_core::{Code, RunId, SessionId, Timestamp};
 use adjutant_engine::{Archive, ArchiveError, Cancelled, Expiry, Follow, Life, RunFiles, wall_now};
 use adjutant_view::status::{Content, Look};
 use adjutant_view::{Entry, Liveness, RunView};
 
+use crate::approval::{Asking, is_of_a_call};
 use crate::changes::{Changes, Subscription};
 use crate::owner::Owner;
 
@@ -38,6 +39,8 @@ pub(crate) struct Seen {
     pub(crate) liveness: Liveness,
     /// The delegation that was asked about.
     pub(crate) session: Option<SessionId>,
+    /// What waits for a person.
+    pub(crate) asks: Vec<Asking>,
 }
 
 impl Seen {
@@ -119,15 +122,21 @@ impl Runs {
         let (files, session) = self.find(text)?;
         // Asked first: a run that ends while it is read must not look interrupted.
         let liveness = liveness(&files)?;
-        let mut view = RunView::default();
+        let (mut view, mut admitted) = (RunView::default(), Vec::new());
         for record in files.records().map_err(|error| chain(&error))? {
             let record = record.map_err(|error| chain(&error))?;
             view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+            if is_of_a_call(&record.event) {
+                admitted.push(record.event);
+            }
         }
+        let mut asks = Asking::all(&view, &admitted, now(&files, &view));
         if liveness == Liveness::Dead {
             view.close_open_calls();
+            // Nobody would hear the answer.
+            asks.clear();
         }
-        Ok(Seen { files, view, liveness, session })
+        Ok(Seen { files, view, liveness, session, asks })
     }
 
     /// Reads the latest runs of this tree; one that cannot be read does not hide the others.
@@ -142,7 +151,13 @@ impl Runs {
     pub(crate) fn answers(&self, run: RunId) -> bool {
         let Ok(seen) = self.read(&run.to_string()) else { return false };
         let ended = wall_now().saturating_sub(seen.view.latest().wall_ms);
-        seen.view.run().is_some() && (!seen.is_over() || ended <= REPEATS_MS)
+        // Whoever calls again after a no, or after nobody answered, asks again.
+        let is_denied = seen
+            .view
+            .delegations()
+            .any(|it| it.reason.as_ref().is_some_and(|reason| reason.code == Code::ApprovalDenied));
+        let may_repeat = !seen.is_over() || (ended <= REPEATS_MS && !is_denied);
+        seen.view.run().is_some() && may_repeat
     }
 
     /// Follows a run.
@@ -153,6 +168,17 @@ impl Runs {
         let liveness = liveness(&files)?;
         let follow = files.follow();
         Ok(Watch { files, session, view: RunView::light(), follow, liveness, changes })
+    }
+
+    /// Answers a question of a run.
+    pub(crate) fn decide(
+        &self,
+        text: &str,
+        hash: &str,
+        verdict: Result<(), String>,
+    ) -> Result<(), String> {
+        let (files, _) = self.find(text)?;
+        files.decide(hash, verdict).map_err(|error| chain(&error))
     }
 
     /// Ends a run, or a delegation and all below it.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,13 +25,17 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::answer::{self, Form};
+use crate::approval::Settled;
+use crate::approval::ask::Asker;
+use crate::approval::rounds::{Round, Seals};
 use crate::calls::Calls;
 use crate::canonical;
+use crate::clients::detach_after;
 use crate::launch::launch;
 use crate::owner::Owner;
 use crate::runs::{Runs, chain};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
-use crate::wait::{Telling, Waited, left, wait};
+use crate::wait::{For, Telling, Waited, left, wait};
 use crate::wire::Stdio;
 use crate::{Setup, era, tasks, wire};
 
@@ -95,11 +100,13 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
 /// One client's server; what it shares with those of other clients is behind its handles.
 #[derive(Clone)]
 pub(crate) struct Server {
-    setup: Arc<Setup>,
-    runs: Runs,
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) runs: Runs,
     calls: Calls,
     closing: watch::Receiver<bool>,
     launching: Arc<Semaphore>,
+    pub(crate) asker: Asker,
+    pub(crate) seals: Seals,
     // This client's alone: two clients may use the same id.
     // A std mutex: held for a look at a map, never across an await.
     waiting: Arc<Mutex<HashMap<RequestId, oneshot::Sender<Option<String>>>>>,
@@ -112,12 +119,15 @@ impl Server {
         owner: Option<Owner>,
         closing: watch::Receiver<bool>,
     ) -> io::Result<Self> {
+        let seals = Seals::open(setup.archive.path())?;
         Ok(Self {
             runs: Runs::new(setup.archive.clone(), &setup.root, owner),
             calls: Calls::open(setup.archive.path())?,
             setup: Arc::new(setup),
             closing,
             launching: Arc::new(Semaphore::new(LAUNCHING)),
+            asker: Asker::default(),
+            seals,
             waiting: Arc::default(),
         })
     }
@@ -132,15 +142,27 @@ impl Server {
         tool: Named,
         arguments: Value,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
-        match tool {
-            Named::Delegate => self.delegate(&arguments, context).await,
+        round: &Round,
+    ) -> Result<CallToolResponse, String> {
+        let answer = match tool {
+            Named::Delegate => return self.delegate(&arguments, context, round).await,
             Named::Start => {
+                let until = Instant::now() + self.patience(context);
+                let mut entry = Entry::new(self, context.id.clone());
+                let taken_back = pin!(entry.taken_back());
                 let (run, is_repeated) = self.begin(&arguments, context).await?;
-                let seen = self.runs.read(&run.to_string())?;
+                let run = run.to_string();
+                let settled = self.settle(&run, until, context, round, taken_back).await?;
+                if let Settled::Asks(question) = settled {
+                    return Ok((*question).into());
+                }
+                if settled.is_taken_back() {
+                    return self.cancel(run).await.map(Into::into);
+                }
+                let seen = self.runs.read(&run)?;
                 Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name))
             }
-            Named::Wait => self.wait_for(parsed(arguments)?, context).await,
+            Named::Wait => return self.wait_for(parsed(arguments)?, context, round).await,
             Named::Status => self.status(&parsed(arguments)?),
             Named::Result => {
                 let args: ResultArgs = parsed(arguments)?;
@@ -148,7 +170,8 @@ impl Server {
             }
             Named::Cancel => self.cancel(parsed::<CancelArgs>(arguments)?.run).await,
             Named::Validate => self.validate(&parsed(arguments)?),
-        }
+        };
+        answer.map(Into::into)
     }
 
     /// Begins a run and waits for it, as long as a call may.
@@ -156,32 +179,58 @@ impl Server {
         &self,
         arguments: &Value,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
-        let until = Instant::now() + self.setup.detach_after;
+        round: &Round,
+    ) -> Result<CallToolResponse, String> {
+        let until = Instant::now() + self.patience(context);
         // Entered before anything is awaited: a client may take its call back at any time.
-        let entry = Entry::new(self, context.id.clone());
+        let mut entry = Entry::new(self, context.id.clone());
+        let mut taken_back = pin!(entry.taken_back());
         let (run, is_repeated) = self.begin(arguments, context).await?;
         let form = self.parse(arguments)?.return_form;
         let run = run.to_string();
-        if let Waited::TakenBack(reason) = self.attend(&run, until, context, entry).await?
-            && !is_a_timeout(reason.as_deref())
-        {
-            return self.cancel(run).await;
+        let mut settled = self.settle(&run, until, context, round, taken_back.as_mut()).await?;
+        if let Settled::Asks(question) = settled {
+            return Ok((*question).into());
         }
-        self.results(&run, form, is_repeated)
+        if matches!(settled, Settled::Clear) && tasks::are_known(context) {
+            return self.runs.read(&run).map(|seen| tasks::begun(&seen));
+        }
+        if matches!(settled, Settled::Clear) {
+            settled = self.attend(&run, until, context, taken_back).await?.into();
+        }
+        if settled.is_taken_back() {
+            return self.cancel(run).await.map(Into::into);
+        }
+        self.results(&run, form, is_repeated).map(Into::into)
     }
 
     async fn wait_for(
         &self,
         args: WaitArgs,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
-        let usual = self.setup.detach_after;
+        round: &Round,
+    ) -> Result<CallToolResponse, String> {
+        let usual = self.patience(context);
         let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it.min(MAX_WAIT_S)));
-        let entry = Entry::new(self, context.id.clone());
+        let until = Instant::now() + patience;
+        let mut entry = Entry::new(self, context.id.clone());
+        let mut taken_back = pin!(entry.taken_back());
         // Whoever no longer waits has not said that the work should end.
-        self.attend(&args.run, Instant::now() + patience, context, entry).await?;
-        self.results(&args.run, args.form, false)
+        let settled = self.settle(&args.run, until, context, round, taken_back.as_mut()).await?;
+        if let Settled::Asks(question) = settled {
+            return Ok((*question).into());
+        }
+        if !matches!(settled, Settled::TakenBack(_)) {
+            self.attend(&args.run, until, context, taken_back).await?;
+        }
+        self.results(&args.run, args.form, false).map(Into::into)
+    }
+
+    /// How long this call may keep its client waiting.
+    fn patience(&self, context: &RequestContext<RoleServer>) -> Duration {
+        let client = context.client_info().map(|info| info.name).unwrap_or_default();
+        let hears_progress = context.meta.get_progress_token().is_some();
+        self.setup.detach_after.unwrap_or_else(|| detach_after(&client, hears_progress))
     }
 
     async fn attend(
@@ -189,12 +238,23 @@ impl Server {
         run: &str,
         until: Instant,
         context: &RequestContext<RoleServer>,
-        mut entry: Entry,
+        taken_back: Pin<&mut impl Future<Output = Option<String>>>,
+    ) -> Result<Waited, String> {
+        self.attend_to(run, For::End, until, context, taken_back).await
+    }
+
+    pub(crate) async fn attend_to(
+        &self,
+        run: &str,
+        what: For<'_>,
+        until: Instant,
+        context: &RequestContext<RoleServer>,
+        taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Waited, String> {
         let mut watch = self.runs.watch(run)?;
         let telling = Telling::new(&context.peer, context.meta.get_progress_token());
-        let left = left(entry.taken_back(), context.ct.clone().cancelled_owned());
-        wait(&mut watch, until, telling, &mut self.closing.clone(), left).await
+        let left = left(taken_back, context.ct.clone().cancelled_owned());
+        wait(&mut watch, what, until, telling, &mut self.closing.clone(), left).await
     }
 
     /// Finds the run of an equal call, or begins one.
@@ -219,7 +279,7 @@ impl Server {
             return Ok((run, true));
         }
         let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
-        let run = launch(&self.setup, arguments).await?;
+        let run = launch(&self.setup, self.terms(&client, context), arguments).await?;
         drop(turn);
         self.runs.own(run)?;
         // A run that cannot be remembered is no worse for it.
@@ -271,7 +331,7 @@ impl Server {
 
 /// Says whether a client took its call back only because it waited too long: the work goes on, and
 /// the call that follows finds it.
-fn is_a_timeout(reason: Option<&str>) -> bool {
+pub(crate) fn is_a_timeout(reason: Option<&str>) -> bool {
     let reason = reason.unwrap_or_default().to_lowercase();
     reason.contains("timed out") || reason.contains("timeout")
 }
@@ -352,16 +412,14 @@ impl ServerHandler for Server {
             let text = format!("there is no tool `{}`", request.name);
             return Err(ErrorData::invalid_params(text, None));
         };
-        let arguments = Value::Object(request.arguments.unwrap_or_default());
-        if tool == Named::Delegate && tasks::are_known(&context) {
-            let begun = self.begin(&arguments, &context).await;
-            let begun = begun.and_then(|(run, _)| self.runs.read(&run.to_string()));
-            return Ok(
-                begun.map_or_else(|it| answer::of_failure(&it).into(), |it| tasks::begun(&it))
-            );
-        }
-        let answer = self.call(tool, arguments, &context).await;
-        Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem)).into())
+        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+        let client = context.client_info().map(|info| info.name).unwrap_or_default();
+        let named = canonical::key(&arguments, tool.name(), &self.runs.caller(&client));
+        let answer = match self.seals.round(named, &request) {
+            Ok(round) => self.call(tool, arguments, &context, &round).await,
+            Err(problem) => Err(problem),
+        };
+        Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem).into()))
     }
 
     async fn on_cancelled(
@@ -423,5 +481,5 @@ impl ServerHandler for Server {
 const INSTRUCTIONS: &str = "Adjutant runs subagents under hard limits on depth, number, tokens, money \
     and time, and records every step. Use Delegate for two to four independent questions about this \
     tree that can be worked on side by side; reports are advice, so weigh them. A call that is answered \
-    with `done: false` goes on by itself: wait with delegate_wait. What is refused for want of approval \
-    only a person can allow; tell them what the refusal says.";
+    with `done: false` goes on by itself: wait with delegate_wait. What waits for approval only a \
+    person can start, in a terminal of theirs; tell them what the answer says.";

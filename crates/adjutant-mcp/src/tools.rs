@@ -186,6 +186,10 @@ impl Named {
                         "properties": { "results": { "type": "array" } },
                     },
                     "next": { "type": ["string", "null"], "description": "What to do next." },
+                    "approval": {
+                        "type": ["object", "null"],
+                        "description": "What waits for a person; no tool can answer it.",
+                    },
                 }),
                 json!(["v", "run", "state", "done"]),
             ),

@@ -28,12 +28,21 @@ const COLUMNS: usize = 100;
 /// How waiting came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// Nothing more will come.
+    /// Nothing more will come of what was waited for.
     Over,
     /// The time is up, or the client will hear nothing more; the run goes on.
     Detached,
     /// The client took its call back, with its reason.
     TakenBack(Option<String>),
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum For<'a> {
+    /// The end of the run.
+    End,
+    /// The answer to the question with this hash, from wherever it comes; or the end.
+    Answer(&'a str),
 }
 
 /// Waits until the client takes its call back, with its reason, or will not hear the answer.
@@ -51,15 +60,16 @@ pub(crate) async fn left(
     word.map_or(Waited::Detached, Waited::TakenBack)
 }
 
-/// Waits for the end of a run.
+/// Waits for a run.
 pub(crate) async fn wait(
     run: &mut Watch,
+    what: For<'_>,
     until: Instant,
     mut telling: Telling,
     closing: &mut watch::Receiver<bool>,
     left: impl Future<Output = Waited>,
 ) -> Result<Waited, String> {
-    let waited = attend(run, until, &mut telling, closing, left).await;
+    let waited = attend(run, what, until, &mut telling, closing, left).await;
     if telling.sending.is_some() {
         // Progress must not come after the answer; a client that does not read has to bear it.
         let _ = tokio::time::timeout(SETTLES, telling.sent()).await;
@@ -69,6 +79,7 @@ pub(crate) async fn wait(
 
 async fn attend(
     run: &mut Watch,
+    what: For<'_>,
     until: Instant,
     telling: &mut Telling,
     closing: &mut watch::Receiver<bool>,
@@ -78,7 +89,11 @@ async fn attend(
     let mut is_due = true;
     loop {
         let looked = run.look()?;
-        if looked.is_over {
+        let is_answered = match what {
+            For::End => false,
+            For::Answer(hash) => !run.view.approvals().iter().any(|open| open.hash == hash),
+        };
+        if looked.is_over || is_answered {
             return Ok(Waited::Over);
         }
         telling.tell(run, looked.grew || is_due);

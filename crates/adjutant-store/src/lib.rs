@@ -10,6 +10,7 @@
 //! was reported durable is read back unchanged, or its damage is named.
 
 mod checkpoint;
+mod claim;
 mod disk;
 mod files;
 mod holder;
@@ -27,6 +28,7 @@ mod seal;
 mod socket;
 mod writer;
 
+pub use claim::Claim;
 pub use disk::{Disk, FileDisk};
 pub use files::FileError;
 pub use holder::{KillError, RunWriter};

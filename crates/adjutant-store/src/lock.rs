@@ -105,12 +105,8 @@ pub struct RunLock {
 impl RunLock {
     /// Takes the run and writes down who did.
     pub(crate) fn acquire(run: &RunDir) -> Result<Self, LockError> {
-        let path = run.lock_path();
         let file = acquire_unnamed(run)?;
-        let process = Process::this().ok_or_else(|| io::Error::other("/proc cannot be read"));
-        let process = process.during("describe this process in", &path)?;
-        let holder = Holder { process, since: Now::read().boot, released: false };
-        write_holder(&file, &holder).during("write", &path)?;
+        write_name(&file, &run.lock_path())?;
         Ok(Self { run: run.clone(), file: Arc::new(file) })
     }
 
@@ -189,10 +185,22 @@ impl Drop for RunLock {
 
 /// Takes the lock without a word about who did, which leaves the last holder's traces in place.
 pub(crate) fn acquire_unnamed(run: &RunDir) -> Result<File, LockError> {
-    let path = run.lock_path();
-    let file = files::open_rewrite(&path).during("open", &path)?;
+    acquire_at(&run.lock_path())
+}
+
+/// Writes down that this process holds what it locked.
+pub(crate) fn write_name(file: &File, path: &Path) -> Result<(), FileError> {
+    let process = Process::this().ok_or_else(|| io::Error::other("/proc cannot be read"));
+    let process = process.during("describe this process in", path)?;
+    let holder = Holder { process, since: Now::read().boot, released: false };
+    write_holder(file, &holder).during("write", path)
+}
+
+/// Takes the lock that a file is, without a word about who did.
+pub(crate) fn acquire_at(path: &Path) -> Result<File, LockError> {
+    let file = files::open_rewrite(path).during("open", path)?;
     for _ in 0..TRIES {
-        if try_flock(&file, FlockOperation::NonBlockingLockExclusive).during("lock", &path)? {
+        if try_flock(&file, FlockOperation::NonBlockingLockExclusive).during("lock", path)? {
             return Ok(file);
         }
         if let Some(pid) = named_pid(&file) {

@@ -6,7 +6,7 @@ use adjutant_core::{Change, Event, Nudge, SessionId};
 
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
-use crate::names::{code_words, counted};
+use crate::names::{code_words, complaints, counted};
 use crate::progress::{kept_words, marked, merged_words};
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
@@ -70,9 +70,7 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             format!("return taken, {}, {warned}: {}", returned.status, safe(&returned.summary))
         }
         Event::Judged { returned: None, errors, .. } => {
-            let said: Vec<String> =
-                errors.iter().map(|it| format!("{}: {}", it.field, it.message)).collect();
-            format!("return not taken: {}", safe(&said.join("; ")))
+            format!("return not taken: {}", safe(&complaints(errors)))
         }
         Event::Marked { mark, problem, .. } => marked(mark, problem.as_deref()),
         Event::Printed { text, .. } => format!("prints: {}", safe(text)),

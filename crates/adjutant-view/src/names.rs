@@ -1,5 +1,6 @@
 //! The words and marks of states and codes, said once for every surface.
 
+use adjutant_core::contract::Complaint;
 use adjutant_core::{Code, Outcome, State};
 
 use crate::run::Liveness;
@@ -74,4 +75,10 @@ pub(crate) fn code_key(code: Code) -> String {
 /// Returns `count` with its noun: `1 subagent`, `3 subagents`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Says what is wrong with a return, field by field.
+pub(crate) fn complaints(errors: &[Complaint]) -> String {
+    let said = errors.iter().map(|it| format!("{}: {}", it.field, it.message));
+    said.collect::<Vec<_>>().join("; ")
 }

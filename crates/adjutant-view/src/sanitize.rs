@@ -116,3 +116,13 @@ fn is_unsafe(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}'
             | '\u{f0000}'..='\u{10ffff}')
 }
+
+/// Quotes a word for a shell where it needs that.
+#[must_use]
+pub fn shell_word(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "/._-+,:@%=".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use adjutant_mcp::Approval;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{PolicyFlags, dollars};
@@ -23,9 +24,32 @@ pub(crate) struct McpArgs {
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// Let the client start a call without asking you while its worst case fits this amount.
-    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    /// What becomes of a call that needs your approval where the client cannot ask you: `inbox` (it waits for
+    /// `adjutant approve`), `deny`, or `auto-below USD` (it starts while the worst cases of this client's
+    /// calls of today fit the amount, else it waits) [default: `approval` in [mcp] of your config.toml, else inbox].
+    #[arg(long, value_name = "HOW")]
+    pub(crate) approval: Option<Approval>,
+
+    /// The same as --approval "auto-below USD".
+    #[arg(
+        long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars,
+        conflicts_with = "approval"
+    )]
     pub(crate) approve_below: Option<f64>,
+
+    /// Ask you through a client that can (MCP elicitation) [default: `ask_client` in [mcp] of your config.toml, else true].
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) ask_client: Option<bool>,
+
+    /// What becomes of the runs of a server that ends or is killed [default: `on_disconnect` in [mcp] of
+    /// your config.toml, else keep].
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) on_disconnect: Option<OnDisconnect>,
+
+    /// The most runs of this tree that clients may have alive at once, those that wait for approval included
+    /// [default: `max_runs` in [mcp] of your config.toml, else 16].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) max_runs: Option<u32>,
 
     /// The most dollars each run may spend.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
@@ -35,12 +59,10 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Answer a call with a handle after so long, before the client gives up; the run goes on.
-    #[arg(
-        long, value_name = "SECONDS", default_value_t = 45,
-        value_parser = clap::value_parser!(u64).range(1..=3600)
-    )]
-    pub(crate) detach_after: u64,
+    /// Answer a call with a handle after so long, before the client gives up; the run goes on. Each
+    /// known client has a time of its own; others get one after 25 seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) detach_after: Option<u64>,
 
     /// Serve HTTP on this loopback address instead, such as 127.0.0.1:8765; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS")]
@@ -56,14 +78,16 @@ pub(crate) struct McpArgs {
 }
 
 const MCP_HELP: &str = r#"Examples:
-  adjutant mcp install claude --print              what the client's configuration needs
-  adjutant mcp --approve-below 1.00 --budget-usd 1.00
+  adjutant mcp install claude                      add the server to this project's configuration
+  adjutant mcp install codex --print               only show what would be added
+  adjutant mcp --approval "auto-below 1.00" --budget-usd 0.25
   adjutant mcp --http 127.0.0.1:8765               for several clients at once, with a token
+  adjutant approvals                               the calls that wait for you
 
 A client starts this command and speaks to it on standard input and output. Each run lives in a process
 of its own and goes on when the client or the server ends; `adjutant status` shows it like any other. The
-client can start, watch and cancel runs of this tree, and approve nothing: without --approve-below or
-approve_below_usd in your own configuration, calls that would ask you are refused.
+client can start, watch and cancel runs of this tree, and approve nothing: a call that needs your approval
+is put to you through a client that can do so, and else waits for `adjutant approve` in any terminal.
 
 With --http the address is printed on standard output, and a bearer token once on standard error, unless
 ADJUTANT_MCP_TOKEN (32 characters or more) holds yours. Every request must show it. Runs belong to the token
@@ -72,19 +96,68 @@ A call whose connection breaks goes on; it is heard again with Last-Event-ID, by
 handle. Revisions 2025-06-18, 2025-11-25 and 2026-07-28 of the protocol are spoken, here and on standard
 input and output."#;
 
+/// What becomes of runs when their server is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnDisconnect {
+    /// They go on; another server finds them.
+    #[default]
+    Keep,
+    /// They are cancelled, and what was found is kept.
+    Cancel,
+}
+
 /// What `adjutant mcp` does beside serving.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// Show what a client's configuration needs to start the server.
+    /// Add the server to a client's configuration; everything else in the file stays as it is.
+    #[command(after_help = INSTALL_HELP)]
     Install {
         /// The client.
         #[arg(value_enum)]
         client: McpClient,
 
-        /// Print it; the file itself is left to you.
-        #[arg(long, required = true)]
+        /// Print what the file must hold; the file itself is left to you.
+        #[arg(long)]
         print: bool,
+
+        /// Whose configuration: this project's, or yours for all projects.
+        #[arg(long, value_enum, value_name = "SCOPE")]
+        scope: Option<McpScope>,
+
+        /// What the client starts the server with, such as --model MODEL or --approve-below USD.
+        #[arg(last = true, value_name = "FLAGS")]
+        flags: Vec<String>,
     },
+
+    /// Take the server out of a client's configuration again.
+    Remove {
+        /// The client.
+        #[arg(value_enum)]
+        client: McpClient,
+
+        /// Whose configuration: this project's, or yours for all projects.
+        #[arg(long, value_enum, value_name = "SCOPE")]
+        scope: Option<McpScope>,
+    },
+}
+
+const INSTALL_HELP: &str = r#"Examples:
+  adjutant mcp install claude
+  adjutant mcp install codex --scope user -- --model ollama/qwen3 --approve-below 0.50
+
+Without --scope the project's file is changed, for Codex yours, since it reads a project's file only
+once you trust the project. The old file is kept beside the new one as FILE.before-adjutant, the first
+time. A second install changes nothing, or only the path of this program, and keeps the flags unless
+others are given."#;
+
+/// Whose configuration is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum McpScope {
+    /// The project's, in the folder of --root.
+    Project,
+    /// The person's, in their home.
+    User,
 }
 
 /// The clients whose configuration is known.

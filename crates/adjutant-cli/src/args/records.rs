@@ -10,7 +10,7 @@ use super::Form;
 /// A run or a session.
 #[derive(Debug, Args)]
 pub(crate) struct RunArg {
-    /// The run or session, by its id or the start of it [default: the latest].
+    /// The run or session, by its id or the start of it [default: the latest of this folder].
     #[arg(value_name = "RUN|SESSION")]
     pub(crate) run: Option<String>,
 }
@@ -164,8 +164,8 @@ not answer within one is killed and its end recorded. A run that died before is 
 #[derive(Debug, Args)]
 #[command(after_help = WAIT_HELP)]
 pub(crate) struct WaitArgs {
-    /// The run or session, by its id or the start of it [default: the latest that is live, or the
-    /// latest].
+    /// The run or session, by its id or the start of it [default: the latest of this folder
+    /// that is live, or the latest].
     #[arg(value_name = "RUN|SESSION")]
     pub(crate) run: Option<String>,
 

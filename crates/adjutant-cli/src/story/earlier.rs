@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::prd::{Prd, Story, child_number};
 use adjutant_core::{Outcome, RunId};
+use adjutant_engine::prd::resolved;
 use adjutant_engine::work::Work;
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_view::story::StoryReport;
@@ -28,6 +29,8 @@ pub(super) enum Earlier {
     Running(RunId),
     /// It was interrupted, or ended so that it can go on.
     Open(RunId),
+    /// It ended because its limits were used up, which are what they are.
+    Spent(RunId),
     /// It ended otherwise.
     Over,
 }
@@ -56,7 +59,7 @@ enum Seen {
 pub(super) struct History<'a> {
     archive: &'a Archive,
     workdir: PathBuf,
-    prd: String,
+    prd: PathBuf,
     runs: BTreeMap<RunId, Seen>,
     /// Those on stories of the PRD, the latest first.
     order: Vec<RunId>,
@@ -65,7 +68,7 @@ pub(super) struct History<'a> {
 impl<'a> History<'a> {
     /// Makes one that knows nothing yet.
     pub(super) fn new(archive: &'a Archive, workdir: &Path, prd: &Path) -> Self {
-        let prd = prd.display().to_string();
+        let prd = resolved(prd);
         Self { archive, workdir: workdir.to_owned(), prd, runs: BTreeMap::new(), order: Vec::new() }
     }
 
@@ -110,7 +113,9 @@ impl<'a> History<'a> {
             _ => {}
         }
         let (view, _) = numbers(files).ok()?;
-        let story = view.story().filter(|it| it.prd.as_ref() == Some(&self.prd));
+        // A run of another day may have been given another spelling of the same path.
+        let is_ours = |prd: &String| resolved(Path::new(prd)) == self.prd;
+        let story = view.story().filter(|it| it.prd.as_ref().is_some_and(is_ours));
         let Some(story) = story else { return (!is_alive).then_some(Seen::Other) };
         let ids = view.delegations().filter_map(|child| child.story.as_deref());
         let numbers = ids.filter_map(|id| child_number(&story.id, id));
@@ -133,9 +138,16 @@ impl<'a> History<'a> {
     /// Returns what the latest run on a story came to of which the same was asked; whoever works on
     /// the story comes first, whatever it was asked.
     pub(super) fn find(&self, story: &str, asked: &str) -> Option<Earlier> {
-        let at_work = |past: &&Past| matches!(past.came_to, Earlier::Running(_));
-        let same = || self.on(story).find(|past| past.asked == asked);
-        self.on(story).find(at_work).or_else(same).map(|past| past.came_to)
+        let same = || self.on(story).find(|past| past.asked == asked).map(|past| past.came_to);
+        self.at_work(story).map(Earlier::Running).or_else(same)
+    }
+
+    /// Returns the run that works on a story now.
+    pub(super) fn at_work(&self, story: &str) -> Option<RunId> {
+        self.on(story).find_map(|past| match past.came_to {
+            Earlier::Running(run) => Some(run),
+            Earlier::Passed(_) | Earlier::Open(_) | Earlier::Spent(_) | Earlier::Over => None,
+        })
     }
 
     /// Returns the highest number that a child of a story had in any run.
@@ -187,10 +199,10 @@ fn came_to(run: RunId, view: &RunView, is_alive: bool) -> Earlier {
     if is_alive {
         return Earlier::Running(run);
     }
+    let is = |what: fn(&StoryReport) -> bool| StoryReport::of(view).is_some_and(|it| what(&it));
     match view.outcome() {
-        Some(Outcome::Completed) if StoryReport::of(view).is_some_and(|it| it.passes) => {
-            Earlier::Passed(run)
-        }
+        Some(Outcome::Completed) if is(|report| report.passes) => Earlier::Passed(run),
+        Some(Outcome::Partial) if is(|report| report.again.is_some()) => Earlier::Spent(run),
         None | Some(Outcome::Partial | Outcome::Cancelled | Outcome::Blocked) => Earlier::Open(run),
         Some(Outcome::Completed | Outcome::Failed | Outcome::Refused) => Earlier::Over,
     }

@@ -5,22 +5,24 @@
 
 mod consent;
 mod earlier;
+mod model;
 mod record;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use adjutant_core::prd::{Prd, Story, asked, story_prompt};
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
-use adjutant_engine::prd::PrdFile;
+use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
-use adjutant_engine::{Archive, Engine, Goal, Setup, SpaceSetup};
+use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
 use serde::Serialize;
 
 use self::consent::Consent;
 use self::earlier::{Earlier, History};
+use self::model::Models;
 pub(crate) use self::record::record_outcome;
 use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
@@ -41,6 +43,10 @@ pub(crate) fn run_story(
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
     let flags = &args.work;
+    if args.verify.as_ref().is_some_and(|command| command.trim().is_empty()) {
+        return Err(Failure::usage("--verify needs a command; an empty one would decide nothing")
+            .hint("Leave it out to have the PRD's own commands decide."));
+    }
     let workdir = absolute(&flags.root)?;
     let path = std::path::absolute(&args.prd)
         .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?;
@@ -55,8 +61,9 @@ pub(crate) fn run_story(
         wiring = wiring.record(path, &settings.secrets)?;
     }
     let roster = agents::find(&workdir)?;
-    let chosen = agents::choose(&settings, flags, None, |name| wiring.choose(name))?;
-    chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
+    let usual = agents::choose(&settings, flags, None, |name| wiring.choose(name));
+    let is_typed = flags.model.is_some();
+    let models = Models::new(usual, wiring.clone(), is_typed, (file.prd(), &consent))?;
     let history = History::new(&archive, &workdir, file.path());
     let form = form(flags.return_form, Default::default(), as_json);
     let mut reading = Reading {
@@ -68,17 +75,22 @@ pub(crate) fn run_story(
         consent,
         wiring,
         roster,
-        chosen,
+        models,
         history,
         form,
         spent: Spent::default(),
         reports: Vec::new(),
         left: Vec::new(),
+        unsaved: false,
     };
-    let exit = reading.run_all()?;
+    let done = reading.run_all();
     reading.wiring.end_recording();
-    reading.report(exit)?;
-    Ok(exit)
+    let exit = done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit);
+    // What was done before something broke is reported all the same.
+    if done.is_ok() || !reading.reports.is_empty() || !reading.left.is_empty() {
+        reading.report(exit)?;
+    }
+    done
 }
 
 /// Tightens the limits by what the file says, and says what of it counts for nothing.
@@ -119,13 +131,15 @@ struct Reading<'a> {
     consent: Consent,
     wiring: Wiring,
     roster: Roster,
-    chosen: Chosen,
+    models: Models,
     history: History<'a>,
     form: Form,
     spent: Spent,
     reports: Vec<StoryReport>,
     /// Stories that were not begun, each with the reason.
     left: Vec<(String, String)>,
+    /// Whether the last outcome could not be written down.
+    unsaved: bool,
 }
 
 impl Reading<'_> {
@@ -143,34 +157,42 @@ impl Reading<'_> {
             return Ok(Exit::Completed);
         }
         let mut outcomes = Vec::new();
-        for id in order {
-            match self.take(&id)? {
-                Some(Outcome::Cancelled) => {
-                    outcomes.push(Outcome::Cancelled);
-                    break;
-                }
-                Some(outcome) => outcomes.push(outcome),
-                None => outcomes.push(Outcome::Partial),
+        let mut order = order.into_iter();
+        while let Some(id) = order.next() {
+            let taken = self.take(&id);
+            let over = match &taken {
+                Ok(Some(Outcome::Cancelled)) => Some(format!("you cancelled {id} before it")),
+                Err(_) => Some(format!("{id} before it could not be brought to an end")),
+                Ok(_) => None,
+            };
+            if let Some(why) = &over {
+                order.by_ref().for_each(|rest| _ = self.leave(&rest, why));
             }
+            outcomes.push(taken?.unwrap_or(Outcome::Partial));
         }
-        Ok(Exit::of(Outcome::of_all(outcomes)))
+        // Whoever cancels wants to know that, whatever was done before.
+        let is_cancelled = outcomes.contains(&Outcome::Cancelled);
+        Ok(if is_cancelled { Exit::Cancelled } else { Exit::of(Outcome::of_all(outcomes)) })
     }
 
     /// Works on one story, unless it has to wait or was begun before; returns how it ended.
     fn take(&mut self, id: &str) -> Result<Option<Outcome>, Failure> {
-        // The file is read anew with every outcome that is written into it.
-        let Some(story) = self.file.prd().story(id).cloned() else {
-            return Ok(self.leave(id, "it is not in the PRD any more"));
+        if let Err(left) = self.ready(id) {
+            return Ok(left);
+        }
+        // Held until the outcome is written down. What ran before and what the file says is read after it.
+        let _claim = match self.archive.claim_story(self.file.path(), id) {
+            Ok(claim) => claim,
+            Err(ClaimError::Held { pid }) => {
+                let why = self.busy(id, pid);
+                return Ok(self.leave(id, &why));
+            }
+            Err(error @ ClaimError::File(_)) => return Err(Failure::caused(Exit::Failed, &error)),
         };
-        if story.passes {
-            self.leave(id, "it passes by now");
-            return Ok(Some(Outcome::Completed));
-        }
-        let waits = self.file.prd().waits_for(&story);
-        if !waits.is_empty() {
-            let why = format!("waits for {}", waits.join(", "));
-            return Ok(self.leave(id, &why));
-        }
+        let story = match self.ready(id) {
+            Ok(story) => story,
+            Err(left) => return Ok(left),
+        };
         self.consent.renew(self.file.prd(), self.file.path(), self.archive);
         self.history.look(id);
         let asked = asked(&story, self.verify_of(&story).as_deref());
@@ -188,19 +210,74 @@ impl Reading<'_> {
                 );
                 return Ok(self.leave(id, &completed(&why)));
             }
-            Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Over) | None => {}
+            Some(Earlier::Spent(run)) if !self.args.again => {
+                let why = format!(
+                    "{run} used up what it was given; --again begins it anew, with a higher --budget-usd, \
+                     --budget-tokens or the limit that `adjutant result {run}` names"
+                );
+                return Ok(self.leave(id, &completed(&why)));
+            }
+            Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Spent(_) | Earlier::Over)
+            | None => {}
         }
         if self.is_spent() {
             return Ok(self.leave(id, "the budget of all stories is used up"));
         }
         match self.work_of(&story) {
-            Ok(work) => self.work_on(&story, work).map(Some),
+            Ok(work) => match self.models.of(&story, &self.consent) {
+                Ok(chosen) => self.work_on(&story, work, chosen).map(Some),
+                Err(failure) => Ok(self.leave(id, &failure.to_string())),
+            },
             // Without what it builds on it would be another piece of work.
             Err(failure) => {
                 let why = failure.to_string();
                 Ok(self.leave(id, &format!("the work before it cannot be read: {why}")))
             }
         }
+    }
+
+    /// Returns a story that may be begun by what the file says now; otherwise how it ended, if it did.
+    fn ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
+        if let Err(error) = self.reread() {
+            return Err(self.leave(id, &format!("its outcome could not be written down: {error}")));
+        }
+        let Some(story) = self.file.prd().story(id).cloned() else {
+            return Err(self.leave(id, "it is not in the PRD any more"));
+        };
+        if story.passes {
+            self.leave(id, "it passes by now");
+            return Err(Some(Outcome::Completed));
+        }
+        match self.file.prd().waits_for(&story).as_slice() {
+            [] => Ok(story),
+            waits => Err(self.leave(id, &format!("waits for {}", waits.join(", ")))),
+        }
+    }
+
+    /// Says who works on a story that another process has claimed.
+    fn busy(&mut self, id: &str, pid: Option<u32>) -> String {
+        let process =
+            pid.map_or_else(|| "another process".to_owned(), |it| format!("process {it}"));
+        self.history.look(id);
+        completed(&match self.history.at_work(id) {
+            Some(run) => format!(
+                "{run} works on it ({process}): `adjutant watch {run}` follows it, `adjutant wait {run}` waits \
+                 for its end"
+            ),
+            None => format!(
+                "{process} works on it: `adjutant status` lists its run once that has begun"
+            ),
+        })
+    }
+
+    /// Reads the file anew; one that took no outcome is tried out too, since only the story itself may
+    /// have been in the way.
+    fn reread(&mut self) -> Result<(), PrdError> {
+        if !self.unsaved {
+            return self.file.reread();
+        }
+        (self.file, self.unsaved) = (PrdFile::open(self.file.path())?, false);
+        Ok(())
     }
 
     /// Remembers why a story is not begun.
@@ -236,14 +313,18 @@ impl Reading<'_> {
         Ok(view.outcome())
     }
 
-    fn work_on(&mut self, story: &Story, work: StoryWork) -> Result<Outcome, Failure> {
+    fn work_on(
+        &mut self,
+        story: &Story,
+        work: StoryWork,
+        chosen: Chosen,
+    ) -> Result<Outcome, Failure> {
         say(&format!("adjutant: {} {}", story.id, adjutant_view::sanitize::line(&story.title)));
         let policy = self.policy_left();
-        let model = self.model_for(story)?;
         let setup = Setup {
             policy: policy.clone(),
-            opener: Some(self.chosen.opener(&self.wiring)),
-            model,
+            opener: Some(chosen.opener(&self.wiring)),
+            model: chosen.model,
             web: self.settings.web(),
             tools: Vec::new(),
             workdir: self.workdir.clone(),
@@ -256,7 +337,7 @@ impl Reading<'_> {
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
-            .with_stories(prompts(self.file.prd()))
+            .with_stories(names(self.file.prd()))
             .with_spaces(self.spaces()?);
         let goal = Goal {
             agent: AgentName::new("story"),
@@ -281,6 +362,7 @@ impl Reading<'_> {
         let saved = record::save(&mut self.file, self.archive, &view);
         if let Err(failure) = &saved {
             say(&format!("adjutant: {failure}"));
+            self.unsaved = true;
         }
         let report = StoryReport::of(&view);
         let passes = report.as_ref().is_some_and(|report| report.passes);
@@ -311,15 +393,6 @@ impl Reading<'_> {
     fn is_spent(&self) -> bool {
         let (left, has_begun) = (self.policy_left(), self.spent.tokens > 0);
         has_begun && (left.budget_usd == Some(Usd::ZERO) || left.budget_tokens_run == Some(0))
-    }
-
-    fn model_for(&self, story: &Story) -> Result<crate::wiring::AnyModel, Failure> {
-        let wish = story.suggested_model.as_deref().filter(|_| self.consent.is_given());
-        // What a person typed outweighs what a file suggests.
-        match wish.filter(|_| self.args.work.model.is_none()) {
-            Some(name) => Ok(self.wiring.choose(Some(name))?.model),
-            None => Ok(self.chosen.model.clone()),
-        }
     }
 
     /// Returns the command that decides about a story: a person's, else the file's with consent.
@@ -369,7 +442,7 @@ impl Reading<'_> {
                 all: json(&self.reports),
             });
         }
-        print(&render(&self.reports))?;
+        print(&completed(&render(&self.reports)))?;
         for (id, why) in &self.left {
             print(&format!("{id}: not begun, {why}\n"))?;
         }
@@ -406,18 +479,17 @@ pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failur
             not_begun: Vec::new(),
             all: json(std::slice::from_ref(report)),
         }),
-        Form::Markdown => print(&render(std::slice::from_ref(report))),
+        Form::Markdown => print(&completed(&render(std::slice::from_ref(report)))),
     }
 }
 
-/// Returns the stories that agents of a run may name that goes on; none where its file cannot be read.
-pub(crate) fn stories_again(work: &StoryWork) -> BTreeMap<String, String> {
+/// Returns the names of the stories beside that of a run that goes on; none where its file cannot be read.
+pub(crate) fn stories_again(work: &StoryWork) -> BTreeSet<String> {
     let file = work.prd.as_ref().and_then(|path| PrdFile::open(path).ok());
-    file.map(|file| prompts(file.prd())).unwrap_or_default()
+    file.map(|file| names(file.prd())).unwrap_or_default()
 }
 
-/// Returns what the agent of each story would be asked, by the name that a marker may use.
-fn prompts(prd: &Prd) -> BTreeMap<String, String> {
-    let own = prd.stories().iter().filter(|story| story.parent().is_none());
-    own.map(|story| (story.id.clone(), story_prompt(story))).collect()
+/// Returns the names of all stories, tasks of earlier runs included.
+fn names(prd: &Prd) -> BTreeSet<String> {
+    prd.stories().iter().map(|story| story.id.clone()).collect()
 }

@@ -30,16 +30,16 @@ pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Res
             "v": 1, "run": chosen.run, "tree": chosen.work.tree().to_string_lossy(),
             "results": chosen.picked.iter().zip(&diffs).map(as_object).collect::<Vec<_>>(),
             "gone": chosen.gone_json(), "shared": chosen.shared_json(&shared),
-            "unfinished": chosen.unfinished_json(),
+            "unfinished": chosen.unfinished_json(), "unkept": chosen.unkept_json(),
         }))?;
         return Ok(chosen.exit(Exit::Completed));
     }
     chosen.say_gone()?;
-    if chosen.picked.is_empty() && chosen.unfinished.is_none() {
+    if chosen.is_nothing() {
         say(&format!("adjutant: {} kept no work: nothing was changed", chosen.name));
     }
     for (picked, diff) in chosen.picked.iter().zip(&diffs) {
-        let merged = if picked.kept.merged { ", merged already" } else { "" };
+        let merged = if picked.kept.merged { ", merged or on a branch already" } else { "" };
         say(&format!("{}: {}{merged}", picked.title(), size(diff)));
         if args.stat {
             print(&stat(diff))?;
@@ -48,6 +48,7 @@ pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Res
         }
     }
     chosen.say_shared(&shared);
+    chosen.say_unkept();
     chosen.say_unfinished();
     Ok(chosen.exit(Exit::Completed))
 }

@@ -23,9 +23,10 @@ pub(crate) fn run_discard(
         chosen.say_gone()?;
     }
     if chosen.picked.is_empty() && !as_json {
-        if chosen.unfinished.is_none() {
+        if chosen.is_nothing() {
             say(&format!("adjutant: {} kept no work: there is nothing to discard", chosen.name));
         }
+        chosen.say_unkept();
         chosen.say_unfinished();
         return Ok(chosen.exit(Exit::Completed));
     }
@@ -41,12 +42,14 @@ pub(crate) fn run_discard(
         print_json(&json!({
             "v": 1, "run": chosen.run, "tree": chosen.work.tree().to_string_lossy(),
             "results": results, "gone": chosen.gone_json(), "unfinished": chosen.unfinished_json(),
+            "unkept": chosen.unkept_json(),
         }))?;
     } else {
         print(&done.iter().map(line).collect::<String>())?;
         if failed < done.len() {
             say("Until git collects them, `git branch NAME COMMIT` brings the work back.");
         }
+        chosen.say_unkept();
         chosen.say_unfinished();
     }
     Ok(chosen.exit(match failed {

@@ -24,9 +24,10 @@ pub(crate) fn findings(home: &Path) -> [(&'static str, bool, String); 4] {
          kernel.apparmor_restrict_unprivileged_userns may forbid them"
     };
     let workspace = match overlay {
+        // Both kinds are made of what git has.
+        Ok(()) | Err(_) if !git.0 => (false, "none without a git that can be used".to_owned()),
         Ok(()) => (true, "overlay: made in constant time".to_owned()),
-        Err(why) if git.0 => (false, format!("git work trees, slower to make: {why}")),
-        Err(why) => (false, format!("none: {why}, and no git for work trees")),
+        Err(why) => (false, format!("git work trees, slower to make: {why}")),
     };
     [
         ("git", git.0, git.1),

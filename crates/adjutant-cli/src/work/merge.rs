@@ -2,7 +2,7 @@
 
 use adjutant_engine::Archive;
 use adjutant_engine::work::{
-    Conflict, Diff, Left, Shared, TakenBack, Verdict, WorkError, shared_files,
+    ApplyError, Conflict, Diff, Left, Shared, TakenBack, Verdict, WorkError, shared_files,
 };
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub(crate) fn run_merge(
     let previews = preview(&chosen)?;
     if !as_json {
         chosen.say_shared(&shared);
-        if chosen.unfinished.is_none() || !previews.is_empty() {
+        if chosen.is_nothing() || !previews.is_empty() {
             say(&outlook(&chosen, &previews));
         }
     }
@@ -60,6 +60,7 @@ pub(crate) fn run_merge(
         let lines = chosen.picked.iter().zip(&fates);
         print(&lines.map(|(picked, fate)| line(picked, fate, args.dry_run)).collect::<String>())?;
         say_next(&chosen, &fates, args.dry_run);
+        chosen.say_unkept();
         chosen.say_unfinished();
     }
     Ok(chosen.exit(exit(&fates, chosen.gone.len())))
@@ -67,17 +68,18 @@ pub(crate) fn run_merge(
 
 /// Puts back what a merge that was killed left half done, before anything is judged.
 fn recover(chosen: &Chosen) -> Result<(), Failure> {
-    let (left, stuck) = chosen.work.recover().map_err(|error| explained(&error))?;
-    for Left { path, before } in left {
-        let before = before.map_or_else(String::new, |before| {
-            format!("; what it was before lies in {}", before.display())
-        });
-        let path = path.display();
-        say(&format!(
-            "adjutant: {path}: changed during a merge that was cut short, left as it is{before}"
-        ));
-    }
-    stuck.map_or(Ok(()), |error| Err(explained(&error)))
+    let done = chosen.work.recover().map_err(|error| explained(&error))?;
+    done.left.iter().for_each(|left| say(&format!("adjutant: {}", left_line(left))));
+    done.stuck.map_or(Ok(()), |error| Err(explained(&error)))
+}
+
+/// Says of a file that it was not put back, and where its earlier content lies.
+pub(super) fn left_line(Left { path, before }: &Left) -> String {
+    let before = before.as_ref().map_or_else(String::new, |before| {
+        format!("; what it was before lies in {}", before.display())
+    });
+    let path = path.display();
+    format!("{path}: changed during a merge that was cut short, left as it is{before}")
 }
 
 /// Judges the results in their order.
@@ -185,10 +187,12 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
         .zip(fates)
         .find(|(_, fate)| matches!(fate, Fate::Judged(Verdict::Conflicts(_))))
     {
+        advise(&by_hand(chosen, picked));
+    }
+    if has(|it| matches!(it, Fate::Judged(Verdict::Failed(ApplyError::Sparse { .. })))) {
         advise(&format!(
-            "A conflict is solved by hand: `adjutant merge {} --as branch`, then `git merge {}`.",
-            picked.id(),
-            picked.kept.branch
+            "This checkout is a sparse one: `git sparse-checkout add DIR` brings a folder in, \
+             `adjutant merge {name} --as branch` takes the work as a branch."
         ));
     }
     let merges = has(|it| matches!(it, Fate::Judged(Verdict::Merges { .. })));
@@ -199,6 +203,21 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
             "Merged as uncommitted changes. `adjutant merge --undo {name}` takes it back."
         ));
     }
+}
+
+/// Says how a conflict is solved with git.
+fn by_hand(chosen: &Chosen, picked: &Picked) -> String {
+    // A branch would bring along what was not committed then, and git refuses that over files it does not know.
+    if chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false) {
+        let commit = picked.kept.commit.get(..12).unwrap_or(&picked.kept.commit);
+        return format!(
+            "A conflict is solved by hand: commit what is not committed here, then `git cherry-pick {commit}`."
+        );
+    }
+    let (id, branch) = (picked.id(), &picked.kept.branch);
+    format!(
+        "A conflict is solved by hand: `adjutant merge {id} --as branch`, then `git merge {branch}`."
+    )
 }
 
 /// Returns the exit code: everything, some, nothing, or nothing because of uncommitted changes.
@@ -233,7 +252,7 @@ fn as_object(chosen: &Chosen, args: &MergeArgs, fates: &[Fate], shared: &[Shared
         "dry_run": args.dry_run, "undo": undo,
         "results": results.map(|(picked, fate)| fate_json(picked, fate, args.dry_run)).collect::<Vec<_>>(),
         "gone": chosen.gone_json(), "shared": chosen.shared_json(shared),
-        "unfinished": chosen.unfinished_json(),
+        "unfinished": chosen.unfinished_json(), "unkept": chosen.unkept_json(),
     })
 }
 

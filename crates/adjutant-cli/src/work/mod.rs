@@ -14,6 +14,7 @@ mod report;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use adjutant_core::space::KeptWork;
 use adjutant_core::{Outcome, RunId, SessionId, State};
 use adjutant_engine::work::{
     Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, KeptResult, Shared, Side, Work,
@@ -24,6 +25,7 @@ use adjutant_view::{Delegation, Liveness, RunView, sanitize};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
+use crate::here::{self, Tree};
 use crate::hints::advise;
 use crate::output::say;
 use crate::records::{self, Need, counted, failed};
@@ -61,6 +63,13 @@ pub(crate) struct Gone {
     commit: String,
 }
 
+/// Work that could not be kept and is still in its workspace.
+pub(crate) struct Unkept {
+    session: SessionId,
+    label: String,
+    problem: String,
+}
+
 /// The results that a command is about.
 pub(crate) struct Chosen {
     /// Where they are.
@@ -73,6 +82,8 @@ pub(crate) struct Chosen {
     pub(crate) picked: Vec<Picked>,
     /// Those that are not.
     pub(crate) gone: Vec<Gone>,
+    /// Those that could not be made yet.
+    pub(crate) unkept: Vec<Unkept>,
     /// Why there may be more to come.
     pub(crate) unfinished: Option<Unfinished>,
 }
@@ -126,7 +137,7 @@ impl Chosen {
         text: Option<&str>,
         parts: Parts,
     ) -> Result<Self, Failure> {
-        let (files, session) = match text {
+        let (files, session) = match here::name(text) {
             Some(text) => archive.find(text).map_err(failed)?,
             None => (latest_here(archive)?, None),
         };
@@ -154,7 +165,7 @@ impl Chosen {
         let mut kept = work.results(run).map_err(|error| explained(&error))?;
         let session = session.filter(|session| *session != run.root_session());
         let is_meant = |it: Option<SessionId>| session.is_none() || it == session;
-        let (mut picked, mut gone) = (Vec::new(), Vec::new());
+        let (mut picked, mut gone, mut unkept) = (Vec::new(), Vec::new(), Vec::new());
         for delegation in view.preorder() {
             let found = kept.iter().position(|it| it.session == Some(delegation.session));
             let found = found.map(|place| kept.remove(place));
@@ -183,7 +194,11 @@ impl Chosen {
                 (None, Some(commit)) => {
                     gone.push(Gone { session: delegation.session, label, commit });
                 }
-                (None, None) => {}
+                (None, None) => {
+                    let session = delegation.session;
+                    let problem = delegation.kept.as_ref().and_then(|it| it.1.clone());
+                    unkept.extend(problem.map(|problem| Unkept { session, label, problem }));
+                }
             }
         }
         // What no journal tells of is somebody's work all the same.
@@ -192,7 +207,37 @@ impl Chosen {
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
         let unfinished = Unfinished::of(view, liveness, session);
-        Ok(Self { work, run, name, picked, gone, unfinished })
+        Ok(Self { work, run, name, picked, gone, unkept, unfinished })
+    }
+
+    /// Says whether nothing came of it that anything could be said about.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.picked.is_empty() && self.unkept.is_empty() && self.unfinished.is_none()
+    }
+
+    /// Says what could not be kept, and how it is.
+    pub(crate) fn say_unkept(&self) {
+        for it in &self.unkept {
+            let (title, problem) = (title(&it.session.to_string(), &it.label), &it.problem);
+            let problem = sanitize::line(problem);
+            say(&format!(
+                "adjutant: the work of {title} could not be kept and is still in its workspace: {problem}"
+            ));
+        }
+        if !self.unkept.is_empty() {
+            advise(&format!(
+                "Once that is solved, `adjutant prune` keeps it; `adjutant diff {}` then shows it.",
+                self.name
+            ));
+        }
+    }
+
+    fn unkept_json(&self) -> Vec<Value> {
+        let one = |it: &Unkept| {
+            let session = it.session.to_string();
+            json!({ "session": session, "label": it.label, "problem": it.problem })
+        };
+        self.unkept.iter().map(one).collect()
     }
 
     /// Says that there may be more to come, and how to go on.
@@ -222,7 +267,8 @@ impl Chosen {
 
     /// Returns how a command ends that did `well` with all there is: not so while there may be more.
     pub(crate) fn exit(&self, well: Exit) -> Exit {
-        if well == Exit::Completed && self.unfinished.is_some() { Exit::Partial } else { well }
+        let is_all = self.unfinished.is_none() && self.unkept.is_empty();
+        if well == Exit::Completed && !is_all { Exit::Partial } else { well }
     }
 
     fn unfinished_json(&self) -> Option<&'static str> {
@@ -330,11 +376,12 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     let work = Work::open(&search(), Path::new("."), archive.path());
     let work = work.map_err(|error| explained(&error))?;
     let with_results = work.runs().map_err(|error| explained(&error))?;
+    let here = Tree::around(work.tree());
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
         let Some(workdir) = files.workdir() else { continue };
         let has_moved = || !workdir.is_dir() && with_results.contains(&files.id());
-        if !workdir.starts_with(work.tree()) && !has_moved() {
+        if !here.has(&workdir) && !has_moved() {
             continue;
         }
         let kept = |view: &RunView| {
@@ -342,7 +389,10 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
             view.delegations().any(|it| {
                 // Of one that has not ended there is something to say, if only that.
                 let is_at_work = is_open && it.space.is_some();
-                is_at_work || it.kept.as_ref().is_some_and(|kept| kept.0.commit.is_some())
+                // What could not be kept must not have an older run taken in its place.
+                let is_work =
+                    |it: &(KeptWork, Option<String>)| it.0.commit.is_some() || it.1.is_some();
+                is_at_work || it.kept.as_deref().is_some_and(is_work)
             })
         };
         if with_results.contains(&files.id())
@@ -354,6 +404,17 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     let tree = work.tree().display();
     Err(Failure::usage(format!("no run in {tree} has kept work"))
         .hint("Name a run of another folder; `adjutant status` lists the runs."))
+}
+
+/// Says what of a run could not be kept and is still in its workspace, and how it is kept; nothing where all is.
+pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
+    let chosen = Chosen::find(archive, Some(&run.to_string()), Parts::With).ok()?;
+    let first = chosen.unkept.first()?;
+    Some(format!(
+        "The work of {} could not be kept and is still in its workspace; once the cause is gone, `adjutant prune` \
+         keeps it.",
+        title(&first.session.to_string(), &first.label)
+    ))
 }
 
 /// Finds the work of a run whose folder is gone in the repository around the current folder: it moves with it.

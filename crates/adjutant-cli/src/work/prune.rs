@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use adjutant_core::RunId;
 use adjutant_engine::work::{KeptResult, Quota, Work, quota};
 use adjutant_engine::{Archive, SpaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
+use super::merge::left_line;
 use super::{explained, search};
 use crate::records::counted;
 
@@ -40,6 +42,7 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
     let trees: BTreeSet<&Path> = all.iter().map(Work::tree).collect();
     old.swept = trees.into_iter().flat_map(|tree| setup.sweep(tree, archive)).collect();
     for work in all {
+        old.put_back(&work);
         // Work trees of one repository share their results.
         if !seen.insert(work.shared_folder().to_owned()) {
             continue;
@@ -60,16 +63,42 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
     old
 }
 
-/// Opens every repository that a run worked in; a tree that is gone or none has no results.
+/// Opens every repository that a run worked in; a tree that is gone or none has no results. One that was moved
+/// is found where the person stands in it.
 fn repositories(archive: &Archive) -> Vec<Work> {
     let runs = archive.runs().unwrap_or_default();
     let trees: BTreeSet<PathBuf> = runs.iter().filter_map(|files| files.workdir()).collect();
+    let open = |tree: &Path| Work::open(&search(), tree, archive.path()).ok();
     let trees = trees.into_iter().filter(|tree| tree.is_dir());
-    let open = |tree: PathBuf| Work::open(&search(), &tree, archive.path()).ok();
-    trees.filter_map(open).collect()
+    let mut all: Vec<Work> = trees.filter_map(|tree| open(&tree)).collect();
+    let is_new = |here: &Work| all.iter().all(|work| work.tree() != here.tree());
+    let is_ours = |here: &Work| {
+        let known = |run: &RunId| runs.iter().any(|files| files.id() == *run);
+        here.runs().is_ok_and(|found| found.iter().any(known))
+    };
+    let here = open(Path::new(".")).filter(|here| is_new(here) && is_ours(here));
+    all.extend(here);
+    all
 }
 
 impl Old {
+    /// Puts back what a merge that was killed had replaced, and removes what it had prepared.
+    fn put_back(&mut self, work: &Work) {
+        let tree = work.tree().display();
+        let done = match work.recover() {
+            Ok(done) => done,
+            Err(error) => {
+                self.problems.push(format!("{tree}: {}", explained(&error)));
+                return;
+            }
+        };
+        if done.merges > 0 {
+            self.swept.push(format!("put back what a merge that was cut short left in {tree}"));
+        }
+        self.swept.extend(done.left.iter().map(left_line));
+        self.problems.extend(done.stuck.map(|error| format!("{tree}: {}", explained(&error))));
+    }
+
     fn judge(&mut self, work: &Work, result: KeptResult, unmerged: bool) {
         let tree = work.tree().to_owned();
         if !result.merged && !unmerged {

@@ -28,6 +28,7 @@ const STEPS: &str = r#"
     delegate() { "$ADJUTANT" delegate --yes --model script:../script.toml "$@"; }
     delegate --write --workspace KIND -t one=x >../out 2>../err
     echo "delegate $?"
+    find .git/objects -name 'tmp_*' >../unfinished
     mount -o remount,size=64m .git || exit 93
     BETWEEN
     "$ADJUTANT" prune >../pruned 2>&1
@@ -51,6 +52,7 @@ fn found_again(kind: &str, between: &str) -> Option<[String; 3]> {
     let told = ["out", "err", "pruned"].map(read);
     let lines: Vec<&str> = out.stdout.lines().collect();
     assert_eq!(lines, ["delegate 3", "prune 0", "whole"], "{kind}: {out}\n{told:#?}");
+    assert_eq!(read("unfinished"), "", "{kind}: git left what it could not finish");
     Some(told)
 }
 
@@ -71,3 +73,43 @@ fn work_that_was_not_kept_is_found_without_the_records_of_its_run() {
     let forget = r#"rm -r "$ADJUTANT_HOME"/runs/run_* && delegate -t two=y >/dev/null 2>&1"#;
     found_again("overlay", forget);
 }
+
+#[test]
+fn work_that_was_not_kept_is_named_by_every_command_about_it() {
+    // The run before it kept something, and is not to be taken in its place.
+    let ask = r#"
+        ask() { "$ADJUTANT" "$@" >../asked 2>&1; echo "$1 $?" >>../codes; cat ../asked >>../told; echo "== $1" >>../told; }
+        ask diff; ask merge; ask discard latest --yes; ask resume --yes
+    "#;
+    let rig = Rig::with_script(&format!("{EARLIER}{SCRIPT}"));
+    if !may_mount(&rig) {
+        return;
+    }
+    rig.write("list", "line\n");
+    let steps = STEPS.replace("KIND", "overlay").replace("BETWEEN", ask);
+    let earlier = r#"delegate --write -t early=x >/dev/null 2>&1 || exit 94
+    delegate --write --workspace overlay -t one=x"#;
+    let steps = steps.replace("delegate --write --workspace overlay -t one=x", earlier);
+    let out = shell(&rig, &NAMESPACE, &steps);
+    let read = |name: &str| fs::read_to_string(rig.path().join(name)).unwrap_or_default();
+    let (codes, told) = (read("codes"), read("told"));
+    assert_eq!(codes, "diff 3\nmerge 3\ndiscard 3\nresume 2\n", "{out}\n{told}");
+    for part in told.split_inclusive("== ").filter(|part| part.contains("adjutant")) {
+        assert!(part.contains("could not be kept"), "{part}");
+        assert!(part.contains("`adjutant prune` keeps it"), "{part}");
+        assert!(!part.contains("kept no work"), "{part}");
+        assert!(!part.contains("early"), "{part}");
+    }
+}
+
+/// Keeps a little before the disk is full.
+const EARLIER: &str = r#"
+    [[turn]]
+    label = "early"
+    [[turn.call]]
+    tool = "Write"
+    args = { file_path = "early", content = "early" }
+    [[turn]]
+    label = "early"
+    text = "done"
+"#;

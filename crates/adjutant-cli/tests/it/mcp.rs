@@ -147,6 +147,19 @@ fn a_call_that_takes_too_long_is_answered_with_what_is_done_and_a_handle() {
     rig.assert_unharmed();
 }
 
+/// Nobody said how long this client waits, and it is none that is known by name.
+#[test]
+fn a_client_that_gives_up_after_half_a_minute_gets_a_handle_in_time_and_later_the_result() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let asked = Instant::now();
+    let data = client.data("Delegate", task("late"));
+    assert!(asked.elapsed() < Duration::from_secs(29), "{:?}", asked.elapsed());
+    assert_eq!((&data["done"], &data["state"]), (&json!(false), &json!("running")), "{data}");
+    let ended = client.data("delegate_wait", json!({ "run": data["run"] }));
+    assert_eq!(ended["results"]["results"][0]["report"], "an answer after half a minute");
+}
+
 #[test]
 fn killing_the_server_and_its_group_leaves_the_run_and_another_server_finds_it() {
     let rig = rig();
@@ -273,30 +286,14 @@ fn a_client_that_only_lost_patience_finds_its_run_again() {
 }
 
 #[test]
-fn what_would_ask_a_person_is_refused_with_the_way_a_person_allows_it() {
-    let rig = rig();
-    let mut client = Client::start(&rig, &[], &[]);
-    client.initialize("tester", "2025-11-25");
-    insta::assert_snapshot!(client.failure("Delegate", task("a")), @"
-        Not approved: there is no terminal to ask on.
-          Spawn 1 subagent (risk: medium): [a] Look around
-          Only a person can allow it: with `approve_below_usd = 5.00` in [policy] of their own config.toml, or by starting the server with `adjutant mcp --approve-below 5.00`; a lower --budget-usd there makes the worst case cheaper.
-    ");
-    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
-
-    let config = rig.home().join(".config/adjutant");
-    fs::create_dir_all(&config).unwrap();
-    fs::write(config.join("config.toml"), "[policy]\napprove_below_usd = 5.0\n").unwrap();
-    assert_eq!(client.data("Delegate", task("a"))["state"], "completed");
-}
-
-#[test]
 fn a_project_cannot_allow_what_a_person_must() {
     let rig = rig();
-    rig.write(".adjutant/config.toml", "[policy]\napprove_below_usd = 5.0\n");
-    let out = rig.call(["mcp", "--model", rig.model()]).run();
-    assert_eq!(out.code, 2, "{out}");
-    assert_eq!(out.stdout, "");
+    for config in ["[policy]\napprove_below_usd = 5.0\n", "[mcp]\napproval = \"auto-below 5\"\n"] {
+        rig.write(".adjutant/config.toml", config);
+        let out = rig.call(["mcp", "--model", rig.model()]).run();
+        assert_eq!(out.code, 2, "{out}");
+        assert_eq!(out.stdout, "");
+    }
 }
 
 #[test]
@@ -339,18 +336,5 @@ fn a_return_is_judged_as_the_command_judges_it() {
     let out = rig.call(["validate", "--root", "."]).stdin(returned.to_string()).run();
     for given in [returned.clone(), json!(returned.to_string())] {
         assert_eq!(client.data("validate_return", json!({ "return": given })), out.json());
-    }
-}
-
-#[test]
-fn the_entry_of_every_client_is_printed() {
-    let rig = rig();
-    for client in ["claude", "codex", "opencode", "gemini", "vscode", "cursor"] {
-        let out = rig.run(["mcp", "install", client, "--print"]);
-        assert_eq!(out.code, 0, "{out}");
-        assert!(out.stdout.contains("adjutant") && out.stdout.contains("\"mcp\""), "{out}");
-        if client != "codex" {
-            assert!(out.json().is_object());
-        }
     }
 }

@@ -32,6 +32,11 @@ delay_ms = 300000
 text = "too late"
 
 [[turn]]
+label = "late"
+delay_ms = 27000
+text = "an answer after half a minute"
+
+[[turn]]
 label = "soon"
 delay_ms = 1000
 text = "an answer after a second"
@@ -57,9 +62,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts a server that may start what costs at most ten dollars, and shakes hands with it.
+    /// Starts a server that may start whatever the tests do in a day, and shakes hands with it.
     pub(crate) fn allowed(rig: &Rig, args: &[&str]) -> Self {
-        let mut client = Self::start(rig, &[&["--approve-below", "10"], args].concat(), &[]);
+        let mut client = Self::start(rig, &[&["--approve-below", "10000"], args].concat(), &[]);
         client.initialize("tester", "2025-11-25");
         client
     }
@@ -85,10 +90,15 @@ impl Client {
 
     /// Shakes hands; returns what the server says of itself.
     pub(crate) fn initialize(&mut self, name: &str, version: &str) -> Value {
+        self.initialize_with(name, version, json!({}))
+    }
+
+    /// Shakes hands as a client that can do these things.
+    pub(crate) fn initialize_with(&mut self, name: &str, version: &str, can: Value) -> Value {
         let answer = self.request(
             "initialize",
             json!({
-                "protocolVersion": version, "capabilities": {},
+                "protocolVersion": version, "capabilities": can,
                 "clientInfo": { "name": name, "version": "1" },
             }),
         );
@@ -186,6 +196,25 @@ impl Client {
             }
             self.notes.push(message);
         }
+    }
+
+    /// Waits for something that the server asks of its client.
+    pub(crate) fn asked(&mut self, method: &str) -> Value {
+        if let Some(place) = self.notes.iter().position(|message| message["method"] == method) {
+            return self.notes.remove(place);
+        }
+        loop {
+            let message = self.message().unwrap_or_else(|| panic!("no {method}"));
+            if message["method"] == method {
+                return message;
+            }
+            self.notes.push(message);
+        }
+    }
+
+    /// Answers what the server asked.
+    pub(crate) fn reply(&mut self, question: &Value, result: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
     }
 
     /// Proves that the server lives and listens.

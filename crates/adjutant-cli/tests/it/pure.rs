@@ -122,7 +122,7 @@ fn parse_bad_usage_exits_2() {
         error: the following required arguments were not provided:
           --parent <STORY>
 
-        Usage: adjutant parse --parent <STORY> --home <DIR>
+        Usage: adjutant parse --parent <STORY>
 
         For more information, try '--help'.
         [exit 2]
@@ -239,6 +239,7 @@ fn policy_shows_each_limit_with_its_origin() {
         web_domains          none                                    preset scout
         approval             batch                                   preset scout
         approve_below_usd    none                                    preset scout
+        approval_s           900                                     preset scout
         contract             report                                  preset scout
         retention_days       7                                       preset scout
         --- stderr ---

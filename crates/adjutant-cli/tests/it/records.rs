@@ -247,8 +247,8 @@ fn transcript_of_a_run_with_several_children_asks_which() {
     insta::assert_snapshot!(rig.run(["transcript"]), @"
         --- stderr ---
         adjutant: run_0000000000_aaaaaa has 2 transcripts; name one:
-          adjutant transcript sess_0000000000_bbbbbb   [reader]
-          adjutant transcript sess_0000000000_cccccc   [echo]
+          `adjutant transcript sess_0000000000_bbbbbb`   [reader]
+          `adjutant transcript sess_0000000000_cccccc`   [echo]
         [exit 2]
     ");
 }

@@ -106,8 +106,35 @@ fn changed_under(change: impl FnOnce(&Project)) -> (Project, String) {
     running.wait_for("[A] Run echo");
     change(&project);
     let said = running.finish().to_string();
-    assert_eq!(project.entry("A")["passes"], true, "{said}");
     (project, said)
+}
+
+#[test]
+fn no_story_is_begun_whose_outcome_could_not_be_written_down() {
+    let (project, said) = changed_under(|project| {
+        project.rig().write("prd.json", "{ \"userStories\": [");
+    });
+    assert!(said.contains("B: not begun, its outcome could not be written down:"), "{said}");
+    assert!(said.contains("[exit 3]"), "{said}");
+    assert_eq!(project.rig().runs().len(), 1, "{said}");
+    assert_eq!(project.repo.read("prd.json"), "{ \"userStories\": [", "theirs stays");
+    // Once the file is in order what was done is written down, and the rest is worked on.
+    project.rig().write("prd.json", serde_json::to_string_pretty(&two("true")).unwrap());
+    let out = project.working(&["--trust-prd"]).run();
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.rig().runs().len(), 2, "{out}");
+    for id in ["A", "B"] {
+        assert_eq!(project.entry(id)["passes"], true, "{out}");
+    }
+
+    // Where only the first is in the way, the second is begun as the file has it now.
+    let (project, said) = changed_under(|project| {
+        let theirs = two("true").to_string().replace("First", "Another");
+        project.rig().write("prd.json", theirs);
+    });
+    assert!(said.contains("its entry was changed"), "{said}");
+    assert_eq!(project.rig().runs().len(), 2, "{said}");
+    assert_eq!(project.entry("B")["passes"], true, "{said}");
 }
 
 #[test]
@@ -115,6 +142,7 @@ fn consent_is_not_for_what_the_prd_asks_for_later() {
     let (project, said) = changed_under(|project| {
         project.rig().write("prd.json", serde_json::to_string_pretty(&two("false")).unwrap());
     });
+    assert_eq!(project.entry("A")["passes"], true, "{said}");
     assert!(said.contains("asks for something else"), "{said}");
     assert!(said.contains("story B: run `false`"), "{said}");
     let run = project.entry("B")["adjutant"]["run"].as_str().unwrap().to_owned();
@@ -129,6 +157,7 @@ fn a_story_that_passes_by_now_or_is_gone_is_not_begun() {
         prd["userStories"][1]["passes"] = json!(true);
         project.rig().write("prd.json", serde_json::to_string_pretty(&prd).unwrap());
     });
+    assert_eq!(project.entry("A")["passes"], true, "{said}");
     assert!(said.contains("B: not begun, it passes by now"), "{said}");
     assert!(said.contains("[exit 0]"), "{said}");
     assert_eq!(project.rig().runs().len(), 1, "{said}");
@@ -138,6 +167,7 @@ fn a_story_that_passes_by_now_or_is_gone_is_not_begun() {
         prd["userStories"].as_array_mut().unwrap().pop();
         project.rig().write("prd.json", serde_json::to_string_pretty(&prd).unwrap());
     });
+    assert_eq!(project.entry("A")["passes"], true, "{said}");
     assert!(said.contains("B: not begun, it is not in the PRD any more"), "{said}");
     assert!(said.contains("[exit 3]"), "{said}");
     assert_eq!(project.rig().runs().len(), 1, "{said}");

@@ -189,3 +189,29 @@ fn a_child_of_a_child_conflicts_with_its_own_parent_only() {
     let run = project.rig().only_run();
     assert_eq!(project.left(&run, "A third way", "long").lines().nth(1), Some("third line"));
 }
+
+#[test]
+fn what_is_quoted_of_a_conflict_holds_no_secret() {
+    let turns = [
+        says("US-001", &format!("[delegate:{ONE}:1]\n[delegate:{TWO}:1]")),
+        done("US-001"),
+        runs(ONE, "sed -i s/line/first/ tokens"),
+        done(ONE),
+        runs(TWO, "sed -i s/line/second/ tokens"),
+        done(TWO),
+    ];
+    let project = Project::new(&one_story(), turns);
+    // So many that the place where the quotation is cut lies within one.
+    let token = |nth: usize| format!("line ghp_{nth:036}\n");
+    project.rig().write("tokens", (0..400).map(token).collect::<String>());
+    let out = project.story(&[]);
+    let run = project.rig().only_run();
+    let merged = project.events(&run, "merged");
+    let patches: Vec<&str> =
+        merged.iter().filter_map(|it| it["conflicts"][0]["patch"].as_str()).collect();
+    let [patch] = patches[..] else { panic!("{out}\n{merged:#?}") };
+    assert!(patch.contains("[masked:github-token]") && patch.ends_with("(cut)"), "{patch}");
+    assert!(patch.len() < 5_000, "{}", patch.len());
+    let journal = format!("{:?}", project.rig().events(&run));
+    assert!(!journal.contains("ghp_"), "{patch}");
+}

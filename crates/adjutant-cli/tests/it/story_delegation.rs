@@ -137,28 +137,51 @@ fn depth_limit_rejection() {
 
 #[test]
 fn cycle_rejection() {
+    let turns = [
+        says("US-001", "[delegate:Log in:1]"),
+        done("US-001"),
+        says("Log in", "[delegate:US-001:1]"),
+        done("Log in"),
+    ];
+    let project = Project::new(&one_story(), turns);
+    let json = project.json(&[], 0);
+    let text = "ERROR: Delegation cycle detected. Cannot delegate to avoid infinite loop.\n\n\
+                Cycle path: US-001 → US-001-DEL-001 → US-001 (attempted)\n\n\
+                This would create an infinite delegation loop.";
+    assert_refused(&project, &json, "Log in", "CYCLE_DETECTED", text);
+    assert_eq!(project.entry("US-001")["passes"], true);
+}
+
+#[test]
+fn a_story_of_the_prd_is_worked_on_by_itself_and_once() {
+    let verify = "test -e out";
     let prd = json!({ "userStories": [
         { "id": "US-001", "title": "Log in", "passes": false },
-        { "id": "US-002", "title": "Log out", "passes": false },
+        { "id": "US-002", "title": "Log out", "verify": verify, "passes": false },
     ] });
-    let turns = [
+    for asks in [
         says("US-001", "[delegate:US-002:1]"),
-        done("US-001"),
-        says("US-002", "[delegate:US-001:1]"),
-        done("US-002"),
-    ];
-    let project = Project::new(&prd, turns);
-    let json = project.json(&["--story", "US-001"], 0);
-    let run = project.rig().only_run();
-    let text = "ERROR: Delegation cycle detected. Cannot delegate to avoid infinite loop.\n\n\
-                Cycle path: US-001 → US-002 → US-001 (attempted)\n\n\
-                This would create an infinite delegation loop.";
-    assert_refused(&project, &json, "US-002", "CYCLE_DETECTED", text);
-    // The other story was worked on with its own prompt, and no entry was made for a child of that name.
-    let granted = &project.events(&run, "granted")[0];
-    assert!(granted["brief"]["prompt"].as_str().unwrap().contains("Log out"), "{granted}");
-    assert_eq!(project.prd()["userStories"].as_array().unwrap().len(), 2);
-    assert_eq!(project.entry("US-001")["passes"], true);
+        calls("US-001", "Task", &json!({ "agent": "general", "prompt": "US-002" })),
+        calls(
+            "US-001",
+            "Delegate",
+            &json!({ "tasks": [{ "label": "other", "prompt": " US-002 " }] }),
+        ),
+    ] {
+        let turns = [asks.clone(), done("US-001"), writes("US-002", "out", "x\n"), done("US-002")];
+        let project = Project::new(&prd, turns);
+        let json = project.json(&["--trust-prd"], 0);
+        let runs = project.rig().runs();
+        assert_eq!(runs.len(), 2, "{asks}");
+        let granted: usize = runs.iter().map(|run| project.events(run, "granted").len()).sum();
+        assert_eq!(granted, 0, "{asks}: its own run is the only one on it");
+        let checked: Vec<_> = runs.iter().flat_map(|run| project.events(run, "checked")).collect();
+        assert_eq!(checked.len(), 1, "{asks}: it passes by its own command");
+        assert_eq!(project.entry("US-002")["passes"], true, "{json:#}");
+        let refused: Vec<_> = runs.iter().flat_map(|run| project.events(run, "refused")).collect();
+        assert_eq!(refused.len(), 1, "{asks}");
+        assert_eq!(refused[0]["reason"]["code"], "VALIDATION_FAILED", "{asks}");
+    }
 }
 
 #[test]

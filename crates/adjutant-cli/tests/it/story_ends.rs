@@ -88,6 +88,8 @@ fn who_cancels_ends_the_story_and_begins_no_other() {
     running.signal(Signal::INT);
     let out = running.finish();
     assert_eq!(out.code, 130, "{out}");
+    let left = "US-002: not begun, you cancelled US-001 before it";
+    assert!(out.stdout.contains(left), "{out}");
     let run = project.rig().only_run();
     project.rig().assert_unharmed();
     assert_eq!(project.own(), before);

@@ -63,6 +63,33 @@ fn what_is_mended_after_the_first_failure_passes() {
 }
 
 #[test]
+fn what_the_command_itself_writes_is_no_part_of_the_work() {
+    let verify = "echo formatted > jwt; echo x > snap; rm long; echo built >> out.log; \
+                  test \"$(wc -l < out.log)\" -gt 1";
+    for kind in ["overlay", "worktree"] {
+        let turns = [
+            writes("US-001", "jwt", "a token\n"),
+            done("US-001"),
+            runs("US-001", "test ! -e snap && test -e long && test -e out.log && cat jwt > seen"),
+            done("US-001"),
+        ];
+        let project = Project::new(&with_verify(verify), turns);
+        project.rig().write(".gitignore", "*.log\n");
+        let out = project.story(&["--trust-prd", "--workspace", kind]);
+        assert_eq!(out.code, 0, "{out}");
+        let run = project.rig().only_run();
+        // The agent is told, goes on with what it had, and only ignored files were left by the first.
+        let told = project.told(&run, "US-001").join("\n");
+        assert!(told.contains("was put back: jwt, long, snap"), "{told}");
+        let files = project.files(&run, "US-001");
+        assert!(files.contains(&"long".to_owned()), "{kind}: {files:?}");
+        assert!(!files.contains(&"snap".to_owned()), "{kind}: {files:?}");
+        assert_eq!(project.left(&run, "US-001", "jwt"), "a token", "{kind}");
+        assert_eq!(project.left(&run, "US-001", "seen"), "a token", "{kind}");
+    }
+}
+
+#[test]
 fn whoever_was_told_to_stop_short_of_the_command_goes_on_when_told_more() {
     let mut turns = vec![done("US-001"), done("US-001"), done("US-001")];
     turns.extend([writes("US-001", "jwt", "a token\n"), done("US-001")]);

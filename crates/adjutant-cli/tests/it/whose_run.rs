@@ -67,6 +67,56 @@ fn what_changes_something_means_the_latest_run_of_this_tree() {
 }
 
 #[test]
+fn the_latest_run_is_that_of_the_work_tree_around_this_folder_for_every_command() {
+    let rig = Rig::with_script(&"[[turn]]\ntext = 'done'\n".repeat(3));
+    let (work, other) = (rig.work(), rig.path().join("other"));
+    let below = work.join("src/deep");
+    for folder in [&work.join(".git"), &below, &other] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let delegate = |folder| {
+        let before = rig.runs();
+        let args = ["delegate", "--yes", "-t", "a=b", "--model", rig.model()];
+        let out = rig.call(args).cwd(folder).run();
+        assert_eq!(out.code, 0, "{out}");
+        rig.runs().into_iter().find(|run| !before.contains(run)).unwrap()
+    };
+    let (here, _) = (delegate(&work), delegate(&other));
+    let elsewhere = delegate(&other);
+    let commands = [
+        vec!["tree", "--json"],
+        vec!["status", "--tree", "--json"],
+        vec!["result", "--json"],
+        vec!["cost", "--json"],
+        vec!["log", "--json"],
+        vec!["watch", "--json"],
+        vec!["wait", "--json"],
+        vec!["undo", "--dry-run", "--json"],
+    ];
+    for (folder, run) in [(&work, &here), (&below, &here), (&other, &elsewhere)] {
+        for command in &commands {
+            for latest in [&[][..], &["latest"]] {
+                let out = rig.call(command).args(latest).cwd(folder).run();
+                assert!(out.stdout.contains(run), "{command:?} in {}: {out}", folder.display());
+                assert!(!out.stderr.contains("no run worked here"), "{command:?}: {out}");
+            }
+        }
+    }
+    // Where nothing ran, what looks shows the latest of all and says so; what acts does not.
+    for command in &commands {
+        let out = rig.call(command).cwd(rig.path()).run();
+        if command[0] == "undo" {
+            assert_eq!(out.code, 2, "{out}");
+            assert!(out.stderr.contains(&format!("`adjutant undo {elsewhere}`")), "{out}");
+            continue;
+        }
+        let said = format!("no run worked here; {elsewhere} worked in {}\n", other.display());
+        assert!(out.stderr.contains(&said), "{command:?}: {out}");
+        assert!(out.stdout.contains(&elsewhere), "{command:?}: {out}");
+    }
+}
+
+#[test]
 fn a_live_run_elsewhere_is_named_and_goes_on() {
     let rig = Rig::with_script("[[turn]]\ndelay_ms = 300000\ntext = 'late'\n");
     let mut live = rig.delegating(&["-t", "slow=x"]).start();

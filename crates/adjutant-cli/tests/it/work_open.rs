@@ -188,6 +188,9 @@ fn a_folder_that_cannot_carry_agents_says_why_and_the_way_out() {
             assert!(out.stderr.contains(&why), "{why}\n{out}");
         }
     }
+    let top = repo.rig.call(["merge"]).cwd(Path::new("/")).run();
+    assert!(top.stderr.contains("go to the folder of your project"), "{top}");
+    assert!(!top.stderr.contains("git init"), "{top}");
     assert_eq!(repo.rig.runs(), Vec::<String>::new(), "nothing began");
 }
 

@@ -134,8 +134,8 @@ impl Serialize for Reject {
 /// Reads the markers of `text`.
 ///
 /// The last colon separates the hours; brackets in the description are balanced; a backslash
-/// before a bracket makes it plain text and stays in the description. Markers in fenced or inline
-/// code do not count. With more than `request.max` markers the whole text is refused: that is
+/// before a bracket makes it plain text and stays in the description. Markers in fenced, indented
+/// or inline code, on a line of a block quote or within quotation marks do not count. With more than `request.max` markers the whole text is refused: that is
 /// more likely a loop than a plan, and dropping the surplus would hide it.
 #[must_use]
 pub fn parse(text: &str, request: &Request<'_>) -> Parsed {
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn d15_descriptions_may_hold_what_people_write() {
-        insta::assert_snapshot!(check(r#"
+        insta::assert_snapshot!(check(r#"Parts:
             [delegate: Fix: the parser, part 2 : 4 ]
             [delegate:Handle a[0] and m["k"]:1000]
             [delegate:Escape C:\temp and "quotes" and \] too:02]
@@ -379,6 +379,7 @@ mod tests {
             4 => Just("[delegate:".to_owned()),
             4 => "[\\[\\]`~:\\\\ \\n\\r]{1,4}",
             1 => "```[a-z]{0,3}\\n",
+            1 => "\\n(> |    |- |\t|1\\. )",
             2 => "\\PC{0,6}",
         ];
         prop::collection::vec(piece, 0..20).prop_map(|pieces| pieces.concat())

@@ -1,4 +1,5 @@
-//! Finds what looks like a marker: `[delegate:` outside code, with or without its closing bracket.
+//! Finds what looks like a marker: `[delegate:` outside code and quotations, with or without its closing
+//! bracket.
 
 use std::ops::Range;
 
@@ -20,11 +21,20 @@ pub(super) struct Candidate {
 /// Returns all candidates in order; none lies inside another.
 pub(super) fn candidates(text: &str) -> Vec<Candidate> {
     let mut scan = Scan::new(text);
-    for block in prose(text) {
+    // Most prose holds none, and looking for one is much cheaper than reading it.
+    for block in prose(text).into_iter().filter(|block| text[block.clone()].contains(PREFIX)) {
         scan.block(block);
     }
     debug_assert!(scan.steps <= 4 * text.len(), "the scan is linear");
+    scan.found.retain(|it| !is_cited(text, &it.span));
     scan.found
+}
+
+/// Says whether quotation marks stand right around a marker: then somebody else's is spoken of.
+fn is_cited(text: &str, span: &Range<usize>) -> bool {
+    const MARKS: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('“', '”'), ('‘', '’'), ('«', '»')];
+    let (before, after) = (text[..span.start].chars().next_back(), text[span.end..].chars().next());
+    before.zip(after).is_some_and(|marks| MARKS.contains(&marks))
 }
 
 /// An opening bracket that waits for its partner.
@@ -190,6 +200,13 @@ mod tests {
             "\\\\\\[delegate:a:1]",
             "> ```\n> [delegate:a:1]\n> ```",
             "\n      ```\n      [delegate:a:1]\n      ```",
+            "> [delegate:a:1]",
+            "It says:\n>[delegate:a:1]\n> and more",
+            "- > [delegate:a:1]",
+            "It says:\n\n    [delegate:a:1]\n\n    [delegate:b:1]",
+            "\t[delegate:a:1]",
+            "line 3 of notes.md says \"[delegate:a:1]\"",
+            "“[delegate:a:1]”",
         ] {
             assert_eq!(check(text), none, "{text}");
         }
@@ -207,6 +224,11 @@ mod tests {
             "] [delegate:a:1]",
             "```\ncode\n```\n[delegate:a:1]",
             "é[delegate:a:1]é",
+            "> quoted\n[delegate:a:1]",
+            "1. one\n\n   [delegate:a:1]",
+            "- one\n    - two\n        [delegate:a:1]",
+            "Parts:\n    [delegate:a:1]",
+            "\"do [delegate:a:1] now\"",
         ] {
             assert_eq!(check(text), ["[delegate:a:1]"], "{text}");
         }
@@ -266,6 +288,10 @@ mod tests {
             "```\n",
             "~~~ x\n",
             "- `\n",
+            "> [delegate:a:1]\n",
+            "- ",
+            "- - -\n",
+            "    [delegate:a:1]\n",
         ] {
             let text = unit.repeat(SIZE / unit.len());
             let mut scan = Scan::new(&text);

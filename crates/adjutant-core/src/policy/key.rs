@@ -102,6 +102,7 @@ keys! {
     WebDomains "web_domains" Fewer "hosts WebFetch may ask without a question; others ask a person once",
     Approval "approval" Ask "who is asked before a batch: none or batch",
     ApproveBelowUsd "approve_below_usd" Less "dollars up to which calls start without asking, by their worst cases added up",
+    ApprovalS "approval_s" Lower "seconds a question to a person stays open",
     Contract "contract" Unordered "what a return must satisfy: report or standard",
     RetentionDays "retention_days" Unordered "days for which content is kept",
 }
@@ -144,6 +145,7 @@ impl Key {
             Self::WebDomains => json!(policy.web_domains),
             Self::Approval => json!(policy.approval),
             Self::ApproveBelowUsd => json!(policy.approve_below_usd),
+            Self::ApprovalS => json!(policy.approval_s),
             Self::Contract => json!(policy.contract),
             Self::RetentionDays => json!(policy.retention_days),
         }
@@ -183,6 +185,7 @@ impl Key {
             Self::WebDomains => policy.web_domains = self.hosts(value)?,
             Self::Approval => policy.approval = self.word::<Approval>(value, "none or batch")?,
             Self::ApproveBelowUsd => policy.approve_below_usd = self.dollars(value)?,
+            Self::ApprovalS => policy.approval_s = self.count(value)?,
             Self::Contract => {
                 policy.contract = self.word::<ContractKind>(value, "report or standard")?
             }

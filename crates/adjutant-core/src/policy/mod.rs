@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
+use crate::tree::APPROVAL_EXPIRES_S;
 
 pub use key::{Key, Tighter};
 pub use layer::{Layered, PolicyError, Source, Trust, parse_assignment};
@@ -87,10 +88,22 @@ pub struct Policy {
     /// Inclusive; absent means that every call asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approve_below_usd: Option<Usd>,
+    /// Seconds a question to a person stays open. Exclusive: an answer at that moment is too late.
+    #[serde(default = "usual_approval_s", skip_serializing_if = "is_usual_approval_s")]
+    pub approval_s: u64,
     /// What a return must satisfy.
     pub contract: ContractKind,
     /// Days for which content is kept; metadata and cost stay.
     pub retention_days: u64,
+}
+
+const fn usual_approval_s() -> u64 {
+    APPROVAL_EXPIRES_S
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
+const fn is_usual_approval_s(seconds: &u64) -> bool {
+    *seconds == APPROVAL_EXPIRES_S
 }
 
 /// A time limit that may depend on the operation.

@@ -142,6 +142,7 @@ fn scout() -> Policy {
         web_domains: HostSet::default(),
         approval: Approval::Batch,
         approve_below_usd: None,
+        approval_s: crate::tree::APPROVAL_EXPIRES_S,
         contract: ContractKind::Report,
         retention_days: 7,
     }

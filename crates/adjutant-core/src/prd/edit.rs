@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::error::PrdError;
 use super::layout::{Layout, says};
-use super::outcome::{CONTEXT, ChildOutcome, Outcome};
+use super::outcome::{CONTEXT, ChildOutcome, Outcome, RECORD, is_taken};
 use super::read::{BYTE_ORDER_MARK, Prd};
 use crate::splice::{Node, Splice, apply};
 
@@ -35,7 +35,11 @@ impl Prd {
         let Some((place, node)) = found else {
             return Err(PrdError::Unknown { id: id(), nearest: None });
         };
-        let fields = [("passes", json!(outcome.passes)), ("adjutant", outcome.record())];
+        if is_taken(&self.text, node) {
+            return Err(PrdError::Taken { id: id() });
+        }
+        let known = node.member(&self.text, RECORD).map(|known| known.read(&self.text));
+        let fields = [("passes", json!(outcome.passes)), (RECORD, outcome.record(known))];
         let mut splices = self.set(node, &fields);
         let (known, new) = self.sorted(story_id, &outcome.children);
         for child in known {

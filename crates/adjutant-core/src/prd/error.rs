@@ -62,6 +62,14 @@ pub enum PrdError {
         /// The stories, each depending on the next; the first is also the last.
         path: Vec<String>,
     },
+    /// Something of a person stands where the outcome would.
+    #[error(
+        "story `{id}` has a field `adjutant` of yours, where its outcome would stand; nothing was written"
+    )]
+    Taken {
+        /// The story.
+        id: String,
+    },
     /// The new text would not read back as what was meant.
     #[error("the PRD cannot take the outcome of story `{id}` where it stands; nothing was written")]
     Unwritable {

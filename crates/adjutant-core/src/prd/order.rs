@@ -53,15 +53,6 @@ impl Prd {
         if left.is_empty() { Ok(order) } else { Err(self.cycle(&waits, &left)) }
     }
 
-    /// Returns the stories that may run now, by priority, then as the file has them.
-    #[must_use]
-    pub fn ready(&self) -> Vec<&Story> {
-        let is_ready = |story: &&Story| may_run(story) && self.waits_for(story).is_empty();
-        let mut ready: Vec<&Story> = self.stories().iter().filter(is_ready).collect();
-        ready.sort_by(|a, b| a.priority.order(b.priority));
-        ready
-    }
-
     /// Returns the one story that was asked for.
     ///
     /// # Errors

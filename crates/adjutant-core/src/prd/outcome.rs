@@ -4,7 +4,34 @@ use serde_json::{Map, Value, json};
 
 use crate::money::Usd;
 use crate::outcome::Outcome as Status;
+use crate::splice::Node;
 use crate::time::rfc3339;
+
+/// Where the entry of a story says what came of it.
+pub(super) const RECORD: &str = "adjutant";
+
+/// The names of what stands there.
+const RECORDED: [&str; 9] = [
+    "run",
+    "status",
+    "summary",
+    "branch",
+    "cost_usd",
+    "tokens_in",
+    "tokens_out",
+    "finished",
+    "children",
+];
+
+/// Says whether the entry of a story has something of a person where its outcome is to stand.
+pub(super) fn is_taken(text: &str, entry: &Node) -> bool {
+    let Some(there) = entry.member(text, RECORD).filter(|there| !there.is_null(text)) else {
+        return false;
+    };
+    let is_empty = there.is_object() && there.opening(text).is_none();
+    let is_ours = ["run", "status"].iter().all(|key| there.string(text, key).is_some());
+    !is_empty && !is_ours
+}
 
 /// Where an entry says whose child it is.
 pub(super) const CONTEXT: &str = "delegationContext";
@@ -70,8 +97,9 @@ pub struct ChildOutcome {
 }
 
 impl Outcome {
-    /// Returns what stands under `adjutant` in the entry of the story.
-    pub(super) fn record(&self) -> Value {
+    /// Returns what stands under [`RECORD`] in the entry of the story, given what stands there by now:
+    /// what a person added to it stays.
+    pub(super) fn record(&self, known: Option<Value>) -> Value {
         let mut record = Map::new();
         record.insert("run".into(), json!(self.run));
         record.insert("status".into(), json!(self.status.word()));
@@ -83,6 +111,10 @@ impl Outcome {
         record.insert("finished".into(), json!(rfc3339(self.finished_ms)));
         let children: Vec<Value> = self.children.iter().map(ChildOutcome::record).collect();
         record.insert("children".into(), json!(children));
+        if let Some(Value::Object(known)) = known {
+            let is_theirs = |(key, _): &(String, Value)| !RECORDED.contains(&key.as_str());
+            record.extend(known.into_iter().filter(is_theirs));
+        }
         Value::Object(record)
     }
 }

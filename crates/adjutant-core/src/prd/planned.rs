@@ -75,7 +75,8 @@ fn one(text: &str, node: &Node) -> Result<Planned, String> {
     if description.is_empty() {
         return Err("it has no `description`".to_owned());
     }
-    let hours = match get("estimatedHours") {
+    // Markers spell it the second way.
+    let hours = match get("estimatedHours").or_else(|| get("estimated_hours")) {
         None => DEFAULT_HOURS,
         Some(hours) => number(hours.raw(text)).and_then(whole_hours).ok_or_else(bad_hours)?,
     };

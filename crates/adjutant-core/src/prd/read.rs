@@ -49,6 +49,7 @@ impl Prd {
         judge(text)?;
         let root = spans(text).filter(Node::is_object).ok_or(PrdError::NotObject)?;
         let mut out = Findings::new(text);
+        named_once(text, &root, &mut out);
         let fields = Fields { text, node: &root, story: None, prefix: "" };
         let project = fields.get("project").and_then(|project| project.as_string(text));
         let config = DelegationConfig::read(&fields, &mut out);
@@ -131,6 +132,17 @@ fn judge(text: &str) -> Result<(), PrdError> {
             let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
             Err(PrdError::NotJson { line, column, reason })
         }
+    }
+}
+
+/// Says no to names that an object has twice: which of the two is meant nobody can tell.
+fn named_once(text: &str, root: &Node, out: &mut Findings<'_>) {
+    for (first, second) in root.doubled(text) {
+        let name = text[second.clone()].trim_matches('"');
+        let line = if out.is_full() { 0 } else { out.line(first.start) };
+        let subject = Subject { story: None, field: Some(name), at: second.start };
+        let name = quoted(name);
+        out.fault(subject, format!("{name} is there a second time, after the one at line {line}"));
     }
 }
 

@@ -3,6 +3,7 @@
 use super::fields::{Fields, number};
 use super::finding::{Findings, Subject, quoted};
 use super::id::{self, Whose};
+use super::outcome::{RECORD, is_taken};
 use super::planned::{self, Planned};
 use super::priority::Priority;
 use crate::excerpt::excerpt;
@@ -93,7 +94,13 @@ pub(super) fn read(text: &str, node: &Node, place: usize, out: &mut Findings<'_>
         return None;
     }
     let fields = Fields { text, node, story: Some(&id), prefix: "" };
-    Some(named(&fields, id.clone(), out))
+    let story = named(&fields, id.clone(), out);
+    // Told before anything is done: what cannot be written down would be done in vain.
+    if whose == Whose::Story && !story.passes && is_taken(text, node) {
+        let what = "is where the outcome of a story is written, and yours is none of ours; give it another name";
+        fields.fault(RECORD, what, out);
+    }
+    Some(story)
 }
 
 fn named(fields: &Fields<'_, '_>, id: String, out: &mut Findings<'_>) -> Story {

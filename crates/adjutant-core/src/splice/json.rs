@@ -5,6 +5,8 @@
 //! and texts are compared where they stand: a file has thousands of them, and one of them changes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -52,6 +54,33 @@ impl Node {
         members.iter().rev().find(is_meant).map(|member| &member.value)
     }
 
+    /// Returns where the names stand that an object has a second time, here and below, in their order.
+    pub(crate) fn doubled(&self, text: &str) -> Vec<(Range<usize>, Range<usize>)> {
+        let mut found = Vec::new();
+        self.find_doubled(text, &mut found);
+        found
+    }
+
+    fn find_doubled(&self, text: &str, found: &mut Vec<(Range<usize>, Range<usize>)>) {
+        match &self.kind {
+            Kind::Scalar => {}
+            Kind::Array(items) => items.iter().for_each(|item| item.find_doubled(text, found)),
+            Kind::Object(members) => {
+                let mut seen = BTreeMap::new();
+                for Member { key, value } in members {
+                    // Names whose escapes make no text are told apart as they are written.
+                    let raw = &text[key.clone()];
+                    let name = string(raw).unwrap_or(Cow::Borrowed(raw));
+                    match seen.entry(name) {
+                        Entry::Vacant(first) => _ = first.insert(key.clone()),
+                        Entry::Occupied(first) => found.push((first.get().clone(), key.clone())),
+                    }
+                    value.find_doubled(text, found);
+                }
+            }
+        }
+    }
+
     /// Returns the items of a list.
     pub(crate) fn items(&self) -> Option<&[Self]> {
         match &self.kind {
@@ -63,6 +92,21 @@ impl Node {
     /// Says whether it is `null`, which stands for nothing.
     pub(crate) fn is_null(&self, text: &str) -> bool {
         &text[self.range.clone()] == "null"
+    }
+
+    /// Returns where the first name of an object begins and its last value ends; none without members.
+    pub(super) fn edges(&self) -> Option<(usize, usize)> {
+        let Kind::Object(members) = &self.kind else { return None };
+        let (first, last) = members.first().zip(members.last())?;
+        Some((first.key.start, last.value.range.end))
+    }
+
+    /// Returns where a member of that name stands, from its name to the end of its value.
+    pub(super) fn place(&self, text: &str, key: &str) -> Option<Range<usize>> {
+        let Kind::Object(members) = &self.kind else { return None };
+        let is_meant = |member: &&Member| string(&text[member.key.clone()]).as_deref() == Some(key);
+        let member = members.iter().rev().find(is_meant)?;
+        Some(member.key.start..member.value.range.end)
     }
 
     /// Reads the value.
@@ -209,12 +253,12 @@ fn spaced(gap: &str) -> &str {
     if gap.is_empty() { " " } else { gap }
 }
 
-fn eol(text: &str) -> &'static str {
+pub(super) fn eol(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
 /// Returns what one level is indented by; none where all stands on one line.
-fn unit(text: &str) -> Option<&str> {
+pub(super) fn unit(text: &str) -> Option<&str> {
     let inside = text.trim_start().strip_prefix('{')?;
     let gap = &inside[..inside.len() - inside.trim_start().len()];
     gap.contains('\n').then(|| indent_of(gap))
@@ -226,7 +270,7 @@ fn indent_of(gap: &str) -> &str {
 }
 
 /// Returns the blanks that the line of this byte begins with.
-fn line_indent(text: &str, at: usize) -> &str {
+pub(super) fn line_indent(text: &str, at: usize) -> &str {
     let line = &text[text[..at].rfind('\n').map_or(0, |end| end + 1)..];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
@@ -234,13 +278,18 @@ fn line_indent(text: &str, at: usize) -> &str {
 /// Writes a value as the file is laid out, its further lines indented by `base`.
 fn laid_out(text: &str, value: &Value, base: &str) -> String {
     let Some(unit) = unit(text) else { return value.to_string() };
+    shown(value, unit, eol(text), base)
+}
+
+/// Writes a value over several lines, those behind the first indented by `base`.
+pub(super) fn shown(value: &Value, unit: &str, eol: &str, base: &str) -> String {
     let mut bytes = Vec::new();
     let format = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
     let mut writer = serde_json::Serializer::with_formatter(&mut bytes, format);
     let written = value.serialize(&mut writer).ok().and_then(|()| String::from_utf8(bytes).ok());
     // Writing a value to memory cannot fail; its plain form says the same.
     let pretty = written.unwrap_or_else(|| value.to_string());
-    pretty.replace('\n', &format!("{}{base}", eol(text)))
+    pretty.replace('\n', &format!("{eol}{base}"))
 }
 
 /// How deep a text may be nested; no list of tasks or stories comes near it, and a stack has an end.

@@ -4,6 +4,7 @@
 //! change means is the business of those who make it: `task` and `prd`.
 
 mod json;
+pub mod jsonc;
 mod patch;
 
 pub(crate) use json::{Node, spans};

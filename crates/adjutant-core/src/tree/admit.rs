@@ -27,7 +27,7 @@ use crate::tree::turn::MIN_OUTPUT;
 /// plan needs and less than a runaway produces in a minute.
 pub const QUEUE_LIMIT: u64 = 1_000;
 
-/// Seconds for which a question to a person stays open.
+/// Seconds for which a question to a person stays open where nobody says otherwise.
 pub const APPROVAL_EXPIRES_S: u64 = 15 * 60;
 
 /// A granted task and what was decided about it.
@@ -88,8 +88,9 @@ impl Tree {
         let mut events = Vec::with_capacity(tasks.len() + 2);
         events.extend(origin.map(|origin| Event::Delegated { session: parent, call, origin }));
         for (index, mut task) in (0..).zip(tasks) {
+            let own = self.check_named_story(parent_index, &task.brief);
             task.brief = self.named(parent_index, u64::from(index), task.brief);
-            match self.judge(now, parent_index, &task.brief, batch) {
+            match own.and_then(|()| self.judge(now, parent_index, &task.brief, batch)) {
                 Ok(admission) => {
                     let place = Place { parent, call, index, places: batch.places };
                     batch.granted += 1;
@@ -112,7 +113,7 @@ impl Tree {
             match self.automatic(parent, &events) {
                 Some(amount) => start_without_asking(&mut events, parent, call, hash, amount),
                 None => {
-                    let expires = now.plus_seconds(APPROVAL_EXPIRES_S);
+                    let expires = now.plus_seconds(self.policy.approval_s);
                     events.push(Event::ApprovalAsked { parent, call, hash, expires });
                 }
             }
@@ -418,6 +419,14 @@ impl Tree {
         self.approvals.contains_key(hash)
     }
 
+    /// Takes a person's no, unless nobody waits for it.
+    pub(super) fn deny_open(&self, hash: &str, reason: &str) -> Result<Vec<Event>, Refusal> {
+        if self.awaits_approval(hash) {
+            return Ok(self.deny(hash, reason));
+        }
+        Err(Refusal::ApprovalDenied { reason: "no such call is waiting".into() })
+    }
+
     pub(super) fn deny(&self, hash: &str, reason: &str) -> Vec<Event> {
         let Some(pending) = self.approvals.get(hash) else { return Vec::new() };
         let refusal = Refusal::ApprovalDenied { reason: reason.to_owned() };
@@ -458,12 +467,21 @@ impl Tree {
         events
     }
 
+    /// Says that a question was open for as long as one may be.
+    pub(super) fn nobody_answered(&self) -> String {
+        let seconds = self.policy.approval_s;
+        match (seconds / 60, seconds % 60) {
+            (minutes, 0) if minutes > 1 => format!("nobody answered within {minutes} minutes"),
+            _ => format!("nobody answered within {seconds} s"),
+        }
+    }
+
     pub(super) fn expire_approvals(&self, now: Timestamp) -> Vec<Event> {
         let expired = |(_, pending): &(&String, &PendingApproval)| pending.expires <= now;
         self.approvals
             .iter()
             .filter(expired)
-            .flat_map(|(hash, _)| self.deny(hash, "nobody answered within 15 minutes"))
+            .flat_map(|(hash, _)| self.deny(hash, &self.nobody_answered()))
             .collect()
     }
 }

@@ -1,7 +1,6 @@
 //! Hosts that nobody named before: a person is asked about each of them once in a run.
 
 use super::Tree;
-use super::admit::APPROVAL_EXPIRES_S;
 use crate::command::{Effect, Reaction};
 use crate::domain::{HostSet, WEB_FETCH, asked_host};
 use crate::event::Event;
@@ -42,7 +41,7 @@ impl Tree {
         if self.policy.web_domains.contains(&host) {
             return Event::ToolCalled { session, call: number };
         }
-        let expires = now.plus_seconds(APPROVAL_EXPIRES_S);
+        let expires = now.plus_seconds(self.policy.approval_s);
         match self.domains.get(&host) {
             Some(Domain::Allowed) => Event::ToolCalled { session, call: number },
             Some(Domain::Denied(reason)) => {
@@ -103,8 +102,7 @@ impl Tree {
         let due = self.domains.iter().filter(
             |(_, domain)| matches!(domain, Domain::Asked { expires, .. } if *expires <= now),
         );
-        due.flat_map(|(host, _)| self.deny_domain(host, "nobody answered within 15 minutes"))
-            .collect()
+        due.flat_map(|(host, _)| self.deny_domain(host, &self.nobody_answered())).collect()
     }
 
     /// Returns the first instant at which a question about a host goes stale.

@@ -518,7 +518,8 @@ impl Tree {
             let above = &mut self.nodes[parent];
             above.live_children -= 1;
             if let Some(open) = above.open_delegations.get_mut(&call) {
-                open.live -= 1;
+                // In a damaged journal a call may have been opened after its tasks were granted.
+                open.live = open.live.saturating_sub(1);
             }
             above.ends.push(outcome);
             if was_running {

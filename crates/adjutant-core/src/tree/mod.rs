@@ -154,7 +154,7 @@ impl Tree {
                 self.admit(now, parent, tasks, concurrency, origin)
             }
             Command::Approve { hash } => self.approve(now, hash),
-            Command::Deny { hash, reason } => Ok(self.deny(&hash, &reason)),
+            Command::Deny { hash, reason } => self.deny_open(&hash, &reason),
             Command::StartQueued { parent } => Ok(self.start_queued(now, parent)),
             Command::TakeTurn { session } => Ok(self.take_turn(session)),
             Command::Reply { session, turn, attempt, reply } => {

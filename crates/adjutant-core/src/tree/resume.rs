@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::admit::APPROVAL_EXPIRES_S;
 use super::evolve::unfit;
 use super::mail::TELL_BYTES;
 use super::node::Node;
@@ -51,7 +50,7 @@ impl Tree {
             timeout_s: wish.timeout_s,
             clamped: self.is_cut(&again, wish.timeout_s),
             deadlines: self.new_deadlines(now, wish.timeout_s),
-            questions_until: now.plus_seconds(APPROVAL_EXPIRES_S),
+            questions_until: now.plus_seconds(self.policy.approval_s),
             terms: wish.terms.clone().map(Box::new),
         }];
         for node in self.nodes.iter().filter(|node| node.state == State::Running) {

@@ -155,6 +155,12 @@ impl Tree {
 }
 
 fn no_space(node: &Node, none: &NoSpace) -> End {
+    if none.clash {
+        let advice = "Merge the work it builds on and settle the conflict there, or take your own changes to \
+                      these files back; then begin the story again.";
+        let message = format!("The story could not begin: {}", none.problem);
+        return End::new(Outcome::Failed, Code::ToolUnavailable, message, advice);
+    }
     let child = match &node.story {
         Some(story) => format!("Child story: {story}"),
         None => format!("Child: {}", node.label),

@@ -16,6 +16,7 @@ use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
 use crate::marker::{Request, parse};
 use crate::outcome::Reason;
+use crate::refusal::Refusal;
 use crate::schema::ReturnForm;
 use crate::story::{MarkedTask, Markers, RejectedMarker, StoryWork};
 use crate::time::Timestamp;
@@ -180,6 +181,24 @@ impl Tree {
             (None, None) => return None,
         };
         Some(reaction)
+    }
+
+    /// Says no to a task that is nothing but the name of a story.
+    ///
+    /// Stories of the file have a run and a check of their own, and what was handed down in this run
+    /// was paid for: either would be worked on twice.
+    pub(super) fn check_named_story(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
+        let Some(top) = self.story.as_ref().map(|story| story.id.as_str()) else { return Ok(()) };
+        let text = brief.prompt.trim();
+        let is_known = text == top || self.stories.contains(text);
+        let Some(named) = brief.story.as_deref().or_else(|| is_known.then_some(text)) else {
+            return Ok(());
+        };
+        let own = self.nodes[parent].story.as_deref().unwrap_or(top);
+        match self.stories.cycle_closed_by(own, named) {
+            Some(path) => Err(Refusal::Cycle { target: named.to_owned(), path, stories: true }),
+            None => Err(Refusal::OwnStory { story: named.to_owned() }),
+        }
     }
 
     /// Gives a task of a story a name of its own, numbered for the life of its parent.

@@ -16,4 +16,5 @@ mod policy;
 mod prds;
 mod properties;
 mod sim;
+mod story_properties;
 mod tasks;

@@ -143,6 +143,7 @@ fn table() -> Vec<Row> {
             wrong: vec![json!("$5"), json!(true), json!(1e30)],
             key: Key::ApproveBelowUsd,
         },
+        count(Key::ApprovalS),
         unordered(Key::Contract, ["report", "standard"]),
         Row { tighter: vec![], ..count(Key::RetentionDays) },
     ]
@@ -489,6 +490,7 @@ fn the_presets_are_the_table_of_the_design() {
         ("web_domains", [json!([]), json!([]), json!([])]),
         ("approval", [json!("batch"), json!("none"), json!("none")]),
         ("approve_below_usd", [json!(null), json!(null), json!(null)]),
+        ("approval_s", [json!(900), json!(900), json!(900)]),
         ("contract", [json!("report"), json!("standard"), json!("standard")]),
         ("retention_days", [json!(7), json!(7), json!(7)]),
     ];

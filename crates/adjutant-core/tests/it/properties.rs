@@ -21,19 +21,19 @@ use proptest::test_runner::TestRunner;
 use crate::histories::{Step, histories, policies, steps};
 use crate::sim::Sim;
 
-const GOOD: &str =
+pub(crate) const GOOD: &str =
     r#"{"status":"completed","summary":"It is done. All of it.","artifacts":[],"errors":[]}"#;
 
-fn pick(sessions: Vec<SessionId>, which: Index) -> Option<SessionId> {
+pub(crate) fn pick(sessions: Vec<SessionId>, which: Index) -> Option<SessionId> {
     (!sessions.is_empty()).then(|| *which.get(&sessions))
 }
 
-fn sessions(sim: &Sim, wanted: impl Fn(&adjutant_core::Node) -> bool) -> Vec<SessionId> {
+pub(crate) fn sessions(sim: &Sim, wanted: impl Fn(&adjutant_core::Node) -> bool) -> Vec<SessionId> {
     sim.tree.nodes().filter(|node| wanted(node)).map(|node| node.session).collect()
 }
 
 /// Returns the questions that were asked, answered or not.
-fn questions(sim: &Sim) -> Vec<String> {
+pub(crate) fn questions(sim: &Sim) -> Vec<String> {
     sim.effects
         .iter()
         .filter_map(|effect| match effect {
@@ -43,7 +43,7 @@ fn questions(sim: &Sim) -> Vec<String> {
         .collect()
 }
 
-fn perform(sim: &mut Sim, step: Step) {
+pub(crate) fn perform(sim: &mut Sim, step: Step) {
     let all = |_: &adjutant_core::Node| true;
     let open = |node: &adjutant_core::Node| node.reservation.is_some();
     // Bad luck in choosing is no failure: a step without a target does nothing.
@@ -167,7 +167,7 @@ fn conclude(sim: &mut Sim, session: SessionId, good: bool) {
 }
 
 /// Makes every mark and keeps all work that is due; says whether there was any.
-fn make_marks(sim: &mut Sim) -> bool {
+pub(crate) fn make_marks(sim: &mut Sim) -> bool {
     let due: Vec<Effect> = sim.tree.due_marks().collect();
     let keeps: Vec<Effect> = sim.tree.due_keeps().collect();
     let any = !due.is_empty() || !keeps.is_empty();
@@ -186,7 +186,7 @@ fn mark(sim: &mut Sim, effect: Effect, made: bool) {
 }
 
 /// (h) After a tick nothing is due any more: a runtime that sleeps until the next deadline sleeps.
-fn tick(sim: &mut Sim, at: Timestamp) {
+pub(crate) fn tick(sim: &mut Sim, at: Timestamp) {
     sim.tick_at_ms(at.as_millis());
     if let Some((next, why)) = sim.tree.next_deadline() {
         assert!(next > sim.now, "{why:?} at {next:?} is still due at {:?}", sim.now);
@@ -277,7 +277,7 @@ fn check_paths(sim: &Sim) {
 
 /// (j) Nothing is put between a tool call and its results, and what a person said is told in order,
 /// at most once, with the call that carries it.
-fn check_told(log: &[(Timestamp, Event)]) {
+pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
     let mut lives: BTreeMap<SessionId, (usize, VecDeque<&str>, bool)> = BTreeMap::new();
     for (_, event) in log {
         let Some(session) = event.session() else { continue };
@@ -302,11 +302,11 @@ fn check_told(log: &[(Timestamp, Event)]) {
 }
 
 /// Everything a tree knows, private parts included.
-fn observed(tree: &Tree) -> String {
+pub(crate) fn observed(tree: &Tree) -> String {
     format!("{tree:?}")
 }
 
-fn settled(log: &[(Timestamp, Event)]) -> Amount {
+pub(crate) fn settled(log: &[(Timestamp, Event)]) -> Amount {
     log.iter()
         .filter_map(|(_, event)| match event {
             Event::Replied { settlement, .. }

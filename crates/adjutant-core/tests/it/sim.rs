@@ -33,10 +33,12 @@ pub(crate) struct Sim {
     made: u64,
     /// Whether workspaces are made and kept as soon as that is asked for.
     pub(crate) spaces_at_once: bool,
+    /// Whether there is work in what is kept.
+    pub(crate) has_work: bool,
 }
 
 /// Returns what a runtime reports once it has made or kept a workspace.
-fn space_of(effect: &Effect) -> Option<Command> {
+fn space_of(effect: &Effect, has_work: bool) -> Option<Command> {
     let space = || Space {
         kind: SpaceKind::Overlay,
         path: "state/space".into(),
@@ -49,7 +51,9 @@ fn space_of(effect: &Effect) -> Option<Command> {
             Some(Command::TakeSpace { session: *session, made: Ok(space()) })
         }
         Effect::KeepSpace { session, .. } => {
-            Some(Command::KeepSpace { session: *session, kept: Ok(KeptWork::default()) })
+            let commit = has_work.then(|| "1".repeat(40));
+            let kept = KeptWork { commit, ..KeptWork::default() };
+            Some(Command::KeepSpace { session: *session, kept: Ok(kept) })
         }
         _ => None,
     }
@@ -80,6 +84,7 @@ impl Sim {
             parents: BTreeMap::new(),
             made: 0,
             spaces_at_once: true,
+            has_work: false,
         };
         sim.submit(Command::Begin {
             run: RunId::new(1_700_000_000, [0; 6]),
@@ -106,6 +111,7 @@ impl Sim {
             parents: BTreeMap::new(),
             made: 1_000_000,
             spaces_at_once: true,
+            has_work: false,
         };
         for (at, event) in log {
             sim.fold(*at, event);
@@ -134,7 +140,9 @@ impl Sim {
                 let reaction = self.tree.react(event);
                 commands.extend(reaction.commands);
                 if self.spaces_at_once {
-                    commands.extend(reaction.effects.iter().filter_map(space_of));
+                    commands.extend(
+                        reaction.effects.iter().filter_map(|it| space_of(it, self.has_work)),
+                    );
                 }
                 self.effects.extend(reaction.effects);
             }
@@ -156,9 +164,9 @@ impl Sim {
 
     /// Dies here, loses every effect under way, and goes on as `wish` says.
     pub(crate) fn restart(&mut self, wish: Resumption) -> Vec<Event> {
-        let (made, at_once) = (self.made, self.spaces_at_once);
+        let (made, at_once, has_work) = (self.made, self.spaces_at_once, self.has_work);
         *self = Self::replay(&self.log);
-        (self.made, self.spaces_at_once) = (made, at_once);
+        (self.made, self.spaces_at_once, self.has_work) = (made, at_once, has_work);
         self.submit(Command::Resume(Box::new(wish))).unwrap()
     }
 

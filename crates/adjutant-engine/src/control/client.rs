@@ -90,6 +90,17 @@ impl RunFiles {
         answer.error.map_or(Ok(()), |complaint| Err(ControlError::Refused(complaint)))
     }
 
+    /// Answers a question that waits for a person; returns once the answer is recorded.
+    ///
+    /// The answer is bound to the call by its hash. The run refuses one that comes too late, a
+    /// second time, or for a call that it did not make.
+    pub fn decide(&self, hash: &str, verdict: Result<(), String>) -> Result<(), ControlError> {
+        let (yes, reason) = (verdict.is_ok(), verdict.err().unwrap_or_default());
+        let request = Request::Decide { hash: hash.to_owned(), yes, reason };
+        let answer = self.ask(&request, Instant::now() + HEARD)?.ok_or(ControlError::NotLive)?;
+        answer.error.map_or(Ok(()), |complaint| Err(ControlError::Refused(complaint)))
+    }
+
     /// Ends a delegation and all below it, or the whole run, within two seconds.
     ///
     /// A process that does not say so within one is killed and its end recorded for it. That also
@@ -130,7 +141,7 @@ impl RunFiles {
     /// Asks until there is an answer; nothing when nobody carries the run.
     fn ask(&self, request: &Request, until: Instant) -> Result<Option<Answer>, ControlError> {
         // What was asked once must not be done twice, unless that is the same.
-        let is_repeatable = !matches!(request, Request::Tell { .. });
+        let is_repeatable = !matches!(request, Request::Tell { .. } | Request::Decide { .. });
         loop {
             let Life::Live { pid } = self.life()? else { return Ok(None) };
             match exchange(&self.folder, request, until) {

@@ -29,6 +29,16 @@ pub enum Request {
         /// What.
         text: String,
     },
+    /// Answer a question that waits for a person.
+    Decide {
+        /// What the answer is bound to: the hash of the exact call.
+        hash: String,
+        /// Whether the call may start.
+        yes: bool,
+        /// Why not.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
 }
 
 impl Request {
@@ -68,6 +78,10 @@ impl Request {
             }
             Self::Tell { session, text } => {
                 Some(Command::Tell { session: *session, text: text.clone() })
+            }
+            Self::Decide { hash, yes: true, .. } => Some(Command::Approve { hash: hash.clone() }),
+            Self::Decide { hash, yes: false, reason } => {
+                Some(Command::Deny { hash: hash.clone(), reason: reason.clone() })
             }
         }
     }
@@ -172,6 +186,8 @@ mod tests {
             Request::Ping,
             Request::Cancel { session: None },
             Request::Cancel { session: Some(session) },
+            Request::Decide { hash: "0a".into(), yes: true, reason: String::new() },
+            Request::Decide { hash: "0a".into(), yes: false, reason: "no \"thanks\"".into() },
             Request::Tell { session, text: "a \"line\"\nand another".into() },
         ] {
             let line = request.line();

@@ -333,7 +333,9 @@ impl Runner {
                 Command::Conclude { session, call, text, artifacts }
             }
             Done::SpaceMade { session, result } => {
-                let none = |crash: Crash| Err(NoSpace { path: None, problem: crash.message });
+                let none = |crash: Crash| {
+                    Err(NoSpace { path: None, problem: crash.message, clash: false })
+                };
                 let made = result.unwrap_or_else(none);
                 self.submit(Command::TakeSpace { session, made })?;
                 self.drop_unused_space(session);
@@ -364,14 +366,18 @@ impl Runner {
                 return self.delegate(session, turn, index, read);
             }
             Done::Answered { asked, answer } => {
-                self.submit(match (asked, answer) {
-                    (Asked::Call(hash), Answer::Yes) => Command::Approve { hash },
-                    (Asked::Call(hash), Answer::No(reason)) => Command::Deny { hash, reason },
-                    (Asked::Domain(host), Answer::Yes) => Command::AllowDomain { host },
+                let command = match (asked, answer) {
+                    (Asked::Call(hash), Answer::Yes) => Some(Command::Approve { hash }),
+                    (Asked::Call(hash), Answer::No(reason)) => Some(Command::Deny { hash, reason }),
+                    (Asked::Domain(host), Answer::Yes) => Some(Command::AllowDomain { host }),
                     (Asked::Domain(host), Answer::No(reason)) => {
-                        Command::DenyDomain { host, reason }
+                        Some(Command::DenyDomain { host, reason })
                     }
-                })?;
+                    (Asked::Call(_) | Asked::Domain(_), Answer::Later) => None,
+                };
+                if let Some(command) = command {
+                    self.submit(command)?;
+                }
                 self.questions.answered();
                 self.put_next();
                 return Ok(());

@@ -14,7 +14,7 @@ use super::{Preamble, Runner};
 use crate::crash::{Crash, guard};
 use crate::engine::EngineError;
 use crate::execute::{
-    Asked, Done, Question, Thought, put, read_call, run_command, think, use_tool, verify,
+    Aim, Asked, Done, Question, Thought, put, read_call, run_command, think, use_tool, verify,
 };
 use crate::marking;
 use crate::spaces::Bench;
@@ -100,8 +100,11 @@ impl Runner {
             Effect::AskApproval { parent, call, hash } => {
                 let events = self.asked.remove(&(parent, call)).unwrap_or_default();
                 let policy = Box::new(self.tree.policy().clone());
-                let question = Question::Call { events, policy, left: self.tree.spendable(parent) };
-                self.questions.add(question, Asked::Call(hash));
+                let left = self.tree.spendable(parent);
+                if let Some(run) = self.tree.run() {
+                    self.questions
+                        .add(Question::Call { run, events, policy, left }, Asked::Call(hash));
+                }
                 self.put_next();
             }
             Effect::AskDomain { session, host, url } => {
@@ -149,7 +152,7 @@ impl Runner {
         if work.writing.replace((turn, index)) == Some((turn, index)) {
             return;
         }
-        self.begin_command(session, call, move |result| Done::Tool {
+        self.begin_command(session, (Aim::Work, call), move |result| Done::Tool {
             session,
             turn,
             call: index,
@@ -161,7 +164,7 @@ impl Runner {
     pub(super) fn begin_command(
         &mut self,
         session: SessionId,
-        call: ToolCall,
+        (aim, call): (Aim, ToolCall),
         done_with: impl FnOnce(Result<ToolOutput, Crash>) -> Done + Send + 'static,
     ) {
         let (bench, heard) = (self.bench(session), self.heard.0.clone());
@@ -173,7 +176,7 @@ impl Runner {
             let cancel = Arc::new(cancel);
             let held = Arc::clone(&cancel);
             std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {
-                let ended = run_command(&bench, session, &call, &environment, &held, &heard);
+                let ended = run_command(&bench, session, (aim, &call), &environment, &held, &heard);
                 // Nobody waits where the run is over.
                 let _ = done.send(ended);
             })?;
@@ -195,7 +198,7 @@ impl Runner {
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
         let Some(spaces) = self.shop.spaces.clone() else {
             let problem = "nobody said where to keep workspaces".to_owned();
-            let result = Ok(Err(NoSpace { path: None, problem }));
+            let result = Ok(Err(NoSpace { path: None, problem, clash: false }));
             self.tasks.spawn(async move { Done::SpaceMade { session, result } });
             return;
         };

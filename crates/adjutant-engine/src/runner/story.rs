@@ -11,7 +11,7 @@ use super::Runner;
 use crate::crash::guard;
 use crate::desk::{Asker, Desk};
 use crate::engine::EngineError;
-use crate::execute::Done;
+use crate::execute::{Aim, Done};
 
 /// The longest a command that decides about work may take, in seconds: as long as any command.
 const CHECK_SECONDS: u64 = 600;
@@ -38,10 +38,10 @@ impl Runner {
     /// Merges the work of a child into the workspace of its parent.
     pub(super) fn merge(&mut self, session: SessionId, into: SessionId, commit: String) {
         let above = self.tree.node(into).and_then(|node| node.space.clone());
-        let spaces = self.shop.spaces.clone();
+        let (spaces, masker) = (self.shop.spaces.clone(), self.shop.desk.masker.clone());
         self.tasks.spawn_blocking(move || {
             let result = guard(|| match (spaces, above) {
-                (Some(spaces), Some(space)) => spaces.take_in(into, &space, &commit),
+                (Some(spaces), Some(space)) => spaces.take_in(into, &space, &commit, &masker),
                 _ => Err("there is no workspace to merge it into".to_owned()),
             });
             Done::Merged { session, result }
@@ -53,7 +53,7 @@ impl Runner {
         let arguments = json!({ "command": command, "timeout": CHECK_SECONDS });
         let (id, name) = (String::new(), RUN.to_owned());
         let call = ToolCall { id, name, arguments, malformed: false };
-        self.begin_command(session, call, move |result| {
+        self.begin_command(session, (Aim::Judge, call), move |result| {
             let (check, text) = match result {
                 // What held a command is only known of one that ran.
                 Ok(output) if output.sandbox.is_none() => (Check::NotRun, output.content),
@@ -85,14 +85,12 @@ impl Runner {
     }
 }
 
-/// Turns a marker into a brief. One that is the name of a story asks for that story.
+/// Turns a marker into a brief.
 fn marked_brief(desk: &Desk, task: &MarkedTask, caller: &ModelSpec) -> Brief {
-    let name = task.description.trim();
-    let story = desk.stories.get(name);
-    let short: String = name.chars().take(Label::MAX_CHARS).collect();
+    let short: String = task.description.trim().chars().take(Label::MAX_CHARS).collect();
     let spec = TaskSpec {
         label: Label::new(&short).unwrap_or_else(|_| Label::unnamed()),
-        prompt: story.unwrap_or(&task.description).clone(),
+        prompt: task.description.clone(),
         context: Vec::new(),
         model: None,
         max_output_tokens: None,
@@ -101,7 +99,6 @@ fn marked_brief(desk: &Desk, task: &MarkedTask, caller: &ModelSpec) -> Brief {
     };
     // A marker names no files, so it does not matter where they would be looked for.
     let mut brief = desk.brief(&spec, caller, Asker::Model, desk.toolbox.root());
-    brief.story = story.map(|_| name.to_owned());
     brief.hours = Some(task.hours);
     brief.verify.clone_from(&task.verify);
     brief

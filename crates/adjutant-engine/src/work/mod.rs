@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use adjutant_core::{RunId, SessionId, content_hash};
-use adjutant_workspace::{ApplyError, Git, Kept, ObjectId, Repository, ResultRef, forget_applied};
 pub use adjutant_workspace::{
-    Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Left, Lines, Patch, Side,
+    ApplyError, Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Left, Lines,
+    Patch, Side,
 };
+use adjutant_workspace::{Git, Kept, ObjectId, Repository, ResultRef, forget_applied};
 
 pub use machine::{Machine, look_at_machine};
 pub use quota::{Quota, quota};
@@ -92,6 +93,17 @@ pub enum TakenBack {
     Changed(Vec<PathBuf>),
     /// It could not be done.
     Failed(ApplyError),
+}
+
+/// What became of merges that were cut short.
+#[derive(Debug, Default)]
+pub struct PutBack {
+    /// How many there were that could be put back.
+    pub merges: usize,
+    /// Files that somebody changed meanwhile and that were left as they are.
+    pub left: Vec<Left>,
+    /// Why one of them could not be put back.
+    pub stuck: Option<WorkError>,
 }
 
 /// A file that several results touch.
@@ -229,16 +241,16 @@ impl Work {
         }
     }
 
-    /// Puts back what merges that were cut short had replaced; returns what it had to leave, and why one of
-    /// them could not be put back.
+    /// Puts back what merges that were cut short had replaced, and removes what they had prepared.
     ///
     /// # Errors
     ///
     /// Why the journals could not be read.
-    pub fn recover(&self) -> Result<(Vec<Left>, Option<WorkError>), WorkError> {
+    pub fn recover(&self) -> Result<PutBack, WorkError> {
         let done = self.repository.recover()?;
+        let merges = done.put_back.len();
         let left = done.put_back.into_iter().flat_map(|one| one.left).collect();
-        Ok((left, done.stuck.map(WorkError::Apply)))
+        Ok(PutBack { merges, left, stuck: done.stuck.map(WorkError::Apply) })
     }
 
     /// Takes merges back, by the commits that were merged; later ones before earlier ones.
@@ -318,14 +330,14 @@ impl Work {
         Ok(self.repository.branch_as(&reference_of(result)?, result.branch.clone())?)
     }
 
-    /// Says whether a branch at a result also holds files that were not committed when its agent began.
+    /// Says whether a branch at a result also holds files that were not committed when its agent, or one whose
+    /// work it stands on, began.
     ///
     /// # Errors
     ///
     /// Why git could not be asked.
     pub fn holds_uncommitted(&self, result: &KeptResult) -> Result<bool, WorkError> {
-        let (base, _) = self.ends(result)?;
-        Ok(self.repository.is_captured(&base)?)
+        Ok(self.repository.holds_captured(&id_of(result)?)?)
     }
 
     /// Forgets a result; its commit stays until git collects it.
@@ -369,7 +381,8 @@ impl Verdict {
         match error {
             ApplyError::Conflicts { preview } => Self::Conflicts(preview.conflicts),
             ApplyError::Dirty { paths } => Self::Dirty(paths),
-            ApplyError::Stuck { .. }
+            ApplyError::Sparse { .. }
+            | ApplyError::Stuck { .. }
             | ApplyError::Torn { .. }
             | ApplyError::Unfinished { .. }
             | ApplyError::ChangedSince { .. }

@@ -269,7 +269,8 @@ fn first_line(over: &Over, timeout: Duration, bounds: &Bounds) -> String {
             format!("stopped: used more than {} of memory", size(bounds.memory_bytes))
         }
         End::TooMuchWritten { .. } => {
-            format!("stopped: wrote more than {} into the workspace", size(bounds.disk_bytes))
+            let most = size(bounds.disk_bytes);
+            format!("stopped: the workspace may hold {most} of what commands write, and holds more")
         }
     }
 }
@@ -308,7 +309,7 @@ mod tests {
             (End::OutOfMemory { bytes: 5 << 30 }, "stopped: used more than 4 GiB of memory"),
             (
                 End::TooMuchWritten { bytes: 2_000 },
-                "stopped: wrote more than 1,500 bytes into the workspace",
+                "stopped: the workspace may hold 1,500 bytes of what commands write, and holds more",
             ),
         ] {
             let (elapsed, level) = (Duration::from_millis(1_234), String::new());

@@ -3,7 +3,7 @@
 use adjutant_core::{Outcome, SessionId, State, Timestamp};
 
 use super::budget::spent;
-use super::words::{doing, total, usage_of};
+use super::words::{doing, keeping, total, usage_of};
 use crate::layout::{bracketed, cut, padded, width};
 use crate::names::{counted, mark};
 use crate::palette::{Palette, Style};
@@ -114,7 +114,8 @@ impl Frame {
         let tail = tail.join(" ");
         let space = if tail.is_empty() { "" } else { " " };
         let room = self.width.saturating_sub(taken(&tail) + space.len());
-        let doing = cut(&doing(delegation, self.now), room);
+        let doing = keeping(delegation, self.now).unwrap_or_else(|| doing(delegation, self.now));
+        let doing = cut(&doing, room);
         let line = format!("{start}  {state} {doing}");
         if width(&line) > self.width || room == 0 {
             return cut(&line, self.width);

@@ -1,6 +1,8 @@
 //! One plain line for each event worth one, for pipes and logs.
 
 use adjutant_core::numbers::grouped;
+use adjutant_core::policy::ContractKind;
+use adjutant_core::space::Space;
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
@@ -11,15 +13,13 @@ use super::words::{
 };
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
-use crate::names::{code_words, counted, mark};
+use crate::names::{code_words, complaints, counted, mark};
 use crate::palette::{Palette, Style};
 use crate::run::{Delegation, Liveness, RunView, Warning};
 use crate::when::elapsed;
 
 /// Columns a label may take in a line.
 const LABEL_COLUMNS: usize = 34;
-
-const REPAIR: &str = "told to repair its return";
 
 /// The number of the first call of a turn that is one too many.
 const SURPLUS: u32 = CALLS_PER_TURN as u32;
@@ -70,6 +70,11 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
         // Whether it was a success shows itself when the work is kept.
         Event::Ended { session, .. } if is_to_be_kept(view, *session) => None,
         Event::Ended { session, .. } => end(view, *session, palette),
+        Event::SpaceMade { session, space } => {
+            let said = new_remarks(view, *session, space);
+            let text = format!("⚠ workspace: {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
+            (!said.is_empty()).then(|| told(view, *session, &text)).flatten()
+        }
         Event::SpaceKept { session, kept, problem } => {
             let kept = kept_words(kept, problem.as_deref());
             match end(view, *session, palette) {
@@ -110,7 +115,6 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
         Event::AgentDefined { .. }
         | Event::Assigned(_)
         | Event::StoryTaken { .. }
-        | Event::SpaceMade { .. }
         | Event::Printed { .. }
         | Event::Delegated { .. }
         | Event::Approved { .. }
@@ -148,7 +152,9 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
             Some(format!("told to report now: {}", code_words(*code)))
         }
         Event::Told { nudge: Nudge::Shorten, .. } => Some("told to answer shorter".into()),
-        Event::Told { nudge: Nudge::Repair, .. } => Some(REPAIR.into()),
+        // Why a return was not taken is said when it is judged, once for each.
+        Event::Told { nudge: Nudge::Repair, .. } if is_judged(view, delegation) => None,
+        Event::Told { nudge: Nudge::Repair, .. } => Some("told to answer again".into()),
         Event::Told { nudge: Nudge::Person, .. } => Some("was told what you said".into()),
         Event::Told { nudge: Nudge::Results, .. } => Some("was told the results".into()),
         Event::Told { nudge: Nudge::Check, .. } => Some("told to put its work right".into()),
@@ -181,8 +187,9 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
             Some(format!("note: {}", safe(note)))
         }
-        // A return that came as an answer is sent back by a word of its own.
-        Event::Judged { call: Some(_), returned: None, .. } => Some(REPAIR.into()),
+        Event::Judged { returned: None, errors, .. } => {
+            Some(format!("return not taken: {}", safe(&complaints(errors))))
+        }
         // A task that is on no list was spoken of before the run began.
         Event::Marked { mark, problem: None, .. }
             if mark.status.is_none() && mark.links.is_empty() =>
@@ -229,6 +236,22 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Undone { .. }
         | Event::ErrorFixed { .. } => None,
     }
+}
+
+/// Returns what is said of a workspace and was not said of another one before.
+fn new_remarks(view: &RunView, session: SessionId, space: &Space) -> Vec<String> {
+    let others = || view.delegations().filter(|it| it.session != session);
+    let is_new = |remark: &&String| {
+        !others().filter_map(|it| it.space.as_deref()).any(|it| it.remarks.contains(remark))
+    };
+    space.remarks.iter().filter(is_new).cloned().collect()
+}
+
+/// Says whether what it hands back is judged: all do under the standard contract, but for a root that
+/// only hands down.
+fn is_judged(view: &RunView, delegation: &Delegation) -> bool {
+    let is_standard = view.policy().is_some_and(|policy| policy.contract == ContractKind::Standard);
+    is_standard && (delegation.parent.is_some() || view.story().is_some())
 }
 
 fn asked(view: &RunView, parent: SessionId, call: u32) -> String {

@@ -48,6 +48,17 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
     }
 }
 
+/// How long the work of one that ended may take to be kept before that is shown.
+const KEEPS_LONG: Duration = Duration::from_secs(1);
+
+/// Says that the work of one that ended is being kept, once that takes long enough to wonder.
+#[must_use]
+pub fn keeping(delegation: &Delegation, now: Timestamp) -> Option<String> {
+    let ended = delegation.ended.filter(|_| delegation.is_keeping())?;
+    let since = now.since(ended.at);
+    (since >= KEEPS_LONG).then(|| format!("keeping its work for {}", elapsed(since)))
+}
+
 /// Says what was kept of the work in a workspace: `kept 2 files, +10 -3`.
 pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
     if let Some(problem) = problem {

@@ -45,6 +45,9 @@ pub struct ResultsJson {
     /// Files that the work of several touches; only where there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<SharedJson>,
+    /// What is different in their workspaces from the tree they were made from; only where there is anything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// A file that the work of several touches.
@@ -173,6 +176,7 @@ impl Results<'_> {
             reason: self.reason.map(Into::into),
             results: self.items.iter().map(|item| entry(self.view, item, options)).collect(),
             shared: self.shared().into_iter().map(shared).collect(),
+            remarks: self.remarks(),
         }
     }
 }

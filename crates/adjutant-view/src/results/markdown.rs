@@ -52,6 +52,22 @@ impl Results<'_> {
             text.push_str(&section);
         }
         text.push_str(&self.shared_words());
+        if !in_story {
+            text.push_str(&self.remark_words());
+        }
+        text
+    }
+
+    /// Says what the workspaces lack of the tree they were made from, once for all.
+    fn remark_words(&self) -> String {
+        let remarks = self.remarks();
+        let mut text = String::new();
+        if !remarks.is_empty() {
+            text.push_str("\n**About the workspaces**\n");
+        }
+        for remark in &remarks {
+            let _ = writeln!(text, "- {}", one_line(remark));
+        }
         text
     }
 

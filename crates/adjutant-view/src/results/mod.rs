@@ -123,6 +123,19 @@ impl<'a> Results<'a> {
         touched
     }
 
+    /// Returns what is different in their workspaces from the tree they were made from, once each.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        let spaces = self.items.iter().filter_map(|item| item.space.as_deref());
+        let mut all: Vec<String> = Vec::new();
+        for remark in spaces.flat_map(|space| &space.remarks) {
+            if !all.contains(remark) {
+                all.push(remark.clone());
+            }
+        }
+        all
+    }
+
     fn counts(&self) -> Counts {
         let mut counts = Counts { total: self.items.len(), ..Counts::default() };
         for item in &self.items {

@@ -148,6 +148,9 @@ pub fn command_head(view: &RunView) -> Option<String> {
     })
 }
 
+/// What stands before the status of work that fell short.
+const STATUS: &str = "Status: ";
+
 /// Says what a slash command came to: for each task, what was made, where it stands, and how to go
 /// on where it fell short. Nothing for a run of another kind. Commands begin with `program`.
 #[must_use]
@@ -162,7 +165,14 @@ pub fn command_end(view: &RunView, program: &str) -> Option<String> {
     // Where nothing was done at all, the command says so.
     let left = left.filter(|_| !latest.is_empty());
     let left = left.map(|task| format!("Task {task}: nothing was done"));
-    let said = latest.values().map(|child| came_of(view, child, program)).chain(left);
+    let is_one = assignment.tasks.len() < 2;
+    let said = latest.iter().map(|(task, child)| {
+        let text = came_of(view, child, program);
+        // Of several tasks each that fell short says which one it is.
+        let whose = task.filter(|_| !is_one && text.starts_with(STATUS));
+        whose.map(|task| format!("Task: {task}\n{text}")).unwrap_or(text)
+    });
+    let said = said.chain(left);
     let text = said.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
     (!text.is_empty()).then_some(text)
 }
@@ -177,12 +187,12 @@ fn came_of(view: &RunView, child: &Delegation, program: &str) -> String {
     match returned.status {
         Status::Completed => {}
         Status::Partial => {
-            lines.push("Status: Partial".to_owned());
+            lines.push(format!("{STATUS}Partial"));
             lines.extend(fatal);
             lines.push(format!("Resume with: {resume}"));
         }
         Status::Failed => {
-            lines.push("Status: Failed".to_owned());
+            lines.push(format!("{STATUS}Failed"));
             lines.push(one_line(&handle_error_return(&returned.errors)));
             // One of the two is said by the sentence above.
             let advice = child.reason.as_ref().map(|reason| one_line(&reason.recommendation));
@@ -195,7 +205,7 @@ fn came_of(view: &RunView, child: &Delegation, program: &str) -> String {
             }
         }
         Status::Blocked => {
-            lines.push("Status: Blocked".to_owned());
+            lines.push(format!("{STATUS}Blocked"));
             lines.push(format!("Question: {}", fatal.unwrap_or_default()));
             lines.push(format!("Answer with: {resume} --say \"TEXT\""));
         }

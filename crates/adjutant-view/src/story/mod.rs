@@ -8,12 +8,13 @@ mod node;
 mod text;
 
 use adjutant_core::space::ChangedFile;
-use adjutant_core::{Outcome, RunId, SessionId, State};
+use adjutant_core::{Code, Outcome, RunId, SessionId, State};
 use serde::{Serialize, Serializer};
 
 use crate::layout::excerpt;
 use crate::names::state_key;
 use crate::run::{Delegation, Liveness, RunView, Spend};
+use crate::sanitize;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
 pub use node::{Merge, NodeStory};
@@ -75,6 +76,9 @@ pub struct StoryReport {
     pub elapsed_s: f64,
     /// The command that goes on with it, where it does not pass and can go on.
     pub resume: Option<String>,
+    /// The command that begins it anew under wider limits, where those it had are used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again: Option<String>,
     /// The command that merges its work, where it passes and there is any.
     pub merge: Option<String>,
 }
@@ -138,7 +142,8 @@ pub fn json(reports: &[StoryReport]) -> StoriesJson {
         total: reports.len(),
         stories: reports.to_vec(),
         spent: (&total(reports)).into(),
-        elapsed_s: reports.iter().map(|report| report.elapsed_s).sum(),
+        // The sum of nothing is minus zero, which nobody wants to read.
+        elapsed_s: reports.iter().map(|report| report.elapsed_s).sum::<f64>() + 0.0,
     }
 }
 
@@ -188,7 +193,11 @@ impl StoryReport {
             own: root.own,
             inclusive: root.inclusive,
             elapsed_s: seconds(view.elapsed(view.latest().at, Liveness::Dead)),
-            resume: run.filter(|_| !passes).and_then(|run| resume(run, root)),
+            resume: run.filter(|_| !passes && !is_spent(root)).and_then(|run| resume(run, root)),
+            again: story.prd.as_ref().filter(|_| !passes && is_spent(root)).map(|prd| {
+                let (prd, id) = (sanitize::shell_word(prd), sanitize::shell_word(&story.id));
+                format!("adjutant story {prd} --story {id} --again")
+            }),
             merge: merge.map(|run| format!("adjutant merge {run}")),
         })
     }
@@ -213,6 +222,14 @@ fn resume(run: RunId, root: &Delegation) -> Option<String> {
     let can = root.reason.as_ref().is_none_or(|reason| reason.recoverable);
     let say = if ended(root) == Some(Outcome::Blocked) { " --say \"ANSWER\"" } else { "" };
     can.then(|| format!("adjutant resume {run}{say}"))
+}
+
+/// Says whether a story had all that its limits give: they are those of its run, so going on with that
+/// run would end at once. A full context is begun afresh, unless not even the beginning fits it.
+fn is_spent(root: &Delegation) -> bool {
+    let code = root.reason.as_ref().map(|reason| reason.code);
+    let code = ended(root).and(code);
+    code == Some(Code::BudgetExceeded) || (code == Some(Code::ContextExhausted) && root.turns <= 1)
 }
 
 fn unread_markers(view: &RunView) -> Vec<String> {

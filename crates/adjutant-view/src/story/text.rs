@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use adjutant_core::{Outcome, State};
+use adjutant_core::{Code, Outcome, State};
 
 use super::{ChildReport, Merge, StoryReport, total};
 use crate::layout::{bracketed, fit};
@@ -83,6 +83,15 @@ fn story(report: &StoryReport) -> String {
     line("spent", &spent_words(report));
     if let Some(command) = &report.resume {
         line("go on", &format!("`{command}`"));
+    }
+    if let Some(command) = &report.again {
+        line("anew", &format!("`{command}`"));
+        let reason = report.reason.as_ref();
+        let advice = reason.map(|reason| reason.recommendation.as_str()).unwrap_or_default();
+        line("", &fit(&sanitize::collapsed(advice), TEXT_COLUMNS));
+        if reason.is_some_and(|reason| reason.code == Code::ContextExhausted.as_str()) {
+            line("", "The limit of the run is raised with --set context_tokens=N.");
+        }
     }
     if let Some(command) = &report.merge {
         line("merge", &format!("`{command}`"));

@@ -161,6 +161,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     Research: specs/r.md
     Task 7 is [RESEARCHED]
 
+    Task: 8
     Status: Partial
     Timed out after 3600 s.
     Resume with: adjutant resume sess_1738326896_aaaaad
@@ -173,6 +174,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     };
     let question = reason(Code::UnknownError, "Which of the two?", "Say which.");
     insta::assert_snapshot!(of(Outcome::Blocked, question), @r#"
+    Task: 7
     Status: Blocked
     Question: Which of the two?
     Answer with: adjutant resume sess_1738326896_aaaaab --say "TEXT"
@@ -181,6 +183,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     "#);
     let soft = reason(Code::ProviderError, "It is down.", "Try later.");
     insta::assert_snapshot!(of(Outcome::Failed, soft.clone()), @r"
+    Task: 7
     Status: Failed
     Task failed but is recoverable. Try later.
     It is down.
@@ -191,6 +194,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     ");
     let hard = adjutant_core::Reason { recoverable: false, ..soft };
     insta::assert_snapshot!(of(Outcome::Failed, hard), @r"
+    Task: 7
     Status: Failed
     Task failed. Manual intervention required: It is down.
     Try later.

@@ -1,6 +1,7 @@
 //! Requirement 52: what each subagent is doing, in frames and lines.
 
-use adjutant_core::{Code, ErrorKind, Event, Nudge, Outcome, Timestamp};
+use adjutant_core::contract::Complaint;
+use adjutant_core::{Code, ErrorKind, Event, Nudge, Outcome, Preset, Timestamp};
 use adjutant_view::layout::width;
 use adjutant_view::progress::{Frame, line};
 use adjutant_view::{Palette, RunView};
@@ -298,4 +299,39 @@ fn the_money_of_a_run_is_warned_about_once_for_each_threshold() {
     h.reply(one, "", vec![], tokens(1_700_000, 0));
     assert!(lines(&h).contains("100 % of the budget of $5.00 is spent: $5.10"), "{}", lines(&h));
     assert_eq!(lines(&h).matches("of the budget").count(), 1);
+}
+
+#[test]
+fn a_return_that_is_not_taken_is_one_line_with_the_reason() {
+    let mut h = History::new();
+    if let Event::RunStarted { policy, .. } = &mut h.records[0].1 {
+        **policy = Preset::Command.policy();
+    }
+    let [session] = h.call([("a", "x")]);
+    h.start(session);
+    let complaint = |message: &str| Complaint {
+        code: Code::ValidationFailed,
+        field: "status".into(),
+        message: message.into(),
+    };
+    // As an answer it is sent back by a word of its own, by the tool in its result.
+    let mut judged = |call: Option<u32>, message: &str| {
+        let (errors, warnings) = (vec![complaint(message)], Vec::new());
+        h.push(Event::Judged { session, call, returned: None, errors, warnings });
+        if call.is_none() {
+            let text = "Your return was not accepted.".into();
+            h.push(Event::Told { session, nudge: Nudge::Repair, text });
+        }
+    };
+    judged(None, "Invalid status: done");
+    judged(Some(0), "Invalid status: ok");
+    let said = lines(&h);
+    let said: Vec<&str> = said.lines().filter(|line| line.starts_with("[a]")).skip(1).collect();
+    assert_eq!(
+        said,
+        [
+            "[a] return not taken: status: Invalid status: done",
+            "[a] return not taken: status: Invalid status: ok",
+        ]
+    );
 }

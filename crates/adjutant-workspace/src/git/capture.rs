@@ -1,7 +1,7 @@
 //! The true state of a work tree, as a commit.
 //!
 //! One look by git, on a copy of the user's index, says what differs from HEAD; only that is read
-//! and stored. Files whose dates and sizes git already knows count as unchanged. A file with a
+//! and stored. What lies beside it is in the index itself, see `index`, and git is asked where it is not. Files whose dates and sizes git already knows count as unchanged. A file with a
 //! content filter (large file storage, line endings) is a pointer or normal form in HEAD and
 //! something else on disk: untouched, it stays what HEAD says; touched, it is stored as it lies on disk.
 //!
@@ -12,18 +12,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
 use super::graft::Folders;
 use super::id::ObjectId;
 use super::import::{Commit, IDENTITY, Imported};
+use super::index::Index;
 use super::object::Storing;
 use super::repository::{Repository, path_of};
 use super::run::Call;
 use super::scratch::Scratch;
 use super::trust::open_plain;
+use crate::trees::is_prepared;
 use crate::{RelPath, Root};
 
 /// What the commit of a captured state says.
@@ -67,6 +69,17 @@ impl Snapshot {
 pub(crate) struct Status {
     pub(crate) changes: Vec<Change>,
     pub(crate) skipped: Vec<Skipped>,
+    /// Whether the index differs from HEAD too, in what was looked at.
+    pub(crate) staged: bool,
+}
+
+/// What is looked at of submodules; never into one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Submodules {
+    /// Nothing.
+    Ignored,
+    /// Whether HEAD has one: the index has none, so that there is none to look into.
+    Staged,
 }
 
 impl Repository {
@@ -78,40 +91,66 @@ impl Repository {
     /// Why it could not be captured; nothing is changed then.
     pub fn capture(&self, at: SystemTime) -> Result<Snapshot, GitError> {
         let head = self.head()?;
-        self.capture_from(head, at)
+        self.capture_from(head, |_| Ok(at))
     }
 
-    /// Says whether a commit is a captured state, which holds what was not committed then.
+    /// Captures the state for work to begin from: the same state upon the same commit is the same commit,
+    /// whenever it is captured, so that what began from it shares all of its history.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be captured; nothing is changed then.
+    pub(crate) fn capture_alike(&self) -> Result<Snapshot, GitError> {
+        let head = self.head()?;
+        // It is dated like the commit that it stands on.
+        self.capture_from(head, |head| head.map_or(Ok(UNIX_EPOCH), |head| self.committed_at(head)))
+    }
+
+    fn committed_at(&self, commit: &ObjectId) -> Result<SystemTime, GitError> {
+        let call = self.call("rev-list").args(["--max-count=1", "--timestamp", commit.as_str()]);
+        let output = call.run()?;
+        let text = String::from_utf8_lossy(&output.bytes);
+        let seconds = text.split(' ').next().and_then(|text| text.parse().ok());
+        let seconds =
+            seconds.ok_or_else(|| GitError::Unreadable { command: "rev-list".to_owned() })?;
+        Ok(UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    /// Says whether a commit holds a captured state that HEAD does not have: what was not committed when
+    /// the work, or work that it stands on, began.
     ///
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn is_captured(&self, commit: &ObjectId) -> Result<bool, GitError> {
-        let call = self.call("cat-file").args(["commit", commit.as_str()]).accept(&[0, 128]);
-        let output = call.run()?;
-        let said = output.bytes.windows(2).position(|end| end == b"\n\n");
-        let said = said.and_then(|end| output.bytes.get(end + 2..)).unwrap_or_default();
-        Ok(output.code == 0 && said == MESSAGE.as_bytes())
+    pub fn holds_captured(&self, commit: &ObjectId) -> Result<bool, GitError> {
+        let call = self.call("rev-list").args(["--no-commit-header", "--format=%B%x00"]);
+        let mut call = call.arg(commit.as_str());
+        if let Some(head) = self.head()? {
+            call = call.args(["--not", head.as_str()]);
+        }
+        let output = call.accept(&[0, 128]).run()?;
+        let mut said = output.bytes.split(|byte| *byte == 0).map(<[u8]>::trim_ascii);
+        Ok(output.code == 0 && said.any(|said| said == MESSAGE.trim_end().as_bytes()))
     }
 
-    /// Makes a commit of a tree upon a state that work is to begin from; it holds what was not committed
-    /// where the state does.
+    /// Makes a commit of the merged tree of a state that work is to begin from and a result.
     ///
     /// # Errors
     ///
     /// Why git could not make it.
-    pub(crate) fn commit_upon(
+    pub(crate) fn commit_merge(
         &self,
-        base: &ObjectId,
+        state: &ObjectId,
+        result: &ObjectId,
         tree: &ObjectId,
         at: SystemTime,
     ) -> Result<ObjectId, GitError> {
-        let message = if self.is_captured(base)? { MESSAGE } else { "Work that this began with\n" };
         let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let date = format!("@{seconds} +0000");
         let (name, email) = IDENTITY.split_once(" <").unwrap_or((IDENTITY, ""));
         let email = email.trim_end_matches('>');
-        let mut call = self.call("commit-tree").args(["-p", base.as_str(), "-m", message]);
+        let call = self.call("commit-tree").args(["-p", state.as_str(), "-p", result.as_str()]);
+        let mut call = call.args(["-m", "Work that this begins with"]);
         for (variable, value) in [
             ("GIT_AUTHOR_NAME", name),
             ("GIT_COMMITTER_NAME", name),
@@ -132,18 +171,18 @@ impl Repository {
     pub(crate) fn capture_from(
         &self,
         head: Option<ObjectId>,
-        at: SystemTime,
+        at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
     ) -> Result<Snapshot, GitError> {
         let scratch = self.scratch(head.as_ref())?;
         let (status, folders) = match &head {
             Some(head) => {
-                let look = || scratch.status(self);
-                let (status, folders) = scratch.reading(head, look, |status| &status.changes)?;
+                let (status, folders) = scratch.status_of(self, head)?;
                 (status, Some(folders))
             }
             None => (scratch.status(self)?, None),
         };
-        let Status { changes, mut skipped } = status;
+        let Status { changes, mut skipped, .. } = status;
+        let changes = self.without_reserved(changes, &mut skipped);
         let unchanged = folders.as_ref().filter(|_| changes.is_empty()).and_then(Folders::top);
         let (commit, tree, head_tree) = match (&head, unchanged) {
             (Some(head), Some(tree)) => (head.clone(), tree.clone(), tree.clone()),
@@ -157,7 +196,7 @@ impl Repository {
                     root: &root,
                     changes: &changes,
                     message: MESSAGE,
-                    at,
+                    at: at(head.as_ref())?,
                 };
                 let Imported { made, base_tree } =
                     scratch.import_upon(commit, folders, Storing::Durable)?;
@@ -239,12 +278,38 @@ impl Scratch<'_> {
     /// Looks at a work tree with a copy of its index; differences are to this scratch's HEAD.
     pub(crate) fn status(&self, repository: &Repository) -> Result<Status, GitError> {
         self.copy_index(repository.git_dir())?;
+        self.look(repository, Submodules::Ignored)
+    }
+
+    /// Looks at a work tree, and reads the folders of this scratch's HEAD on the way to what differs.
+    fn status_of(
+        &self,
+        repository: &Repository,
+        head: &ObjectId,
+    ) -> Result<(Status, Folders), GitError> {
+        self.copy_index(repository.git_dir())?;
+        let Some(index) = Index::read(&self.index(), self.empty_tree().as_str().len() / 2) else {
+            let look = || self.look(repository, Submodules::Ignored);
+            return self.reading(head, look, |status| &status.changes);
+        };
+        let status = self.look(repository, Submodules::Staged)?;
+        let told = if status.staged { None } else { index.folders(&status.changes) };
+        match told {
+            Some(folders) => Ok((status, folders)),
+            None => self.reading(head, || Ok(status), |status| &status.changes),
+        }
+    }
+
+    fn look(&self, repository: &Repository, submodules: Submodules) -> Result<Status, GitError> {
         let call = self.call_in("status", repository.work_tree()).args([
             "--porcelain=v2",
             "-z",
             "--untracked-files=all",
             "--no-renames",
-            "--ignore-submodules=all",
+            match submodules {
+                Submodules::Ignored => "--ignore-submodules=all",
+                Submodules::Staged => "--ignore-submodules=dirty",
+            },
         ]);
         let output = repository.excluding(self, call)?.run()?;
         read_status(&output.bytes)
@@ -254,7 +319,7 @@ impl Scratch<'_> {
 
 fn read_status(bytes: &[u8]) -> Option<Status> {
     let mut found: BTreeMap<RelPath, bool> = BTreeMap::new();
-    let mut skipped = Vec::new();
+    let (mut skipped, mut staged) = (Vec::new(), false);
     for record in bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
         let (kind, rest) = record.split_first()?;
         let rest = rest.strip_prefix(b" ")?;
@@ -264,6 +329,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
                 let (fields, work) = if *kind == b'1' { (8, 4) } else { (10, 5) };
                 let parts: Vec<&[u8]> = rest.splitn(fields, |byte| *byte == b' ').collect();
                 let path = RelPath::new(path_of(parts.last()?)).ok()?;
+                staged |= *kind == b'u' || !parts.first()?.starts_with(b".");
                 if parts.len() == fields && !parts.get(1)?.starts_with(b"S") {
                     let there = *parts.get(work)? != b"000000";
                     found.entry(path).and_modify(|known| *known |= there).or_insert(there);
@@ -274,6 +340,8 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
                 path: path_of(rest.strip_suffix(b"/")?),
                 reason: SkipReason::NestedRepository,
             }),
+            // A merge that was killed left it; the next one removes it.
+            b'?' if is_prepared(&path_of(rest)) => {}
             b'?' => {
                 found.insert(RelPath::new(path_of(rest)).ok()?, true);
             }
@@ -284,7 +352,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
         |(path, there)| if there { Change::Written(path) } else { Change::Deleted(path) };
     let mut changes: Vec<Change> = found.into_iter().map(as_change).collect();
     changes.sort();
-    Some(Status { changes, skipped })
+    Some(Status { changes, skipped, staged })
 }
 
 #[cfg(test)]

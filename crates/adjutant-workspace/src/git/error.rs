@@ -23,7 +23,7 @@ pub enum GitError {
         found: String,
     },
     /// The folder lies in no repository.
-    #[error("{} is not in a git repository; `git init` there makes it one", path.display())]
+    #[error("{} is not in a git repository; {}", path.display(), way_out(path))]
     NotARepository {
         /// The folder asked about.
         path: PathBuf,
@@ -143,5 +143,14 @@ impl GitError {
     /// Returns a closure that wraps what the system said with what was being done.
     pub(crate) fn io<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Io { doing, source: source.into() }
+    }
+}
+
+/// Says what to do where there is no repository; nobody should make one of everything.
+fn way_out(path: &std::path::Path) -> &'static str {
+    if path.parent().is_none() {
+        "go to the folder of your project, or name it with --root"
+    } else {
+        "`git init` there makes it one"
     }
 }

@@ -7,6 +7,7 @@
 //! Start at [`Scratch::graft`]. Invariant: a folder is changed only where all of it was read and its id is the
 //! one that the folder above names.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read as _;
 use std::path::{Component, Path};
@@ -31,7 +32,8 @@ const FEW_OBJECTS: usize = 128;
 /// How many bytes of content are stored singly.
 const FEW_BYTES: u64 = 4 * WHOLE_BYTES;
 
-const FOLDER: &[u8] = b"40000";
+/// The mode of a folder.
+pub(super) const FOLDER: &[u8] = b"40000";
 const SUBMODULE: &[u8] = b"160000 ";
 
 /// The modes git writes: a folder, files, a link, a submodule.
@@ -41,7 +43,7 @@ const MODES: [&[u8]; 5] = [FOLDER, b"100644", b"100755", b"120000", b"160000"];
 
 /// Folders of a base as git stores them, by path; the top one has none.
 #[derive(Debug, Default)]
-pub(super) struct Folders(HashMap<Vec<u8>, (ObjectId, Vec<u8>)>);
+pub(super) struct Folders(pub(super) HashMap<Vec<u8>, (ObjectId, Vec<u8>)>);
 
 impl Folders {
     /// Returns the id of the folder at the top.
@@ -60,14 +62,14 @@ impl Scratch<'_> {
         work: impl FnOnce() -> Result<T, GitError>,
         changes: impl FnOnce(&T) -> &[Change],
     ) -> Result<(T, Folders), GitError> {
-        let (ask, asked) = mpsc::channel::<Vec<Vec<u8>>>();
+        let (ask, asked) = mpsc::channel::<BTreeSet<Vec<u8>>>();
         std::thread::scope(|scope| {
             let read = move || self.folders(base, &asked);
             let Ok(answer) = std::thread::Builder::new().spawn_scoped(scope, read) else {
                 return self.reading_after(base, work()?, changes);
             };
             // Needed in any case: git has found its way into the repository when the others are asked for.
-            let _ = ask.send(vec![Vec::new()]);
+            let _ = ask.send(BTreeSet::from([Vec::new()]));
             let done = work();
             if let Ok(done) = &done {
                 // It fails only where the reader has ended, and that says why.
@@ -88,7 +90,7 @@ impl Scratch<'_> {
     ) -> Result<(T, Folders), GitError> {
         let (ask, asked) = mpsc::channel();
         // Nobody else has the other end.
-        let _ = ask.send(vec![Vec::new()]);
+        let _ = ask.send(BTreeSet::from([Vec::new()]));
         let _ = ask.send(above(changes(&done)));
         drop(ask);
         let folders = self.folders(base, &asked)?;
@@ -98,7 +100,7 @@ impl Scratch<'_> {
     fn folders(
         &self,
         base: &ObjectId,
-        asked: &mpsc::Receiver<Vec<Vec<u8>>>,
+        asked: &mpsc::Receiver<BTreeSet<Vec<u8>>>,
     ) -> Result<Folders, GitError> {
         let mut paths = Vec::new();
         let call = self.call("cat-file").args(["--batch", "--buffer", "-z"]);
@@ -153,7 +155,7 @@ impl Scratch<'_> {
             None => self.empty_tree().clone(),
         };
         let store = Store::new(self.objects(), self.empty_tree(), storing);
-        let graft = Graft { store, folders, skipped: Vec::new(), bytes: 0 };
+        let graft = Graft { store, folders: &folders, skipped: Vec::new(), bytes: 0 };
         match graft.finish(commit, base_tree) {
             // Git needs one file for all of them.
             Err(error) if error.is_out_of_files() => Ok(None),
@@ -163,32 +165,32 @@ impl Scratch<'_> {
 }
 
 /// A commit in the making.
-struct Graft {
+struct Graft<'f> {
     store: Store,
-    folders: Folders,
+    folders: &'f Folders,
     skipped: Vec<Skipped>,
     bytes: u64,
 }
 
 /// A folder that may differ from the base.
 #[derive(Debug, Default)]
-struct Folder {
+struct Folder<'f> {
     /// In the order of git, by what that is; see `order`.
-    entries: Vec<(Vec<u8>, Entry)>,
+    entries: Vec<(Cow<'f, [u8]>, Entry<'f>)>,
     /// What it is in the base.
     was: Option<ObjectId>,
     path: Vec<u8>,
 }
 
 #[derive(Debug)]
-enum Entry {
+enum Entry<'f> {
     /// As git stores it: mode, space, name, NUL, id.
-    Stored(Vec<u8>),
+    Stored(Cow<'f, [u8]>),
     /// A folder that something changes in.
-    Open(Folder),
+    Open(Folder<'f>),
 }
 
-impl Graft {
+impl<'f> Graft<'f> {
     /// Makes the commit; none where git must make it.
     fn finish(
         mut self,
@@ -209,7 +211,7 @@ impl Graft {
     }
 
     /// Reads a folder of the base; none where git must be asked.
-    fn folder(&self, path: &[u8], id: Option<&ObjectId>) -> Option<Folder> {
+    fn folder(&self, path: &[u8], id: Option<&ObjectId>) -> Option<Folder<'f>> {
         let mut folder = Folder { entries: Vec::new(), was: id.cloned(), path: path.to_vec() };
         let Some(id) = id else { return Some(folder) };
         let content = match self.folders.0.get(path) {
@@ -229,14 +231,14 @@ impl Graft {
             if folder.entries.last().is_some_and(|(last, _)| *last >= key) {
                 return None;
             }
-            folder.entries.push((key, Entry::Stored(line.to_vec())));
+            folder.entries.push((key, Entry::Stored(line.into())));
             rest = after;
         }
         Some(folder)
     }
 
     /// Makes the changes, deletions first; none where git must make them.
-    fn apply(&mut self, commit: Commit<'_>, top: &mut Folder) -> Result<Option<()>, GitError> {
+    fn apply(&mut self, commit: Commit<'_>, top: &mut Folder<'f>) -> Result<Option<()>, GitError> {
         for change in commit.changes {
             if let Change::Deleted(path) = change
                 && self.allowed(path.as_path())
@@ -287,7 +289,7 @@ impl Graft {
     }
 
     /// Removes a file or all of a folder; what is not there is fine.
-    fn remove(&self, top: &mut Folder, path: &Path) -> Option<()> {
+    fn remove(&self, top: &mut Folder<'f>, path: &Path) -> Option<()> {
         let mut folder = top;
         let mut names = names(path).peekable();
         while let Some(name) = names.next() {
@@ -306,7 +308,7 @@ impl Graft {
     /// Puts content at a path; what is in its way goes.
     fn put(
         &mut self,
-        top: &mut Folder,
+        top: &mut Folder<'f>,
         path: &Path,
         mode: &str,
         bytes: &[u8],
@@ -319,11 +321,11 @@ impl Graft {
                 let stored = bytes_of_id(&id);
                 let line = [mode.as_bytes(), b" ", name, b"\0", &stored].concat();
                 // Of another mode it may be the id of something else, which need not be there.
-                let known = matches!(folder.remove(name), Some(Entry::Stored(had)) if had == line);
+                let known = matches!(folder.remove(name), Some(Entry::Stored(had)) if *had == line);
                 if !known {
                     self.store.add(&id, Kind::Blob, bytes)?;
                 }
-                folder.insert(order(name, false), Entry::Stored(line));
+                folder.insert(name.to_vec().into(), Entry::Stored(line.into()));
                 return Ok(Some(()));
             }
             match self.open(folder, name) {
@@ -333,7 +335,7 @@ impl Graft {
                     folder.remove(name);
                     let path = joined(&folder.path, name);
                     let new = Folder { entries: Vec::new(), was: None, path };
-                    folder.insert(order(name, true), Entry::Open(new));
+                    folder.insert(order(name, true).into_owned().into(), Entry::Open(new));
                 }
             }
             folder = match self.open(folder, name) {
@@ -345,7 +347,11 @@ impl Graft {
     }
 
     /// Opens the folder of a name: an inner none where there is no folder, an outer one where git must be asked.
-    fn open<'f>(&self, folder: &'f mut Folder, name: &[u8]) -> Option<Option<&'f mut Folder>> {
+    fn open<'m>(
+        &self,
+        folder: &'m mut Folder<'f>,
+        name: &[u8],
+    ) -> Option<Option<&'m mut Folder<'f>>> {
         let path = joined(&folder.path, name);
         if folder.is_submodule(name) {
             // What lies in one is left out and said, which `import` does.
@@ -364,7 +370,7 @@ impl Graft {
     }
 
     /// Stores a folder and those below it; returns its id.
-    fn write(&mut self, folder: &Folder, base_tree: &ObjectId) -> Result<ObjectId, GitError> {
+    fn write(&mut self, folder: &Folder<'_>, base_tree: &ObjectId) -> Result<ObjectId, GitError> {
         let mut bytes = Vec::new();
         for (key, entry) in &folder.entries {
             match entry {
@@ -388,7 +394,7 @@ impl Graft {
     }
 }
 
-impl Folder {
+impl<'f> Folder<'f> {
     fn is_submodule(&self, name: &[u8]) -> bool {
         let at = self.place(&order(name, false)).ok().and_then(|at| self.entries.get(at));
         matches!(at, Some((_, Entry::Stored(line))) if line.starts_with(SUBMODULE))
@@ -399,17 +405,17 @@ impl Folder {
     }
 
     fn place(&self, key: &[u8]) -> Result<usize, usize> {
-        self.entries.binary_search_by(|(other, _)| other.as_slice().cmp(key))
+        self.entries.binary_search_by(|(other, _)| other.as_ref().cmp(key))
     }
 
     /// Takes away what has a name, be it a file or a folder.
-    fn remove(&mut self, name: &[u8]) -> Option<Entry> {
+    fn remove(&mut self, name: &[u8]) -> Option<Entry<'f>> {
         let at =
             self.place(&order(name, false)).or_else(|_| self.place(&order(name, true))).ok()?;
         Some(self.entries.remove(at).1)
     }
 
-    fn insert(&mut self, key: Vec<u8>, entry: Entry) {
+    fn insert(&mut self, key: Cow<'f, [u8]>, entry: Entry<'f>) {
         match self.place(&key) {
             Ok(at) => self.entries.splice(at..=at, [(key, entry)]).for_each(drop),
             Err(at) => self.entries.insert(at, (key, entry)),
@@ -438,7 +444,7 @@ fn answer(bytes: &[u8]) -> Option<(ObjectId, &[u8], &[u8])> {
 }
 
 /// The folders above some changes but the top one.
-fn above(changes: &[Change]) -> Vec<Vec<u8>> {
+pub(super) fn above(changes: &[Change]) -> BTreeSet<Vec<u8>> {
     let mut all = BTreeSet::new();
     if changes.len() <= FEW {
         for change in changes.iter().filter(|change| is_allowed(change.path().as_path())) {
@@ -448,7 +454,7 @@ fn above(changes: &[Change]) -> Vec<Vec<u8>> {
             );
         }
     }
-    all.into_iter().collect()
+    all
 }
 
 /// How many objects a commit of some changes may need: contents, folders, the top one and itself.
@@ -471,8 +477,8 @@ fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// What git sorts the entries of a folder by.
-fn order(name: &[u8], is_folder: bool) -> Vec<u8> {
-    if is_folder { [name, b"/"].concat() } else { name.to_vec() }
+fn order(name: &[u8], is_folder: bool) -> Cow<'_, [u8]> {
+    if is_folder { [name, b"/"].concat().into() } else { name.into() }
 }
 
 /// What a commit consists of.
@@ -604,7 +610,7 @@ mod tests {
         let store = Store::new("/nonexistent".into(), &like, Storing::Nothing);
         let other = ObjectId::parse(&"2".repeat(40)).unwrap();
         let listed = HashMap::from([(b"a".to_vec(), (other, Vec::new()))]);
-        let graft = Graft { store, folders: Folders(listed), skipped: Vec::new(), bytes: 0 };
+        let graft = Graft { store, folders: &Folders(listed), skipped: Vec::new(), bytes: 0 };
         assert!(graft.folder(b"a", Some(&like)).is_none());
         assert!(graft.folder(b"b", Some(&like)).is_none());
     }
@@ -616,7 +622,7 @@ mod tests {
         for (lines, fine) in [([line(b"a"), line(b"b")], true), ([line(b"b"), line(b"a")], false)] {
             let listed = HashMap::from([(b"a".to_vec(), (like.clone(), lines.concat()))]);
             let store = Store::new("/nonexistent".into(), &like, Storing::Nothing);
-            let graft = Graft { store, folders: Folders(listed), skipped: Vec::new(), bytes: 0 };
+            let graft = Graft { store, folders: &Folders(listed), skipped: Vec::new(), bytes: 0 };
             assert_eq!(graft.folder(b"a", Some(&like)).is_some(), fine);
         }
     }

@@ -17,6 +17,7 @@ use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
 use super::graft::Folders;
 use super::id::{ObjectId, ResultRef};
+use super::leftover::Unfinished;
 use super::object::{Storing, sync_folders};
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
@@ -166,6 +167,7 @@ impl Scratch<'_> {
         submodules: &BTreeSet<PathBuf>,
     ) -> Result<(Imported, BTreeSet<PathBuf>), GitError> {
         let mut stream = Stream::new(commit, submodules);
+        let unfinished = Unfinished::before(self.objects().join("pack"));
         let output = self
             .call("fast-import")
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
@@ -174,7 +176,11 @@ impl Scratch<'_> {
             .config("core.fsyncMethod=fsync")
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
-            .stream(&mut |buffer| stream.next(buffer))?;
+            .stream(&mut |buffer| stream.next(buffer));
+        if output.is_err() {
+            unfinished.remove();
+        }
+        let output = output?;
         // The folder of packs may be new.
         sync_folders([self.objects().join("pack").as_path(), &self.objects()])
             .map_err(GitError::io("storing a pack"))?;

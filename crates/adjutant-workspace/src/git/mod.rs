@@ -15,6 +15,8 @@ mod graft;
 mod id;
 mod ignore;
 mod import;
+mod index;
+mod leftover;
 mod merge;
 mod object;
 mod refs;

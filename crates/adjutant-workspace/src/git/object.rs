@@ -7,15 +7,17 @@
 //! Start at [`Store::add`]; nothing is promised before [`Store::settle`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use ring::digest;
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
 
 use super::GitError;
 use super::id::ObjectId;
@@ -26,8 +28,14 @@ const AT_ONCE: usize = 16;
 /// What a sync takes where nothing waits for a disk; threads would take longer.
 const QUICK: Duration = Duration::from_micros(100);
 
-/// Objects up to this size are stored as they are.
-const SMALL_BYTES: usize = 4_000;
+/// Objects up to this size are stored as they are: packed, they would take one block of a disk less at best.
+const SMALL_BYTES: usize = 8_000;
+
+/// What begins bytes of zlib that are one last block as it is.
+const AS_IT_IS: [u8; 3] = [0x78, 0x01, 0x01];
+
+/// What the sums that end it are taken by, and how many bytes fit into them in between.
+const ADLER: (u32, usize) = (65_521, 5_552);
 
 /// Room for what packing adds to a few bytes.
 const ROOM: usize = 256;
@@ -64,19 +72,24 @@ pub(crate) enum Storing {
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
+    /// That folder, from the first object on: what is named from there need not be found anew each time.
+    opened: Option<OwnedFd>,
     algorithm: &'static digest::Algorithm,
     storing: Storing,
-    /// For small objects and for others; to make one takes longer than to pack a small file.
-    packers: [Option<Compress>; 2],
-    /// By where they belong. No file stays open: a change may make more objects than files can be.
-    waiting: BTreeMap<PathBuf, Waiting>,
+    /// To make one takes longer than to pack a file.
+    packer: Option<Compress>,
+    /// By where they belong in the folder. No file stays open: a change may make more objects than files can be.
+    waiting: BTreeMap<String, Waiting>,
+    /// Whether a sync is not worth a thread here, as far as is known.
+    is_quick: bool,
 }
 
-/// A file that is to be on disk.
+/// An object that is to be on disk.
 #[derive(Debug)]
 struct Waiting {
     /// Where it lies until it is on disk; none for an object that was there.
-    temporary: Option<PathBuf>,
+    temporary: Option<String>,
+    is_synced: bool,
 }
 
 impl Store {
@@ -86,7 +99,8 @@ impl Store {
             64 => &digest::SHA256,
             _ => &digest::SHA1_FOR_LEGACY_USE_ONLY,
         };
-        Self { folder, algorithm, storing, packers: [None, None], waiting: BTreeMap::new() }
+        let (opened, packer, waiting) = (None, None, BTreeMap::new());
+        Self { folder, opened, algorithm, storing, packer, waiting, is_quick: true }
     }
 
     /// Returns the length of an id in bytes.
@@ -104,75 +118,84 @@ impl Store {
 
     /// Adds an object whose id is known.
     pub(super) fn add(&mut self, id: &ObjectId, kind: Kind, bytes: &[u8]) -> Result<(), GitError> {
-        if self.storing == Storing::Nothing {
+        let (folder, rest) = id.as_str().split_at(2);
+        let name = format!("{folder}/{rest}");
+        if self.storing == Storing::Nothing || self.waiting.contains_key(&name) {
             return Ok(());
         }
-        let (first, rest) = id.as_str().split_at(2);
-        let folder = self.folder.join(first);
-        let path = folder.join(rest);
-        if self.waiting.contains_key(&path) {
-            return Ok(());
-        }
-        let [small, other] = &mut self.packers;
-        let (packer, level) = match bytes.len() {
-            // They take one block of a disk, packed or not.
-            0..=SMALL_BYTES => (small, Compression::none()),
-            _ => (other, Compression::fast()),
+        self.write(folder, name, &header(kind, bytes.len()), bytes)
+            .map_err(GitError::io("storing an object"))
+    }
+
+    fn write(&mut self, folder: &str, name: String, header: &[u8], bytes: &[u8]) -> io::Result<()> {
+        let within = match &self.opened {
+            Some(opened) => opened,
+            None => self.opened.insert(File::open(&self.folder)?.into()),
         };
-        let packer = packer.get_or_insert_with(|| Compress::new(level, true));
-        let mut add = || -> io::Result<Waiting> {
-            if freshened(&path) {
-                return Ok(Waiting { temporary: None });
+        let (file, temporary) = match freshened(within.as_fd(), &name) {
+            Some(file) => (file, None),
+            None => {
+                let packed = match bytes.len() {
+                    0..=SMALL_BYTES => as_it_is(&[header, bytes].concat()),
+                    _ => {
+                        let new = || Compress::new(Compression::fast(), true);
+                        packed(self.packer.get_or_insert_with(new), &[header, bytes])?
+                    }
+                };
+                let (mut file, temporary) = create(within.as_fd(), folder)?;
+                let written = file.write_all(&packed);
+                (file, Some((temporary, written)))
             }
-            let packed = packed(packer, &[&header(kind, bytes.len()), bytes])?;
-            let (mut file, temporary) = create(&folder)?;
-            let waiting = Waiting { temporary: Some(temporary) };
-            file.write_all(&packed)?;
-            Ok(waiting)
         };
-        let waiting = add().map_err(GitError::io("storing an object"))?;
-        self.waiting.insert(path, waiting);
+        let (temporary, written) = temporary.map_or((None, Ok(())), |(at, done)| (Some(at), done));
+        let waiting = self.waiting.entry(name).or_insert(Waiting { temporary, is_synced: false });
+        written?;
+        if self.is_quick {
+            let begun = Instant::now();
+            file.sync_data()?;
+            waiting.is_synced = true;
+            self.is_quick = begun.elapsed() < QUICK;
+        }
         Ok(())
     }
 
     /// Waits until everything is on disk, and then gives it its name.
     pub(super) fn settle(mut self) -> Result<(), GitError> {
-        let all: Vec<(&PathBuf, &Waiting)> = self.waiting.iter().collect();
-        sync_all(&all, |(path, one)| one.sync(path)).map_err(GitError::io("storing an object"))?;
-        for (path, one) in &mut self.waiting {
-            if let Some(temporary) = one.temporary.take()
-                && let Err(error) = fs::rename(&temporary, path)
-            {
-                one.temporary = Some(temporary);
-                return Err(GitError::io("storing an object")(error));
+        self.name_all().map_err(GitError::io("storing an object"))
+    }
+
+    fn name_all(&mut self) -> io::Result<()> {
+        let Some(within) = &self.opened else { return Ok(()) };
+        let late: Vec<(&String, &Waiting)> =
+            self.waiting.iter().filter(|(_, one)| !one.is_synced).collect();
+        sync_all(&late, |(name, one)| match (&one.temporary, open(within, name)) {
+            // What the kernel could not write since the file was closed is said to whoever opens it next.
+            (Some(temporary), _) => open(within, temporary)?.sync_data(),
+            // Git has it in a pack by now, which it syncs.
+            (None, Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            (None, opened) => opened?.sync_data(),
+        })?;
+        for (name, one) in &mut self.waiting {
+            if let Some(temporary) = &one.temporary {
+                renameat(within, temporary, within, name)?;
+                one.temporary = None;
             }
         }
-        let mut folders: BTreeSet<&Path> =
-            self.waiting.keys().filter_map(|path| path.parent()).collect();
-        if !folders.is_empty() {
-            // One of them may be new.
-            folders.insert(&self.folder);
-        }
-        sync_folders(folders).map_err(GitError::io("storing an object"))
+        let mut folders: BTreeSet<&str> =
+            self.waiting.keys().filter_map(|name| name.split('/').next()).collect();
+        // One of them may be new.
+        folders.insert(".");
+        let folders: Vec<&str> = folders.into_iter().collect();
+        sync_all(&folders, |folder| sync_folder(open(within, folder)))
     }
 }
 
-impl Waiting {
-    fn sync(&self, path: &Path) -> io::Result<()> {
-        // What the kernel could not write since the file was closed is said to whoever opens it next.
-        match (File::open(self.temporary.as_deref().unwrap_or(path)), &self.temporary) {
-            // Git has it in a pack by now, which it syncs.
-            (Err(error), None) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            (opened, _) => opened?.sync_data(),
-        }
-    }
-}
-
-impl Drop for Waiting {
+impl Drop for Store {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
+        let Some(within) = &self.opened else { return };
+        for temporary in self.waiting.values().filter_map(|one| one.temporary.as_ref()) {
             // Best effort: git removes what is left of these by their names.
-            let _ = fs::remove_file(temporary);
+            let _ = unlinkat(within, temporary, AtFlags::empty());
         }
     }
 }
@@ -180,10 +203,14 @@ impl Drop for Waiting {
 /// Waits until the names in some folders are on disk; a folder that is gone has none.
 pub(super) fn sync_folders<'p>(folders: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
     let folders: Vec<&Path> = folders.into_iter().collect();
-    sync_all(&folders, |folder| match File::open(folder) {
+    sync_all(&folders, |folder| sync_folder(File::open(folder)))
+}
+
+fn sync_folder(opened: io::Result<File>) -> io::Result<()> {
+    match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         opened => opened?.sync_all(),
-    })
+    }
 }
 
 /// Syncs all, at the same time where one takes long.
@@ -235,31 +262,52 @@ fn packed(packer: &mut Compress, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
     Ok(packed)
 }
 
+/// Puts bytes into the form of zlib without packing them; they must be few.
+fn as_it_is(bytes: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+    let (mut one, mut other) = (1_u32, 0_u32);
+    for some in bytes.chunks(ADLER.1) {
+        for byte in some {
+            one += u32::from(*byte);
+            other += one;
+        }
+        (one, other) = (one % ADLER.0, other % ADLER.0);
+    }
+    let sums = (other << 16 | one).to_be_bytes();
+    [&AS_IT_IS[..], &len.to_le_bytes(), &(!len).to_le_bytes(), bytes, &sums].concat()
+}
+
+/// Opens what is there; neither a link nor a pipe holds anybody up.
+fn open(within: impl AsFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(openat(within, name, flags, Mode::empty())?.into())
+}
+
 /// Gives an object that is there a new date, so that it is not collected as one nobody wants.
-fn freshened(path: &Path) -> bool {
-    let Ok(file) = super::trust::open_plain(path) else { return false };
+fn freshened(within: BorrowedFd<'_>, name: &str) -> Option<File> {
+    let file = open(within, name).ok()?;
     // What a crash left empty is no object.
     let whole = file.metadata().is_ok_and(|found| found.is_file() && found.len() > 0);
-    whole && file.set_modified(SystemTime::now()).is_ok()
+    (whole && file.set_modified(SystemTime::now()).is_ok()).then_some(file)
 }
 
 /// Makes a file that is nobody's yet; the number of a process tells little where there are containers.
-fn create(folder: &Path) -> io::Result<(File, PathBuf)> {
-    let mut taken = 0;
-    loop {
+fn create(within: BorrowedFd<'_>, folder: &str) -> io::Result<(File, String)> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    for _ in 0..MAX_TAKEN {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("tmp_obj_{}_{number}", std::process::id()));
-        match File::options().write(true).create_new(true).mode(0o444).open(&path) {
-            Ok(file) => return Ok((file, path)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && taken < MAX_TAKEN => {
-                taken += 1;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
-                fs::create_dir_all(folder)?;
-            }
-            Err(error) => return Err(error),
+        let name = format!("{folder}/tmp_obj_{}_{number}", std::process::id());
+        match openat(within, &name, flags, Mode::from_raw_mode(0o444)) {
+            Ok(file) => return Ok((file.into(), name)),
+            Err(Errno::EXIST) => {}
+            Err(Errno::NOENT) => match mkdirat(within, folder, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            },
+            Err(errno) => return Err(errno.into()),
         }
     }
+    Err(Errno::EXIST.into())
 }
 
 fn header(kind: Kind, len: usize) -> Vec<u8> {
@@ -294,6 +342,8 @@ pub(super) fn bytes_of_id(id: &ObjectId) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -263,9 +263,13 @@ impl Repository {
     /// Why git could not be asked.
     pub fn is_in_head(&self, commit: &ObjectId) -> Result<bool, GitError> {
         let Some(head) = self.head()? else { return Ok(false) };
-        let call = self.call("rev-list").args(["--max-count=1", commit.as_str(), "--not"]);
-        let ancestor = call.arg(head.as_str()).run()?.bytes.is_empty();
-        if ancestor { Ok(true) } else { self.has_changes(commit, &head) }
+        if self.is_ancestor(commit, &head)? { Ok(true) } else { self.has_changes(commit, &head) }
+    }
+
+    /// Says whether a commit is another one or among those before it.
+    pub(crate) fn is_ancestor(&self, one: &ObjectId, of: &ObjectId) -> Result<bool, GitError> {
+        let call = self.call("merge-base").arg("--is-ancestor");
+        Ok(call.args([one.as_str(), of.as_str()]).accept(&[0, 1]).run()?.code == 0)
     }
 
     /// Says whether merging a result into a commit would change nothing.

@@ -109,6 +109,11 @@ impl Repository {
         self
     }
 
+    /// Says whether somebody keeps a record of results in the tree, and goes on from them.
+    pub(crate) const fn has_record(&self) -> bool {
+        self.reserved.is_some()
+    }
+
     /// Takes the reserved file out of what somebody changed, and names it.
     pub(crate) fn without_reserved(
         &self,

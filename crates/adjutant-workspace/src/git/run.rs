@@ -21,6 +21,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::GitError;
+use crate::sandbox::end_with_us;
 
 /// The oldest git that knows `--attr-source` and `merge-tree --merge-base`.
 const MINIMUM: (u32, u32) = (2, 41);
@@ -236,7 +237,8 @@ impl Call<'_> {
     /// Hands git a locked handle for as long as it runs.
     ///
     /// A lock belongs to the open description: when this process is killed, it stays taken until
-    /// git is done, so nobody else meets a tree that is still being written.
+    /// git is gone, so nobody else meets a tree that is still being written. Git is told to end
+    /// then, so that nobody waits for long.
     pub(crate) fn holding(mut self, lock: OwnedFd) -> Self {
         self.held = Some(lock);
         self
@@ -273,6 +275,9 @@ impl Call<'_> {
             command.arg("-c").arg(setting);
         }
         command.args(&self.options).arg(self.command).args(&self.arguments);
+        if self.held.is_some() {
+            end_with_us(&mut command);
+        }
         command.stdin(match (self.held.take(), &feed) {
             (Some(lock), None) => Stdio::from(lock),
             (None, None) => Stdio::null(),

@@ -1,12 +1,9 @@
 //! Copy-on-write workspaces: layers that are never written, and one that takes every change.
 //!
-//! Start at [`Overlay::mount`]; [`Changes::read`] lists what the top layer holds. Nothing here knows git or who
-//! works in the workspace. Invariant: an upper directory is mounted by one holder at a time.
+//! Start at [`Overlay::mount`]. Nothing here knows git or who works in the workspace. Invariant: an upper directory is mounted by one holder at a time.
 
-mod changes;
 mod layers;
 mod mounted;
 
-pub use changes::{Change, ChangeKind, Changes};
 pub(crate) use layers::mount_overlay;
 pub use mounted::{Layers, Mounted, Overlay, OverlayError};

@@ -3,12 +3,10 @@
 //! The mount lives in a holder process; what is here is a handle to its root and to that process. Dropping
 //! it ends the holder and with it the mount; open files stay valid until they are closed.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
@@ -185,14 +183,6 @@ impl Mounted {
     #[must_use]
     pub fn layers(&self) -> &Layers {
         &self.layers
-    }
-
-    /// Returns a command that runs `program` where the overlay is mounted, starting in `directory`.
-    ///
-    /// Not a sandbox: for programs that are trusted, such as git through its wrapper.
-    #[must_use]
-    pub fn command(&self, program: impl AsRef<OsStr>, directory: &Path) -> Command {
-        self.holder.join(program.as_ref(), directory)
     }
 
     /// Ends the mount and waits until it is gone.

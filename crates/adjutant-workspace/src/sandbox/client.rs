@@ -3,7 +3,6 @@
 //! Holders are started from one thread that never ends, because the signal that ends an orphan is sent when the
 //! starting *thread* ends. The holder also ends when its socket closes.
 
-use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::helper::{HOLD, JOIN, SUBCOMMAND};
+use super::helper::{HOLD, SUBCOMMAND};
 use super::plan::{Failure, HolderPlan, HolderReply, Request};
 use super::wire;
 
@@ -56,12 +55,9 @@ impl Helper {
 /// A running holder. Dropping it ends the process.
 #[derive(Debug)]
 pub(crate) struct Holder {
-    helper: Helper,
     /// A std mutex: held for one request and its answer, which the holder gives at once.
     socket: Mutex<Option<OwnedFd>>,
-    /// Not reaped before the holder is dropped, so that its number means nobody else.
     process: Mutex<Child>,
-    number: u32,
 }
 
 /// What a holder answered: files, or what failed.
@@ -76,13 +72,7 @@ impl Holder {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         set_socket_timeout(&ours, Timeout::Recv, Some(ANSWER_WITHIN))?;
         let process = spawn(command)?;
-        let number = process.id();
-        let holder = Self {
-            helper: helper.clone(),
-            socket: Mutex::new(Some(ours)),
-            process: Mutex::new(process),
-            number,
-        };
+        let holder = Self { socket: Mutex::new(Some(ours)), process: Mutex::new(process) };
         let answer = holder.exchange(plan, &[])?;
         Ok((holder, answer))
     }
@@ -90,13 +80,6 @@ impl Holder {
     /// Asks for the first process of a sandbox; its handle is the answer's only file.
     pub(crate) fn run(&self, files: &[BorrowedFd<'_>]) -> io::Result<Answer> {
         self.exchange(&Request::Run, files)
-    }
-
-    /// Returns a command that enters the holder's namespaces before it becomes `program`.
-    pub(crate) fn join(&self, program: &OsStr, directory: &Path) -> Command {
-        let mut command = self.helper.command(JOIN);
-        command.arg(OsString::from(self.number.to_string())).arg(directory).arg(program);
-        command
     }
 
     /// Ends the holder and waits for it.

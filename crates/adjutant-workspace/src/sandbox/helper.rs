@@ -1,15 +1,12 @@
 //! The helper's own main: what the binary does when it is started again as a part of the sandbox.
 //!
-//! Runs before argument parsing, runtimes and threads. Four roles: the namespace holder, the sandbox's first
-//! process, a program that joins a holder's namespaces, and the probes of the self-test.
+//! Runs before argument parsing, runtimes and threads. Three roles: the namespace holder, the sandbox's first
+//! process, and the probes of the self-test.
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
-use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::plan::{Failure, Step as _};
 use super::{holder, init, probe, raw};
@@ -23,8 +20,6 @@ pub(crate) const HOLD: &str = "hold";
 pub(crate) const SERVE: &str = "serve";
 /// The role of the sandbox's first process.
 pub(crate) const INIT: &str = "init";
-/// The role of a program that joins a holder's namespaces.
-pub(crate) const JOIN: &str = "join";
 /// The role of the self-test.
 pub(crate) const SELF_TEST: &str = "self-test";
 
@@ -45,7 +40,6 @@ pub fn helper_main(arguments: &[OsString]) -> ! {
         HOLD => alone().and_then(|()| holder::hold()),
         SERVE => alone().and_then(|()| holder::serve_namespaces()),
         INIT => alone().and_then(|()| init::begin()),
-        JOIN => Err(join(arguments.get(1..).unwrap_or_default())),
         SELF_TEST => probe::self_test(),
         _ => Err(Failure { step: "no such role".to_owned(), errno: None, layer: None }),
     };
@@ -64,25 +58,4 @@ pub fn helper_main(arguments: &[OsString]) -> ! {
 fn alone() -> Result<(), Failure> {
     raw::close_beyond_stdio().step("close inherited files")?;
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")
-}
-
-/// Joins the namespaces of the holder and becomes the given program.
-fn join(arguments: &[OsString]) -> Failure {
-    let [holder, directory, program, rest @ ..] = arguments else {
-        return Failure { step: "join: arguments".to_owned(), errno: None, layer: None };
-    };
-    let moved = enter(holder)
-        .and_then(|()| std::env::set_current_dir(directory).step("enter the directory"));
-    match moved {
-        Ok(()) => Failure::new("start the program", Command::new(program).args(rest).exec()),
-        Err(failure) => failure,
-    }
-}
-
-fn enter(holder: &OsString) -> Result<(), Failure> {
-    let number = holder.to_str().and_then(|text| text.parse().ok()).and_then(Pid::from_raw);
-    let holder = number.ok_or(std::io::ErrorKind::InvalidInput).step("the holder's number")?;
-    let handle = pidfd_open(holder, PidfdFlags::empty()).step("find the holder")?;
-    let both = ThreadNameSpaceType::USER | ThreadNameSpaceType::MOUNT;
-    move_into_thread_name_spaces(rustix::fd::AsFd::as_fd(&handle), both).step("join the namespaces")
 }

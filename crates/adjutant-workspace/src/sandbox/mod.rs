@@ -33,6 +33,7 @@ pub use output::{Captured, Sink, Stream};
 pub use plain::{PlainEnd, Unconfined};
 pub use plan::Layer;
 pub(crate) use plan::{Failure, HolderPlan, OverlayPlan, Step};
+pub(crate) use raw::end_with_us;
 pub(crate) use rootfs::CREDENTIALS;
 pub use run::{
     Bounds, Cancel, Config, End, Ended, Network, Place, Program, RunError, Sandbox, Unavailable,

@@ -1,8 +1,8 @@
 //! The calls that no safe wrapper offers.
 //!
 //! Everything else in this crate is safe code. Each function is one system call without pointers into
-//! memory of ours, except one structure that lives on the stack for the length of the call, and one that makes
-//! two such calls in a process that was just forked.
+//! memory of ours, except one structure that lives on the stack for the length of the call, and two that make
+//! a few such calls in a process that was just forked.
 #![expect(
     unsafe_code,
     reason = "close_range, mount_setattr, unshare and a session of its own have no safe wrapper"
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use rustix::thread::UnshareFlags;
 
 /// Attributes that a mount can get and never lose again inside the sandbox.
@@ -82,5 +82,18 @@ pub(crate) fn own_session(command: &mut Command) -> &mut Command {
         Ok(())
     };
     // SAFETY: two system calls that touch no memory and no lock, as is allowed between fork and exec.
+    unsafe { command.pre_exec(prepare) }
+}
+
+/// Makes a command end with the thread that starts it, by a signal that lets it clear away its lock files.
+pub(crate) fn end_with_us(command: &mut Command) -> &mut Command {
+    let us = getpid();
+    let prepare = move || {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // Whoever was killed before that call sends no signal any more.
+        if getppid() == Some(us) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    };
+    // SAFETY: two system calls that touch no memory and no lock, as is allowed between fork and exec; the error
+    // holds no allocation.
     unsafe { command.pre_exec(prepare) }
 }

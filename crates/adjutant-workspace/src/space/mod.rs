@@ -14,6 +14,7 @@
 //! in its reference.
 
 mod adopt;
+mod claim;
 mod error;
 mod gitdir;
 mod ignored;

@@ -13,7 +13,7 @@ use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError};
 use crate::git::{Imported, Storing, bounded};
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
-use crate::trees::open_up;
+use crate::trees::{open_top_of, open_up};
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
 
 /// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.
@@ -114,6 +114,8 @@ impl OverlaySpace {
         let path = self.slot.tree();
         let handle =
             mounted.root().try_clone_to_owned().map_err(SpaceError::io("sharing a root"))?;
+        // A program may have closed it, and with it the layer that takes changes.
+        open_top_of(&handle).map_err(SpaceError::path(&path))?;
         let root = Root::from_handle(handle, &path).map_err(SpaceError::path(path))?;
         // While a handle is in use the layer it writes to is not frozen.
         Ok(root.keeping(mounted))

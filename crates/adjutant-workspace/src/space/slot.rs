@@ -202,6 +202,8 @@ pub(super) fn is_empty(folder: &Path) -> Result<bool, SpaceError> {
     match fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_none()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        // Only a program at work there closes it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
         Err(error) => Err(SpaceError::io("looking into a layer")(error)),
     }
 }

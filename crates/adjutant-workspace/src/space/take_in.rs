@@ -96,11 +96,11 @@ impl Workspace {
 
 impl Space {
     /// The folder that the workspace and everything about it lies in.
-    fn folder(&self) -> PathBuf {
+    pub(super) fn folder(&self) -> PathBuf {
         Path::new(&self.record().path).parent().unwrap_or(Path::new("/")).to_owned()
     }
 
-    fn root(&mut self) -> Result<Root, SpaceError> {
+    pub(super) fn root(&mut self) -> Result<Root, SpaceError> {
         match self {
             Self::Overlay(space) => space.root(),
             Self::Worktree(space) => {
@@ -151,7 +151,7 @@ fn seen(repository: &Repository, taken: &Taken) -> Result<(Diff, Vec<Skipped>), 
 }
 
 /// Takes out what no workspace takes.
-fn leave_out(diff: &mut Diff) -> Vec<Skipped> {
+pub(super) fn leave_out(diff: &mut Diff) -> Vec<Skipped> {
     let mut left_out = Vec::new();
     diff.entries.retain(|entry: &DiffEntry| {
         let out = [entry.old_mode, entry.new_mode].contains(&SUBMODULE) || guarded(&entry.path);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use super::claim::put_back;
 use super::overlay::{OverlaySpace, Start, path_error};
 use super::workspaces::Shared;
 use super::worktree::WorktreeSpace;
@@ -283,6 +284,7 @@ pub(super) fn keep(
     at: SystemTime,
 ) -> Result<Kept, SpaceError> {
     let base = space.record().base()?;
+    put_back(shared, space, at)?;
     let before = shared.repository.result(reference)?;
     if before.is_none()
         && let Space::Overlay(overlay) = &*space

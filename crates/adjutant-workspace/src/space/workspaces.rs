@@ -173,6 +173,9 @@ impl Workspaces {
     /// Lets the workspaces of a batch begin with results that the user's tree does not have, merged into
     /// its state one after the other; what is changed in them is then theirs alone.
     ///
+    /// The commit that they begin from comes after each of the results: it is the last one where that
+    /// stands on the state and on the others, and a merge of them elsewhere.
+    ///
     /// A batch that was captured already stays as it is. Returns the first result that does not go
     /// together with those before it, and where; nothing is captured then.
     ///
@@ -191,16 +194,21 @@ impl Workspaces {
         if captured.is_some() {
             return Ok(None);
         }
-        let now = SystemTime::now();
-        let mut start = shared.capture(now)?;
+        let (repository, now) = (&shared.repository, SystemTime::now());
+        let mut start = shared.capture()?;
         for result in results {
-            let Preview { tree, conflicts } = shared.repository.preview(result, &start.commit)?;
+            if repository.is_ancestor(result, &start.commit)? {
+                continue;
+            }
+            if repository.is_ancestor(&start.commit, result)? {
+                start.commit.clone_from(result);
+                continue;
+            }
+            let Preview { tree, conflicts } = repository.preview(result, &start.commit)?;
             if !conflicts.is_empty() {
                 return Ok(Some((result.clone(), conflicts)));
             }
-            if tree != shared.repository.tree_of(&start.commit)? {
-                start.commit = shared.repository.commit_upon(&start.commit, &tree, now)?;
-            }
+            start.commit = repository.commit_merge(&start.commit, result, &tree, now)?;
         }
         shared.hold_for(run, &start.commit)?;
         start.held = true;
@@ -245,7 +253,7 @@ impl Workspaces {
                 slot.empty()?;
                 let start = match above {
                     Some(above) => above.snapshot(now)?,
-                    None => shared.captured(run, batch, now)?,
+                    None => shared.captured(run, batch)?,
                 };
                 let shared = Arc::clone(shared);
                 Space::Overlay(OverlaySpace::begin(shared, reference.clone(), slot, start, 0)?)
@@ -253,7 +261,7 @@ impl Workspaces {
             Kind::Worktree => {
                 let start = match above {
                     Some(above) => above.snapshot(now)?,
-                    None => shared.captured(run, batch, now)?,
+                    None => shared.captured(run, batch)?,
                 };
                 let space = WorktreeSpace::begin(shared, &reference, &start.base, start.remarks)?;
                 Space::Worktree(Box::new(space))
@@ -277,12 +285,12 @@ impl Shared {
     }
 
     /// Returns the state of the user's tree as this batch knows it.
-    fn captured(&self, run: &str, batch: &str, at: SystemTime) -> Result<Start, SpaceError> {
+    fn captured(&self, run: &str, batch: &str) -> Result<Start, SpaceError> {
         let batch = self.batch(format!("{run}/{batch}"));
         let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match &mut *captured {
             Some(known) => known,
-            empty => empty.insert(self.capture(at)?),
+            empty => empty.insert(self.capture()?),
         };
         let (held, ground) = std::thread::scope(|scope| {
             let hold = || self.hold_for(run, &known.commit);
@@ -304,8 +312,12 @@ impl Shared {
         Ok(Start { ground, base, remarks })
     }
 
-    fn capture(&self, at: SystemTime) -> Result<Captured, SpaceError> {
-        let snapshot = self.repository.capture(at)?;
+    fn capture(&self) -> Result<Captured, SpaceError> {
+        // Only what later work may stand on has to share its history, and that takes git a moment.
+        let snapshot = match self.repository.has_record() {
+            true => self.repository.capture_alike()?,
+            false => self.repository.capture(SystemTime::now())?,
+        };
         let mut layers = vec![
             LayerName::Base(snapshot.head_tree.clone()),
             LayerName::Delta(snapshot.head_tree.clone(), snapshot.commit.clone()),

@@ -47,6 +47,12 @@ pub enum ApplyError {
         /// The files.
         paths: Vec<PathBuf>,
     },
+    /// Files it would change are not there, because the checkout is a sparse one.
+    #[error("{} files are not checked out here, first {}", paths.len(), first(paths))]
+    Sparse {
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
     /// A step failed; everything is as it was.
     #[error("{} could not be replaced; nothing was changed", path.display())]
     Stuck {
@@ -315,7 +321,24 @@ impl Repository {
         diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
         self.refuse_unseen(ours, result, &touched, onto.known)?;
+        self.refuse_sparse(&diff, onto.known)?;
         Ok(Merge { tree: preview.tree, diff, submodules })
+    }
+
+    /// Refuses to change or remove files that a sparse checkout leaves out: a removal would not be seen at all,
+    /// and the index, which says what is left out, is not ours to change.
+    fn refuse_sparse(&self, diff: &Diff, known: &BTreeSet<PathBuf>) -> Result<(), ApplyError> {
+        // What somebody deleted is not in the captured tree, so git counts as there what is not.
+        let is_left_out = |path: &&PathBuf| {
+            let found = self.work_tree().join(path).symlink_metadata();
+            let is_gone = |error: io::Error| {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+            };
+            !known.contains(*path) && found.is_err_and(is_gone)
+        };
+        let old = diff.entries.iter().filter(|entry| entry.old_mode != 0).map(|entry| &entry.path);
+        let paths: Vec<PathBuf> = old.filter(is_left_out).cloned().collect();
+        if paths.is_empty() { Ok(()) } else { Err(ApplyError::Sparse { paths }) }
     }
 
     /// Refuses files whose uncommitted content is not what the child began from.

@@ -12,7 +12,7 @@
 //! what the plan says it was.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -57,6 +57,22 @@ pub(super) type Sync<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 /// The way the disk really catches up.
 pub(super) fn sync_disk(handle: BorrowedFd<'_>) -> io::Result<()> {
     Ok(syncfs(handle)?)
+}
+
+/// Says whether a file lies where a replacement that was cut short left what it had prepared.
+///
+/// The name is `.adjutant-`, the name of a journal, and a number: nobody's work is called so.
+pub(crate) fn is_prepared(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+    let Some(name) = name.strip_prefix(b".adjutant-").and_then(|it| it.strip_suffix(b".new"))
+    else {
+        return false;
+    };
+    let parts: Vec<&[u8]> = name.split(|byte| *byte == b'-').collect();
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    matches!(parts.as_slice(), [commit, times, step]
+        if commit.len() == 12 && commit.iter().all(u8::is_ascii_hexdigit)
+            && is_number(times) && is_number(step))
 }
 
 /// Removes a journal that nobody needs any more.

@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -34,8 +34,13 @@ pub(crate) fn open_up(layer: &Root, merged: &Root) -> Result<(), PathError> {
 pub(super) fn open_top(path: &Path) -> Result<(), PathError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let top = openat(CWD, path, flags, Mode::empty()).map_err(PathError::from_errno)?;
-    let mode = fstat(&top).map_err(PathError::from_errno)?.st_mode & 0o777;
-    if mode & FOLDER == FOLDER { Ok(()) } else { allow(&top, mode | FOLDER) }
+    open_top_of(top)
+}
+
+/// Gives the owner back the right to look into the top of a merged tree, by the handle it is known by.
+pub(crate) fn open_top_of(merged: impl AsFd) -> Result<(), PathError> {
+    let mode = fstat(&merged).map_err(PathError::from_errno)?.st_mode & 0o777;
+    if mode & FOLDER == FOLDER { Ok(()) } else { allow(merged, mode | FOLDER) }
 }
 
 fn folder(layer: &Dir, at: &Path, merged: &Root) -> Result<(), PathError> {
@@ -93,7 +98,7 @@ fn widen(
 }
 
 /// Sets the mode of what a handle names, also of one that only names it.
-pub(super) fn allow(handle: &OwnedFd, mode: u32) -> Result<(), PathError> {
-    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+pub(super) fn allow(handle: impl AsFd, mode: u32) -> Result<(), PathError> {
+    let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(PathError::Io)
 }

@@ -10,7 +10,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::FlockOperation;
 
@@ -26,6 +27,12 @@ use crate::{Dir, FileKind, PathError, RelPath, Root};
 
 /// The most entries of one folder.
 const MAX_ENTRIES: usize = 10_000_000;
+
+/// How long git may take to end after the one it worked for was killed.
+const ORPHANED: Duration = Duration::from_secs(1);
+
+/// How long one waits before looking again whether it has.
+const BETWEEN: Duration = Duration::from_millis(5);
 
 /// What is being done when a record cannot be read.
 const READING: &str = "reading the record of a work tree";
@@ -107,6 +114,8 @@ impl<'a> Worktrees<'a> {
         let held = self.seize(&slot)?.ok_or_else(missing)?;
         match Record::read(&slot)? {
             Some(Record { base, stage: Stage::Ready(name) }) => {
+                // Best effort: whoever goes on there says what is in the way.
+                let _ = open_top(&slot.join(reference.child()));
                 Ok(self.held(reference, &base, slot, &name, held))
             }
             Some(Record { stage: Stage::Making | Stage::Removing, .. }) | None => Err(missing()),
@@ -209,7 +218,20 @@ impl<'a> Worktrees<'a> {
     }
 
     /// Takes a slot's lock; none while a process holds it.
+    ///
+    /// Where its owner was just killed, git may still be at its end with the lock in its hands.
     fn seize(&self, slot: &Path) -> Result<Option<Held>, GitError> {
+        let deadline = Instant::now() + ORPHANED;
+        loop {
+            let held = self.try_seize(slot)?;
+            if held.is_some() || Instant::now() >= deadline {
+                return Ok(held);
+            }
+            thread::sleep(BETWEEN);
+        }
+    }
+
+    fn try_seize(&self, slot: &Path) -> Result<Option<Held>, GitError> {
         // Those who only look take the lock for a moment too; nobody may stumble over that.
         let gate = Held::file(&self.folder.join("lock"))?;
         gate.take(FlockOperation::LockExclusive)?;
@@ -251,7 +273,7 @@ impl Worktree {
         at: SystemTime,
         storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), GitError> {
-        let Status { changes, mut skipped } = self.status()?;
+        let Status { changes, mut skipped, .. } = self.status()?;
         let changes = self.repository.without_reserved(changes, &mut skipped);
         bounded(&changes)?;
         let root = Root::open(self.path())
@@ -299,7 +321,8 @@ impl Worktree {
             return Ok(true);
         }
         let Some(kept) = self.repository.result(&self.reference)? else { return Ok(false) };
-        let now = self.here.capture_from(Some(self.base.clone()), SystemTime::UNIX_EPOCH)?;
+        let now =
+            self.here.capture_from(Some(self.base.clone()), |_| Ok(SystemTime::UNIX_EPOCH))?;
         Ok(self.repository.tree_of(&kept)? == now.tree)
     }
 

@@ -62,7 +62,7 @@ fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
     let mut sim = by_hand();
     let child = sim.child(about("x"));
     let (path, problem) = (Some("state/spaces/x".to_owned()), "worktree already exists".to_owned());
-    let made = Err(NoSpace { path, problem });
+    let made = Err(NoSpace { path, problem, clash: false });
     sim.submit(Command::TakeSpace { session: child, made }).unwrap();
     insta::assert_snapshot!(sim.ended(child), @r"
     failed TOOL_UNAVAILABLE: ERROR: Failed to create child worktree for delegation.

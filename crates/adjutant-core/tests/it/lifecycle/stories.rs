@@ -3,7 +3,7 @@
 use adjutant_core::space::{Clash, KeptWork, MergedWork, Space, SpaceKind};
 use adjutant_core::story::{Check, MarkedTask, Markers, StoryWork};
 use adjutant_core::tree::MAX_CHECKS;
-use adjutant_core::{Resumption, Rights};
+use adjutant_core::{Reason, Resumption, Rights};
 
 use super::*;
 
@@ -465,34 +465,69 @@ fn a_story_has_the_time_of_all_it_may_hand_down() {
 #[test]
 fn requirement_8_a_story_below_itself_is_refused_with_its_path() {
     let (mut sim, root) = begun_story(&[]);
-    sim.say(root, "[delegate:US-008:1]");
-    let (session, turn, _) = asked(&sim);
-    let named = |story: &str| Brief {
-        story: Some(story.into()),
-        model: Some(model()),
-        ..brief(story, "worker", &format!("do {story}"))
-    };
-    let tasks = vec![sim.task(named("US-008"))];
-    let events = sim
-        .submit(Command::DelegateMarkers { session, turn, tasks, rejected: Vec::new() })
-        .unwrap();
-    let child = granted(&events)[0];
-    sim.say(child, "[delegate:US-007:1]");
-    let (session, turn, _) = asked(&sim);
-    assert_eq!(session, child);
-    let tasks = vec![sim.task(named("US-007"))];
-    let events = sim
-        .submit(Command::DelegateMarkers { session, turn, tasks, rejected: Vec::new() })
-        .unwrap();
+    sim.say(root, "[delegate:Implement JWT:1]");
+    let (children, _) = handed(&mut sim);
+    sim.say(children[0], "[delegate:US-007:1]");
+    insta::assert_snapshot!(refused(&mut sim, named("US-007")).message, @r"
+    ERROR: Delegation cycle detected. Cannot delegate to avoid infinite loop.
+
+    Cycle path: US-007 → US-007-DEL-001 → US-007 (attempted)
+
+    This would create an infinite delegation loop.
+    ");
+    sim.check_invariants();
+}
+
+/// Returns a task that is nothing but a name.
+fn named(name: &str) -> Brief {
+    Brief { model: Some(model()), ..brief("x", "worker", name) }
+}
+
+/// Hands down one task for the markers that were written last, and returns why it was refused.
+fn refused(sim: &mut Sim, brief: Brief) -> Reason {
+    let (session, turn, _) = asked(sim);
+    let tasks = vec![sim.task(brief)];
+    let command = Command::DelegateMarkers { session, turn, tasks, rejected: Vec::new() };
+    let events = sim.submit(command).unwrap();
     let reason = events.iter().find_map(|event| match event {
         Event::Refused { reason, .. } => Some(reason.clone()),
         _ => None,
     });
-    insta::assert_snapshot!(reason.unwrap().message, @r"
-    ERROR: Delegation cycle detected. Cannot delegate to avoid infinite loop.
+    reason.unwrap_or_else(|| panic!("granted: {}", kinds(&events)))
+}
 
-    Cycle path: US-007 → US-008 → US-007 (attempted)
+#[test]
+fn a_story_that_is_worked_on_by_itself_is_not_handed_down_as_well() {
+    let (mut sim, root) = begun_story(&[]);
+    sim.say(root, "[delegate:US-008:1]");
+    let other = Brief { story: Some("US-008".into()), ..named("US-008") };
+    let reason = refused(&mut sim, other.clone());
+    assert_eq!(reason.code, Code::ValidationFailed);
+    insta::assert_snapshot!(reason.message, @"`US-008` is the name of a story; each is worked on once, with its own check.");
+    // The tools get the same answer as markers.
+    results(&mut sim, root);
+    let events = sim.ask(root, vec![other], None).unwrap();
+    assert_eq!(kinds(&events), "refused");
+    sim.check_invariants();
+}
 
-    This would create an infinite delegation loop.
-    ");
+#[test]
+fn a_task_that_was_handed_down_is_not_handed_down_again_by_its_name() {
+    let (mut sim, root) = begun_story(&[]);
+    sim.say(root, "[delegate:Implement JWT:1] [delegate:Write tests:1]");
+    let (children, _) = handed(&mut sim);
+    // Live, by one who works beside it; then done, by the one who handed it down.
+    sim.say(children[1], "[delegate:US-007-DEL-001:1]");
+    let reason = refused(&mut sim, named(" US-007-DEL-001 "));
+    assert!(reason.message.contains("US-007-DEL-001"), "{}", reason.message);
+    results(&mut sim, children[1]);
+    children.iter().for_each(|child| drop(ends(&mut sim, *child, DONE)));
+    results(&mut sim, root);
+    sim.say(root, "[delegate:US-007-DEL-001:1]");
+    assert_eq!(refused(&mut sim, named("US-007-DEL-001")).code, Code::ValidationFailed);
+    // A task that only speaks of it is another one.
+    results(&mut sim, root);
+    sim.say(root, "[delegate:Go over US-007-DEL-001:1]");
+    assert_eq!(handed(&mut sim).0.len(), 1);
+    sim.check_invariants();
 }

@@ -119,7 +119,8 @@ fn gaps() -> impl Strategy<Value = Vec<String>> {
 }
 
 fn made() -> impl Strategy<Value = Made> {
-    let adjutant = prop::sample::select(vec!["null", "{}", "{#\"run\"#:#\"old\"#}", "[#1#]"]);
+    let old = "{#\"run\"#:#\"old\"#,#\"status\"#:#\"partial\"#}";
+    let adjutant = prop::sample::select(vec!["null", "{}", old]);
     (
         prop::option::of(any::<bool>()),
         prop::option::of(adjutant),

@@ -240,5 +240,17 @@ fn two_hundred_stories_each_get_their_outcome() {
     let read = Prd::read(&text).unwrap();
     assert_eq!(read.stories().len(), 400);
     assert!(read.stories().iter().all(|story| story.passes));
-    assert!(read.ready().is_empty());
+    assert_eq!(read.order(), Ok(Vec::new()));
+}
+
+#[test]
+fn what_a_person_added_to_an_outcome_stays() {
+    let text = prd(r#"{"stories":[{"id":"A","title":"a"}]}"#).edit("A", &done()).unwrap();
+    let added = text.replacen(r#""adjutant": {"#, r#""adjutant": {"seen": ["by me", 7], "#, 1);
+    assert_ne!(added, text);
+    let again = prd(&added).edit("A", &super::Outcome { run: "another".into(), ..done() }).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&again).unwrap();
+    let record = &value["stories"][0]["adjutant"];
+    assert_eq!(record["run"], "another");
+    assert_eq!(record["seen"], serde_json::json!(["by me", 7]));
 }

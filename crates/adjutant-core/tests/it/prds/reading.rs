@@ -258,6 +258,21 @@ fn what_is_odd_but_harmless_is_a_warning() {
     assert_eq!(planned, [("ok", 1), ("d", 1)]);
 }
 
+#[test]
+fn the_hours_of_planned_children_are_read_as_markers_spell_them_too() {
+    let read = Prd::read(
+        r#"{"stories": [{"id": "A", "title": "a", "delegationStrategy": {"subtasks": [
+            {"description": "b", "estimated_hours": 4},
+            {"description": "c", "estimatedHours": 2, "estimated_hours": null},
+            {"description": "d", "estimated_hours": "many"}]}}]}"#,
+    )
+    .unwrap();
+    let planned = read.stories()[0].planned.iter().map(|it| (it.description.as_str(), it.hours));
+    assert_eq!(planned.collect::<Vec<_>>(), [("b", 4), ("c", 2)]);
+    let said = read.warnings()[0].to_string();
+    assert!(said.contains("number 3: its hours are not a number from 1 to 1000"), "{said}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -278,8 +293,47 @@ proptest! {
             "{{\"stories\": [{{{story}}}, {{\"id\": \"B\", {story}}}], \"delegationConfig\": {config}}}"
         );
         if let Ok(read) = Prd::read(&text.replace(", }", "}")) {
-            let _ = (read.order(), read.ready(), read.wishes().digest());
+            let _ = (read.order(), read.wishes().digest());
         }
+    }
+}
+
+#[test]
+fn a_name_that_is_there_twice_is_named_with_both_lines() {
+    let text = r#"{
+      "project": "x",
+      "stories": [
+        {"id": "A", "title": "a", "verify": "true",
+         "verif\u0079": "false"},
+        {"id": "B", "title": "b", "theirs": {"deep": [{"x": 1, "y": 2, "x": 3}]}},
+        {"id": "C", "title": "c", "theirs": {"x": 1, "more": {"x": 1}}}
+      ],
+      "project": "y"
+    }"#;
+    insta::assert_snapshot!(refused(text), @r"
+    3 faults:
+      line 5 column 10: `verif\u0079` is there a second time, after the one at line 4
+      line 6 column 72: `x` is there a second time, after the one at line 6
+      line 9 column 7: `project` is there a second time, after the one at line 2
+    ");
+}
+
+#[test]
+fn what_a_person_has_where_the_outcome_goes_is_refused_before_anything_is_done() {
+    for theirs in
+        ["\"mine\"", "7", "[]", "{\"note\": 1}", "{\"run\": 7}", "{\"run\": \"r\"}", "false"]
+    {
+        let text = |passes| {
+            format!(
+                r#"{{"stories":[{{"id":"A","title":"a","passes":{passes},"adjutant":{theirs}}}]}}"#
+            )
+        };
+        let said = refused(&text(false)).to_string();
+        assert!(said.contains("story A: `adjutant` is where the outcome"), "{theirs}: {said}");
+        // Nothing is written into what passes.
+        let done = prd(&text(true));
+        let written = done.edit("A", &super::done());
+        assert_eq!(written, Err(PrdError::Taken { id: "A".into() }), "{theirs}");
     }
 }
 

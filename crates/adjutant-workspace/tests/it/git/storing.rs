@@ -149,15 +149,22 @@ fn in_a_repository_of_several_accounts_git_says_who_may_read() {
 }
 
 #[test]
-fn a_captured_state_is_known_by_its_own_words() {
+fn a_captured_state_is_known_by_its_own_words_until_head_has_it() {
     let user = User::new();
     let repository = user.open();
+    let (first, branch) = (user.id("HEAD"), user.git(["symbolic-ref", "--short", "HEAD"]));
     user.write("README", "dirty\n");
     let captured = repository.capture(now()).unwrap().commit;
-    user.git(["reset", "-q", "--hard", captured.as_str()]);
-    let above = user.commit("upon it");
+    user.git(["checkout", "-q", "-f", "--detach", captured.as_str()]);
+    let above = user.commit("upon it\n\nState of the working tree before the work");
+    user.git(["checkout", "-q", branch.trim()]);
+    let plain = user.commit("beside it\n\nState of the working tree before the work");
     let missing = ObjectId::parse(&"1".repeat(40)).unwrap();
-    for (commit, expected) in [(captured, true), (above, false), (missing, false)] {
-        assert_eq!(repository.is_captured(&commit).unwrap(), expected);
+    for (commit, expected) in
+        [(&captured, true), (&above, true), (&plain, false), (&first, false), (&missing, false)]
+    {
+        assert_eq!(repository.holds_captured(commit).unwrap(), expected, "{commit}");
     }
+    user.git(["checkout", "-q", "--detach", above.as_str()]);
+    assert!(!repository.holds_captured(&above).unwrap(), "it is committed by now");
 }

@@ -12,12 +12,7 @@ fn what_a_program_closed_is_kept_and_removed() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
-        let top = match kind {
-            Kind::Worktree => "chmod 000 out/in out shut; chmod 000 .",
-            // The top of a layer that is closed is left alone, and that is said.
-            Kind::Overlay => "chmod 000 out/in out shut",
-        };
-        for close in ["chmod 000 out shut src", top] {
+        for close in ["chmod 000 out shut src", "chmod 000 out/in out shut; chmod 000 ."] {
             let space = spaces.make("run", "child", "1", None).unwrap();
             let text = format!("mkdir -p out/in && echo x > out/in/f && echo y > shut && {close}");
             let (ended, said) = run(&space, &text);
@@ -38,6 +33,21 @@ fn what_a_program_closed_is_kept_and_removed() {
             assert!(!space.path().exists(), "{kind}");
             spaces.repository().discard(space.reference(), &commit).unwrap();
         }
+    }
+}
+
+#[test]
+fn what_a_program_closed_is_kept_after_a_crash_too() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let (ended, said) = run(&space, "echo x > f && chmod 000 f . ");
+        assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
+        drop(space);
+        let swept = spaces.sweep(&|_| false, now()).unwrap();
+        let [Swept::Kept(_, commit)] = &swept[..] else { panic!("{kind}: {swept:?}") };
+        assert_eq!(contents(&user, commit)["f"], "x\n", "{kind}");
     }
 }
 

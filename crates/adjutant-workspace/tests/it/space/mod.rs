@@ -2,6 +2,7 @@
 
 mod borrowed;
 mod choice;
+mod claim;
 mod closed;
 mod crash;
 mod flood;

@@ -1,0 +1,190 @@
+//! `approvals` and `approve`: what waits for a person, and their answer.
+
+use std::io::{self, IsTerminal};
+
+use adjutant_core::Event;
+use adjutant_engine::{Archive, ControlError, Inbox, Life, RunFiles, Waiting, wall_now};
+use adjutant_view::approval::Question;
+use adjutant_view::{Entry, RunView, sanitize};
+use serde_json::json;
+
+use crate::args::ApproveArgs;
+use crate::ask::Terminal;
+use crate::exit::{Exit, Failure};
+use crate::hints::program;
+use crate::live::columns;
+use crate::output::{print, print_json};
+
+/// A question as it stands.
+struct Open {
+    waiting: Waiting,
+    files: RunFiles,
+    question: Question,
+    left_ms: u64,
+}
+
+/// Lists what waits.
+pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
+    let all = open(archive)?;
+    if as_json {
+        let all: Vec<_> = all.iter().map(Open::json).collect();
+        print_json(&json!({ "v": 1, "approvals": all }))?;
+        return Ok(Exit::Completed);
+    }
+    if all.is_empty() {
+        print("Nothing waits for your approval.\n")?;
+        return Ok(Exit::Completed);
+    }
+    // A model that runs this reads a pipe; a person reads a terminal.
+    let shows_codes = io::stdout().is_terminal() && Terminal::open().is_some();
+    let texts: Vec<String> = all.iter().map(|it| it.text(shows_codes)).collect();
+    print(&texts.join("\n"))?;
+    Ok(Exit::Completed)
+}
+
+impl Open {
+    fn age_s(&self) -> u64 {
+        wall_now().saturating_sub(self.waiting.asked_ms) / 1000
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "id": self.waiting.id, "run": self.waiting.run, "client": self.waiting.client,
+            "root": self.files.workdir(), "age_s": self.age_s(), "expires_s": self.left_ms / 1000,
+            "question": self.question.json(),
+        })
+    }
+
+    fn text(&self, shows_code: bool) -> String {
+        let (id, program) = (&self.waiting.id, program());
+        let client = sanitize::line(&self.waiting.client).into_owned();
+        let client = if client.is_empty() { "a client".into() } else { client };
+        let root = self.files.workdir().unwrap_or_default().display().to_string();
+        let code = if shows_code {
+            format!("Start it    {program} approve {id} {}\n", self.waiting.code)
+        } else {
+            format!("Start it    {program} approve {id} CODE   (the code is shown on a terminal)\n")
+        };
+        format!(
+            "{id}  {client} asks in {}, {} ago; expires in {}\n\n{}\n{code}Refuse it   {program} approve --deny {id}\n",
+            sanitize::line(&root),
+            span(self.age_s()),
+            span(self.left_ms / 1000),
+            self.question.text(columns(io::stdout())),
+        )
+    }
+}
+
+fn span(seconds: u64) -> String {
+    if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
+}
+
+/// Answers a question.
+pub(crate) fn run_approve(
+    archive: &Archive,
+    args: &ApproveArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    if !io::stdin().is_terminal() || Terminal::open().is_none() {
+        return Err(Failure::new(Exit::Refused, "an answer is taken from a terminal only")
+            .hint("Type it in a terminal of your own; a program cannot answer for you."));
+    }
+    let all = open(archive)?;
+    let found: Vec<&Open> = all
+        .iter()
+        .filter(|it| !args.id.is_empty() && it.waiting.id.starts_with(&args.id.to_lowercase()))
+        .collect();
+    let &[open] = found.as_slice() else {
+        let what = match found.len() {
+            0 => format!("no question `{}` is open", sanitize::line(&args.id)),
+            several => format!("`{}` may be any of {several}", sanitize::line(&args.id)),
+        };
+        return Err(Failure::new(Exit::Refused, what).hint(
+            "It may have been answered or have expired; `adjutant approvals` lists what waits.",
+        ));
+    };
+    let fits = |code: &String| code.eq_ignore_ascii_case(&open.waiting.code);
+    if !args.deny && !args.code.as_ref().is_some_and(fits) {
+        return Err(Failure::new(Exit::Refused, "the code does not fit the question")
+            .hint("`adjutant approvals` shows the question and its code."));
+    }
+    let verdict = if args.deny { Err("a person said no".to_owned()) } else { Ok(()) };
+    let decided = open.files.decide(&open.waiting.hash, verdict);
+    decided.map_err(|error| failed(&error))?;
+    Inbox::at(archive.path()).drop_one(&open.waiting.id);
+    let (id, run) = (&open.waiting.id, open.waiting.run);
+    if as_json {
+        print_json(&json!({ "v": 1, "id": id, "run": run, "approved": !args.deny }))?;
+    } else if args.deny {
+        print(&format!("{id} refused: {run} starts nothing\n"))?;
+    } else {
+        print(&format!("{id} approved: {run} goes on; `{} watch {run}` follows it\n", program()))?;
+    }
+    Ok(Exit::Completed)
+}
+
+fn failed(error: &ControlError) -> Failure {
+    match error {
+        ControlError::Refused(complaint) => Failure::new(Exit::Refused, complaint.message.clone())
+            .hint(
+                "A question is answered once and in time; `adjutant approvals` lists what waits.",
+            ),
+        ControlError::NotLive
+        | ControlError::NeverBegan
+        | ControlError::Silent(_)
+        | ControlError::Unseen
+        | ControlError::Kill(_)
+        | ControlError::Stays(_)
+        | ControlError::Archive(_)
+        | ControlError::Record(_) => Failure::caused(Exit::Failed, error),
+    }
+}
+
+/// Returns what waits, and forgets what does not any more.
+fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
+    let inbox = Inbox::at(archive.path());
+    let kept = inbox.all().map_err(|error| {
+        Failure::new(Exit::Failed, format!("the inbox cannot be read: {error}"))
+    })?;
+    let mut all = Vec::new();
+    for waiting in kept {
+        match look(archive, &waiting) {
+            Some((files, question, left_ms)) if left_ms > 0 => {
+                all.push(Open { waiting, files, question, left_ms });
+            }
+            // The run itself says that it has expired.
+            Some(_) => {}
+            None => inbox.drop_one(&waiting.id),
+        }
+    }
+    Ok(all)
+}
+
+/// Reads a question from the journal of its run; nothing where it is not open any more.
+fn look(archive: &Archive, waiting: &Waiting) -> Option<(RunFiles, Question, u64)> {
+    let (files, _) = archive.find(&waiting.run.to_string()).ok()?;
+    if matches!(files.life().ok()?, Life::Dead) {
+        return None;
+    }
+    let (mut view, mut admitted) = (RunView::light(), Vec::new());
+    for record in files.records().ok()?.map_while(Result::ok) {
+        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        if is_of_a_call(&record.event) {
+            admitted.push(record.event);
+        }
+    }
+    let open = view.approvals().iter().find(|open| open.hash == waiting.hash)?;
+    let question = Question::of_call(view.policy()?, &admitted, open.parent, open.call);
+    let latest = view.latest();
+    let now = latest.at.plus_millis(files.since(latest.wall_ms));
+    let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
+    Some((files, question, left_ms))
+}
+
+/// Says whether a question may be about it.
+pub(crate) fn is_of_a_call(event: &Event) -> bool {
+    if let Event::Granted(_) | Event::Refused { .. } | Event::ApprovalAsked { .. } = event {
+        return true;
+    }
+    false
+}

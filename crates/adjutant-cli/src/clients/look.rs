@@ -1,0 +1,76 @@
+//! What `doctor` says of the clients: which are here, and whether they find this program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use adjutant_mcp::Client;
+
+use super::entry::Text;
+use super::place::Place;
+use super::{file, on_path, resolved, shown, this_program};
+use crate::args::McpScope;
+
+/// Looks at the clients that are installed or configured: a name, whether it is as it should be, and
+/// the words, which say what to do.
+pub(crate) fn findings(root: &Path) -> Vec<(String, bool, String)> {
+    let found: Vec<_> = Client::ALL.into_iter().filter_map(|client| look(client, root)).collect();
+    if found.is_empty() {
+        let says = "none found here; `adjutant mcp install CLIENT` adds the server to one";
+        return vec![("mcp clients".to_owned(), true, says.to_owned())];
+    }
+    found
+}
+
+fn look(client: Client, root: &Path) -> Option<(String, bool, String)> {
+    let name = format!("mcp {}", client.name());
+    let mut seen = Vec::new();
+    for scope in [McpScope::Project, McpScope::User] {
+        let Ok(place) = Place::find(client, scope, root) else { continue };
+        seen.extend(judge(client, &place));
+    }
+    if let Some((_, says)) = seen.iter().find(|(fine, _)| !fine) {
+        return Some((name, false, says.clone()));
+    }
+    if let Some((_, says)) = seen.into_iter().next() {
+        return Some((name, true, says));
+    }
+    let program = if client == Client::Vscode { "code" } else { client.name() };
+    let says = format!("installed, not configured: adjutant mcp install {}", client.name());
+    on_path(program).map(|_| (name, false, says))
+}
+
+/// Judges one configuration; none where it says nothing of the server.
+fn judge(client: Client, place: &Place) -> Option<(bool, String)> {
+    let path = shown(&place.path);
+    let fix = match place.scope {
+        McpScope::Project => format!("adjutant mcp install {} --scope project", client.name()),
+        McpScope::User => format!("adjutant mcp install {} --scope user", client.name()),
+    };
+    let text = match file::look(&place.path) {
+        Ok(text) => text?,
+        Err(problem) => return Some((false, format!("{path} cannot be read: {problem}"))),
+    };
+    let text = match Text::read(client, text) {
+        Ok(text) => text,
+        Err(problem) => {
+            return Some((false, format!("{path}: {problem}; the client cannot read it either")));
+        }
+    };
+    let entry = text.entry()?;
+    let Some(program) = client.command(entry).and_then(|command| command.into_iter().next()) else {
+        return Some((true, format!("{path} names a server that is not started here")));
+    };
+    let program_shown = shown(&PathBuf::from(&program));
+    if client.is_off(entry) {
+        return Some((false, format!("{path} has the server switched off")));
+    }
+    let Some(found) = resolved(&program) else {
+        return Some((false, format!("{path} starts {program_shown}, which is not there: {fix}")));
+    };
+    if this_program().is_ok_and(|own| own == found) {
+        return Some((true, format!("configured in {path}")));
+    }
+    let is_here = fs::metadata(&found).is_ok_and(|it| it.is_file());
+    let what = if is_here { "another program than this one" } else { "which is no program" };
+    Some((false, format!("{path} starts {program_shown}, {what}: {fix}")))
+}

@@ -1,0 +1,241 @@
+//! The configurations of MCP clients: adding the server to one, taking it out, looking at them.
+//!
+//! `file` reads and replaces files, `entry` changes their text, `place` knows where they are. What an
+//! entry holds is said in `adjutant-mcp`.
+
+mod entry;
+mod file;
+mod look;
+mod place;
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use adjutant_mcp::{Client, SERVER};
+use adjutant_view::sanitize;
+use clap::Args;
+use serde_json::Value;
+
+use crate::args::{McpArgs, McpClient, McpScope};
+use crate::exit::{Exit, Failure};
+use crate::output::{print, say};
+
+use entry::Text;
+use place::Place;
+
+pub(crate) use look::findings;
+
+/// What is to be installed, and where.
+pub(crate) struct Order<'a> {
+    /// The client.
+    pub(crate) client: McpClient,
+    /// Whose configuration; none is the usual one of the client.
+    pub(crate) scope: Option<McpScope>,
+    /// The project.
+    pub(crate) root: &'a Path,
+}
+
+impl Order<'_> {
+    fn place(&self) -> Result<(Client, Place), Failure> {
+        let client = known(self.client);
+        let usual = if client == Client::Codex { McpScope::User } else { McpScope::Project };
+        let place = Place::find(client, self.scope.unwrap_or(usual), self.root)?;
+        Ok((client, place))
+    }
+}
+
+const fn known(client: McpClient) -> Client {
+    match client {
+        McpClient::Claude => Client::Claude,
+        McpClient::Codex => Client::Codex,
+        McpClient::Opencode => Client::Opencode,
+        McpClient::Gemini => Client::Gemini,
+        McpClient::Vscode => Client::Vscode,
+        McpClient::Cursor => Client::Cursor,
+    }
+}
+
+/// Prints what a client's file must hold.
+pub(crate) fn show(
+    order: &Order<'_>,
+    flags: &[String],
+    home: Option<&Path>,
+) -> Result<Exit, Failure> {
+    let (client, place) = order.place()?;
+    let empty = Text::read(client, String::new()).map_err(Failure::usage)?;
+    let command = command(client, &place, &empty, flags, home)?;
+    let new = empty.with(&command).map_err(Failure::usage)?;
+    say(&format!("adjutant: {} must hold:", shown(&place.path)));
+    print(&new)?;
+    Ok(Exit::Completed)
+}
+
+/// Adds the server to a client's configuration.
+pub(crate) fn install(
+    order: &Order<'_>,
+    flags: &[String],
+    home: Option<&Path>,
+) -> Result<Exit, Failure> {
+    let (client, place) = order.place()?;
+    let file = file::File::open(&place)?;
+    let broken = |problem: String| {
+        Failure::new(Exit::Failed, format!("{} was left alone: {problem}", shown(&place.path)))
+            .hint(format!(
+                "`adjutant mcp install {} --print` shows what to add by hand.",
+                client.name()
+            ))
+    };
+    let text = Text::read(client, file.text().to_owned()).map_err(broken)?;
+    let command = command(client, &place, &text, flags, home)?;
+    let new = text.with(&command).map_err(broken)?;
+    if new == file.text() {
+        say(&format!("adjutant: {} has the server already", shown(&place.path)));
+    } else {
+        let kept = file.replace(&new)?;
+        say(&format!("adjutant: {} starts the server for {}", shown(&place.path), client.title()));
+        kept.iter().for_each(|old| say(&format!("  The file as it was: {}", shown(old))));
+    }
+    say(&format!("  Next: {}", next(client, place.scope)));
+    Ok(Exit::Completed)
+}
+
+/// Takes the server out of a client's configuration.
+pub(crate) fn remove(order: &Order<'_>) -> Result<Exit, Failure> {
+    let (client, place) = order.place()?;
+    let file = file::File::open(&place)?;
+    let broken = |problem: String| {
+        Failure::new(Exit::Failed, format!("{} was left alone: {problem}", shown(&place.path)))
+    };
+    let text = Text::read(client, file.text().to_owned()).map_err(broken)?;
+    let new = text.without().map_err(broken)?;
+    if new == file.text() {
+        say(&format!("adjutant: {} does not name the server", shown(&place.path)));
+        return Ok(Exit::Completed);
+    }
+    let kept = file.replace(&new)?;
+    say(&format!("adjutant: {} no longer starts the server", shown(&place.path)));
+    kept.iter().for_each(|old| say(&format!("  The file as it was: {}", shown(old))));
+    Ok(Exit::Completed)
+}
+
+/// Adds the state directory where one is named: few clients hand variables on.
+fn flags_with(flags: &[String], home: Option<&Path>) -> Result<Vec<String>, Failure> {
+    let refused = |said: &str| {
+        Failure::usage(format!("the server would not start with these flags: {said}"))
+            .hint("`adjutant mcp --help` lists them; they stand behind `--`.")
+    };
+    let command = McpArgs::augment_args(clap::Command::new("adjutant mcp").no_binary_name(true))
+        .arg(clap::Arg::new("home").long("home"));
+    let matches = command.try_get_matches_from(flags).map_err(|error| {
+        let said = error.to_string();
+        refused(said.lines().next().unwrap_or_default().trim_start_matches("error: "))
+    })?;
+    if let Some(name) = matches.subcommand_name() {
+        return Err(refused(&format!("`{name}` is not a flag")));
+    }
+    let mut all = flags.to_vec();
+    let is_named = flags.iter().any(|flag| flag == "--home" || flag.starts_with("--home="));
+    if let Some(home) = home.filter(|_| !is_named) {
+        let home = std::path::absolute(home).unwrap_or_else(|_| home.to_owned());
+        all.extend(["--home".to_owned(), text_of(&home)?]);
+    }
+    Ok(all)
+}
+
+/// Returns what the client is to start: what it starts already where that is this program, and the
+/// flags it has unless others are given.
+fn command(
+    client: Client,
+    place: &Place,
+    text: &Text,
+    flags: &[String],
+    home: Option<&Path>,
+) -> Result<Vec<String>, Failure> {
+    // One that says nothing of a program or an address may say other things of the server.
+    let is_of_another =
+        |entry: &&Value| ["command", "url", "httpUrl"].iter().any(|key| !entry[key].is_null());
+    let known = text.entry().filter(is_of_another).map(|entry| {
+        client.command(entry).ok_or_else(|| {
+            let path = shown(&place.path);
+            let what = format!("{path} has an entry `{SERVER}` that starts no program");
+            Failure::usage(what)
+                .hint(format!("`adjutant mcp remove {}` takes it out.", client.name()))
+        })
+    });
+    let known = known.transpose()?.unwrap_or_default();
+    let own = this_program()?;
+    let program = match known.first().filter(|it| resolved(it).is_some_and(|it| it == own)) {
+        Some(program) => program.clone(),
+        None => named(&own, place.scope)?,
+    };
+    let flags_with_home = flags_with(flags, home)?;
+    let keeps = flags.is_empty() && known.get(1).is_some_and(|first| first == "mcp");
+    let arguments = if keeps { known[1..].to_vec() } else { client.arguments(&flags_with_home) };
+    Ok([vec![program], arguments].concat())
+}
+
+/// Returns how this program is best named: a file that a project shares must not hold a person's
+/// paths, and an editor may not know a person's `PATH`.
+fn named(own: &Path, scope: McpScope) -> Result<String, Failure> {
+    match on_path(SERVER).filter(|found| fs::canonicalize(found).is_ok_and(|it| it == own)) {
+        Some(_) if scope == McpScope::Project => Ok(SERVER.to_owned()),
+        Some(found) => text_of(&found),
+        None => text_of(own),
+    }
+}
+
+fn this_program() -> Result<PathBuf, Failure> {
+    env::current_exe()
+        .and_then(fs::canonicalize)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot find myself: {error}")))
+}
+
+/// Returns the file that a command starts.
+fn resolved(program: &str) -> Option<PathBuf> {
+    let found = if program.contains('/') { Some(PathBuf::from(program)) } else { on_path(program) };
+    fs::canonicalize(found?).ok()
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = env::var_os("PATH")?;
+    let is_program = |file: &PathBuf| {
+        fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    let folders = env::split_paths(&path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(program)).find(is_program)
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Failure::usage(format!("{} cannot be named in a configuration", shown(path)))
+    })
+}
+
+fn shown(path: &Path) -> String {
+    sanitize::line(&path.display().to_string()).into_owned()
+}
+
+/// Says what is left to do.
+const fn next(client: Client, scope: McpScope) -> &'static str {
+    match (client, scope) {
+        (Client::Claude, McpScope::Project) => {
+            "start `claude` in this folder and approve the server; /mcp shows it."
+        }
+        (Client::Claude, McpScope::User) => "restart Claude Code; /mcp shows it.",
+        (Client::Codex, McpScope::Project) => {
+            "start `codex` in this folder, which you must have trusted; /mcp shows the server."
+        }
+        (Client::Codex, McpScope::User) => {
+            "restart Codex; /mcp shows the server. It gets no keys from your shell: `adjutant init` has a place for them."
+        }
+        (Client::Opencode, _) => "restart opencode; `opencode mcp list` shows the server.",
+        (Client::Gemini, McpScope::Project) => {
+            "start `gemini` in this folder, which you must have trusted; /mcp shows the server."
+        }
+        (Client::Gemini, McpScope::User) => "restart Gemini CLI; /mcp shows the server.",
+        (Client::Vscode, _) => "run `MCP: List Servers` in VS Code, start the server and trust it.",
+        (Client::Cursor, _) => "switch the server on in Cursor's settings, under MCP.",
+    }
+}

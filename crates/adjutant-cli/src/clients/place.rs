@@ -1,0 +1,90 @@
+//! Where each client keeps its configuration.
+//!
+//! As their documentation says in November 2026: code.claude.com/docs/en/mcp,
+//! developers.openai.com/codex/mcp, opencode.ai/docs/config, geminicli.com/docs/tools/mcp-server,
+//! code.visualstudio.com/docs/agents/reference/mcp-configuration, cursor.com/docs/mcp.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use adjutant_mcp::Client;
+
+use crate::args::McpScope;
+use crate::delegate::absolute;
+use crate::exit::Failure;
+
+/// A configuration that is there or may come to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// Whose it is.
+    pub(crate) scope: McpScope,
+    /// The folder that it must not lead out of.
+    pub(crate) within: Option<PathBuf>,
+}
+
+impl Place {
+    /// Finds the file; of several that a client reads, the one that is there.
+    pub(crate) fn find(client: Client, scope: McpScope, root: &Path) -> Result<Self, Failure> {
+        let (folder, within) = match scope {
+            McpScope::Project => {
+                let root = absolute(root)?;
+                (project(client, &root), Some(root))
+            }
+            McpScope::User => (user(client)?, None),
+        };
+        let names = names(client, scope);
+        let there =
+            names.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok());
+        let path = there.unwrap_or_else(|| folder.join(names[0]));
+        Ok(Self { path, scope, within })
+    }
+}
+
+/// Returns the names of the file, the usual one first.
+const fn names(client: Client, scope: McpScope) -> &'static [&'static str] {
+    match (client, scope) {
+        (Client::Claude, McpScope::Project) => &[".mcp.json"],
+        (Client::Claude, McpScope::User) => &[".claude.json"],
+        (Client::Codex, _) => &["config.toml"],
+        (Client::Opencode, _) => &["opencode.json", "opencode.jsonc"],
+        (Client::Gemini, _) => &["settings.json"],
+        (Client::Vscode | Client::Cursor, _) => &["mcp.json"],
+    }
+}
+
+fn project(client: Client, root: &Path) -> PathBuf {
+    match client {
+        Client::Claude | Client::Opencode => root.to_owned(),
+        Client::Codex => root.join(".codex"),
+        Client::Gemini => root.join(".gemini"),
+        Client::Vscode => root.join(".vscode"),
+        Client::Cursor => root.join(".cursor"),
+    }
+}
+
+fn user(client: Client) -> Result<PathBuf, Failure> {
+    let home = || {
+        absolute_variable("HOME").ok_or_else(|| {
+            Failure::usage("where your configuration is cannot be told: HOME is not set")
+        })
+    };
+    let config = || match absolute_variable("XDG_CONFIG_HOME") {
+        Some(config) => Ok(config),
+        None => home().map(|home| home.join(".config")),
+    };
+    let named = |variable: &str| absolute_variable(variable).map(Ok);
+    match client {
+        Client::Claude => named("CLAUDE_CONFIG_DIR").unwrap_or_else(home),
+        Client::Codex => named("CODEX_HOME").unwrap_or_else(|| Ok(home()?.join(".codex"))),
+        Client::Opencode => Ok(config()?.join("opencode")),
+        Client::Gemini => Ok(home()?.join(".gemini")),
+        Client::Vscode => Ok(config()?.join("Code/User")),
+        Client::Cursor => Ok(home()?.join(".cursor")),
+    }
+}
+
+fn absolute_variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}

@@ -1,0 +1,189 @@
+//! A run on behalf of an MCP client: in a session of its own, with nobody at a terminal.
+//!
+//! What such a run may do without a person is decided here, once, before it begins: whether there is
+//! a place for it, whether it starts unasked, and where a question about it goes otherwise. A client
+//! has no say in any of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adjutant_core::policy::{Approval as Asks, Key};
+use adjutant_core::{Event, Policy, Refusal, Usd};
+use adjutant_engine::{
+    Allowance, Answer, Approver, Inbox, Question as Put, Reservation, Slot, wall_now,
+};
+use adjutant_mcp::Approval;
+use adjutant_view::RunView;
+use adjutant_view::approval::Question;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use serde_json::Value;
+
+use crate::args::DetachedFlags;
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+use crate::settings::Settings;
+
+/// Leaves the session of whoever started us, so that nothing that ends them ends us, unless a person
+/// wants just that.
+pub(crate) fn leave(flags: &DetachedFlags) -> Result<(), Failure> {
+    // One that leads a session already has left.
+    let _ = rustix::process::setsid();
+    let Some(server) = flags.leash.and_then(Pid::from_raw) else { return Ok(()) };
+    let leashed = set_parent_process_death_signal(Some(Signal::TERM));
+    // It may have died before it could be said that we end with it.
+    if leashed.is_err() || getppid() != Some(server) {
+        return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
+    }
+    Ok(())
+}
+
+/// What a run on behalf of a client goes by.
+pub(crate) struct Terms {
+    home: PathBuf,
+    client: String,
+    approval: Approval,
+    /// What is left of today's amount; held until it is known what this call takes of it.
+    allowance: Option<(Allowance, Usd)>,
+    reserved: Option<Reservation>,
+    /// Held as long as the run lives.
+    _slot: Slot,
+}
+
+impl Terms {
+    /// Finds a place for the run and what it may cost unasked, which becomes a limit of its policy.
+    pub(crate) fn take(
+        flags: &DetachedFlags,
+        home: &Path,
+        root: &Path,
+        settings: &mut Settings,
+    ) -> Result<Self, Failure> {
+        let slot = place(home, root, flags.max_runs.unwrap_or(u32::MAX))?;
+        let client = flags.client.clone().unwrap_or_default();
+        let approval = flags.approval.unwrap_or_default();
+        let policy = settings.policy.policy();
+        let allowance = match approval {
+            Approval::AutoBelow(limit) if policy.approval == Asks::Batch => {
+                let held = Allowance::of(home, &client, wall_now()).map_err(|error| {
+                    let what = format!("it is not known what `{client}` has spent today: {error}");
+                    Failure::new(Exit::Failed, what)
+                })?;
+                let left = limit.saturating_sub(held.spent());
+                // A tighter limit of the policy is not loosened by this one.
+                let left = policy.approve_below_usd.map_or(left, |own| own.min(left));
+                Some((held, left))
+            }
+            Approval::AutoBelow(_) | Approval::Deny | Approval::Inbox => None,
+        };
+        // What a run may cost unasked is for people who start runs themselves; a client could start
+        // one after the other.
+        let unasked = allowance.as_ref().map(|(_, left)| *left).filter(|left| *left > Usd::ZERO);
+        let unasked = unasked.map_or(Value::Null, |left| left.as_dollars().into());
+        settings.set(Key::ApproveBelowUsd, unasked, "--approval")?;
+        let home = home.to_owned();
+        Ok(Self { home, client, approval, allowance, reserved: None, _slot: slot })
+    }
+
+    /// Finds out who answers, now that it is known what the call is.
+    pub(crate) fn approver(
+        &mut self,
+        policy: &Policy,
+        events: &[Event],
+    ) -> Result<Approver, Failure> {
+        let question = Question::of(policy, events);
+        let asks = policy.approval == Asks::Batch && !question.grants().is_empty();
+        if let Some((held, left)) = self.allowance.take()
+            && question.is_automatic()
+        {
+            // Those below may start unasked within the same amount, and nobody asks again for them.
+            let goes_deeper = policy.max_depth > 1;
+            let worst = question.worst_usd().unwrap_or(left);
+            let amount = if goes_deeper { left } else { worst };
+            let reserved = held.reserve(amount).map_err(|error| {
+                Failure::new(Exit::Failed, format!("the amount cannot be set aside: {error}"))
+            })?;
+            self.reserved = Some(reserved);
+        } else if asks && self.approval == Approval::Deny {
+            return Err(denied(&question));
+        }
+        Ok(self.asks_later())
+    }
+
+    /// Leaves every question where a person finds it.
+    fn asks_later(&self) -> Approver {
+        let (inbox, client, approval) = (Inbox::at(&self.home), self.client.clone(), self.approval);
+        Arc::new(move |question| match question {
+            Put::Call { .. } if approval == Approval::Deny => Answer::No(DENIED.into()),
+            Put::Call { run, events, .. } => {
+                let asked = events.iter().find_map(|event| {
+                    if let Event::ApprovalAsked { hash, .. } = event { Some(hash) } else { None }
+                });
+                let kept = asked.map(|hash| inbox.put(*run, hash, &client));
+                match kept {
+                    Some(Ok(_)) => Answer::Later,
+                    Some(Err(error)) => {
+                        Answer::No(format!("the question could not be kept: {error}"))
+                    }
+                    None => Answer::No("nothing was asked".into()),
+                }
+            }
+            Put::Domain { host, .. } => Answer::No(format!(
+                "there is no terminal to ask on; a person allows it with `web_domains` in [policy] of \
+                 their own config.toml, for {host}"
+            )),
+        })
+    }
+
+    /// Gives back what was not spent, and takes questions away that nobody waits for.
+    pub(crate) fn end(self, view: &RunView, is_over: bool) {
+        if let Some(reserved) = self.reserved.filter(|_| is_over)
+            && let Err(error) = reserved.settle(view.total().usd)
+        {
+            say(&format!("adjutant: what the run cost is not noted, its worst case is: {error}"));
+        }
+        let inbox = Inbox::at(&self.home);
+        let ours = inbox.all().unwrap_or_default();
+        let ours = ours.iter().filter(|waiting| view.run() == Some(waiting.run));
+        ours.for_each(|waiting| inbox.drop_one(&waiting.id));
+    }
+}
+
+const DENIED: &str =
+    "the person who set this server up lets nothing start that needs their approval";
+
+fn denied(question: &Question) -> Failure {
+    let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
+    let what = format!("{}\n  {}", refusal.message(), question.distillate());
+    let hint = match question.worst_usd() {
+        Some(worst) => format!(
+            "Only a person can allow it: with `approval = \"inbox\"` or `approval = \"auto-below {}\"` in [mcp] \
+             of their own config.toml, or by starting the server with --approval.",
+            cents(worst)
+        ),
+        None => "Only a person can allow it: with `approval = \"inbox\"` in [mcp] of their own config.toml, or \
+                 by starting the server with --approval inbox."
+            .into(),
+    };
+    Failure::new(Exit::Refused, what).hint(hint)
+}
+
+/// Returns an amount rounded up to a cent, so that it works as it stands.
+pub(crate) fn cents(amount: Usd) -> String {
+    format!("{:.2}", (amount.as_dollars() * 100.0).ceil() / 100.0)
+}
+
+/// Takes a place among the live runs of the tree.
+fn place(home: &Path, root: &Path, places: u32) -> Result<Slot, Failure> {
+    let slot = Slot::take(home, root, places).map_err(|error| {
+        Failure::new(Exit::Failed, format!("it is not known how many runs are alive: {error}"))
+    })?;
+    slot.ok_or_else(|| {
+        let what = format!(
+            "QUEUE_FULL: {places} runs of this tree that clients began are alive, those that wait for \
+             approval included, limit {places}"
+        );
+        Failure::new(Exit::Refused, what).hint(
+            "Wait for one with delegate_wait or end one with delegate_cancel; delegate_status lists them. A \
+             person raises the limit with `max_runs` in [mcp] of their own config.toml.",
+        )
+    })
+}

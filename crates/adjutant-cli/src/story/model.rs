@@ -1,0 +1,80 @@
+//! Which model works on a story: the one a person typed, else the one the PRD suggests with their
+//! consent, else the usual one.
+
+use adjutant_core::prd::{Prd, Story};
+use adjutant_engine::model_named;
+use adjutant_view::sanitize;
+
+use super::consent::Consent;
+use crate::exit::Failure;
+use crate::output::say;
+use crate::wiring::{Chosen, Wiring};
+
+/// The models that there are to choose from.
+pub(super) struct Models {
+    wiring: Wiring,
+    /// The usual one; why there is none where none was needed so far.
+    usual: Result<Chosen, Failure>,
+    /// Whether the usual one was typed: that outweighs what a file suggests.
+    is_typed: bool,
+}
+
+impl Models {
+    /// Keeps the usual model; that there is none matters only if a story has no other.
+    pub(super) fn new(
+        usual: Result<Chosen, Failure>,
+        wiring: Wiring,
+        is_typed: bool,
+        (prd, consent): (&Prd, &Consent),
+    ) -> Result<Self, Failure> {
+        let is_left = |story: &&Story| !story.passes && story.parent().is_none();
+        let mut left = prd.stories().iter().filter(is_left);
+        let has_others =
+            !is_typed && consent.is_given() && left.all(|story| story.suggested_model.is_some());
+        match &usual {
+            Ok(usual) => usual.remark.iter().for_each(|it| say(&format!("adjutant: {it}"))),
+            Err(_) if has_others => {}
+            Err(failure) => return Err(failure.clone()),
+        }
+        Ok(Self { wiring, usual, is_typed })
+    }
+
+    /// Chooses the model of a story, and says so where it is not the usual one.
+    pub(super) fn of(&self, story: &Story, consent: &Consent) -> Result<Chosen, Failure> {
+        let wish = story.suggested_model.as_deref().filter(|_| !self.is_typed);
+        let Some(wish) = wish.filter(|_| consent.is_given()) else { return self.usual() };
+        let (id, shown) = (&story.id, sanitize::line(wish));
+        match (self.open(wish), &self.usual) {
+            (Ok(chosen), _) => {
+                say(&format!("adjutant: {id} is worked on by {shown}, as the PRD suggests"));
+                chosen.remark.iter().for_each(|it| say(&format!("adjutant: {it}")));
+                Ok(chosen)
+            }
+            (Err(failure), Ok(usual)) => {
+                let name = &usual.model.spec().name;
+                say(&format!(
+                    "adjutant: the PRD suggests {shown} for {id}, which cannot be used; it is worked on by {name}: {failure}"
+                ));
+                Ok(usual.clone())
+            }
+            (Err(failure), Err(_)) => Err(Failure::new(
+                failure.exit,
+                format!("the PRD suggests {shown} for {id}, which cannot be used: {failure}"),
+            )),
+        }
+    }
+
+    fn usual(&self) -> Result<Chosen, Failure> {
+        self.usual.clone()
+    }
+
+    fn open(&self, wish: &str) -> Result<Chosen, Failure> {
+        let is_whole = wish.contains('/') || wish.contains(':');
+        if is_whole {
+            return self.wiring.choose(Some(wish));
+        }
+        let running = self.usual.as_ref().ok().map(|usual| usual.model.spec().name.as_str());
+        let name = model_named(wish, running).map_err(Failure::usage)?;
+        self.wiring.choose(Some(&name))
+    }
+}

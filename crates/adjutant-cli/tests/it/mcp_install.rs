@@ -1,0 +1,272 @@
+//! The server in the configurations of clients: added once, with everything else as it was.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::rig::{BINARY, Rig};
+
+/// A client, the name of its servers' section, its file in a project and in the person's home.
+const CLIENTS: [(&str, &str, &str, &str); 6] = [
+    ("claude", "mcpServers", ".mcp.json", ".claude.json"),
+    ("codex", "mcp_servers", ".codex/config.toml", ".codex/config.toml"),
+    ("opencode", "mcp", "opencode.json", ".config/opencode/opencode.json"),
+    ("gemini", "mcpServers", ".gemini/settings.json", ".gemini/settings.json"),
+    ("vscode", "servers", ".vscode/mcp.json", ".config/Code/User/mcp.json"),
+    ("cursor", "mcpServers", ".cursor/mcp.json", ".cursor/mcp.json"),
+];
+
+/// Where a client's file is.
+fn file(rig: &Rig, client: &str, scope: &str) -> PathBuf {
+    let (_, _, project, user) = CLIENTS.into_iter().find(|(name, ..)| *name == client).unwrap();
+    if scope == "project" { rig.work().join(project) } else { rig.home().join(user) }
+}
+
+fn read(client: &str, text: &str) -> Value {
+    if client == "codex" {
+        return serde_json::to_value(toml::from_str::<toml::Table>(text).unwrap()).unwrap();
+    }
+    adjutant_core::jsonc::read(text).unwrap()
+}
+
+fn entry(rig: &Rig, client: &str, scope: &str) -> Value {
+    let section = CLIENTS.into_iter().find(|(name, ..)| *name == client).unwrap().1;
+    read(client, &fs::read_to_string(file(rig, client, scope)).unwrap())[section]["adjutant"]
+        .clone()
+}
+
+/// What an entry starts.
+fn command(entry: &Value) -> Vec<String> {
+    let program = match entry["command"].as_array() {
+        Some(all) => all.clone(),
+        None => {
+            [vec![entry["command"].clone()], entry["args"].as_array().unwrap().clone()].concat()
+        }
+    };
+    program.into_iter().map(|it| it.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_client_gets_an_entry_that_starts_this_program_and_gets_it_once() {
+    for (client, ..) in CLIENTS {
+        for scope in ["project", "user"] {
+            let rig = Rig::new();
+            let install = ["mcp", "install", client, "--scope", scope];
+            let out = rig.run(install);
+            assert_eq!((out.code, out.stdout.as_str()), (0, ""), "{out}");
+            assert!(out.stderr.contains("Next: "), "{out}");
+            let path = file(&rig, client, scope);
+            let was = fs::read_to_string(&path).unwrap();
+            let command = command(&entry(&rig, client, scope));
+            assert_eq!(command[..2], [BINARY, "mcp"], "{was}");
+            assert!(command.contains(&rig.state().display().to_string()), "{was}");
+            let printed = rig.run([&install[..], &["--print"]].concat());
+            assert_eq!(printed.stdout, was, "{client} {scope}");
+
+            assert_eq!(rig.run(install).code, 0);
+            assert_eq!(fs::read_to_string(&path).unwrap(), was, "{client} {scope}");
+            let out = rig.run(["mcp", "remove", client, "--scope", scope]);
+            assert_eq!(out.code, 0, "{out}");
+            assert!(!fs::read_to_string(&path).unwrap().contains("adjutant"), "{client} {scope}");
+        }
+    }
+}
+
+/// Configurations as people keep them, with what else stands in them.
+fn lived_in(client: &str, section: &str) -> String {
+    if client == "codex" {
+        return format!(
+            "# mine\nmodel = \"x\" # why\nlist = [\n  \"a\",\n\n  '''\n[{section}.adjutant]\n''',\n]\n\n\
+             [{section}.other]\ncommand = 'other'  # theirs\n\n# said of what follows\n[[last]]\nx = 1e3\n"
+        );
+    }
+    format!(
+        "{{\n\t// mine\n\t\"number\": 1.50e3, /* as it is */\n\t\"{section}\": {{\n\t\t\"other\": \
+         {{ \"command\":  \"other\" }}, // theirs\n\t}},\n\t\"url\": \"http://x/*\", // end\n}}\n"
+    )
+}
+
+#[test]
+fn what_else_stands_in_the_file_stays_byte_for_byte_and_the_old_file_beside_it() {
+    for (client, section, ..) in CLIENTS {
+        let rig = Rig::new();
+        let path = file(&rig, client, "project");
+        let old = lived_in(client, section);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &old).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let install = ["mcp", "install", client, "--scope", "project"];
+        let out = rig.run(install);
+        assert_eq!(out.code, 0, "{out}");
+        let new = fs::read_to_string(&path).unwrap();
+        let mut wanted = read(client, &old);
+        wanted[section]["adjutant"] = entry(&rig, client, "project");
+        assert_eq!(read(client, &new), wanted, "{new}");
+        // Taking out what was added, wherever it stands, leaves the old bytes.
+        let mut rest = new.as_str();
+        for line in old.lines() {
+            let at = rest.find(line).unwrap_or_else(|| panic!("{line:?} is gone from {new}"));
+            rest = &rest[at + line.len()..];
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+
+        let kept = PathBuf::from(format!("{}.before-adjutant", path.display()));
+        assert!(out.stderr.contains(".before-adjutant"), "{out}");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), old);
+        assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o640);
+        let out = rig.run([&install[..], &["--", "--model", "a/b"]].concat());
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), old, "the first one is kept");
+        assert_eq!(rig.run(["mcp", "remove", client, "--scope", "project"]).code, 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), old, "{client}");
+        let names = fs::read_dir(path.parent().unwrap()).unwrap();
+        let left = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+        assert!(left.into_iter().all(|name| !name.contains(".adjutant-")), "{client}");
+    }
+}
+
+#[test]
+fn flags_and_what_a_person_added_to_the_entry_are_kept_and_a_path_that_moved_is_mended() {
+    for (client, ..) in CLIENTS {
+        let rig = Rig::new();
+        let install = ["mcp", "install", client, "--scope", "project"];
+        let out =
+            rig.run([&install[..], &["--", "--model", "a/b", "--approve-below", "1.5"]].concat());
+        assert_eq!(out.code, 0, "{out}");
+        let path = file(&rig, client, "project");
+        let first = entry(&rig, client, "project");
+        assert!(command(&first).ends_with(&["--home".into(), rig.state().display().to_string()]));
+        let (old, added) = match client {
+            "codex" => ("command =", "env_vars = [\"KEY\"] # mine\ncommand ="),
+            _ => ("\"command\":", "\"note\": \"mine\", \"command\":"),
+        };
+        let text = fs::read_to_string(&path).unwrap();
+        let text =
+            text.replacen(old, added, 1).replace(BINARY, "/gone/adjutant").replace("600", "900");
+        fs::write(&path, &text).unwrap();
+        let out = rig.run(["doctor"]);
+        let gone =
+            format!("starts /gone/adjutant, which is not there: adjutant mcp install {client}");
+        assert!(out.stdout.contains(&gone), "{out}");
+
+        assert_eq!(rig.run(install).code, 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text.replace("/gone/adjutant", BINARY));
+        let out = rig.run(["doctor"]);
+        let name = file(&rig, client, "project");
+        assert!(out.stdout.contains(&format!("configured in {}", name.display())), "{out}");
+    }
+}
+
+#[test]
+fn a_program_on_the_path_is_named_as_people_name_it() {
+    let rig = Rig::new();
+    let bin = rig.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    symlink(BINARY, bin.join("adjutant")).unwrap();
+    for (scope, named) in
+        [("project", "adjutant".to_owned()), ("user", bin.join("adjutant").display().to_string())]
+    {
+        let out = rig.call(["mcp", "install", "claude", "--scope", scope]).env("PATH", &bin).run();
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(command(&entry(&rig, "claude", scope))[0], named);
+    }
+    let out = rig.call(["doctor"]).env("PATH", &bin).run();
+    assert!(out.stdout.contains("✓ mcp claude"), "{out}");
+    fs::write(bin.join("codex"), "").unwrap();
+    fs::set_permissions(bin.join("codex"), fs::Permissions::from_mode(0o755)).unwrap();
+    let out = rig.call(["doctor"]).env("PATH", &bin).run();
+    assert!(out.stdout.contains("installed, not configured: adjutant mcp install codex"), "{out}");
+}
+
+#[test]
+fn a_file_that_is_broken_or_says_something_else_is_left_alone() {
+    for (client, text, said) in [
+        ("claude", "{ \"mcpServers\": ", "it is not JSON"),
+        ("claude", "[]", "is not an object"),
+        ("gemini", "{ \"mcpServers\": [] }", "`mcpServers` is not an object"),
+        ("claude", "{\"mcpServers\":{\"adjutant\":{\"url\":\"http://x\"}}}", "starts no program"),
+        ("codex", "a = [\n", "it is not TOML"),
+        ("codex", "mcp_servers = 3\n", "only a person can change"),
+        ("codex", "mcp_servers = { other = { command = \"x\" } }\n", "only a person can change"),
+        ("codex", "[mcp_servers]\nadjutant.command = \"x\"\n", "only a person can change"),
+    ] {
+        let rig = Rig::new();
+        let path = file(&rig, client, "project");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        let out = rig.run(["mcp", "install", client, "--scope", "project"]);
+        assert_ne!(out.code, 0, "{out}");
+        assert!(out.stderr.contains(said), "{text} {out}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "{client}");
+    }
+    let rig = Rig::new();
+    fs::write(file(&rig, "claude", "project"), "{").unwrap();
+    let out = rig.run(["doctor"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stdout.contains("the client cannot read it either"), "{out}");
+}
+
+#[test]
+fn flags_that_the_server_does_not_have_are_refused_before_anything_is_written() {
+    let rig = Rig::new();
+    for flags in [&["--modle", "x"][..], &["--approve-below", "much"], &["install", "claude"]] {
+        let out = rig.run([&["mcp", "install", "claude", "--"], flags].concat());
+        assert_eq!(out.code, 2, "{out}");
+    }
+    assert!(!file(&rig, "claude", "project").exists());
+}
+
+#[test]
+fn a_link_is_followed_where_the_person_keeps_their_own_and_never_out_of_a_project() {
+    let rig = Rig::new();
+    let elsewhere = rig.path().join("elsewhere.json");
+    fs::write(&elsewhere, "{}\n").unwrap();
+    symlink(&elsewhere, file(&rig, "claude", "project")).unwrap();
+    let out = rig.run(["mcp", "install", "claude"]);
+    assert_eq!(out.code, 2, "{out}");
+    assert!(out.stderr.contains("leads out of the project"), "{out}");
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "{}\n");
+    let folder = rig.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    symlink(&folder, rig.work().join(".vscode")).unwrap();
+    assert_eq!(rig.run(["mcp", "install", "vscode"]).code, 2);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+
+    let own = file(&rig, "claude", "user");
+    symlink(&elsewhere, &own).unwrap();
+    let out = rig.run(["mcp", "install", "claude", "--scope", "user"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stderr.contains(&format!("is a link to {}", elsewhere.display())), "{out}");
+    assert!(own.symlink_metadata().unwrap().is_symlink());
+    assert!(fs::read_to_string(&elsewhere).unwrap().contains("\"mcp\""));
+}
+
+#[test]
+fn an_entry_that_says_only_other_things_gets_what_it_lacks() {
+    let rig = Rig::new();
+    let old = "[mcp_servers.adjutant.tools.Delegate]\napproval_mode = \"approve\"\n";
+    let path = rig.write(".codex/config.toml", old);
+    assert_eq!(rig.run(["mcp", "install", "codex", "--scope", "project"]).code, 0);
+    assert!(fs::read_to_string(&path).unwrap().starts_with(old));
+    assert_eq!(entry(&rig, "codex", "project")["tools"]["Delegate"]["approval_mode"], "approve");
+    let path = rig.write(".mcp.json", r#"{"mcpServers": {"adjutant": {"env": {"A": "b"}}}}"#);
+    assert_eq!(rig.run(["mcp", "install", "claude"]).code, 0);
+    let text = fs::read_to_string(path).unwrap();
+    assert_eq!(entry(&rig, "claude", "project")["env"], json!({ "A": "b" }), "{text}");
+    assert_eq!(command(&entry(&rig, "claude", "project"))[0], BINARY, "{text}");
+}
+
+#[test]
+fn files_of_the_second_opencode_and_those_with_comments_are_found() {
+    let rig = Rig::new();
+    let path = rig.write("opencode.jsonc", "{\n  // mine\n  \"mcp\": { \"servers\": {} }\n}\n");
+    assert_eq!(rig.run(["mcp", "install", "opencode"]).code, 0);
+    assert!(!rig.work().join("opencode.json").exists());
+    let text = fs::read_to_string(path).unwrap();
+    let entry = &read("opencode", &text)["mcp"]["servers"]["adjutant"];
+    assert_eq!((&entry["type"], &entry["enabled"]), (&json!("local"), &Value::Null), "{text}");
+    assert!(text.contains("// mine"), "{text}");
+}

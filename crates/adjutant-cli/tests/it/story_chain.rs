@@ -1,0 +1,247 @@
+//! Branches of stories that depend on each other, merged with plain git.
+
+use serde_json::{Value, json};
+
+use crate::story_rig::{Project, done, runs, writes};
+use crate::work_rig::lines;
+
+fn prd(stories: &[(&str, &[&str])]) -> Value {
+    let story = |(id, dependencies): &(&str, &[&str])| json!({ "id": id, "title": format!("Do {id}"), "dependencies": dependencies, "passes": false });
+    json!({ "userStories": stories.iter().map(story).collect::<Vec<_>>() })
+}
+
+fn sed(who: &str, what: &str) -> Value {
+    runs(who, &format!("sed -i '{what}' long"))
+}
+
+const KINDS: [&str; 2] = ["overlay", "worktree"];
+
+/// A clean checkout of the user's commit, beside the tree.
+struct Checkout<'p> {
+    project: &'p Project,
+    folder: String,
+}
+
+impl<'p> Checkout<'p> {
+    fn of(project: &'p Project, name: &str) -> Self {
+        let folder = format!("../{name}");
+        project.repo.git(["worktree", "add", "-q", "--detach", &folder, "main"]);
+        Self { project, folder }
+    }
+
+    fn git(&self, args: &[&str]) -> String {
+        self.project.repo.git([&["-C", self.folder.as_str()], args].concat())
+    }
+
+    /// Merges the branches of stories with plain git, one after the other; none may conflict.
+    fn merged(self, stories: &[&str]) -> Self {
+        for story in stories {
+            self.git(&["merge", "-q", "--no-edit", &format!("adjutant/{story}")]);
+            assert_eq!(self.git(&["status", "--porcelain"]), "", "{story}");
+        }
+        self
+    }
+
+    fn read(&self, path: &str) -> String {
+        self.git(&["show", &format!("HEAD:{path}")]) + "\n"
+    }
+
+    fn tree(&self) -> String {
+        self.git(&["rev-parse", "HEAD^{tree}"])
+    }
+}
+
+/// What a branch has that the user's does not: the commits, the latest first.
+fn beyond(project: &Project, from: &str, story: &str) -> Vec<String> {
+    let range = format!("{from}..adjutant/{story}");
+    let list = project.repo.git(["log", "--topo-order", "--format=%H", &range]);
+    list.lines().map(str::to_owned).collect()
+}
+
+fn tip(project: &Project, story: &str) -> String {
+    project.repo.git(["rev-parse", &format!("adjutant/{story}")])
+}
+
+/// Says that no branch has another PRD than the user committed.
+#[track_caller]
+fn assert_prd_left_out(project: &Project, stories: &[&str]) {
+    for story in stories {
+        let diff = project.repo.git([
+            "diff",
+            "--name-only",
+            &format!("main..adjutant/{story}"),
+            "--",
+            "prd.json",
+        ]);
+        assert_eq!(diff, "", "{story}");
+    }
+}
+
+#[test]
+fn each_branch_of_a_chain_stands_on_the_one_before() {
+    let stories: [(&str, &[&str]); 3] = [("A", &[]), ("B", &["A"]), ("C", &["B"])];
+    let turns = [
+        sed("A", "s/^line 2$/by a/"),
+        done("A"),
+        sed("B", "s/^by a$/by a, then b/"),
+        done("B"),
+        sed("C", "s/^by a, then b$/by a, b, c/"),
+        done("C"),
+    ];
+    for kind in KINDS {
+        let project = Project::new(&prd(&stories), turns.clone());
+        let out = project.story(&["--workspace", kind]);
+        assert_eq!(out.code, 0, "{kind}: {out}");
+        let tips = ["C", "B", "A"].map(|story| tip(&project, story));
+        assert_eq!(beyond(&project, "main", "C"), tips, "{kind}");
+        assert_prd_left_out(&project, &["A", "B", "C"]);
+        let one_by_one = Checkout::of(&project, "one").merged(&["A", "B", "C"]);
+        assert_eq!(one_by_one.read("long"), lines(&[(2, "by a, b, c")]), "{kind}");
+        assert_eq!(one_by_one.git(&["rev-parse", "HEAD"]), tips[0], "all of it fast-forwards");
+        assert_eq!(Checkout::of(&project, "last").merged(&["C"]).tree(), one_by_one.tree());
+        // The PRD that was written back is in nobody's way.
+        project.repo.git(["merge", "-q", "--ff-only", "adjutant/C"]);
+    }
+}
+
+#[test]
+fn a_story_on_two_branches_stands_on_a_merge_of_them() {
+    let stories: [(&str, &[&str]); 4] =
+        [("A", &[]), ("B", &["A"]), ("C", &["A"]), ("D", &["B", "C"])];
+    let turns = [
+        sed("A", "s/^line 2$/by a/"),
+        done("A"),
+        sed("B", "s/^by a$/by a, then b/"),
+        done("B"),
+        sed("C", "s/^line 18$/by c/"),
+        done("C"),
+        sed("D", "s/^by a, then b$/by a, b, d/"),
+        done("D"),
+    ];
+    for kind in KINDS {
+        let project = Project::new(&prd(&stories), turns.clone());
+        let out = project.story(&["--workspace", kind]);
+        assert_eq!(out.code, 0, "{kind}: {out}");
+        let commits = beyond(&project, "main", "D");
+        assert_eq!(commits.len(), 5, "four stories and one merge: {kind}: {commits:?}");
+        for story in ["A", "B", "C", "D"] {
+            let tip = tip(&project, story);
+            assert_eq!(commits.iter().filter(|it| **it == tip).count(), 1, "{kind}: {story}");
+        }
+        let sum = lines(&[(2, "by a, b, d"), (18, "by c")]);
+        let orders: [&[&str]; 4] =
+            [&["A", "B", "C", "D"], &["C", "B", "D"], &["D"], &["D", "A", "C"]];
+        for (place, order) in orders.into_iter().enumerate() {
+            let checkout = Checkout::of(&project, &format!("order-{place}")).merged(order);
+            assert_eq!(checkout.read("long"), sum, "{kind}: {order:?}");
+        }
+    }
+}
+
+#[test]
+fn a_chain_in_a_tree_with_uncommitted_files_has_them_once() {
+    let stories: [(&str, &[&str]); 4] = [("A", &[]), ("B", &["A"]), ("E", &[]), ("F", &["B", "E"])];
+    let turns = [
+        runs("A", "sed -i 's/^line 2$/by a/' long; echo a >> mine"),
+        done("A"),
+        runs("B", "sed -i 's/^by a$/by a, then b/' long; echo b >> mine"),
+        done("B"),
+        // On its own it begins from the same uncommitted files.
+        sed("E", "s/^line 18$/by e/"),
+        done("E"),
+        sed("F", "s/^by e$/by e, then f/"),
+        done("F"),
+    ];
+    for kind in KINDS {
+        let project = Project::new(&prd(&stories), turns.clone());
+        project.rig().write("mine", "untracked\n");
+        project.rig().write("long", lines(&[(10, "not committed")]));
+        for story in ["A", "B", "E", "F"] {
+            let out = project.story(&["--workspace", kind, "--story", story]);
+            assert_eq!(out.code, 0, "{kind}: {story}: {out}");
+            assert!(out.stderr.contains("uncommitted"), "{kind}: {story}: {out}");
+        }
+        let state = project.repo.git(["rev-parse", "adjutant/A~1"]);
+        let [a, b] = ["A", "B"].map(|story| tip(&project, story));
+        assert_eq!(beyond(&project, "main", "B"), [b, a, state.clone()], "{kind}");
+        assert_eq!(beyond(&project, "main", "E"), [tip(&project, "E"), state], "{kind}");
+        assert_prd_left_out(&project, &["A", "B", "E", "F"]);
+        let sum = [(2, "by a, then b"), (10, "not committed"), (18, "by e, then f")];
+        let orders: [&[&str]; 3] = [&["A", "B", "E", "F"], &["E", "A", "B", "F"], &["F"]];
+        for (place, order) in orders.into_iter().enumerate() {
+            let checkout = Checkout::of(&project, &format!("order-{place}")).merged(order);
+            assert_eq!(checkout.read("long"), lines(&sum), "{kind}: {order:?}");
+            assert_eq!(checkout.read("mine"), "untracked\na\nb\n", "{kind}: {order:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_person_does_between_two_stories_of_a_chain_goes_together_with_both() {
+    for how in ["edits", "commits", "edits what was uncommitted"] {
+        let turns =
+            [sed("A", "s/^line 2$/by a/"), done("A"), sed("B", "s/^by a$/by b/"), done("B")];
+        let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns);
+        if how == "edits what was uncommitted" {
+            project.rig().write("long", lines(&[(10, "first")]));
+        }
+        assert_eq!(project.story(&["--story", "A"]).code, 0);
+        project.rig().write("long", lines(&[(10, "by the person")]));
+        if how == "commits" {
+            project.repo.git(["commit", "-q", "-m", "own", "long"]);
+        }
+        let out = project.story(&[]);
+        assert_eq!(out.code, 0, "{how}: {out}");
+        let commits = beyond(&project, "main", "B");
+        let a = tip(&project, "A");
+        assert_eq!(commits.iter().filter(|it| **it == a).count(), 1, "{how}: {commits:?}");
+        let sum = lines(&[(2, "by b"), (10, "by the person")]);
+        let orders: [&[&str]; 2] = [&["A", "B"], &["B"]];
+        for (place, order) in orders.into_iter().enumerate() {
+            let checkout = Checkout::of(&project, &format!("order-{place}")).merged(order);
+            assert_eq!(checkout.read("long"), sum, "{how}: {order:?}");
+        }
+    }
+}
+
+#[test]
+fn a_story_after_a_branch_that_was_merged_begins_from_there() {
+    for how in ["--ff-only", "--no-ff", "--squash"] {
+        let turns = [
+            sed("A", "s/^line 2$/by a/"),
+            done("A"),
+            sed("B", "s/^by a$/by a, then b/"),
+            done("B"),
+        ];
+        let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns);
+        assert_eq!(project.story(&["--story", "A"]).code, 0);
+        project.repo.git(["merge", "-q", how, "adjutant/A"]);
+        if how == "--squash" {
+            project.repo.git(["commit", "-q", "-m", "squashed"]);
+        }
+        let head = project.repo.git(["rev-parse", "HEAD"]);
+        let out = project.story(&[]);
+        assert_eq!(out.code, 0, "{how}: {out}");
+        assert_eq!(beyond(&project, &head, "B"), [tip(&project, "B")], "{how}");
+        assert_eq!(project.repo.git(["rev-parse", "adjutant/B~1"]), head, "{how}");
+        project.repo.git(["merge", "-q", "--ff-only", "adjutant/B"]);
+        assert_eq!(project.repo.read("long"), lines(&[(2, "by a, then b")]), "{how}");
+    }
+}
+
+#[test]
+fn a_prd_that_is_not_committed_is_not_in_the_way_of_a_merge() {
+    let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];
+    for kind in KINDS {
+        let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns.clone());
+        project.repo.git(["rm", "-q", "--cached", "prd.json"]);
+        project.repo.git(["commit", "-q", "-m", "the PRD is not tracked"]);
+        let out = project.story(&["--workspace", kind]);
+        assert_eq!(out.code, 0, "{kind}: {out}");
+        assert_eq!(beyond(&project, "main", "B").len(), 2, "{kind}");
+        project.repo.git(["merge", "-q", "--ff-only", "adjutant/B"]);
+        let files = project.repo.git(["ls-tree", "-r", "--name-only", "HEAD"]);
+        assert!(!files.contains("prd.json") && files.contains('b'), "{kind}: {files}");
+        assert_eq!(project.entry("B")["passes"], true, "{kind}");
+    }
+}

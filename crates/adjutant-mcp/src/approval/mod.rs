@@ -1,0 +1,18 @@
+//! Calls that need a person's yes: who is asked, and where the question waits meanwhile.
+//!
+//! The run asks, keeps the question in its journal and judges the answer: it is bound to the hash of
+//! the exact call, counts once, and expires. This module only carries question and answer between the
+//! run and a client that can put them to a person. Where none can, the question waits in the inbox.
+//!
+//! Start at `Server::settle`. Invariant: no tool leads here with an answer; it comes from the client's own
+//! reply to a question of ours, or from a terminal.
+
+pub(crate) mod ask;
+mod open;
+mod policy;
+pub(crate) mod rounds;
+mod settle;
+
+pub(crate) use open::{Asking, is_of_a_call};
+pub use policy::Approval;
+pub(crate) use settle::Settled;

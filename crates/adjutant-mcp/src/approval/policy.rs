@@ -1,0 +1,82 @@
+//! What a person decided about calls that need their yes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use adjutant_core::Usd;
+
+/// What becomes of a call that needs approval where the client cannot ask for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Approval {
+    /// It waits until a person answers in a terminal.
+    #[default]
+    Inbox,
+    /// It is refused.
+    Deny,
+    /// It starts while the worst cases of the client's calls of today fit this amount, else it waits.
+    /// Inclusive.
+    AutoBelow(Usd),
+}
+
+const EXPECTED: &str = "inbox, deny or auto-below USD, such as auto-below 0.50";
+
+impl FromStr for Approval {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not {EXPECTED}");
+        match text.split_whitespace().collect::<Vec<_>>().as_slice() {
+            ["inbox"] => Ok(Self::Inbox),
+            ["deny"] => Ok(Self::Deny),
+            ["auto-below", amount] => {
+                let dollars = amount.strip_prefix('$').unwrap_or(amount).parse::<f64>();
+                let dollars = dollars.ok().filter(|it| it.is_finite() && *it > 0.0);
+                let amount = dollars.and_then(Usd::from_dollars).filter(|it| *it > Usd::ZERO);
+                amount.map(Self::AutoBelow).ok_or_else(wrong)
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Approval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inbox => f.write_str("inbox"),
+            Self::Deny => f.write_str("deny"),
+            Self::AutoBelow(amount) => write!(f, "auto-below {}", amount.as_dollars()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_reads_back_as_it_was_written() {
+        for text in ["inbox", "deny", "auto-below 0.5", "auto-below 12", "auto-below 0.000001"] {
+            assert_eq!(text.parse::<Approval>().unwrap().to_string(), text);
+        }
+        assert_eq!("auto-below $0.50".parse(), "auto-below 0.5".parse::<Approval>());
+    }
+
+    #[test]
+    fn what_is_no_policy_is_none() {
+        for text in [
+            "",
+            "yes",
+            "auto",
+            "auto-below",
+            "auto-below 0",
+            "auto-below -1",
+            "auto-below inf",
+            "auto-below nan",
+            "auto-below 1 2",
+            "auto-below 1e300",
+            "Deny",
+        ] {
+            assert!(text.parse::<Approval>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Asking a person in the era without sessions: a call is answered with the question, and made again
+//! with the answer.
+//!
+//! What has to be known then travels with the client, sealed: which question of which run it was. The
+//! seal is bound to the exact call and expires with the question. It says nothing about the answer and
+//! opens nothing by itself: the run judges the answer as it does any other, and only once.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, ElicitRequest, ElicitResult, InputRequest, InputRequests,
+    InputRequiredResult, RequestStateCodec, SealOptions,
+};
+use serde::{Deserialize, Serialize};
+
+use super::Asking;
+use super::ask::{self, Verdict};
+
+/// What the one question is called among those a call may be answered with.
+const QUESTION: &str = "approval";
+
+/// Where the key of the seals lies in the state directory: any server opens what another sealed.
+const FOLDER: &str = "approvals";
+const FILE: &str = "seal";
+
+/// What is sealed.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    run: String,
+    hash: String,
+}
+
+/// What a client brought back: the answer to a question of ours.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    /// The run that asked.
+    pub(crate) run: String,
+    /// What the answer is bound to.
+    pub(crate) hash: String,
+    /// What the person said.
+    pub(crate) verdict: Verdict,
+}
+
+/// A call, as one of perhaps several rounds.
+#[derive(Clone, Debug)]
+pub(crate) struct Round {
+    /// The exact call, which seals are bound to.
+    pub(crate) call: String,
+    /// What it brought back.
+    pub(crate) answered: Option<Answered>,
+}
+
+/// Seals questions, and opens what is brought back.
+#[derive(Clone)]
+pub(crate) struct Seals {
+    codec: Arc<RequestStateCodec>,
+}
+
+impl Seals {
+    /// Opens the seals of a state directory.
+    pub(crate) fn open(home: &Path) -> io::Result<Self> {
+        let codec = RequestStateCodec::try_new(key(&home.join(FOLDER))?);
+        Ok(Self { codec: Arc::new(codec.map_err(io::Error::other)?) })
+    }
+
+    /// Returns the question in place of the answer to a call.
+    pub(crate) fn question(
+        &self,
+        asking: &Asking,
+        run: &str,
+        root: &str,
+        round: &Round,
+    ) -> Result<InputRequiredResult, String> {
+        let sealed = Sealed { run: run.to_owned(), hash: asking.hash.clone() };
+        let options = SealOptions::new()
+            .associated_data(round.call.as_bytes())
+            .ttl(Duration::from_millis(asking.left_ms));
+        let state = self.codec.seal_json_with(&sealed, &options);
+        let state = state.map_err(|error| format!("the question cannot be sealed: {error}"))?;
+        let form = ElicitRequest::new(ask::form(asking, root));
+        let requests = InputRequests::from([(QUESTION.into(), InputRequest::Elicitation(form))]);
+        Ok(InputRequiredResult::new(Some(requests), Some(state)))
+    }
+
+    /// Reads what a call brings back, for the call that it is.
+    pub(crate) fn round(
+        &self,
+        call: String,
+        request: &CallToolRequestParams,
+    ) -> Result<Round, String> {
+        let Some(state) = &request.request_state else { return Ok(Round { call, answered: None }) };
+        let sealed: Sealed = self.codec.open_json_with(state, call.as_bytes()).map_err(|_| {
+            "requestState: it is not ours, belongs to another call, or has expired; make the call again \
+             without it"
+                .to_owned()
+        })?;
+        let said = request.input_responses.as_ref().and_then(|all| all.get(QUESTION));
+        let said = said.ok_or_else(|| format!("inputResponses: `{QUESTION}` is missing"))?;
+        let said: ElicitResult = serde_json::from_value(said.clone())
+            .map_err(|error| format!("inputResponses: `{QUESTION}`: {error}"))?;
+        let answered =
+            Answered { run: sealed.run, hash: sealed.hash, verdict: ask::verdict(&said) };
+        Ok(Round { call, answered: Some(answered) })
+    }
+}
+
+/// Reads the key, or makes one; of several who make one at once the first wins.
+fn key(folder: &Path) -> io::Result<Vec<u8>> {
+    let path = folder.join(FILE);
+    match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut bytes = [0; RequestStateCodec::MIN_KEY_LENGTH];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    let unfinished = folder.join(format!(".{FILE}.{}", std::process::id()));
+    let mut options = File::options();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    file.write_all(&bytes)?;
+    let linked = fs::hard_link(&unfinished, &path);
+    fs::remove_file(&unfinished)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => fs::read(&path),
+    }
+}

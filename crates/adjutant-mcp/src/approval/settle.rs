@@ -1,0 +1,133 @@
+//! What becomes of a call that needs a person's yes: asked through the client, or left where it waits.
+
+use std::ffi::OsString;
+use std::pin::Pin;
+
+use rmcp::RoleServer;
+use rmcp::model::{InputRequiredResult, ProtocolVersion};
+use rmcp::service::RequestContext;
+use tokio::time::Instant;
+
+use super::ask::{self, Out, Verdict};
+use super::rounds::Round;
+use super::{Approval, Asking};
+use crate::runs::chain;
+use crate::server::{Server, is_a_timeout};
+use crate::wait::{For, Waited};
+
+/// Characters of a client's name that are kept.
+const CLIENT_CHARS: usize = 100;
+
+/// What became of a question that a run may have.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    /// Nothing is open.
+    Clear,
+    /// It stays open, or the run goes on without us.
+    Open,
+    /// The client took its call back, with its reason.
+    TakenBack(Option<String>),
+    /// The call is answered with the question, and made again with its answer.
+    // Boxed: it is the rare case, and larger than the others.
+    Asks(Box<InputRequiredResult>),
+}
+
+impl Settled {
+    /// Says whether the client wants the work to end.
+    pub(crate) fn is_taken_back(&self) -> bool {
+        matches!(self, Self::TakenBack(reason) if !is_a_timeout(reason.as_deref()))
+    }
+}
+
+impl From<Waited> for Settled {
+    fn from(waited: Waited) -> Self {
+        match waited {
+            Waited::Over => Self::Clear,
+            Waited::Detached => Self::Open,
+            Waited::TakenBack(reason) => Self::TakenBack(reason),
+        }
+    }
+}
+
+impl Server {
+    /// Puts a question of a run to the person, if there is one and the client can.
+    pub(crate) async fn settle(
+        &self,
+        run: &str,
+        until: Instant,
+        context: &RequestContext<RoleServer>,
+        round: &Round,
+        taken_back: Pin<&mut impl Future<Output = Option<String>>>,
+    ) -> Result<Settled, String> {
+        let seen = self.runs.read(run)?;
+        let Some(asking) = seen.asks.first() else { return Ok(Settled::Clear) };
+        if let Some(answered) = &round.answered
+            && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
+        {
+            return self.decide(run, &asking.hash, answered.verdict.clone()).await;
+        }
+        let root = self.setup.root.display().to_string();
+        let has_rounds =
+            context.protocol_version().is_some_and(|it| it >= ProtocolVersion::V_2026_07_28);
+        if has_rounds && self.can_ask(context) {
+            let question = self.seals.question(asking, run, &root, round)?;
+            return Ok(Settled::Asks(Box::new(question)));
+        }
+        let turn = self.asker.claim(&asking.hash).filter(|_| self.can_ask(context));
+        let Some(_turn) = turn else { return Ok(Settled::Open) };
+        let form = ask::form(asking, &root);
+        let Ok(out) = Out::put(&context.peer, form).await else {
+            return self.unasked(run, asking).await;
+        };
+        let (answer, take_back) = out.split();
+        let waiting = self.attend_to(run, For::Answer(&asking.hash), until, context, taken_back);
+        tokio::select! {
+            said = answer => match said {
+                Ok(said) => self.decide(run, &asking.hash, ask::verdict(&said)).await,
+                Err(_) => self.unasked(run, asking).await,
+            },
+            waited = waiting => {
+                take_back.tell("the question was answered elsewhere, or waits for an answer there").await;
+                waited.map(Settled::from)
+            }
+        }
+    }
+
+    fn can_ask(&self, context: &RequestContext<RoleServer>) -> bool {
+        self.setup.asks_client && ask::can_ask(context.client_capabilities().as_ref())
+    }
+
+    /// Does with a question what the person decided for clients that cannot put it.
+    async fn unasked(&self, run: &str, asking: &Asking) -> Result<Settled, String> {
+        match self.setup.approval {
+            Approval::Inbox | Approval::AutoBelow(_) => Ok(Settled::Open),
+            Approval::Deny => {
+                let reason = "the client did not put the question to anybody";
+                self.decide(run, &asking.hash, Err(reason.to_owned())).await
+            }
+        }
+    }
+
+    async fn decide(&self, run: &str, hash: &str, verdict: Verdict) -> Result<Settled, String> {
+        let (runs, run, hash) = (self.runs.clone(), run.to_owned(), hash.to_owned());
+        let decided = tokio::task::spawn_blocking(move || runs.decide(&run, &hash, verdict)).await;
+        // One that came too late, or after another, changes nothing; the run says how it stands.
+        decided.map_err(|error| chain(&error))?.or_else(|_| Ok(())).map(|()| Settled::Clear)
+    }
+
+    /// Returns what the process of a run is told of this client.
+    pub(crate) fn terms(
+        &self,
+        client: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Vec<OsString> {
+        let approval = match self.setup.approval {
+            // The question has to stay open until the client has put it.
+            Approval::Deny if self.can_ask(context) => Approval::Inbox,
+            approval @ (Approval::Deny | Approval::Inbox | Approval::AutoBelow(_)) => approval,
+        };
+        let client: String =
+            client.chars().filter(|it| !it.is_control()).take(CLIENT_CHARS).collect();
+        vec![format!("--approval={approval}").into(), format!("--client={client}").into()]
+    }
+}

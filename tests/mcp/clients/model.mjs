@@ -1,0 +1,142 @@
+// A model that follows a script, for clients that nobody here wrote: it speaks the APIs they expect,
+// calls Delegate where it is offered, and answers with a word that only the tool's result can have
+// taught it. Prints its address; writes every request it gets to the folder given.
+//
+//     node model.mjs FOLDER
+
+import { writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+
+const folder = process.argv[2];
+let count = 0;
+
+// What subagents report begins so; see script.toml.
+const REPORT = /REPORT-[0-9A-Z]+/;
+const CALL = {
+  tasks: [{ label: "reader", prompt: "Read notes.txt and report what it says." }],
+};
+
+// Decides what to say from what is on offer and what has come back.
+function reply(tools, results) {
+  if (results.length > 0) {
+    const word = REPORT.exec(results.join("\n"));
+    return { text: word ? `The subagent reported ${word[0]}.` : "The tool gave no report." };
+  }
+  const tool = tools.find((name) => name.endsWith("Delegate"));
+  return tool ? { tool } : { text: "A short title" };
+}
+
+const text = (content) =>
+  typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join("\n");
+
+// Each API: where it is asked, what it offers and has got back, and how it is answered.
+const APIS = {
+  "/v1/messages": {
+    tools: (body) => (body.tools ?? []).map((tool) => tool.name),
+    results: (body) =>
+      body.messages
+        .flatMap((message) => (Array.isArray(message.content) ? message.content : []))
+        .filter((part) => part.type === "tool_result")
+        .map((part) => text(part.content)),
+    answer({ text, tool }, send) {
+      const usage = { input_tokens: 100, output_tokens: 10 };
+      const message = { id: "msg_1", type: "message", role: "assistant", model: "scripted", content: [], usage };
+      const event = (type, more) => send(type, { type, ...more });
+      event("message_start", { message: { ...message, stop_reason: null, stop_sequence: null } });
+      const block = tool
+        ? { type: "tool_use", id: "toolu_1", name: tool, input: {} }
+        : { type: "text", text: "" };
+      const delta = tool
+        ? { type: "input_json_delta", partial_json: JSON.stringify(CALL) }
+        : { type: "text_delta", text };
+      event("content_block_start", { index: 0, content_block: block });
+      event("content_block_delta", { index: 0, delta });
+      event("content_block_stop", { index: 0 });
+      const stop = { stop_reason: tool ? "tool_use" : "end_turn", stop_sequence: null };
+      event("message_delta", { delta: stop, usage });
+      event("message_stop", {});
+    },
+    whole: ({ text }) => ({
+      ...{ id: "msg_1", type: "message", role: "assistant", model: "scripted", stop_reason: "end_turn" },
+      ...{ stop_sequence: null, content: [{ type: "text", text: text ?? "" }] },
+      usage: { input_tokens: 100, output_tokens: 10 },
+    }),
+  },
+  "/v1/chat/completions": {
+    tools: (body) => (body.tools ?? []).map((tool) => tool.function.name),
+    results: (body) =>
+      body.messages.filter((message) => message.role === "tool").map((message) => text(message.content)),
+    answer({ text, tool }, send) {
+      const chunk = (delta, finish_reason = null, more = {}) =>
+        send(null, {
+          ...{ id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: "scripted" },
+          ...{ choices: [{ index: 0, delta, finish_reason }], ...more },
+        });
+      const call = { name: tool, arguments: JSON.stringify(CALL) };
+      chunk(
+        tool
+          ? { role: "assistant", tool_calls: [{ index: 0, id: "call_1", type: "function", function: call }] }
+          : { role: "assistant", content: text },
+      );
+      const usage = { prompt_tokens: 100, completion_tokens: 10, total_tokens: 110 };
+      chunk({}, tool ? "tool_calls" : "stop", { usage });
+      send(null, "[DONE]");
+    },
+  },
+  "/v1/responses": {
+    // A server's tools may be offered one by one or under its name.
+    tools: (body) => (body.tools ?? []).flatMap((tool) => (tool.tools ?? [tool]).map((one) => one.name ?? "")),
+    results: (body) =>
+      body.input
+        .filter((item) => item.type === "function_call_output")
+        .map((item) => (Array.isArray(item.output) ? text(item.output) : String(item.output))),
+    answer({ text, tool }, send, body) {
+      const response = { id: "resp_1", object: "response", model: "scripted" };
+      const event = (type, more) => send(type, { type, ...more });
+      event("response.created", { response: { ...response, status: "in_progress" } });
+      const group = (body.tools ?? []).find((one) => one.tools?.some((inner) => inner.name === tool));
+      const call = { type: "function_call", id: "fc_1", call_id: "call_1", name: tool };
+      const item = tool
+        ? { ...call, ...(group ? { namespace: group.name } : {}), arguments: JSON.stringify(CALL) }
+        : { type: "message", id: "msg_1", role: "assistant", content: [{ type: "output_text", text }] };
+      event("response.output_item.added", { output_index: 0, item });
+      event("response.output_item.done", { output_index: 0, item });
+      const usage = { input_tokens: 100, output_tokens: 10, total_tokens: 110 };
+      event("response.completed", { response: { ...response, status: "completed", output: [item], usage } });
+    },
+  },
+};
+
+const server = createServer((request, response) => {
+  const chunks = [];
+  request.on("data", (chunk) => chunks.push(chunk));
+  request.on("end", () => {
+    const { pathname } = new URL(request.url, "http://localhost");
+    const api = request.method === "POST" ? APIS[pathname] : undefined;
+    const sent = Buffer.concat(chunks).toString();
+    const body = api ? JSON.parse(sent) : null;
+    count += 1;
+    const seen = api
+      ? { tools: api.tools(body), results: api.results(body) }
+      : { sent: sent.slice(0, 2000) };
+    const note = { method: request.method, path: pathname, ...seen };
+    writeFileSync(join(folder, `${String(count).padStart(3, "0")}.json`), JSON.stringify(note, null, 1));
+    if (process.env.WHOLE) writeFileSync(join(folder, `${count}.whole`), sent);
+    if (!api) return response.writeHead(404).end("{}");
+    const said = reply(seen.tools, seen.results);
+    if (!body.stream) {
+      response.writeHead(200, { "content-type": "application/json" });
+      return response.end(JSON.stringify(api.whole ? api.whole(said) : {}));
+    }
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const send = (name, data) => {
+      if (name) response.write(`event: ${name}\n`);
+      response.write(`data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`);
+    };
+    api.answer(said, send, body);
+    response.end();
+  });
+});
+
+server.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));
