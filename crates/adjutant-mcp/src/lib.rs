@@ -21,6 +21,7 @@ mod launch;
 mod owner;
 mod runs;
 mod server;
+mod tasks;
 mod tools;
 mod wait;
 mod wire;

@@ -12,9 +12,10 @@ use adjutant_core::contract::{Contract, MetadataSource, Required, validate};
 use adjutant_core::schema::{DelegateCall, ReturnForm};
 use adjutant_engine::artifact_facts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CancelledNotificationParam, CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams,
+    GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    RequestId, ServerCapabilities, ServerConfig, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler, serve_server};
@@ -36,7 +37,7 @@ use crate::runs::{Runs, chain};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
 use crate::wait::{For, Telling, Waited, left, wait};
 use crate::wire::Stdio;
-use crate::{Setup, era, wire};
+use crate::{Setup, era, tasks, wire};
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
 pub(crate) const BLOCKING_THREADS: usize = 8;
@@ -190,6 +191,9 @@ impl Server {
         let mut settled = self.settle(&run, until, context, round, taken_back.as_mut()).await?;
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
+        }
+        if matches!(settled, Settled::Clear) && tasks::are_known(context) {
+            return self.runs.read(&run).map(|seen| tasks::begun(&seen));
         }
         if matches!(settled, Settled::Clear) {
             settled = self.attend(&run, until, context, taken_back).await?.into();
@@ -380,7 +384,7 @@ impl Drop for Entry {
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let about = Implementation::new("adjutant", self.setup.version.clone());
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
             .with_server_info(about.with_title("Adjutant"))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
             .with_instructions(INSTRUCTIONS)
@@ -429,6 +433,33 @@ impl ServerHandler for Server {
             // A call that is just being answered needs no word any more.
             let _ = taken_back.send(notification.reason);
         }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let seen = self.runs.read(&request.task_id).map_err(tasks::refused)?;
+        let result = self.results(&request.task_id, ReturnForm::default(), false);
+        tasks::state(&seen, result.map_err(tasks::refused)?)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // Nothing is asked in the course of a run, so there is nothing to take.
+        self.runs.read(&request.task_id).map(|_| ()).map_err(tasks::refused)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.cancel(request.task_id).await.map(|_| ()).map_err(tasks::refused)
     }
 
     /// What the library could not read as the request that it is.
