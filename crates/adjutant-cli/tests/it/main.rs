@@ -45,6 +45,7 @@ mod mcp_http_rig;
 mod mcp_inbox;
 mod mcp_install;
 mod mcp_rig;
+mod mcp_rounds;
 mod pipes;
 mod pure;
 mod records;

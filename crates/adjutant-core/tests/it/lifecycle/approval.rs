@@ -1,7 +1,5 @@
 //! Part of `lifecycle`: approval.
 
-use adjutant_core::Refusal;
-
 use super::*;
 
 #[test]
