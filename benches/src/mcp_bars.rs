@@ -46,8 +46,9 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     }
     let listed = plan.rounds(ROUNDS, || listing(&binary))?;
     let reached = plan.rounds(ROUNDS, || first_request(&binary))?;
-    let (server, runs) = waiting(&binary, plan.pick(CALLS, 20))?;
-    let what = format!("the server with {CALLS} calls that wait for {RUNS} runs");
+    let calls = plan.pick(CALLS, 20);
+    let (server, runs) = waiting(&binary, calls)?;
+    let what = format!("the server with {calls} calls that wait for {RUNS} runs");
     Ok(vec![
         Row::at_most("start until tools/list is answered", listed, 30.0, MILLIS).note(LIST),
         Row::at_most("call of Delegate until the first model request", reached, 20.0, MILLIS)

@@ -100,6 +100,12 @@ impl Terms {
         if !is_theirs {
             settings.set(Key::Approval, "batch", "--approval")?;
         }
+        let asks = settings.policy.policy().approval == Asks::Batch;
+        if asks && flags.approval.unwrap_or_default() == Approval::Deny {
+            // Its agent would begin, and be refused whatever it hands down.
+            let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
+            return Err(Failure::new(Exit::Refused, refusal.message()).hint(ALLOW));
+        }
         let archive = open_archive(given_home)?;
         let mut terms = Self::take(flags, archive.path(), root, settings)?;
         if let Some((held, left)) = terms.allowance.take() {
@@ -155,8 +161,10 @@ impl Terms {
         {
             // Those below may start unasked within the same amount, and nobody asks again for them.
             let goes_deeper = policy.max_depth > 1;
-            let worst = question.worst_usd().unwrap_or(left);
-            let amount = if goes_deeper { left } else { worst };
+            let worst = events.iter().find_map(|event| {
+                if let Event::AutoApproved { amount, .. } = event { Some(*amount) } else { None }
+            });
+            let amount = worst.filter(|_| !goes_deeper).unwrap_or(left);
             self.reserved = Some(reserve(held, amount)?);
         } else if asks && self.approval == Approval::Deny {
             return Err(denied(&question));
@@ -212,6 +220,10 @@ fn reserve(held: Allowance, amount: Usd) -> Result<Reservation, Failure> {
 const DENIED: &str =
     "the person who set this server up lets nothing start that needs their approval";
 
+/// How a person lets such things wait for them.
+const ALLOW: &str = "Only a person can allow it: with `approval = \"inbox\"` in [mcp] of their own config.toml, or by \
+                     starting the server with --approval inbox.";
+
 fn denied(question: &Question) -> Failure {
     let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
     let what = format!("{}\n  {}", refusal.message(), question.distillate());
@@ -221,9 +233,7 @@ fn denied(question: &Question) -> Failure {
              of their own config.toml, or by starting the server with --approval.",
             cents(worst)
         ),
-        None => "Only a person can allow it: with `approval = \"inbox\"` in [mcp] of their own config.toml, or \
-                 by starting the server with --approval inbox."
-            .into(),
+        None => ALLOW.into(),
     };
     Failure::new(Exit::Refused, what).hint(hint)
 }

@@ -86,7 +86,7 @@ impl Inbox {
             options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         file.write_all(&serde_json::to_vec(&waiting)?)?;
         file.sync_all()?;
-        fs::rename(&unfinished, self.path(&waiting.id))?;
+        fs::rename(&unfinished, self.file(&waiting.id))?;
         Ok(waiting)
     }
 
@@ -109,10 +109,22 @@ impl Inbox {
     /// Drops a question that nobody waits for any more.
     pub fn drop_one(&self, id: &str) {
         // One that stays is dropped another time.
-        let _ = fs::remove_file(self.path(&Self::name(id)));
+        let _ = fs::remove_file(self.file(&Self::name(id)));
     }
 
-    fn path(&self, id: &str) -> PathBuf {
+    /// Returns where the questions are kept.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Says whether a question is kept.
+    #[must_use]
+    pub fn has(&self, id: &str) -> bool {
+        self.file(&Self::name(id)).is_file()
+    }
+
+    fn file(&self, id: &str) -> PathBuf {
         self.folder.join(format!("{id}.json"))
     }
 }

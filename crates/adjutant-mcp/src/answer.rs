@@ -216,7 +216,7 @@ pub(crate) fn state(seen: &Seen, program: &str) -> &'static str {
 }
 
 /// Answers with where runs stand.
-pub(crate) fn of_status(all: &[Seen], is_one: bool, program: &str) -> CallToolResult {
+pub(crate) fn of_status(all: &[Seen], is_one: bool, program: &str, bytes: usize) -> CallToolResult {
     let looks: Vec<_> = all.iter().map(|seen| seen.look(program)).collect();
     let one = all.first().zip(looks.first()).filter(|_| is_one);
     let (json, text) = match one {
@@ -226,8 +226,23 @@ pub(crate) fn of_status(all: &[Seen], is_one: bool, program: &str) -> CallToolRe
         ),
         None => (status::list_json(&looks), status::list(&looks)),
     };
-    with_words(json!(json), text, false)
+    let mut result = with_words(json!(json), text.clone(), false);
+    let mut most = MOST_LISTED;
+    while sizes::of(&result) > bytes && most > 0 {
+        most /= 2;
+        let mut data = json!(json);
+        for run in data["runs"].as_array_mut().into_iter().flatten() {
+            if let Some(delegations) = run["delegations"].as_array_mut() {
+                delegations.truncate(most);
+            }
+        }
+        result = with_words(data, ends(&text, bytes / 3), false);
+    }
+    result
 }
+
+/// Delegations that a status which has to be cut lists at most.
+const MOST_LISTED: usize = 1024;
 
 /// Answers with what became of an order to cancel.
 pub(crate) fn of_cancel(

@@ -54,7 +54,10 @@ impl Changes {
 
     /// Watches a folder.
     pub(crate) fn of(&self, folder: &Path) -> Subscription {
-        let flags = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::CREATE;
+        let flags = WatchFlags::MODIFY
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::MOVED_TO;
         let subscribe = |watched: &Arc<Watched>| {
             let mut folders = watched.folders();
             let wd = inotify::add_watch(&watched.fd, folder, flags).ok()?;

@@ -27,6 +27,8 @@ mod resources;
 mod runs;
 mod server;
 mod sizes;
+mod tasks;
+mod through;
 mod tools;
 mod wait;
 mod wire;

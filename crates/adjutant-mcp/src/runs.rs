@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adjutant_core::{Code, RunId, SessionId, Timestamp};
-use adjutant_engine::{Archive, ArchiveError, Cancelled, Expiry, Follow, Life, RunFiles, wall_now};
+use adjutant_engine::{
+    Archive, ArchiveError, Cancelled, Expiry, Follow, Inbox, Life, RunFiles, wall_now,
+};
 use adjutant_view::status::{Content, Look};
 use adjutant_view::{Entry, Liveness, RunView};
 
@@ -17,6 +19,9 @@ const REPEATS_MS: u64 = 10 * 60 * 1000;
 
 /// How long a run may take until its first records are whole.
 const BEGINS: Duration = Duration::from_secs(60);
+
+/// How long a question may take to be shown where people answer it. A hundredth of it is the rule.
+const SHOWN: Duration = Duration::from_secs(2);
 
 /// Runs that a list shows.
 const LISTED: usize = 10;
@@ -188,6 +193,19 @@ impl Runs {
         let liveness = liveness(&files)?;
         let follow = files.follow();
         Ok(Watch { files, session, view: RunView::light(), follow, liveness, changes })
+    }
+
+    /// Waits until people are shown a question where they answer it; the run asks a moment before
+    /// that. One that cannot be kept there is refused by its run.
+    pub(crate) async fn is_shown(&self, id: &str) {
+        let inbox = Inbox::at(self.archive.path());
+        let mut changes = self.changes.of(inbox.path());
+        let shown = async {
+            while !inbox.has(id) {
+                changes.changed().await;
+            }
+        };
+        let _ = tokio::time::timeout(SHOWN, shown).await;
     }
 
     /// Answers a question of a run.

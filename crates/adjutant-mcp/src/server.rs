@@ -12,11 +12,12 @@ use adjutant_core::contract::{Contract, MetadataSource, Required, validate};
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::artifact_facts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, RequestId, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CancelledNotificationParam, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    RequestId, ServerCapabilities, ServerConfig, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler, serve_server};
@@ -40,7 +41,7 @@ use crate::runs::{Runs, chain};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
 use crate::wait::{For, Telling, Waited, left, wait};
 use crate::wire::Stdio;
-use crate::{Setup, era, prompts, resources, sizes, wire};
+use crate::{Setup, era, prompts, resources, tasks, wire};
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
 pub(crate) const BLOCKING_THREADS: usize = 8;
@@ -108,7 +109,7 @@ pub(crate) struct Server {
     calls: Calls,
     closing: watch::Receiver<bool>,
     launching: Arc<Semaphore>,
-    children: Children,
+    pub(crate) children: Children,
     pub(crate) asker: Asker,
     pub(crate) seals: Seals,
     // This client's alone: two clients may use the same id.
@@ -174,7 +175,7 @@ impl Server {
                 Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name))
             }
             Named::Wait => return self.wait_for(parsed(arguments)?, context, round).await,
-            Named::Status => self.status(&parsed(arguments)?),
+            Named::Status => self.status(&parsed(arguments)?, self.room(context)),
             Named::Result => {
                 let args: ResultArgs = parsed(arguments)?;
                 self.results(&args.run, args.form, false, self.room(context))
@@ -199,49 +200,23 @@ impl Server {
         let mut taken_back = pin!(entry.taken_back());
         let (run, is_repeated) = self.begin(job, arguments, context).await?;
         let run = run.to_string();
-        let settled = self.see_through(&run, until, context, round, taken_back.as_mut()).await?;
+        let taken_back = taken_back.as_mut();
+        let settled = if tasks::are_known(context) {
+            self.settle(&run, &mut Vec::new(), until, context, round, taken_back).await?
+        } else {
+            self.see_through(&run, until, context, round, taken_back).await?
+        };
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
+        }
+        if matches!(settled, Settled::Clear) && tasks::are_known(context) {
+            return self.runs.read(&run).map(|seen| tasks::begun(&seen));
         }
         if settled.is_taken_back() {
             return self.cancel(run).await.map(Into::into);
         }
         let form = job.form(&self.setup.limits);
         self.results(&run, form, is_repeated, self.room(context)).map(Into::into)
-    }
-
-    /// Waits for a run, putting its questions to the person as they come up; one that stays open
-    /// ends the wait.
-    async fn see_through(
-        &self,
-        run: &str,
-        until: Instant,
-        context: &RequestContext<RoleServer>,
-        round: &Round,
-        mut taken_back: Pin<&mut impl Future<Output = Option<String>>>,
-    ) -> Result<Settled, String> {
-        let mut dealt = Vec::new();
-        let mut was_asked = false;
-        loop {
-            let known = dealt.len();
-            let settled =
-                self.settle(run, &mut dealt, until, context, round, taken_back.as_mut()).await?;
-            if !matches!(settled, Settled::Clear) {
-                return Ok(settled);
-            }
-            // A question that cannot be found again is left to where it waits.
-            let is_lost = was_asked && dealt.len() == known;
-            let what = if is_lost { For::End } else { For::Next(&dealt) };
-            let waited = self.attend_to(run, what, until, context, taken_back.as_mut()).await?;
-            was_asked = true;
-            if waited != Waited::Over {
-                return Ok(waited.into());
-            }
-            if self.runs.read(run)?.is_over() {
-                self.children.gone(run).await;
-                return Ok(Settled::Clear);
-            }
-        }
     }
 
     async fn wait_for(
@@ -276,13 +251,6 @@ impl Server {
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let hears_progress = context.meta.get_progress_token().is_some();
         self.setup.detach_after.unwrap_or_else(|| detach_after(&client, hears_progress))
-    }
-
-    /// How much of a result this client takes, in bytes.
-    fn room(&self, context: &RequestContext<RoleServer>) -> usize {
-        let client = context.client_info().map(|info| info.name).unwrap_or_default();
-        let said = self.setup.result_bytes.map(|bytes| bytes.max(sizes::LEAST));
-        said.unwrap_or_else(|| sizes::result_bytes(&client))
     }
 
     pub(crate) async fn attend_to(
@@ -334,12 +302,12 @@ impl Server {
         Ok((run, false))
     }
 
-    fn status(&self, args: &StatusArgs) -> Result<CallToolResult, String> {
+    fn status(&self, args: &StatusArgs, bytes: usize) -> Result<CallToolResult, String> {
         let seen = match &args.run {
             Some(run) => vec![self.runs.read(run)?],
             None => self.runs.list()?,
         };
-        Ok(answer::of_status(&seen, args.run.is_some(), &self.setup.program_name))
+        Ok(answer::of_status(&seen, args.run.is_some(), &self.setup.program_name, bytes))
     }
 
     fn results(
@@ -532,6 +500,34 @@ impl ServerHandler for Server {
         }
     }
 
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let seen = self.runs.read(&request.task_id).map_err(tasks::refused)?;
+        let (form, room) = (ReturnForm::default(), self.room(&context));
+        let result = self.results(&request.task_id, form, false, room);
+        tasks::state(&seen, result.map_err(tasks::refused)?)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // Nothing is asked in the course of a run, so there is nothing to take.
+        self.runs.read(&request.task_id).map(|_| ()).map_err(tasks::refused)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.cancel(request.task_id).await.map(|_| ()).map_err(tasks::refused)
+    }
+
     /// What the library could not read as the request that it is.
     async fn on_custom_request(
         &self,
@@ -558,7 +554,12 @@ impl ServerHandler for Server {
 
 /// Nothing is announced that does not happen: lists change without a word, and nobody subscribes.
 fn capabilities() -> ServerCapabilities {
-    ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts().build()
+    ServerCapabilities::builder()
+        .enable_tools()
+        .enable_tasks()
+        .enable_resources()
+        .enable_prompts()
+        .build()
 }
 
 fn internal(problem: String) -> ErrorData {

@@ -3,8 +3,9 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use adjutant_core::Timestamp;
 use adjutant_view::progress::Frame;
-use adjutant_view::{Palette, sanitize};
+use adjutant_view::{Palette, RunView, sanitize};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::{Peer, RoleServer};
 use tokio::sync::watch;
@@ -151,7 +152,7 @@ impl Telling {
         let Some((peer, token)) = &self.to else { return };
         self.count += 1;
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.count));
-        let (peer, progress) = (peer.clone(), progress.with_message(picture(run)));
+        let (peer, progress) = (peer.clone(), progress.with_message(picture(&run.view, run.now())));
         self.sending = Some(Box::pin(async move {
             // A client that is gone is noticed where it is read from.
             let _ = peer.notify_progress(progress).await;
@@ -169,7 +170,7 @@ impl Telling {
 }
 
 /// Draws what each subagent does, a line each.
-fn picture(run: &Watch) -> String {
-    let frame = Frame { width: COLUMNS, height: None, now: run.now(), palette: Palette::Plain };
-    sanitize::block(frame.render(&run.view).trim_end()).into_owned()
+pub(crate) fn picture(view: &RunView, now: Timestamp) -> String {
+    let frame = Frame { width: COLUMNS, height: None, now, palette: Palette::Plain };
+    sanitize::block(frame.render(view).trim_end()).into_owned()
 }

@@ -93,6 +93,8 @@ A client starts this command and speaks to it on standard input and output. Each
 of its own and goes on when the client or the server ends; `adjutant status` shows it like any other. The
 client can start, watch and cancel runs of this tree, and approve nothing: a call that needs your approval
 is put to you through a client that can do so, and else waits for `adjutant approve` in any terminal.
+Slash commands and stories that it begins run under their own presets, --preset or not; what their agents
+hand down needs your approval too, and what a PRD wishes for is not granted through a client.
 
 With --http the address is printed on standard output, and a bearer token once on standard error, unless
 ADJUTANT_MCP_TOKEN (32 characters or more) holds yours. Every request must show it. Runs belong to the token

@@ -156,11 +156,11 @@ fn a_project_file_may_only_tighten() {
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("preset = 'story'").talk(), @"
-        adjutant: $WORK/.adjutant/config.toml: a project file may only tighten [policy], not choose a preset, a model, a server, an agent or a verify command
+        adjutant: $WORK/.adjutant/config.toml: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify command or what MCP clients may do
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("model = 'script:mine.toml'").talk(), @"
-        adjutant: $WORK/.adjutant/config.toml: a project file may only tighten [policy], not choose a preset, a model, a server, an agent or a verify command
+        adjutant: $WORK/.adjutant/config.toml: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify command or what MCP clients may do
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("[policy]\ntasks_per_call = 1").talk(), @"
@@ -185,7 +185,7 @@ fn a_broken_config_file_is_named_with_the_place() {
           |
         1 | [plicy]
           |  ^^^^^
-        unknown field `plicy`, expected one of `preset`, `model`, `models_allowed`, `search`, `providers`, `models`, `routing`, `verify`, `policy`
+        unknown field `plicy`, expected one of `preset`, `model`, `models_allowed`, `search`, `providers`, `models`, `routing`, `verify`, `mcp`, `policy`
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("[policy]\nmax_depth = 'one'").talk(), @r#"

@@ -47,6 +47,7 @@ mod mcp_install;
 mod mcp_presets;
 mod mcp_resources;
 mod mcp_rig;
+mod mcp_rounds;
 mod pipes;
 mod pure;
 mod records;

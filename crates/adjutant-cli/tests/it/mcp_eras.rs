@@ -187,3 +187,60 @@ fn over_http_a_call_whose_stream_is_closed_leaves_its_run() {
     assert_eq!((&data["repeated"], &data["state"]), (&json!(true), &json!("completed")), "{data}");
     assert_eq!(rig.runs().len(), 1);
 }
+
+/// A call of a client that knows tasks is answered at once; the task is the run.
+#[test]
+fn a_client_that_knows_tasks_is_handed_one_and_asks_for_it() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let able = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let knowing = |params: Value| {
+        let mut params = inline(NEW, params);
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = able.clone();
+        params
+    };
+    let about = client.request("server/discover", knowing(json!({})));
+    let offered = &about["result"]["capabilities"]["extensions"]["io.modelcontextprotocol/tasks"];
+    assert!(offered.is_object(), "{about}");
+    let begun = client.request("tools/call", knowing(delegate(&task("slow"))))["result"].clone();
+    assert_eq!(
+        (&begun["resultType"], &begun["status"]),
+        (&json!("task"), &json!("working")),
+        "{begun}"
+    );
+    let run = rig.only_run();
+    assert_eq!(begun["taskId"], json!(run));
+    let ask = json!({ "taskId": run });
+    let state = client.request("tasks/get", knowing(ask.clone()))["result"].clone();
+    assert!(state["statusMessage"].as_str().unwrap().contains("[slow]"), "{state}");
+    let undeclared = client.request("tasks/get", inline(NEW, ask.clone()));
+    assert_eq!(undeclared["error"]["code"], -32021, "{undeclared}");
+    let cancelled = client.request("tasks/cancel", knowing(ask.clone()));
+    assert_eq!(cancelled["result"], json!({ "resultType": "complete" }), "{cancelled}");
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": run } });
+    assert_eq!(
+        client.request("tools/call", inline(NEW, wait))["result"]["structuredContent"]["state"],
+        "cancelled"
+    );
+    let state = client.request("tasks/get", knowing(ask))["result"].clone();
+    assert_eq!(state["status"], "cancelled", "{state}");
+
+    let begun = client.request("tools/call", knowing(delegate(&task("soon"))))["result"].clone();
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": begun["taskId"] } });
+    let waited = client.request("tools/call", inline(NEW, wait))["result"].clone();
+    let state = client.request("tasks/get", knowing(json!({ "taskId": begun["taskId"] })));
+    let state = &state["result"];
+    assert_eq!(state["status"], "completed", "{state}");
+    let report = |result: &Value| {
+        result["structuredContent"]["results"]["results"][0]["report"].as_str().map(str::to_owned)
+    };
+    assert_eq!(report(&state["result"]), report(&waited));
+    assert_eq!(report(&waited).as_deref(), Some("an answer after a second"));
+    for unknown in ["run_1_aaaaaa", "", "../x"] {
+        let answer = client.request("tasks/get", knowing(json!({ "taskId": unknown })));
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    // Who does not know tasks is answered as ever.
+    let plain = client.request("tools/call", inline(NEW, delegate(&task("soon"))));
+    assert_eq!(plain["result"]["structuredContent"]["repeated"], true, "{plain}");
+}

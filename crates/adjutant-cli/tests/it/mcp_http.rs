@@ -362,3 +362,57 @@ fn a_run_does_not_have_the_token() {
     assert!(!String::from_utf8_lossy(&environment).contains(TOKEN));
     assert_eq!(client.data("delegate_cancel", &json!({ "run": run }))["how"], "obeyed");
 }
+
+#[test]
+fn what_is_no_message_is_answered_and_the_next_one_is_heard() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let client = host.session("tester", VERSION);
+    let deep = [b"[".repeat(200_000), b"]".repeat(200_000)].concat();
+    let bodies: [&[u8]; 8] = [
+        b"",
+        b"nonsense",
+        b"\xff\xfe\xfd",
+        &deep,
+        b"[]",
+        br#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+        br#"{"jsonrpc":"1.0","id":91,"method":"ping"}"#,
+        br#"{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}"#,
+    ];
+    for body in bodies {
+        let answer = host.send("POST", &[("Mcp-Session-Id", &client.id)], body);
+        let shown = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
+        assert!((400..500).contains(&answer.status), "{shown}: {}", answer.head);
+        assert_eq!(client.post(&ping()).result(9), json!({}), "after {shown}");
+    }
+    for (header, value, status) in [
+        ("Accept", "text/html", 406),
+        ("Content-Type", "text/plain", 415),
+        ("MCP-Protocol-Version", "1999-01-01", 400),
+    ] {
+        let headers = [("Mcp-Session-Id", client.id.as_str()), (header, value)];
+        assert_eq!(host.post(&headers, &ping()).status, status, "{header}");
+    }
+    for method in ["PUT", "PATCH", "HEAD"] {
+        assert_eq!(host.send(method, &[], b"").status, 405, "{method}");
+    }
+    assert_eq!(client.post(&ping()).result(9), json!({}));
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+}
+
+/// Each call that waits holds a connection; the server must not grow with them as if it held more.
+#[test]
+fn a_hundred_clients_wait_at_once_and_all_are_answered() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let client = host.session("tester", VERSION);
+    let run = text(&client.data("delegate_start", &task("soon")), "run");
+    let waiting: Vec<_> = (10..110)
+        .map(|id| (id, client.post(&call(id, "delegate_wait", &json!({ "run": run })))))
+        .collect();
+    for (id, answer) in waiting {
+        assert_eq!(answer.result(id)["structuredContent"]["state"], "completed", "{id}");
+    }
+    let peak = host.peak_kib();
+    assert!(peak < 50 << 10, "{peak} KiB");
+}

@@ -96,6 +96,13 @@ impl Host {
         session
     }
 
+    /// The most memory the server has held so far.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     /// Tells the server to end and waits until it has.
     pub(crate) fn end(mut self) -> ExitStatus {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();

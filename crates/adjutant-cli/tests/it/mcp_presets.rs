@@ -210,6 +210,54 @@ fn what_an_agent_hands_down_waits_for_a_person() {
     }
 }
 
+#[test]
+fn where_nothing_may_be_asked_neither_begins() {
+    let project = project(&one_story(), [done("US-001")]);
+    let mut client = served_by(project.rig(), STORIES, &["--approval", "deny"]);
+    for (tool, arguments) in [
+        ("delegate_command", json!({ "command": "/research 1" })),
+        ("delegate_story", json!({ "prd": "prd.json" })),
+    ] {
+        let said = client.failure(tool, arguments);
+        assert!(said.contains("needs their approval"), "{said}");
+    }
+    assert!(project.rig().runs().is_empty());
+}
+
+/// A project's own file cannot say that its agents need not ask.
+#[test]
+fn a_project_cannot_let_its_agents_hand_down_unasked() {
+    let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
+    rig.write(".adjutant/config.toml", "[policy]\napproval = \"none\"\n");
+    assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
+    let mut client = served_by(&rig, rig.model(), &[]);
+    let result = client.call("delegate_command", json!({ "command": "/research 1" }));
+    let data = &result["structuredContent"];
+    assert!(result["isError"] == true || data["state"] == "awaiting_approval", "{result}");
+    for run in rig.runs() {
+        assert_eq!(rig.run(["cancel", &run]).code, 0);
+    }
+}
+
+#[test]
+fn a_story_can_be_cancelled_and_waited_for_by_its_handle() {
+    let slow = json!({ "label": "US-001", "delay_ms": 300_000, "text": "too late" });
+    let project = project(&one_story(), [slow]);
+    let mut client = served(project.rig(), STORIES, &["--detach-after", "1"]);
+    let data = client.data("delegate_story", json!({ "prd": "prd.json", "story": "US-001" }));
+    assert_eq!(data["done"], false, "{data}");
+    let run = text(&data, "run");
+    let again = client.data("delegate_story", json!({ "prd": "prd.json", "story": "US-001" }));
+    assert_eq!((&again["run"], &again["repeated"]), (&json!(run), &json!(true)));
+    let mut other = served(project.rig(), STORIES, &[]);
+    let busy = other.call("delegate_story", json!({ "story": "US-001", "prd": "./prd.json" }));
+    assert!(busy.to_string().contains("works on it"), "{busy}");
+    assert_eq!(client.data("delegate_cancel", json!({ "run": run }))["state"], "cancelled");
+    let ended = client.data("delegate_wait", json!({ "run": run }));
+    assert_eq!((&ended["done"], &ended["state"]), (&json!(true), &json!("cancelled")), "{ended}");
+    assert_eq!(ended["story"]["passes"], false);
+}
+
 /// A PRD can ask for much; over MCP nobody agrees to it.
 #[test]
 fn the_wishes_of_a_prd_count_for_nothing_and_that_is_said() {

@@ -86,25 +86,23 @@ fn a_call_is_answered_with_the_question_and_starts_with_its_answer() {
 fn a_no_is_a_no() {
     let rig = rig();
     let mut client = Client::start(&rig, &[], &[]);
-    for answer in [
-        json!({ "action": "decline" }),
-        json!({ "action": "cancel" }),
-        json!({ "action": "accept", "content": { "answer": "refuse" } }),
+    for (label, answer) in [
+        ("a", json!({ "action": "decline" })),
+        ("b", json!({ "action": "cancel" })),
+        ("c", json!({ "action": "accept", "content": { "answer": "refuse" } })),
     ] {
-        let state = state(&call(&mut client, "Delegate", &task("a"), &json!({})));
-        let result = call(&mut client, "Delegate", &task("a"), &says(&state, &answer));
+        let state = state(&call(&mut client, "Delegate", &task(label), &json!({})));
+        let result = call(&mut client, "Delegate", &task(label), &says(&state, &answer));
         assert_eq!(result["isError"], true, "{result}");
         assert_eq!(result["structuredContent"]["state"], "refused", "{result}");
         // The answer to a question that is closed opens no other.
-        let stale = call(&mut client, "Delegate", &task("a"), &says(&state, &yes()));
+        let stale = call(&mut client, "Delegate", &task(label), &says(&state, &yes()));
         assert_eq!(stale["resultType"], "input_required", "{stale}");
-        let run = rig.runs().into_iter().max().unwrap();
-        let _ = rig.run(["cancel", &run]);
-        for run in rig.runs() {
-            let _ = rig.run(["cancel", &run]);
-        }
     }
     assert!(!has_begun(&rig));
+    for run in rig.runs() {
+        let _ = rig.run(["cancel", &run]);
+    }
 }
 
 /// A seal is bound to the exact call and cannot be made up.

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use crate::story_rig::{Project, done, one_story, says, writes};
 
-/// A story whose child would wait for a minute after it has written a file.
+/// A story whose child would wait for a minute after it has written a file and read it.
 fn slow() -> Vec<Value> {
     vec![
         says("US-001", "[delegate:Implement JWT:1]"),
         done("US-001"),
         writes("Implement JWT", "jwt", "a token\n"),
+        json!({ "label": "Implement JWT", "call": [{ "tool": "Read", "args": { "path": "jwt" } }] }),
         json!({ "label": "Implement JWT", "delay_ms": 60_000, "text": "I wait." }),
         done("Implement JWT"),
     ]
@@ -84,7 +85,7 @@ fn who_cancels_ends_the_story_and_begins_no_other() {
     let project = Project::new(&prd, slow());
     let before = project.own();
     let mut running = project.working(&["--enable-delegation"]).start();
-    running.wait_for("[Implement JWT] Write jwt");
+    running.wait_for("[Implement JWT] Read jwt");
     running.signal(Signal::INT);
     let out = running.finish();
     assert_eq!(out.code, 130, "{out}");

@@ -17,10 +17,14 @@ use adjutant_core::{
 use adjutant_store::{
     Durability, FORMAT, Journal, JournalReader, MemoryDisk, Position, Record, Tail,
 };
+use adjutant_view::story::StoryReport;
 use adjutant_view::{Entry, RunView};
 use serde_json::{Value, json};
 
 const V1: &str = include_str!("../fixtures/journal-v1.jsonl");
+
+/// A story with two writers in conflict and a verify command, written by the first build that had stories.
+const STORY_V1: &str = include_str!("../fixtures/journal-story-v1.jsonl");
 
 const KINDS_OF_V1: &str = "agent_defined approval_asked approved attempt_failed crashed delegated \
 denied ended granted late overran progressed refused replied reserved run_ended run_started settled \
@@ -30,8 +34,16 @@ fn run_id() -> RunId {
     RunId::new(1_735_460_684, [0, 27, 1, 28, 2, 29])
 }
 
+fn story_id() -> RunId {
+    "run_1794778976_hgcoed".parse().unwrap()
+}
+
 fn records(bytes: &[u8]) -> Vec<Record<Event>> {
-    let mut reader = JournalReader::new(bytes, Position::start(run_id()));
+    records_of(run_id(), bytes)
+}
+
+fn records_of(run: RunId, bytes: &[u8]) -> Vec<Record<Event>> {
+    let mut reader = JournalReader::new(bytes, Position::start(run));
     let records = (&mut reader).map(|record| record.unwrap()).collect();
     assert_eq!(reader.tail(), Tail::Clean);
     records
@@ -50,11 +62,34 @@ fn folded(records: &[Record<Event>]) -> (Tree, Vec<String>) {
     for record in records {
         tree.evolve(record.at, &record.event).unwrap();
     }
-    let entries = records.iter().map(|record| Entry::new(record.at, record.wall_ms, &record.event));
-    let view = RunView::of(entries);
-    assert_eq!(view.run(), Some(run_id()));
+    let view = seen(records);
+    assert!([run_id(), story_id()].map(Some).contains(&view.run()));
     let ends = tree.nodes().map(|node| format!("{} {}", node.label, node.state.word())).collect();
     (tree, ends)
+}
+
+fn seen(records: &[Record<Event>]) -> RunView {
+    RunView::of(records.iter().map(|record| Entry::new(record.at, record.wall_ms, &record.event)))
+}
+
+#[test]
+fn the_first_story_ever_written_still_reads_and_folds() {
+    let mut records = records_of(story_id(), STORY_V1.as_bytes());
+    assert_eq!(records.len(), STORY_V1.lines().count());
+    let kinds = kinds(&records);
+    for kind in ["story_taken", "markers_read", "merged", "checking", "checked", "space_made"] {
+        assert!(kinds.split(' ').any(|it| it == kind), "{kind} is not among {kinds}");
+    }
+    for is_stripped in [false, true] {
+        if is_stripped {
+            records.iter_mut().for_each(|record| record.event = record.event.without_content());
+        }
+        let (tree, ends) = folded(&records);
+        assert_eq!(tree.outcome(), Some(Outcome::Completed));
+        assert_eq!(ends, ["US-001 completed", "Wait longer completed", "Say less completed"]);
+        let report = StoryReport::of(&seen(&records)).unwrap();
+        assert!(report.passes, "stripped: {is_stripped}");
+    }
 }
 
 #[test]

@@ -65,6 +65,7 @@ impl Server {
             return Ok(Settled::Clear);
         };
         dealt.push(asking.hash.clone());
+        self.runs.is_shown(&asking.id).await;
         if let Some(answered) = &round.answered
             && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
         {
@@ -116,7 +117,8 @@ impl Server {
         let (runs, run, hash) = (self.runs.clone(), run.to_owned(), hash.to_owned());
         let decided = tokio::task::spawn_blocking(move || runs.decide(&run, &hash, verdict)).await;
         // One that came too late, or after another, changes nothing; the run says how it stands.
-        decided.map_err(|error| chain(&error))?.or_else(|_| Ok(())).map(|()| Settled::Clear)
+        let _ = decided.map_err(|error| chain(&error))?;
+        Ok(Settled::Clear)
     }
 
     /// Returns what the process of a run is told of this client.

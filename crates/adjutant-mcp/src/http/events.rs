@@ -166,3 +166,74 @@ impl Stream for Following {
         self.0.poll_recv(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{RequestId, ServerJsonRpcMessage, ServerResult};
+    use serde_json::json;
+
+    use super::*;
+
+    fn note(text: &str) -> ServerSseMessage {
+        let params = json!({ "progressToken": "t", "progress": 1, "message": text });
+        let note =
+            json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+        ServerSseMessage::from_message(serde_json::from_value(note).unwrap())
+    }
+
+    fn answer() -> ServerSseMessage {
+        let result = ServerResult::empty(());
+        ServerSseMessage::from_message(ServerJsonRpcMessage::response(result, RequestId::Number(1)))
+    }
+
+    async fn heard(mut stream: EventStream) -> Vec<String> {
+        let mut ids = Vec::new();
+        while let Some(event) =
+            std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await
+        {
+            ids.extend(event.event_id);
+        }
+        ids
+    }
+
+    #[tokio::test]
+    async fn what_came_after_an_event_is_heard_up_to_the_answer_and_of_no_other_stream() {
+        let events = Events::default();
+        let first = events.store_event("a", &note("1")).await.unwrap();
+        events.store_event("b", &note("other")).await.unwrap();
+        let second = events.store_event("a", &note("2")).await.unwrap();
+        // Asked before all is said: the rest is heard as it comes.
+        let early = tokio::spawn(heard(events.replay_events_after(&first).await.unwrap()));
+        tokio::task::yield_now().await;
+        let last = events.store_event("a", &answer()).await.unwrap();
+        assert_eq!(early.await.unwrap(), [second.clone(), last.clone()]);
+        let late = heard(events.replay_events_after(&second).await.unwrap()).await;
+        assert_eq!(late, std::slice::from_ref(&last));
+        assert!(heard(events.replay_events_after(&last).await.unwrap()).await.is_empty());
+        for unknown in ["", "0", "9/a", "0/c", "x/a", "-1/a"] {
+            assert!(events.replay_events_after(unknown).await.is_err(), "{unknown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_bounded_and_the_latest_is_kept() {
+        let events = Events::default();
+        let long = note(&"x".repeat(1 << 20));
+        for number in 0..100 {
+            events.store_event(&number.to_string(), &long).await.unwrap();
+        }
+        for _ in 0..1000 {
+            events.store_event("talks", &note("")).await.unwrap();
+        }
+        for number in 0..2000 {
+            events.store_event(&format!("short {number}"), &note("")).await.unwrap();
+        }
+        let kept = events.kept();
+        assert!(kept.bytes <= BYTES && kept.streams.len() == STREAMS, "{}", kept.bytes);
+        assert_eq!(kept.order.len(), kept.streams.len());
+        assert!(kept.streams.values().all(|said| said.events.len() <= EVENTS));
+        let sizes = kept.streams.values().flat_map(|said| &said.events).map(|it| it.2);
+        assert_eq!(kept.bytes, sizes.sum::<usize>());
+        assert!(kept.streams.contains_key("short 1999") && !kept.streams.contains_key("0"));
+    }
+}

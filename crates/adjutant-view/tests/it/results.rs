@@ -75,7 +75,7 @@ fn requirement_51_markdown_has_a_section_for_each_task_in_input_order() {
 #[test]
 fn requirement_51_json_has_an_entry_for_each_task() {
     let (h, _) = finished();
-    let options = Options { result_tokens: None, transcripts: Some("transcripts/") };
+    let options = Options { result_tokens: None, transcripts: Some("transcripts/"), ends: false };
     insta::assert_snapshot!(pretty(&Results::of_run(&h.view()).json(&options)), @r#"
     {
       "v": 1,
@@ -319,7 +319,7 @@ fn a_long_result_is_cut_between_characters_and_says_so() {
     h.note(b, &"n".repeat(30));
     h.reply(b, "last words", vec![], tokens(1, 1));
     h.end(b, Outcome::Partial, Some(exhausted()));
-    let options = Options { result_tokens: Some(5), transcripts: Some("transcripts") };
+    let options = Options { result_tokens: Some(5), transcripts: Some("transcripts"), ends: false };
     let view = h.view();
     let results = Results::of_run(&view);
     insta::assert_snapshot!(results.markdown(&options), @r"

@@ -190,7 +190,7 @@ fn results_fit_their_schema() {
     let view = everything().view();
     let results = Results::of_run(&view);
     assert_fits("result", results.json(&Options::default()));
-    let options = Options { result_tokens: Some(5), transcripts: Some("transcripts") };
+    let options = Options { result_tokens: Some(5), transcripts: Some("transcripts"), ends: false };
     assert_fits("result", results.json(&options));
     assert_fits("result", Results::of_run(&RunView::default()).json(&options));
     let view = stories().view();

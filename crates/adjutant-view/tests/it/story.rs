@@ -132,7 +132,7 @@ pub(crate) fn conflict() -> History {
 
 fn told(h: &History) -> String {
     let (view, policy) = (h.view(), Preset::Story.policy());
-    let options = Options { result_tokens: policy.result_tokens, transcripts: None };
+    let options = Options { result_tokens: policy.result_tokens, transcripts: None, ends: false };
     Results::of(&view, root(), None).markdown(&options)
 }
 
@@ -472,7 +472,7 @@ proptest! {
             merged(&mut h, one, &[], (0..clashes).map(clash).collect());
         }
         let view = h.view();
-        let options = Options { result_tokens: Some(tokens), transcripts: None };
+        let options = Options { result_tokens: Some(tokens), transcripts: None, ends: false };
         let results = Results::of(&view, root(), None);
         let all = results.markdown(&options);
         let section = &all[all.find("\n###").map_or(all.len(), |at| at + 1)..];

@@ -1,7 +1,5 @@
 //! Part of `lifecycle`: approval.
 
-use adjutant_core::Refusal;
-
 use super::*;
 
 #[test]
@@ -86,7 +84,11 @@ fn a_no_refuses_every_task_of_the_call() {
     assert_eq!(sim.end(granted(&events)[1]).0, Outcome::Refused);
     assert_eq!(sim.tree.outcome(), Some(Outcome::Refused));
     let reason = "no such call is waiting".to_owned();
-    assert_eq!(sim.submit(deny), Err(Refusal::ApprovalDenied { reason }), "an answer counts once");
+    assert_eq!(
+        sim.submit(deny),
+        Err(adjutant_core::Refusal::ApprovalDenied { reason }),
+        "an answer counts once"
+    );
     sim.check_over();
 }
 
