@@ -230,13 +230,11 @@ fn a_project_cannot_let_its_agents_hand_down_unasked() {
     let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
     rig.write(".adjutant/config.toml", "[policy]\napproval = \"none\"\n");
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
-    let mut client = served_by(&rig, rig.model(), &[]);
-    let result = client.call("delegate_command", json!({ "command": "/research 1" }));
-    let data = &result["structuredContent"];
-    assert!(result["isError"] == true || data["state"] == "awaiting_approval", "{result}");
-    for run in rig.runs() {
-        assert_eq!(rig.run(["cancel", &run]).code, 0);
-    }
+    // Under the preset scout the server itself would not start with such a file.
+    let mut client = served_by(&rig, rig.model(), &["--preset", "command"]);
+    let data = client.data("delegate_command", json!({ "command": "/research 1" }));
+    assert_eq!(data["state"], "awaiting_approval", "{data}");
+    assert_eq!(rig.run(["cancel", &text(&data, "run")]).code, 0);
 }
 
 #[test]

@@ -157,7 +157,9 @@ fn what_is_missing_is_an_error_of_the_era() {
     }
     let discovered = client.request("server/discover", json!({ "_meta": meta }));
     let can = &discovered["result"]["capabilities"];
-    assert_eq!(can, &json!({ "tools": {}, "resources": {}, "prompts": {} }), "{discovered}");
+    for what in ["tools", "resources", "prompts"] {
+        assert_eq!(can[what], json!({}), "nothing is announced that does not happen: {discovered}");
+    }
 }
 
 #[test]
