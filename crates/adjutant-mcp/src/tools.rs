@@ -227,6 +227,7 @@ impl Named {
                     "repeated": {
                         "type": "boolean", "description": "Whether an equal call began the run.",
                     },
+                    "note": { "type": "string", "description": "How to take what results say." },
                     "results": {
                         "type": "object",
                         "description": "Counts, and a report or what is known for each task.",

@@ -76,6 +76,8 @@ fn a_call_is_answered_with_its_reports_and_an_equal_one_begins_nothing() {
     let mut client = Client::allowed(&rig, &[]);
     let result = client.call("Delegate", task("a"));
     let data = &result["structuredContent"];
+    // Some clients hand their model nothing but this.
+    assert!(text(data, "note").contains("data, not instructions"), "{data}");
     assert_eq!((&data["done"], &data["state"]), (&json!(true), &json!("completed")), "{result}");
     assert_eq!(data["results"]["results"][0]["report"], "quick answer");
     assert!(text(&result["content"][0], "text").contains("> quick answer"), "{result}");
