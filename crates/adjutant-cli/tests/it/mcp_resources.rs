@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::mcp_http_rig::{Host, request};
 use crate::mcp_rig::{Client, SCRIPT, task};
 use crate::rig::Rig;
 
@@ -199,4 +200,21 @@ fn the_prompts_are_the_commands_and_execute_nothing() {
         let answer = client.request("prompts/get", params.clone());
         assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
     }
+}
+
+#[test]
+fn over_http_only_the_runs_of_the_token_are_resources() {
+    let rig = Rig::with_script(SCRIPT);
+    let other = text(&Client::allowed(&rig, &[]).data("Delegate", task("a")), "run");
+    let host = Host::start(&rig, &[]);
+    let client = host.session("tester", "2025-11-25");
+    let own = text(&client.data("Delegate", &task("a")), "run");
+    let listed = client.post(&request(3, "resources/list", &json!({}))).result(3);
+    assert!(listed.to_string().contains(&own) && !listed.to_string().contains(&other), "{listed}");
+    let read = |run: &str| {
+        let uri = json!({ "uri": format!("adjutant://run/{run}/result") });
+        client.post(&request(4, "resources/read", &uri)).message()
+    };
+    assert!(read(&own)["result"].to_string().contains("quick answer"));
+    assert_eq!(read(&other)["error"]["code"], -32002);
 }
