@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::story_rig::{Project, done, one_story, writes};
+use crate::story_rig::{Project, done, one_story, says, writes};
 
 fn story(id: &str) -> Value {
     json!({ "userStories": [{ "id": id, "title": "Do it", "passes": false }] })
@@ -107,22 +107,20 @@ fn a_branch_that_cannot_be_made_is_a_reason_in_the_report() {
 
 #[test]
 fn what_no_provider_reported_is_written_down_as_an_estimate() {
-    let slow = json!({
-        "label": "US-001", "delay_ms": 60_000, "text": "I wait.",
-    });
-    let turns = |second: Value| {
+    let script = |first: Value| {
         json!({
             "price": { "input": 1.0, "output": 1.0, "cache_read": 1.0, "cache_write": 1.0 },
-            "turn": [writes("US-001", "half", "x\n"), second, done("US-001")],
+            "turn": [first, writes("US-001", "half", "x\n"), done("US-001")],
         })
     };
-    let project = Project::with_script(&one_story(), &turns(slow));
-    let mut running = project.working(&[]).start();
-    running.wait_for("[US-001] Write half");
+    let slow = json!({ "label": "US-001", "delay_ms": 60_000, "text": "I wait." });
+    let project = Project::with_script(&one_story(), &script(slow));
+    let mut running = project.working(&["--events"]).start();
+    running.wait_for_data("\"reserved\"");
     let run = project.rig().only_run();
     running.signal(Signal::KILL);
     assert_eq!(running.finish().code, 128 + 9);
-    project.script(&turns(json!({ "label": "US-001", "text": "I go on." })));
+    project.script(&script(says("US-001", "I go on.")));
     let out = project.call(["resume", &run, "--yes"]).run();
     assert_eq!(out.code, 0, "{out}");
     assert!(
