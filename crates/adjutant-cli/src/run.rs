@@ -95,17 +95,21 @@ pub(crate) fn conclude(
     let Conducted { view, finished } = conducted;
     let view = &view;
     let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
-    if let Some(report) = StoryReport::of(view) {
-        story::show(&report, showing)?;
-    } else if pursues {
+    // That of a story names its branch, so it comes after that is made.
+    let report = StoryReport::of(view);
+    if pursues && report.is_none() {
         show_synthesis(view, files.as_ref(), showing)?;
-    } else if !showing.events && view.run().is_some() {
+    } else if report.is_none() && !showing.events && view.run().is_some() {
         let results = Results::of_run(view);
         show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
-    let merged = after_run(archive, view, showing.merge);
-    let recorded = story::record_outcome(archive, view);
-    let is_placed = merged == Exit::Completed && recorded == Exit::Completed;
+    let placed = after_run(archive, view, showing.merge);
+    let recorded = story::record_outcome(archive, view, placed.branch.clone());
+    let is_placed = placed.exit == Exit::Completed && recorded == Exit::Completed;
+    if let Some(mut report) = report {
+        story::tell_place(&mut report, placed);
+        story::show(&report, showing)?;
+    }
     archive.prune_daily();
     match finished {
         Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),

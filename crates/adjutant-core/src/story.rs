@@ -23,8 +23,8 @@ pub struct StoryWork {
     /// The command that has to succeed before the story passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
-    /// Whether it names a command that decides which no person allowed: then nothing decides, and it
-    /// does not pass.
+    /// Whether it names a command that decides which no person allowed, so that it does not pass. Only
+    /// runs of earlier versions have it: such a story is not begun any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unallowed: bool,
     /// The number of the last child that earlier runs on it had: none is used twice.

@@ -27,7 +27,7 @@ pub use footing::{why_no_repository, why_not_kept};
 pub use git::{
     Binary, Change, Commit, Committed, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, Git,
     GitError, Kept, Lines, ObjectId, Patch, Preview, Repository, ResultRef, Side, SkipReason,
-    Skipped, Snapshot, layer_changes,
+    Skipped, Snapshot, is_branch_name, layer_changes,
 };
 pub use path::RelPath;
 pub use place::{FileMode, Folders, Image, Over, Place};

@@ -26,7 +26,7 @@ pub(crate) struct StoryArgs {
     #[arg(long, value_name = "COMMAND")]
     pub(crate) verify: Option<String>,
 
-    /// Begin a story anew whose last run was interrupted or is partial, instead of leaving it to `adjutant resume`.
+    /// Begin a story anew whatever earlier runs on it came to, unless one is running.
     #[arg(long)]
     pub(crate) again: bool,
 

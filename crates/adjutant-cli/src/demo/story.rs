@@ -107,7 +107,7 @@ const fn showing() -> Showing {
 }
 
 fn report(archive: &Archive, view: &RunView) -> Result<(), Failure> {
-    story::record_outcome(archive, view);
+    story::record_outcome(archive, view, None);
     let Some(mut report) = StoryReport::of(view) else { return Ok(()) };
     // The repository is gone when a person could type it.
     report.merge = None;

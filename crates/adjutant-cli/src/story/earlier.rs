@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 use adjutant_core::prd::{Prd, Story, child_number};
 use adjutant_core::{Outcome, RunId};
 use adjutant_engine::prd::resolved;
-use adjutant_engine::work::Work;
+use adjutant_engine::work::{Whereabouts, Work};
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_view::story::StoryReport;
 use adjutant_view::{Liveness, RunView};
 
 use super::record::recorded;
-use crate::exit::{Exit, Failure};
-use crate::output::say;
+use crate::exit::Failure;
 use crate::records::{liveness, numbers};
-use crate::work::search;
+use crate::work::{explained, search};
 
 /// How many of the latest runs of a tree are looked at.
 const LOOKED_AT: usize = 500;
@@ -33,6 +32,15 @@ pub(super) enum Earlier {
     Spent(RunId),
     /// It ended otherwise.
     Over,
+}
+
+/// What a story begins with.
+#[derive(Default)]
+pub(super) struct Foundation {
+    /// The commits of the stories it depends on that the user's files do not have.
+    pub(super) commits: Vec<String>,
+    /// What is not known of those stories, a sentence each.
+    pub(super) remarks: Vec<String>,
 }
 
 /// What a run did for a story of the PRD.
@@ -155,44 +163,76 @@ impl<'a> History<'a> {
         self.on(story).map(|past| past.last_child).max().unwrap_or(0)
     }
 
-    /// Returns the commits of the stories that one depends on, as far as their work is kept and is not
-    /// in the tree already: those that others depend on come first.
-    pub(super) fn work_before(&self, prd: &Prd, story: &Story) -> Result<Vec<String>, Failure> {
-        let mut commits = Vec::new();
-        for id in before(prd, story) {
-            commits.extend(self.work_of(prd, id)?);
-        }
-        if commits.is_empty() {
-            return Ok(commits);
-        }
-        let failed = |error| Failure::caused(Exit::Failed, &error);
-        let work = Work::open(&search(), &self.workdir, self.archive.path()).map_err(failed)?;
-        let mut due = Vec::new();
-        for commit in commits {
-            if work.is_outstanding(&commit).map_err(failed)? {
-                due.push(commit);
+    /// Says why the work of a run that completed is lost; nothing where it is there, or it changed nothing.
+    pub(super) fn lost(&self, run: RunId) -> Result<Option<String>, Failure> {
+        let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
+        let Some(commit) = commit_of(&numbers(&files)?.0) else { return Ok(None) };
+        Ok(match self.whereabouts(&commit)? {
+            Whereabouts::Merged | Whereabouts::Kept => None,
+            Whereabouts::Dropped => Some(format!("the work of {run} was discarded")),
+            Whereabouts::Gone => {
+                Some(format!("the work of {run} is not in this repository any more"))
             }
-        }
-        Ok(due)
+        })
     }
 
-    /// Returns the commit that holds the work of a story, by the run that its entry names.
-    fn work_of(&self, prd: &Prd, id: &str) -> Result<Option<String>, Failure> {
-        let is_done = prd.story(id).is_some_and(|story| story.passes);
-        // An entry without a run was done by a person, in the tree.
-        let Some(run) = recorded(prd, id).map(|it| it.run).filter(|_| is_done) else {
-            return Ok(None);
-        };
-        let runs = self.archive.runs().map_err(crate::records::failed)?;
-        let Some(files) = runs.into_iter().find(|files| files.id() == run) else {
-            say(&format!("adjutant: {run} is gone, which did {id}: what it left is not taken in"));
-            return Ok(None);
-        };
-        let (view, _) = numbers(&files)?;
-        let passes = StoryReport::of(&view).is_some_and(|report| report.passes && report.id == id);
-        let commit = view.root().and_then(|root| root.kept.as_ref()?.0.commit.clone());
-        Ok(commit.filter(|_| passes))
+    /// Returns what a story begins with: the work of those it depends on as far as it is not in the tree
+    /// already, those that others depend on first. Otherwise why it cannot begin.
+    pub(super) fn work_before(&self, prd: &Prd, story: &Story) -> Result<Foundation, String> {
+        let unread = |failure: Failure| format!("the work before it cannot be read: {failure}");
+        let mut found = Foundation::default();
+        let before: Vec<_> =
+            before(prd, story).into_iter().filter_map(|id| Some((id, done_by(prd, id)?))).collect();
+        if before.is_empty() {
+            return Ok(found);
+        }
+        let runs = self.archive.runs().map_err(crate::records::failed).map_err(unread)?;
+        for (id, run) in before {
+            let Some(files) = runs.iter().find(|files| files.id() == run) else {
+                found.remarks.push(format!(
+                    "{run}, which did {id}, is not known here: it began with your files as if they had that work"
+                ));
+                continue;
+            };
+            let (view, _) = numbers(files).map_err(unread)?;
+            let is_it = StoryReport::of(&view).is_some_and(|it| it.passes && it.id == id);
+            let Some(commit) = commit_of(&view).filter(|_| is_it) else { continue };
+            match self.whereabouts(&commit).map_err(unread)? {
+                Whereabouts::Merged => {}
+                Whereabouts::Kept => found.commits.push(commit),
+                Whereabouts::Dropped => {
+                    let why = format!("was discarded; `git branch NAME {commit}` brings it back");
+                    return Err(missing(id, run, &why));
+                }
+                Whereabouts::Gone => return Err(missing(id, run, "is not in this repository")),
+            }
+        }
+        Ok(found)
     }
+
+    fn whereabouts(&self, commit: &str) -> Result<Whereabouts, Failure> {
+        let work = Work::open(&search(), &self.workdir, self.archive.path());
+        work.and_then(|work| work.whereabouts(commit)).map_err(|error| explained(&error))
+    }
+}
+
+/// Says that a story cannot begin because the work before it is lost, and what can be done.
+fn missing(id: &str, run: RunId, why: &str) -> String {
+    format!(
+        "the work of {run} on {id}, which it depends on, {why}. Set `passes` of {id} to false to have it done \
+         again, or take `adjutant` out of its entry where your files have that work"
+    )
+}
+
+/// Returns the run that did a story by what its entry says; one without a run was done by a person, in the tree.
+fn done_by(prd: &Prd, id: &str) -> Option<RunId> {
+    let is_done = prd.story(id).is_some_and(|story| story.passes);
+    recorded(prd, id).map(|it| it.run).filter(|_| is_done)
+}
+
+/// Returns the commit of the work of a run's own agent; nothing where it changed nothing.
+fn commit_of(view: &RunView) -> Option<String> {
+    view.root()?.kept.as_ref()?.0.commit.clone()
 }
 
 fn came_to(run: RunId, view: &RunView, is_alive: bool) -> Earlier {

@@ -13,17 +13,18 @@ use std::path::PathBuf;
 
 use adjutant_core::prd::{Prd, Story, asked, story_prompt};
 use adjutant_core::story::{MarkedTask, StoryWork};
-use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
+use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, RunId, Usd};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
+use adjutant_view::RunView;
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
 use serde::Serialize;
 
 use self::consent::Consent;
-use self::earlier::{Earlier, History};
+use self::earlier::{Earlier, Foundation, History};
 use self::model::Models;
-pub(crate) use self::record::record_outcome;
+pub(crate) use self::record::{record_outcome, tell_place};
 use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
 use crate::ask::{Terminal, approver, may_ask};
@@ -35,7 +36,11 @@ use crate::output::{print, print_json, say};
 use crate::run::{Conducted, Showing, Work, conduct};
 use crate::settings::{Settings, open_archive};
 use crate::wiring::{Chosen, Wiring};
-use crate::work::after_run;
+use crate::work::{Placed, after_run};
+
+/// Why a story is not begun whose command needs consent.
+const UNALLOWED: &str =
+    "its verify command needs your consent: --trust-prd allows it, --verify COMMAND replaces it";
 
 /// Runs the command.
 pub(crate) fn run_story(
@@ -130,6 +135,16 @@ struct Spent {
     tokens: u64,
 }
 
+/// What an earlier run means for a story.
+enum Before {
+    /// It may be begun; one that is begun again although it was done says why.
+    Begin(Option<String>),
+    /// It was done, which is not written down.
+    Done(RunId),
+    /// It is not begun, for this reason.
+    Leave(String),
+}
+
 /// A PRD that is being worked on.
 struct Reading<'a> {
     args: &'a StoryArgs,
@@ -221,46 +236,59 @@ impl Reading<'_> {
             Err(left) => return Ok(left),
         };
         self.consent.renew(self.file.prd(), self.file.path(), self.archive);
-        self.history.look(id);
-        let asked = asked(&story, self.verify_of(&story).as_deref());
-        match self.history.find(id, &asked) {
-            Some(Earlier::Passed(run)) if self.is_unrecorded(id, run) => {
-                return self.write_down(id, run);
-            }
-            Some(Earlier::Running(run)) => {
-                let why = format!("{run} works on it: `adjutant wait {run}` waits for its end");
-                return Ok(self.leave(id, &completed(&why)));
-            }
-            Some(Earlier::Open(run)) if !self.args.again => {
-                let why = format!(
-                    "{run} can go on with it: `adjutant resume {run}`; --again begins it anew"
-                );
-                return Ok(self.leave(id, &completed(&why)));
-            }
-            Some(Earlier::Spent(run)) if !self.args.again => {
-                let why = format!(
-                    "{run} used up what it was given; --again begins it anew, with a higher --budget-usd, \
-                     --budget-tokens or the limit that `adjutant result {run}` names"
-                );
-                return Ok(self.leave(id, &completed(&why)));
-            }
-            Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Spent(_) | Earlier::Over)
-            | None => {}
+        if story.verify.is_some() && self.verify_of(&story).is_none() {
+            // What nobody may check would be paid for and could not pass.
+            return Ok(self.leave(id, UNALLOWED));
         }
+        let again = match self.before(&story)? {
+            Before::Begin(why) => why,
+            Before::Done(run) => return self.write_down(id, run),
+            Before::Leave(why) => return Ok(self.leave(id, &completed(&why))),
+        };
         if self.is_spent() {
             return Ok(self.leave(id, "the budget of all stories is used up"));
         }
-        match self.work_of(&story) {
-            Ok(work) => match self.models.of(&story, &self.consent) {
-                Ok(chosen) => self.work_on(&story, work, chosen).map(Some),
-                Err(failure) => Ok(self.leave(id, &failure.to_string())),
-            },
+        let foundation = match self.history.work_before(self.file.prd(), &story) {
+            Ok(foundation) => foundation,
             // Without what it builds on it would be another piece of work.
-            Err(failure) => {
-                let why = failure.to_string();
-                Ok(self.leave(id, &format!("the work before it cannot be read: {why}")))
+            Err(why) => return Ok(self.leave(id, &why)),
+        };
+        match self.models.of(&story, &self.consent) {
+            Ok(chosen) => {
+                let Foundation { commits, remarks } = foundation;
+                let remarks: Vec<String> = again.into_iter().chain(remarks).collect();
+                remarks.iter().for_each(|remark| say(&format!("adjutant: {id}: {remark}")));
+                let work = self.work_of(&story, commits);
+                self.work_on(&story, work, chosen, remarks).map(Some)
             }
+            Err(failure) => Ok(self.leave(id, &failure.to_string())),
         }
+    }
+
+    /// Looks at what ran before on a story, and what that means for it.
+    fn before(&mut self, story: &Story) -> Result<Before, Failure> {
+        self.history.look(&story.id);
+        let asked = asked(story, self.verify_of(story).as_deref());
+        Ok(match self.history.find(&story.id, &asked) {
+            Some(Earlier::Running(run)) => {
+                Before::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
+            }
+            Some(_) if self.args.again => Before::Begin(None),
+            Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run) => {
+                match self.history.lost(run)? {
+                    None => Before::Done(run),
+                    Some(why) => Before::Begin(Some(format!("{why}, so it was begun anew"))),
+                }
+            }
+            Some(Earlier::Open(run)) => Before::Leave(format!(
+                "{run} can go on with it: `adjutant resume {run}`; --again begins it anew"
+            )),
+            Some(Earlier::Spent(run)) => Before::Leave(format!(
+                "{run} used up what it was given; --again begins it anew, with a higher --budget-usd, \
+                 --budget-tokens or the limit that `adjutant result {run}` names"
+            )),
+            Some(Earlier::Passed(_) | Earlier::Over) | None => Before::Begin(None),
+        })
     }
 
     /// Returns a story that may be begun by what the file says now; otherwise how it ended, if it did.
@@ -317,7 +345,7 @@ impl Reading<'_> {
     ///
     /// Whoever took `passes` back after it was written down wants the story done again, and what a
     /// later run came to is not taken back by an earlier one.
-    fn is_unrecorded(&self, id: &str, run: adjutant_core::RunId) -> bool {
+    fn is_unrecorded(&self, id: &str, run: RunId) -> bool {
         let recorded = record::recorded(self.file.prd(), id);
         match recorded {
             None => true,
@@ -327,17 +355,33 @@ impl Reading<'_> {
     }
 
     /// Writes down what an earlier run achieved and could not write: nothing is done twice.
-    fn write_down(
-        &mut self,
-        id: &str,
-        run: adjutant_core::RunId,
-    ) -> Result<Option<Outcome>, Failure> {
+    fn write_down(&mut self, id: &str, run: RunId) -> Result<Option<Outcome>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
         let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
-        say(&format!("adjutant: {id} was done by {run}; it is written down now"));
-        record::save(&mut self.file, self.archive, &view)?;
-        self.reports.extend(StoryReport::of(&view));
-        Ok(view.outcome())
+        let remark = format!("was done by {run}; it is written down now, --again begins it anew");
+        say(&format!("adjutant: {id} {remark}"));
+        // A branch is only a name that may be missing; files were changed then, if they were to be.
+        let placed = match self.merge() {
+            MergeAfter::Branch => after_run(self.archive, &view, MergeAfter::Branch),
+            MergeAfter::Apply | MergeAfter::Report => Placed::nowhere(),
+        };
+        let is_placed = placed.exit == Exit::Completed;
+        record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
+        self.tell(&view, placed, |report| {
+            report.earlier = true;
+            report.remarks.push(remark);
+        });
+        Ok(view.outcome().map(|outcome| if is_placed { outcome } else { Outcome::Partial }))
+    }
+
+    /// Adds what came of a run to what is reported at the end; returns whether its story passes.
+    fn tell(&mut self, view: &RunView, placed: Placed, add: impl FnOnce(&mut StoryReport)) -> bool {
+        let Some(mut report) = StoryReport::of(view) else { return false };
+        add(&mut report);
+        tell_place(&mut report, placed);
+        let passes = report.passes;
+        self.reports.push(report);
+        passes
     }
 
     fn work_on(
@@ -345,6 +389,7 @@ impl Reading<'_> {
         story: &Story,
         work: StoryWork,
         chosen: Chosen,
+        remarks: Vec<String>,
     ) -> Result<Outcome, Failure> {
         say(&format!("adjutant: {} {}", story.id, adjutant_view::sanitize::line(&story.title)));
         let policy = self.policy_left();
@@ -393,17 +438,16 @@ impl Reading<'_> {
         let spent = view.total();
         self.spent.usd += spent.usd;
         self.spent.tokens += spent.usage.total();
-        let merged = after_run(self.archive, &view, showing.merge);
-        let saved = record::save(&mut self.file, self.archive, &view);
+        let placed = after_run(self.archive, &view, showing.merge);
+        let is_placed = placed.exit == Exit::Completed;
+        let saved = record::save(&mut self.file, self.archive, &view, placed.branch.clone());
         if let Err(failure) = &saved {
             say(&format!("adjutant: {failure}"));
             self.unsaved = true;
         }
-        let report = StoryReport::of(&view);
-        let passes = report.as_ref().is_some_and(|report| report.passes);
-        self.reports.extend(report);
+        let passes = self.tell(&view, placed, |report| report.remarks = remarks);
         let finished = finished.map_err(|error| crate::run::broken_off(&error, &view))?;
-        let is_done = passes && merged == Exit::Completed && saved.is_ok();
+        let is_done = passes && is_placed && saved.is_ok();
         let is_whole = is_done || finished.outcome != Outcome::Completed;
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
     }
@@ -436,7 +480,7 @@ impl Reading<'_> {
         own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
     }
 
-    fn work_of(&self, story: &Story) -> Result<StoryWork, Failure> {
+    fn work_of(&self, story: &Story, takes_in: Vec<String>) -> StoryWork {
         let plan = story.planned.iter().map(|planned| MarkedTask {
             description: planned.task(),
             hours: planned.hours,
@@ -444,17 +488,17 @@ impl Reading<'_> {
         });
         let verify = self.verify_of(story);
         let written = u64::from(self.file.prd().last_child_number(&story.id));
-        Ok(StoryWork {
-            unallowed: verify.is_none() && story.verify.is_some(),
+        StoryWork {
             id: story.id.clone(),
             title: story.title.clone(),
             prd: Some(self.file.path().display().to_string()),
             asked: asked(story, verify.as_deref()),
             verify,
             plan: plan.collect(),
-            takes_in: self.history.work_before(self.file.prd(), story)?,
+            takes_in,
             numbered: written.max(self.history.last_child(&story.id)),
-        })
+            ..StoryWork::default()
+        }
     }
 
     /// Returns what becomes of the work: a person's word, else the file's with consent, else a branch.

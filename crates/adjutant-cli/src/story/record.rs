@@ -12,21 +12,38 @@ use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 use crate::output::say;
+use crate::work::Placed;
 
 /// Writes down what came of a run on a story, where it is one of a PRD; what is in the way is said.
-pub(crate) fn record_outcome(archive: &Archive, view: &RunView) -> Exit {
+pub(crate) fn record_outcome(archive: &Archive, view: &RunView, branch: Option<String>) -> Exit {
     let Some(path) = view.story().and_then(|story| story.prd.as_deref()) else {
         return Exit::Completed;
     };
     let opened =
         PrdFile::open(Path::new(path)).map_err(|error| Failure::caused(Exit::Failed, &error));
-    match opened.and_then(|mut file| save(&mut file, archive, view)) {
+    match opened.and_then(|mut file| save(&mut file, archive, view, branch)) {
         Ok(()) => Exit::Completed,
         Err(failure) => {
             say(&format!("adjutant: {failure}"));
             Exit::Partial
         }
     }
+}
+
+/// Says in the report of a story where its work was put, and why elsewhere than usual.
+pub(crate) fn tell_place(report: &mut StoryReport, placed: Placed) {
+    report.remarks.extend(placed.problems);
+    if let Some(branch) = &placed.branch {
+        let usual = format!("adjutant/{}", report.id);
+        if branch.starts_with(&format!("{usual}-")) {
+            report.remarks.push(format!("`{usual}` holds something else, which was left there"));
+        } else if branch.starts_with("adjutant-") {
+            report.remarks.push(format!("a branch called `adjutant` leaves no room for `{usual}`"));
+        } else if *branch != usual {
+            report.remarks.push(format!("git takes no branch called `{usual}`"));
+        }
+    }
+    report.branch = placed.branch;
 }
 
 /// What the entry of a story says of the run that was last written down in it.
@@ -56,9 +73,16 @@ pub(super) fn began_later(archive: &Archive, one: RunId, other: RunId) -> bool {
     matches!((place(one), place(other)), (Some(one), Some(other)) if one < other)
 }
 
-/// Writes what came of a run into the file.
-pub(super) fn save(file: &mut PrdFile, archive: &Archive, view: &RunView) -> Result<(), Failure> {
-    let (Some(story), Some(outcome)) = (view.story(), written(view)) else { return Ok(()) };
+/// Writes what came of a run into the file; its work is on `branch` where one was made.
+pub(super) fn save(
+    file: &mut PrdFile,
+    archive: &Archive,
+    view: &RunView,
+    branch: Option<String>,
+) -> Result<(), Failure> {
+    let (Some(story), Some(outcome)) = (view.story(), written(view, branch)) else {
+        return Ok(());
+    };
     if let Some(why) = in_the_way(file.prd(), archive, view, &outcome) {
         let (path, id, run) = (file.path().display(), &story.id, &outcome.run);
         return Err(Failure::new(
@@ -96,7 +120,7 @@ fn in_the_way(prd: &Prd, archive: &Archive, view: &RunView, outcome: &Written) -
 }
 
 /// Returns what is written of a run that has ended.
-fn written(view: &RunView) -> Option<Written> {
+fn written(view: &RunView, branch: Option<String>) -> Option<Written> {
     let (root, policy) = (view.root()?, view.policy()?);
     let State::Ended(status) = root.state else { return None };
     let children = view.delegations().filter_map(|child| child_outcome(view, child, policy));
@@ -106,8 +130,10 @@ fn written(view: &RunView) -> Option<Written> {
         run: view.run()?.to_string(),
         status,
         summary: summary(root, status),
-        branch: root.kept.as_ref().and_then(|kept| kept.0.reference.clone()),
+        branch,
+        reference: root.kept.as_ref().and_then(|kept| kept.0.reference.clone()),
         cost: root.inclusive.usd,
+        estimated: root.inclusive.is_estimated(),
         tokens_in: root.inclusive.usage.input_total(),
         tokens_out: root.inclusive.usage.output,
         finished_ms: root.ended.map(|it| it.wall_ms).unwrap_or_default(),
@@ -137,6 +163,7 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
         summary: summary(child, status),
         files_changed: files.map(|file| file.path.clone()).collect(),
         cost: child.inclusive.usd,
+        estimated: child.inclusive.is_estimated(),
         tokens_in: child.inclusive.usage.input_total(),
         tokens_out: child.inclusive.usage.output,
     })

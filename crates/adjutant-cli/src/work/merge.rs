@@ -214,7 +214,7 @@ fn by_hand(chosen: &Chosen, picked: &Picked) -> String {
             "A conflict is solved by hand: commit what is not committed here, then `git cherry-pick {commit}`."
         );
     }
-    let (id, branch) = (picked.id(), &picked.kept.branch);
+    let (id, branch) = (picked.id(), sanitize::shell_word(&picked.kept.branch));
     format!(
         "A conflict is solved by hand: `adjutant merge {id} --as branch`, then `git merge {branch}`."
     )

@@ -184,16 +184,42 @@ fn configure(project: &Project, config: &str) {
 fn the_wishes_of_a_prd_count_for_nothing_without_consent() {
     let project = with_wishes("false", &json!("apply"));
     let before = project.own();
-    let out = project.call(["story", "prd.json", "--yes"]).run();
-    assert_eq!(out.code, 3, "what nobody may check does not pass: {out}");
+    // A person's own command decides, so the story can be begun.
+    let out = project.call(["story", "prd.json", "--yes", "--verify", "test -f jwt"]).run();
+    assert_eq!(out.code, 0, "{out}");
     for words in ["run `false`", "script:../other.json", "merge results: apply", "--trust-prd"] {
         assert!(out.stderr.contains(words), "{words}: {out}");
     }
     let run = project.rig().only_run();
-    assert!(project.events(&run, "checked").is_empty());
+    assert_eq!(project.events(&run, "checked").len(), 1);
     assert_eq!(project.left(&run, "US-001", "jwt"), "a token");
     assert_eq!(project.own(), before, "nothing was merged");
-    assert_eq!(project.entry("US-001")["passes"], false);
+}
+
+#[test]
+fn a_story_that_nobody_may_check_is_not_begun() {
+    let prd = json!({ "userStories": [
+        { "id": "US-001", "title": "Log in", "verify": "test -f jwt", "passes": false },
+        { "id": "US-002", "title": "Log out", "passes": false },
+        { "id": "US-003", "title": "Stay", "dependencies": ["US-001"], "passes": false },
+    ] });
+    let project = Project::new(&prd, [done("US-002")]);
+    for (passed, total) in [(1, 1), (0, 0)] {
+        let json = project.json(&[], 3);
+        let why = "its verify command needs your consent: --trust-prd allows it, --verify COMMAND replaces it";
+        let expected =
+            json!([{ "id": "US-001", "why": why }, { "id": "US-003", "why": "waits for US-001" }]);
+        assert_eq!(json["not_begun"], expected, "{json:#}");
+        assert_eq!((&json["passed"], &json["total"]), (&json!(passed), &json!(total)), "{json:#}");
+    }
+    assert_eq!(project.rig().runs().len(), 1, "only US-002 was worked on");
+    assert_eq!(project.entry("US-001"), prd["userStories"][0]);
+    assert_eq!(project.repo.git(["branch", "--list", "adjutant/*"]), "");
+    let out = project.story(&[]);
+    assert!(
+        out.stdout.contains("US-001: not begun, its verify command needs your consent"),
+        "{out}"
+    );
 }
 
 #[test]

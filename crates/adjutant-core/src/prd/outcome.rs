@@ -11,12 +11,14 @@ use crate::time::rfc3339;
 pub(super) const RECORD: &str = "adjutant";
 
 /// The names of what stands there.
-const RECORDED: [&str; 9] = [
+const RECORDED: [&str; 11] = [
     "run",
     "status",
     "summary",
     "branch",
+    "reference",
     "cost_usd",
+    "estimated",
     "tokens_in",
     "tokens_out",
     "finished",
@@ -49,8 +51,12 @@ pub struct Outcome {
     pub summary: String,
     /// The branch its work is on, where there is one.
     pub branch: Option<String>,
+    /// The reference that keeps its work, where there is any.
+    pub reference: Option<String>,
     /// What it cost, its children included.
     pub cost: Usd,
+    /// Whether part of the cost counts at its reservation because no provider reported it.
+    pub estimated: bool,
     /// Input tokens, its children's included.
     pub tokens_in: u64,
     /// Output tokens, its children's included.
@@ -90,6 +96,8 @@ pub struct ChildOutcome {
     pub files_changed: Vec<String>,
     /// What it cost, its own children included.
     pub cost: Usd,
+    /// Whether part of the cost counts at its reservation because no provider reported it.
+    pub estimated: bool,
     /// Input tokens, its own children's included.
     pub tokens_in: u64,
     /// Output tokens, its own children's included.
@@ -105,7 +113,9 @@ impl Outcome {
         record.insert("status".into(), json!(self.status.word()));
         record.insert("summary".into(), json!(self.summary));
         record.extend(self.branch.iter().map(|branch| ("branch".into(), json!(branch))));
+        record.extend(self.reference.iter().map(|it| ("reference".into(), json!(it))));
         record.insert("cost_usd".into(), json!(self.cost));
+        record.extend(self.estimated.then(|| ("estimated".into(), json!(true))));
         record.insert("tokens_in".into(), json!(self.tokens_in));
         record.insert("tokens_out".into(), json!(self.tokens_out));
         record.insert("finished".into(), json!(rfc3339(self.finished_ms)));
@@ -121,15 +131,16 @@ impl Outcome {
 
 impl ChildOutcome {
     fn record(&self) -> Value {
-        json!({
-            "id": self.id,
-            "status": self.status.word(),
-            "summary": self.summary,
-            "files_changed": self.files_changed,
-            "cost_usd": self.cost,
-            "tokens_in": self.tokens_in,
-            "tokens_out": self.tokens_out,
-        })
+        let mut record = Map::new();
+        record.insert("id".into(), json!(self.id));
+        record.insert("status".into(), json!(self.status.word()));
+        record.insert("summary".into(), json!(self.summary));
+        record.insert("files_changed".into(), json!(self.files_changed));
+        record.insert("cost_usd".into(), json!(self.cost));
+        record.extend(self.estimated.then(|| ("estimated".into(), json!(true))));
+        record.insert("tokens_in".into(), json!(self.tokens_in));
+        record.insert("tokens_out".into(), json!(self.tokens_out));
+        Value::Object(record)
     }
 
     /// Returns the fields of its own entry that are kept up to date.

@@ -7,6 +7,7 @@
 //! Start at [`Work::open`] and [`Work::results`]. Invariant: no file of the user changes but in [`Work::apply`]
 //! and [`Work::take_back`], and each of them changes all its files or none.
 
+mod branches;
 mod machine;
 mod quota;
 
@@ -80,6 +81,19 @@ pub enum Verdict {
     Dirty(Vec<PathBuf>),
     /// It could not be done; the error says whether anything changed.
     Failed(ApplyError),
+}
+
+/// Where work is by now that was kept once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// The user's files or their commit have it.
+    Merged,
+    /// A branch or a reference of ours keeps it, and the user's files do not have it yet.
+    Kept,
+    /// Git still has the commit, and nothing keeps it: it was discarded or pruned.
+    Dropped,
+    /// This repository has no such commit.
+    Gone,
 }
 
 /// What became of a merge that was to be taken back.
@@ -295,30 +309,24 @@ impl Work {
         Ok(!applications(&self.repository.applied()?, commit).is_empty())
     }
 
-    /// Says whether work is kept that the user's files do not have yet: a branch of it is only a name.
+    /// Says where work is by now that was kept as this commit.
     ///
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn is_outstanding(&self, commit: &str) -> Result<bool, WorkError> {
-        let Some(id) = ObjectId::parse(commit) else { return Ok(false) };
-        Ok(self.has_commit(commit)?
-            && self.repository.is_kept(&id)?
-            && !self.repository.is_in_head(&id)?
-            && !self.is_applied(commit)?)
-    }
-
-    /// Has the branch of a result called by its story, unless a branch of that name is another's.
-    pub fn name_branch(&self, result: &mut KeptResult, story: &str) {
-        // What may stand in our references may stand in the name of a branch.
-        if ResultRef::new(&result.run, story).is_err() {
-            return;
+    pub fn whereabouts(&self, commit: &str) -> Result<Whereabouts, WorkError> {
+        let Some(id) = ObjectId::parse(commit) else {
+            return Ok(Whereabouts::Gone);
+        };
+        // First, for another repository may lie by now where one was that work was merged into.
+        if !self.has_commit(commit)? {
+            return Ok(Whereabouts::Gone);
         }
-        let name = format!("adjutant/{story}");
-        let tip = self.repository.branch_tip(&name);
-        if tip.is_ok_and(|tip| tip.is_none_or(|tip| tip.to_string() == result.commit)) {
-            result.branch = name;
+        if self.is_applied(commit)? || self.repository.is_in_head(&id)? {
+            return Ok(Whereabouts::Merged);
         }
+        let is_kept = self.repository.is_kept(&id)?;
+        Ok(if is_kept { Whereabouts::Kept } else { Whereabouts::Dropped })
     }
 
     /// Says whether the branch of a result is there and at it.

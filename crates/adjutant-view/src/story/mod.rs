@@ -41,7 +41,7 @@ pub struct StoryReport {
     pub verified: Option<bool>,
     /// That command; absent where there is none.
     pub verify: Option<String>,
-    /// Whether it names a verify command that no person allowed.
+    /// Whether it names a verify command that no person allowed; only of a run of an earlier version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unallowed: bool,
     /// What its agent said of it, or why it ended as it did.
@@ -49,6 +49,8 @@ pub struct StoryReport {
     /// Why it ended as it did, unless all of it was done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
+    /// The branch its work is on; absent where none was made.
+    pub branch: Option<String>,
     /// What keeps its work; absent where nothing was changed.
     pub reference: Option<String>,
     /// The commit of its work.
@@ -66,6 +68,11 @@ pub struct StoryReport {
     pub children: Vec<ChildReport>,
     /// Markers that were not run, each with the reason.
     pub unread_markers: Vec<String>,
+    /// What else is to be known of it, a sentence each.
+    pub remarks: Vec<String>,
+    /// Whether an earlier command did it and this one only wrote that down: nothing was spent on it now.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub earlier: bool,
     /// What the story's own agent spent.
     #[serde(serialize_with = "spent")]
     pub own: Spend,
@@ -126,10 +133,10 @@ pub struct StoriesJson {
     pub total: usize,
     /// One entry for each story, in the order they were worked on.
     pub stories: Vec<StoryReport>,
-    /// What they came to.
+    /// What they came to, without those that an earlier command did.
     #[serde(flatten)]
     pub spent: SpendJson,
-    /// Seconds they took, one after the other.
+    /// Seconds they took, one after the other, counted alike.
     pub elapsed_s: f64,
 }
 
@@ -143,13 +150,18 @@ pub fn json(reports: &[StoryReport]) -> StoriesJson {
         stories: reports.to_vec(),
         spent: (&total(reports)).into(),
         // The sum of nothing is minus zero, which nobody wants to read.
-        elapsed_s: reports.iter().map(|report| report.elapsed_s).sum::<f64>() + 0.0,
+        elapsed_s: now(reports).map(|report| report.elapsed_s).sum::<f64>() + 0.0,
     }
 }
 
-/// Returns what all stories came to.
+/// Returns the stories that were worked on now.
+fn now(reports: &[StoryReport]) -> impl Iterator<Item = &StoryReport> {
+    reports.iter().filter(|report| !report.earlier)
+}
+
+/// Returns what all stories came to that were worked on now.
 fn total(reports: &[StoryReport]) -> Spend {
-    reports.iter().fold(Spend::default(), |sum, report| sum.plus(&report.inclusive))
+    now(reports).fold(Spend::default(), |sum, report| sum.plus(&report.inclusive))
 }
 
 fn spent<S: Serializer>(spend: &Spend, serializer: S) -> Result<S::Ok, S::Error> {
@@ -163,7 +175,8 @@ impl StoryReport {
         let (story, root) = (view.story()?, view.root()?);
         let (work, problem) = root.kept.as_deref().cloned().unwrap_or_default();
         let outcome = ended(root).map(|own| view.outcome().unwrap_or(own));
-        let passes = outcome == Some(Outcome::Completed) && ended(root) == outcome;
+        let is_completed = outcome == Some(Outcome::Completed);
+        let passes = is_completed && ended(root) == outcome;
         let verified = root.checked.map(|(passed, _)| passed);
         // Where a command decides, nothing else does.
         let is_decided = !story.unallowed && (story.verify.is_none() || verified == Some(true));
@@ -182,6 +195,7 @@ impl StoryReport {
             verify: story.verify.clone(),
             summary: summary(root),
             reason: root.reason.as_ref().filter(|_| !passes).map(Into::into),
+            branch: None,
             reference: work.reference,
             commit: work.commit,
             problem,
@@ -190,10 +204,15 @@ impl StoryReport {
             removed,
             children: view.preorder().into_iter().skip(1).map(|node| child(view, node)).collect(),
             unread_markers: unread_markers(view),
+            remarks: Vec::new(),
+            earlier: false,
             own: root.own,
             inclusive: root.inclusive,
             elapsed_s: seconds(view.elapsed(view.latest().at, Liveness::Dead)),
-            resume: run.filter(|_| !passes && !is_spent(root)).and_then(|run| resume(run, root)),
+            // All was done of what nobody may check: there is nothing to go on with.
+            resume: run
+                .filter(|_| !(passes || is_spent(root) || story.unallowed && is_completed))
+                .and_then(|run| resume(run, root)),
             again: story.prd.as_ref().filter(|_| !passes && is_spent(root)).map(|prd| {
                 let (prd, id) = (sanitize::shell_word(prd), sanitize::shell_word(&story.id));
                 format!("adjutant story {prd} --story {id} --again")

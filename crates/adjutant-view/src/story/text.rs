@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, State};
 
-use super::{ChildReport, Merge, StoryReport, total};
+use super::{ChildReport, Merge, StoryReport, now, total};
 use crate::layout::{bracketed, fit};
 use crate::names::{code_words_of, counted, ended_word, mark};
 use crate::run::Spend;
@@ -26,21 +26,31 @@ pub fn render(reports: &[StoryReport]) -> String {
         text.push('\n');
     }
     let passed = reports.iter().filter(|report| report.passes).count();
-    let took = reports.iter().map(|report| report.elapsed_s).sum();
+    let took = now(reports).map(|report| report.elapsed_s).sum();
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         text,
-        "{} of {}: {} · {}",
+        "{} of {}: {} · {}{}",
         passed,
         counted_stories(reports.len()),
         spent(&total(reports)),
-        time(took)
+        time(took),
+        before(reports)
     );
     text
 }
 
 fn counted_stories(count: usize) -> String {
     if count == 1 { "1 story passes".into() } else { format!("{count} stories pass") }
+}
+
+/// Says how many stories are no part of what was spent.
+fn before(reports: &[StoryReport]) -> String {
+    match (reports.len() - now(reports).count(), reports.len()) {
+        (0, _) => String::new(),
+        (all, of) if all == of => " (done before, nothing was spent now)".into(),
+        (some, _) => format!(" ({some} done before, not counted)"),
+    }
 }
 
 fn story(report: &StoryReport) -> String {
@@ -66,6 +76,9 @@ fn story(report: &StoryReport) -> String {
     if let more @ 1.. = report.files.len().saturating_sub(FILES_NAMED) {
         line("", &format!("and {more} more"));
     }
+    if let Some(branch) = &report.branch {
+        line("branch", &fit(branch, 120));
+    }
     for child in &report.children {
         line("child", &child_words(child));
         // A refusal says what was attempted and what the limit is; nothing of it is left out.
@@ -79,6 +92,9 @@ fn story(report: &StoryReport) -> String {
     }
     for marker in &report.unread_markers {
         line("not run", &fit(&sanitize::collapsed(marker), TEXT_COLUMNS));
+    }
+    for remark in &report.remarks {
+        line("note", &sanitize::collapsed(remark));
     }
     line("spent", &spent_words(report));
     if let Some(command) = &report.resume {
@@ -165,7 +181,8 @@ fn child_words(child: &ChildReport) -> String {
 fn spent_words(report: &StoryReport) -> String {
     let tokens = report.inclusive.tokens_full();
     let money = money(&report.own, &report.inclusive);
-    format!("{tokens} · {money} · {}", time(report.elapsed_s))
+    let when = if report.earlier { ", by an earlier command" } else { "" };
+    format!("{tokens} · {money} · {}{when}", time(report.elapsed_s))
 }
 
 fn money(own: &Spend, all: &Spend) -> String {

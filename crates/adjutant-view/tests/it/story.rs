@@ -409,6 +409,17 @@ fn a_model_that_claims_success_passes_nothing_by_its_word() {
     let report = StoryReport::of(&h.view()).unwrap();
     assert!(!report.passes && report.resume.is_some());
     assert!(render(&[report]).contains("complete, its verify command was not run"));
+    // Nor one whose command nobody allowed, as earlier versions had it; there is nothing to go on with.
+    let mut h = story(None, "Done.");
+    for (_, event) in &mut h.records {
+        if let Event::StoryTaken { story, .. } = event {
+            story.unallowed = true;
+        }
+    }
+    finish(&mut h, root(), "Done.", vec![], (Outcome::Completed, None));
+    h.push(Event::RunEnded { outcome: Outcome::Completed });
+    let report = StoryReport::of(&h.view()).unwrap();
+    assert!(!report.passes && report.resume.is_none());
     // Work that could not be kept is no work that passes.
     let mut h = story(None, "Done.");
     h.end(root(), Outcome::Completed, None);
@@ -431,6 +442,16 @@ fn totals_are_the_sum_of_all_stories() {
     assert_eq!(shape.spent.usage.input, input);
     let text = render(&reports);
     assert!(text.lines().last().unwrap().starts_with("2 of 3 stories pass: in="), "{text}");
+    // One that an earlier command did is told and not counted.
+    let mut reports = reports;
+    reports[0].earlier = true;
+    let shape = json(&reports);
+    assert_eq!((shape.passed, shape.total), (2, 3));
+    assert_eq!(shape.spent.usage.input, input - reports[0].inclusive.usage.input);
+    assert!((shape.elapsed_s - reports[1].elapsed_s - reports[2].elapsed_s).abs() < 1e-9);
+    let text = render(&reports);
+    assert!(text.ends_with(" (1 done before, not counted)\n"), "{text}");
+    assert_eq!(text.matches(", by an earlier command\n").count(), 1, "{text}");
     assert!(StoryReport::of(&History::new().view()).is_none());
 }
 

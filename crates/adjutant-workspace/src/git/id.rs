@@ -10,6 +10,9 @@ use super::GitError;
 /// The longest a part of a reference may be.
 const PART_BYTES: usize = 100;
 
+/// The most bytes of one part of a branch's name: git makes a file of it, and of its lock beside it.
+const BRANCH_BYTES: usize = 240;
+
 /// The id of an object: 40 or 64 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(String);
@@ -113,6 +116,24 @@ fn plain(part: &str) -> bool {
         && !part.to_ascii_lowercase().ends_with(".lock")
 }
 
+/// Says whether git takes a name for a branch, and a file system for the files it makes of it.
+#[must_use]
+pub fn is_branch_name(name: &str) -> bool {
+    let means_something = |letter: char| letter.is_control() || " ~^:?*[\\".contains(letter);
+    let is_part = |part: &str| {
+        (1..=BRANCH_BYTES).contains(&part.len())
+            && !part.starts_with('.')
+            && !part.ends_with('.')
+            && !part.to_ascii_lowercase().ends_with(".lock")
+    };
+    !name.starts_with('-')
+        && !name.contains(means_something)
+        && !name.contains("..")
+        && !name.contains("@{")
+        && name != "@"
+        && name.split('/').all(is_part)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +145,20 @@ mod tests {
         {
             assert!(ResultRef::new(bad, "c").is_err(), "{bad:?}");
             assert!(ResultRef::new("r", bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_branch_may_be_called_what_git_takes() {
+        for good in ["adjutant/A", "adjutant/日本", "a.b", "a@b", "a'b", "é", "x/y/z", "#1"] {
+            assert!(is_branch_name(good), "{good:?}");
+        }
+        let long = "x".repeat(BRANCH_BYTES + 1);
+        for bad in [
+            "", "a/", "/a", "a//b", "a/.b", "a..b", "-x", "a.", "a./b", "x.lock", "x.lock/y",
+            "a b", "a~1", "a^", "a:b", "a?", "a*", "a[", "a\\b", "@", "a@{0}", "a\u{7f}", &long,
+        ] {
+            assert!(!is_branch_name(bad), "{bad:?}");
         }
     }
 

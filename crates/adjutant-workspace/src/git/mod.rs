@@ -30,7 +30,7 @@ pub(crate) use capture::Status;
 pub use change::{Change, SkipReason, Skipped, layer_changes};
 pub use diff::{Binary, Diff, DiffEntry, DiffStatus, Lines, Patch};
 pub use error::GitError;
-pub use id::{ObjectId, ResultRef};
+pub use id::{ObjectId, ResultRef, is_branch_name};
 pub use import::{Commit, Committed};
 pub use merge::{Conflict, ConflictKind, Preview, Side};
 pub use refs::Kept;

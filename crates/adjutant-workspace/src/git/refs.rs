@@ -2,7 +2,7 @@
 //!
 //! Invariant: a reference is changed only from the value the caller knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
@@ -135,6 +135,21 @@ impl Repository {
         self.resolve(&format!("refs/heads/{name}^{{commit}}"))
     }
 
+    /// Lists the branches and where they are.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn branches(&self) -> Result<BTreeMap<String, ObjectId>, GitError> {
+        let call = self.call("for-each-ref").arg("--format=%(objectname) %(refname:lstrip=2)");
+        let output = call.arg("refs/heads").run()?;
+        let read = |line: &str| {
+            let (id, name) = line.split_once(' ')?;
+            Some((name.to_owned(), ObjectId::parse(id)?))
+        };
+        Ok(String::from_utf8_lossy(&output.bytes).lines().filter_map(read).collect())
+    }
+
     /// Forgets a result that is at `expected`.
     ///
     /// # Errors
@@ -245,14 +260,15 @@ impl Repository {
         Ok(())
     }
 
-    /// Says whether a branch or a reference of ours still keeps a commit.
+    /// Says whether a branch, here or as it was last fetched, or a reference of ours still keeps a commit.
     ///
     /// # Errors
     ///
     /// Why git could not be asked.
     pub fn is_kept(&self, commit: &ObjectId) -> Result<bool, GitError> {
         let call = self.call("for-each-ref").args(["--count=1", "--contains", commit.as_str()]);
-        let kept = call.args(["refs/heads", ResultRef::PREFIX.trim_end_matches('/')]).run()?;
+        let ours = ResultRef::PREFIX.trim_end_matches('/');
+        let kept = call.args(["refs/heads", "refs/remotes", ours]).run()?;
         Ok(!kept.bytes.is_empty())
     }
 

@@ -27,7 +27,9 @@ fn done() -> Outcome {
         status: outcome::Outcome::Completed,
         summary: "All of it works.".into(),
         branch: Some("adjutant/US-007".into()),
+        reference: None,
         cost: Usd::from_pico(450_000_000_000),
+        estimated: false,
         tokens_in: 12_500,
         tokens_out: 3_200,
         finished_ms: 1_768_905_322_000,
@@ -50,6 +52,7 @@ fn child(id: &str, parent: &str) -> ChildOutcome {
         summary: "Tokens work.".into(),
         files_changed: vec!["lib/jwt.py".into()],
         cost: Usd::from_pico(120_000_000_000),
+        estimated: false,
         tokens_in: 500,
         tokens_out: 40,
     }

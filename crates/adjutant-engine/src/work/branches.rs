@@ -1,0 +1,76 @@
+//! What the branch of a story is called: by its id as far as git has room for that.
+
+use std::collections::BTreeMap;
+
+use adjutant_workspace::{ObjectId, is_branch_name};
+
+use super::{KeptResult, Work};
+
+impl Work {
+    /// Has the branch of a result called by its story: `adjutant/US-001`, or `adjutant/US-001-2` where that
+    /// holds something else, or `adjutant-US-001` where a branch called `adjutant` is in the way.
+    pub fn name_branch(&self, result: &mut KeptResult, story: &str) {
+        // Where git cannot be asked, the usual name stays; making the branch says why.
+        let Ok(branches) = self.repository.branches() else { return };
+        let usual = &result.branch;
+        let wanted = [
+            format!("adjutant/{story}"),
+            format!("adjutant-{story}"),
+            usual.clone(),
+            usual.replacen('/', "-", 1),
+        ];
+        let mut wanted = wanted.iter().filter(|name| is_branch_name(name));
+        if let Some(name) = wanted.find_map(|name| free(&branches, name, &result.commit)) {
+            result.branch = name;
+        }
+    }
+}
+
+/// Returns the name, or with the first number behind it, that is at this commit already, else the first that
+/// is free; nothing where no number helps.
+fn free(branches: &BTreeMap<String, ObjectId>, name: &str, commit: &str) -> Option<String> {
+    // Git keeps branches as files, so one cannot lie below another.
+    let folders = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
+    if folders.into_iter().any(|folder| branches.contains_key(folder)) {
+        return None;
+    }
+    let numbered = |number: usize| match number {
+        1 => name.to_owned(),
+        number => format!("{name}-{number}"),
+    };
+    // One of this many is free.
+    let numbers = || (1..=branches.len() + 1).map(numbered);
+    let is_there = |name: &String| branches.get(name).is_some_and(|tip| tip.as_str() == commit);
+    let is_free = |name: &String| {
+        let below = format!("{name}/");
+        let next = branches.range(below.clone()..).next();
+        !branches.contains_key(name) && next.is_none_or(|(next, _)| !next.starts_with(&below))
+    };
+    numbers().find(is_there).or_else(|| numbers().find(is_free))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_is_called_by_its_story_as_far_as_there_is_room() {
+        let (ours, other) = ("a".repeat(40), "b".repeat(40));
+        let cases: [(&[(&str, &String)], Option<&str>); 8] = [
+            (&[], Some("adjutant/A")),
+            (&[("adjutant/A", &ours)], Some("adjutant/A")),
+            (&[("adjutant/A", &other)], Some("adjutant/A-2")),
+            (&[("adjutant/A", &other), ("adjutant/A-2", &other)], Some("adjutant/A-3")),
+            (&[("adjutant/A", &other), ("adjutant/A-3", &ours)], Some("adjutant/A-3")),
+            (&[("adjutant/A-2", &ours)], Some("adjutant/A-2")),
+            (&[("adjutant/A/x", &other), ("adjutant/B", &other)], Some("adjutant/A-2")),
+            (&[("adjutant", &ours), ("main", &ours)], None),
+        ];
+        for (there, expected) in cases {
+            let id = |id: &str| ObjectId::parse(id).unwrap();
+            let branches = there.iter().map(|(name, at)| ((*name).to_owned(), id(at))).collect();
+            let found = free(&branches, "adjutant/A", &ours);
+            assert_eq!(found.as_deref(), expected, "{there:?}");
+        }
+    }
+}
