@@ -132,9 +132,7 @@ impl Terms {
                     let what = format!("it is not known what `{client}` has spent today: {error}");
                     Failure::new(Exit::Failed, what)
                 })?;
-                let left = limit.saturating_sub(held.spent());
-                // A tighter limit of the policy is not loosened by this one.
-                let left = policy.approve_below_usd.map_or(left, |own| own.min(left));
+                let left = policy.unasked(limit, held.spent());
                 Some((held, left))
             }
             Approval::AutoBelow(_) | Approval::Deny | Approval::Inbox => None,

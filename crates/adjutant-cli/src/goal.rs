@@ -130,8 +130,11 @@ fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Res
     let failed = |error| Failure::caused(Exit::Failed, &error);
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
+        if !files.workdir().is_some_and(|workdir| tree.has(&workdir)) {
+            continue;
+        }
         let Ok(Some(past)) = files.past() else { continue };
-        if past.has_lead && tree.has(&past.workdir) {
+        if past.has_lead {
             let on_this_model = args.work.model.is_some();
             let wish = Resume { say: Some(say), on_this_model, ..Resume::default() };
             let flags = Again::of(&args.work, as_json);

@@ -6,6 +6,8 @@
 //!
 //! Start at [`meant`] and [`shown`]. Invariant: no other file decides which folder a run belongs to.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::{RunId, SessionId};
@@ -35,15 +37,31 @@ pub(crate) struct Tree(PathBuf);
 impl Tree {
     /// Takes the work tree of git around a folder, or the folder itself where there is none.
     pub(crate) fn around(folder: &Path) -> Self {
-        let is_top = |it: &&Path| it.join(".git").symlink_metadata().is_ok();
-        Self(folder.ancestors().find(is_top).unwrap_or(folder).to_owned())
+        Self(folder.ancestors().find(|it| is_top(it)).unwrap_or(folder).to_owned())
     }
 
-    /// Says whether a run that worked in a folder is one of this tree.
+    /// Says whether a run that worked in a folder is one of this tree; a folder that is gone is of none.
     pub(crate) fn has(&self, workdir: &Path) -> bool {
-        Self::around(workdir).0 == self.0
+        Self::around(workdir).0 == self.0 && workdir.is_dir()
     }
 }
+
+/// Says whether a folder is the top of a work tree: the name `.git` alone makes none, for git either.
+fn is_top(folder: &Path) -> bool {
+    let git = folder.join(".git");
+    // The head of a repository may be a link to a branch that has no commit yet.
+    git.join("HEAD").symlink_metadata().is_ok() || is_pointer(&git)
+}
+
+/// Says whether this is the file that stands for the repository in other work trees.
+fn is_pointer(git: &Path) -> bool {
+    let mut start = [0; POINTER.len()];
+    let is_file = git.metadata().is_ok_and(|found| found.is_file());
+    let read = |mut file: File| file.read_exact(&mut start);
+    is_file && File::open(git).and_then(read).is_ok() && start == *POINTER
+}
+
+const POINTER: &[u8; 7] = b"gitdir:";
 
 /// Returns the name of a run that was typed; none where the latest is meant.
 pub(crate) fn name(text: Option<&str>) -> Option<&str> {
@@ -63,7 +81,7 @@ pub(crate) fn meant(
         return archive.find(text).map_err(failed);
     }
     let root = absolute(root)?;
-    let found = match latest(archive, &root, fits)? {
+    let found = match latest(&archive.runs().map_err(failed)?, &root, fits) {
         Latest::Here(files) => return Ok((files, None)),
         Latest::Elsewhere(files, workdir) => Some((files.id(), workdir)),
         Latest::None => None,
@@ -92,23 +110,23 @@ pub(crate) fn shown(
     }
     let (newest, _) = archive.find(LATEST).map_err(failed)?;
     // Where one stands in a folder that is gone, or the newest cannot be read, that one says what is wrong.
-    let (Ok(root), Some(_)) = (absolute(Path::new(".")), newest.workdir()) else {
+    let (Ok(root), Some(of_newest)) = (absolute(Path::new(".")), newest.workdir()) else {
         return Ok((newest, None));
     };
-    let files = match latest(archive, &root, &preferred)? {
-        Latest::Here(files) => files,
-        Latest::Elsewhere(..) | Latest::None => match latest(archive, &root, |_| true)? {
-            Latest::Here(files) => files,
-            Latest::Elsewhere(..) | Latest::None => {
-                let others = archive.runs().map_err(failed)?;
-                let files = others.into_iter().find(|it| preferred(it)).unwrap_or(newest);
-                let workdir = files.workdir().unwrap_or_default();
-                let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
-                say(&format!("adjutant: no run worked here; {} worked in {workdir}", files.id()));
-                files
-            }
-        },
+    let runs = archive.runs().map_err(failed)?;
+    let liked = latest(&runs, &root, &preferred);
+    if let Latest::Here(files) = liked {
+        return Ok((files, None));
+    }
+    if let Latest::Here(files) = latest(&runs, &root, |_| true) {
+        return Ok((files, None));
+    }
+    let (files, workdir) = match liked {
+        Latest::Elsewhere(files, workdir) => (files, workdir),
+        Latest::Here(_) | Latest::None => (newest, of_newest),
     };
+    let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
+    say(&format!("adjutant: no run worked here; {} worked in {workdir}", files.id()));
     Ok((files, None))
 }
 
@@ -120,29 +138,27 @@ enum Latest {
     None,
 }
 
-fn latest(
-    archive: &Archive,
-    root: &Path,
-    fits: impl Fn(&RunFiles) -> bool,
-) -> Result<Latest, Failure> {
+fn latest(runs: &[RunFiles], root: &Path, fits: impl Fn(&RunFiles) -> bool) -> Latest {
     let (tree, mut elsewhere) = (Tree::around(root), Latest::None);
-    for files in archive.runs().map_err(failed)?.into_iter().filter(fits) {
+    for files in runs.iter().filter(|it| fits(it)) {
         // One that cannot be read is passed over here; naming it says why.
         let Some(workdir) = files.workdir() else { continue };
         if tree.has(&workdir) {
-            return Ok(Latest::Here(files));
+            return Latest::Here(files.clone());
         }
         if let Latest::None = elsewhere {
-            elsewhere = Latest::Elsewhere(files, workdir);
+            elsewhere = Latest::Elsewhere(files.clone(), workdir);
         }
     }
-    Ok(elsewhere)
+    elsewhere
 }
 
 /// How many of the latest runs are asked who works on a task.
 const ASKED: usize = 20;
 
-/// Finds the latest run of the tree at `root` that was given the task and has not ended.
+/// Finds the latest run at `root` that was given the task and has not ended.
+///
+/// A list of tasks is of its own folder: another one in the same work tree counts its tasks from one too.
 pub(crate) fn at_work_on(archive: &Archive, root: &Path, task: u64) -> Option<(RunId, Liveness)> {
     let runs = archive.runs().unwrap_or_default();
     let mut here = runs.into_iter().take(ASKED).filter(|it| it.workdir().as_deref() == Some(root));

@@ -62,12 +62,7 @@ pub(crate) fn run_resume(
     archive: &Archive,
 ) -> Result<Exit, Failure> {
     let (files, session) = here::meant(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
-    let past = files.past().map_err(records::failed)?;
-    let past = past
-        .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
-    if let Some(nothing) = &past.nothing {
-        return Err(Failure::usage(format!("nothing to resume: {nothing}")));
-    }
+    let past = past(&files)?;
     // The root of a run without a parent agent stands for the run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
@@ -89,6 +84,17 @@ pub(crate) fn run_resume(
     })
 }
 
+/// Reads what there is to go on with.
+fn past(files: &RunFiles) -> Result<Past, Failure> {
+    let past = files.past().map_err(records::failed)?;
+    let past = past
+        .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
+    match &past.nothing {
+        Some(nothing) => Err(Failure::usage(format!("nothing to resume: {nothing}"))),
+        None => Ok(past),
+    }
+}
+
 /// Goes on with a run and prints what came of it.
 pub(crate) fn go_on(
     archive: &Archive,
@@ -105,7 +111,9 @@ pub(crate) fn go_on(
             files.id()
         )));
     }
-    let _claim = claim(archive, files.id(), &past)?;
+    let claim = claim(archive, files.id(), &past)?;
+    // Who had the story until now may have gone on with this very run.
+    let past = if claim.is_some() { self::past(&files)? } else { past };
     let asks = !flags.yes && (past.open_questions > 0 || may_ask(&past.policy));
     let terminal = if asks { Terminal::open() } else { None };
     if past.open_questions > 0 && !flags.yes && terminal.is_none() {
@@ -132,9 +140,8 @@ pub(crate) fn go_on(
     } else if past.policy.workspace == WorkspaceKind::Own && !past.policy.in_place {
         write_in_workspaces(&mut settings)?;
     }
-    let spaces =
+    let mut spaces =
         flags.terms.setup_again(archive.path(), files.id(), &past, flags.merge.is_some())?;
-    let mut spaces = spaces;
     spaces.reserved = past.story.as_ref().and_then(|story| story.prd.as_ref()).map(Into::into);
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();

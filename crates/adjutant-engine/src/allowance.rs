@@ -3,13 +3,15 @@
 //! A file for each client and day, a line for each call: first its worst case, which is on disk before
 //! the call begins, then what it came to. Whoever looks holds the file's lock until they have added
 //! their own, so two processes at once cannot both take the last dollar. A process that dies leaves
-//! its worst case behind.
+//! its worst case behind; one that is stopped while it looks holds up nobody for longer than [`PATIENCE`].
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use adjutant_core::Usd;
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,12 @@ const NAME_BYTES: usize = 60;
 /// Days after which nobody asks any more.
 const KEPT_DAYS: u64 = 31;
 
+/// How long others may hold the file; they do so for as long as a call is judged, not while it runs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two looks at who holds it.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// One line: what a call may cost, or what it did cost.
 #[derive(Serialize, Deserialize)]
 struct Line {
@@ -38,6 +46,7 @@ pub struct Allowance {
     file: File,
     path: PathBuf,
     spent: Usd,
+    is_new: bool,
     is_torn: bool,
 }
 
@@ -46,8 +55,13 @@ impl Allowance {
     ///
     /// # Errors
     ///
-    /// Why that is not known; nothing may start without asking then.
+    /// Why that is not known, also where somebody else did not let go of it in time; nothing may start
+    /// without asking then.
     pub fn of(home: &Path, client: &str, wall_ms: u64) -> io::Result<Self> {
+        Self::within(PATIENCE, home, client, wall_ms)
+    }
+
+    fn within(patience: Duration, home: &Path, client: &str, wall_ms: u64) -> io::Result<Self> {
         let folder = home.join(FOLDER);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let day = wall_ms / DAY_MS;
@@ -56,7 +70,7 @@ impl Allowance {
         let mut options = File::options();
         let options = options.read(true).append(true).create(true).mode(0o600);
         let mut file = options.open(&path)?;
-        file.lock()?;
+        lock(&file, &path, patience)?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let mut calls: BTreeMap<String, u64> = BTreeMap::new();
@@ -66,7 +80,7 @@ impl Allowance {
         }
         let spent = calls.values().fold(0_u64, |sum, pico| sum.saturating_add(*pico));
         let is_torn = !text.is_empty() && !text.ends_with('\n');
-        Ok(Self { file, path, spent: Usd::from_pico(spent), is_torn })
+        Ok(Self { file, path, spent: Usd::from_pico(spent), is_new: text.is_empty(), is_torn })
     }
 
     /// Returns what is spent or set aside.
@@ -85,6 +99,12 @@ impl Allowance {
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
         let call = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         append(&mut self.file, &call, amount, self.is_torn)?;
+        if self.is_new {
+            // Neither the file nor its folder need be in what a crash leaves before their own folders are synced.
+            for folder in self.path.ancestors().skip(1).take(2) {
+                File::open(folder)?.sync_all()?;
+            }
+        }
         Ok(Reservation { path: self.path.clone(), call })
     }
 }
@@ -104,7 +124,7 @@ impl Reservation {
     /// Why it could not be written; the whole amount counts as spent then.
     pub fn settle(self, spent: Usd) -> io::Result<()> {
         let mut file = File::options().read(true).append(true).open(&self.path)?;
-        file.lock()?;
+        lock(&file, &self.path, PATIENCE)?;
         let length = file.seek(SeekFrom::End(0))?;
         let mut last = [b'\n'];
         if length > 0 {
@@ -112,6 +132,26 @@ impl Reservation {
             file.read_exact(&mut last)?;
         }
         append(&mut file, &self.call, spent, last != *b"\n")
+    }
+}
+
+/// Takes the lock of a file as soon as nobody else has it.
+fn lock(file: &File, path: &Path, patience: Duration) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < patience => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                let what = format!(
+                    "another process has held {} for {} s",
+                    path.display(),
+                    patience.as_secs_f32()
+                );
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
 }
 
@@ -184,6 +224,19 @@ mod tests {
         file.write_all(b"{\"call\":\"00\"").unwrap();
         two.settle(usd(0.1)).unwrap();
         assert_eq!(of().spent(), usd(0.4));
+    }
+
+    #[test]
+    fn who_holds_it_for_too_long_is_named_by_the_file() {
+        let home = tempfile::tempdir().unwrap();
+        let held = Allowance::of(home.path(), "a", NOW).unwrap();
+        let patience = Duration::from_millis(20);
+        let error = Allowance::within(patience, home.path(), "a", NOW).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains(held.path.to_str().unwrap()), "{error}");
+        assert!(Allowance::within(patience, home.path(), "b", NOW).is_ok(), "another client");
+        drop(held);
+        assert!(Allowance::within(patience, home.path(), "a", NOW).is_ok());
     }
 
     #[test]

@@ -74,6 +74,11 @@ fn the_latest_run_is_that_of_the_work_tree_around_this_folder_for_every_command(
     for folder in [&work.join(".git"), &below, &other] {
         fs::create_dir_all(folder).unwrap();
     }
+    rig.write(
+        ".git/HEAD",
+        "ref: refs/heads/main
+",
+    );
     let delegate = |folder| {
         let before = rig.runs();
         let args = ["delegate", "--yes", "-t", "a=b", "--model", rig.model()];
@@ -114,6 +119,42 @@ fn the_latest_run_is_that_of_the_work_tree_around_this_folder_for_every_command(
         assert!(out.stderr.contains(&said), "{command:?}: {out}");
         assert!(out.stdout.contains(&elsewhere), "{command:?}: {out}");
     }
+}
+
+#[test]
+fn the_name_git_alone_makes_no_tree_and_a_folder_that_is_gone_is_in_none() {
+    let rig = Rig::with_script(
+        "[[turn]]
+text = 'done'
+",
+    );
+    let work = rig.work();
+    let (one, other) = (work.join("a"), work.join("b"));
+    for folder in [&one, &other] {
+        fs::create_dir(folder).unwrap();
+    }
+    let args = ["delegate", "--yes", "-t", "a=b", "--model", "script:../../script.toml"];
+    let out = rig.call(args).cwd(&one).run();
+    assert_eq!(out.code, 0, "{out}");
+    let undo = |case: &str, code| {
+        let out = rig.call(["undo", "--dry-run"]).cwd(&other).run();
+        assert_eq!(out.code, code, "{case}: {out}");
+    };
+    let git = work.join(".git");
+    fs::create_dir(&git).unwrap();
+    undo("an empty folder", 2);
+    fs::remove_dir(&git).unwrap();
+    fs::write(&git, "notes").unwrap();
+    undo("a file of something else", 2);
+    fs::write(
+        &git,
+        "gitdir: /elsewhere
+",
+    )
+    .unwrap();
+    undo("another work tree", 0);
+    fs::remove_dir_all(&one).unwrap();
+    undo("the run's folder is gone", 2);
 }
 
 #[test]

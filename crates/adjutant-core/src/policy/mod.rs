@@ -10,6 +10,7 @@ mod preset;
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::Amount;
 use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
@@ -197,5 +198,25 @@ impl Policy {
             (None, limit) | (limit, None) => limit,
         };
         Allotted { seconds, clamped: wish.is_some_and(|wish| Some(wish) != seconds) }
+    }
+
+    /// Returns the limits of a run that shares its budgets with runs before it, which have used up `spent`;
+    /// nothing where they left nothing of one.
+    #[must_use]
+    pub fn after(&self, spent: Amount) -> Option<Self> {
+        let mut left = self.clone();
+        left.budget_usd = self.budget_usd.map(|cap| cap.saturating_sub(spent.usd));
+        left.budget_tokens_run = self.budget_tokens_run.map(|cap| cap.saturating_sub(spent.tokens));
+        let is_used_up = left.budget_usd == Some(Usd::ZERO) || left.budget_tokens_run == Some(0);
+        // A budget of nothing is refused by name when something is asked for.
+        (spent.is_zero() || !is_used_up).then_some(left)
+    }
+
+    /// Returns what may start unasked of an amount that others share, of which `spent` is gone: no more than
+    /// the policy itself lets start.
+    #[must_use]
+    pub fn unasked(&self, amount: Usd, spent: Usd) -> Usd {
+        let left = amount.saturating_sub(spent);
+        self.approve_below_usd.map_or(left, |own| own.min(left))
     }
 }

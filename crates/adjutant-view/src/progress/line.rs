@@ -240,10 +240,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
 
 /// Returns what is said of a workspace and was not said of another one before.
 fn new_remarks(view: &RunView, session: SessionId, space: &Space) -> Vec<String> {
-    let others = || view.delegations().filter(|it| it.session != session);
-    let is_new = |remark: &&String| {
-        !others().filter_map(|it| it.space.as_deref()).any(|it| it.remarks.contains(remark))
-    };
+    let is_new = |remark: &&String| view.is_first_to_say(session, remark);
     space.remarks.iter().filter(is_new).cloned().collect()
 }
 

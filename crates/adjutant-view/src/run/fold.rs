@@ -112,12 +112,17 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         | Event::Checked { session, .. }
         | Event::Merged { session, .. }
         | Event::Marked { session, .. }
-        | Event::SpaceMade { session, .. }
         | Event::Printed { session, .. }
         | Event::SpaceKept { session, .. }
         | Event::Crashed { session, .. }
         | Event::Late { session, .. }
         | Event::Ended { session, .. } => view.within(*session, entry),
+        Event::SpaceMade { session, space } => {
+            for remark in &space.remarks {
+                view.remarked.entry(remark.clone()).or_insert(*session);
+            }
+            view.within(*session, entry);
+        }
     }
 }
 

@@ -85,6 +85,9 @@ pub struct RunView {
     /// What a person said about agents that write.
     #[serde(default)]
     terms: Option<Box<SpaceTerms>>,
+    /// What was said of workspaces, each with the first that it was said of.
+    #[serde(default)]
+    remarked: BTreeMap<String, SessionId>,
     delegations: Vec<Delegation>,
     by_session: BTreeMap<SessionId, usize>,
     approvals: Vec<OpenApproval>,
@@ -120,6 +123,12 @@ impl RunView {
     #[must_use]
     pub fn story(&self) -> Option<&StoryWork> {
         self.story.as_deref()
+    }
+
+    /// Says whether a remark about a workspace was made of this one first.
+    #[must_use]
+    pub fn is_first_to_say(&self, session: SessionId, remark: &str) -> bool {
+        self.remarked.get(remark) == Some(&session)
     }
 
     /// Says whether commands run in a sandbox, `on` or `off`; nothing where no agent writes in a workspace.
