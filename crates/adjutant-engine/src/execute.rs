@@ -17,6 +17,7 @@ use adjutant_core::{
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::{Approved, Toolbox};
 use adjutant_workspace::sandbox::Cancel;
+use adjutant_workspace::space::PutBack;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
@@ -351,17 +352,31 @@ pub(crate) fn run_command(
 const BACK_SHOWN: usize = 10;
 
 /// Says in the result of a command which of its changes were put back.
-fn put_back(mut output: ToolOutput, back: &[PathBuf]) -> ToolOutput {
-    if !back.is_empty() {
-        let shown = back.iter().take(BACK_SHOWN).map(|path| path.display().to_string());
-        let more = back.len().saturating_sub(BACK_SHOWN);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let shown = shown.collect::<Vec<_>>().join(", ");
-        output.content.push_str(&format!(
-            "\n(What this command changed is no part of the work and was put back: {shown}{more})"
+fn put_back(mut output: ToolOutput, back: &PutBack) -> ToolOutput {
+    let PutBack { paths, left, problem } = back;
+    let mut say = |text: String| output.content.push_str(&format!("\n({text})"));
+    if !paths.is_empty() {
+        let paths = listed(paths);
+        say(format!("What this command changed is no part of the work and was put back: {paths}"));
+    }
+    if !left.is_empty() {
+        let left = listed(left);
+        say(format!("Changed by this command and could not be put back, look at them: {left}"));
+    }
+    if let Some(problem) = problem {
+        say(format!(
+            "What this command changed could not all be put back ({problem}): look at the files"
         ));
     }
     output
+}
+
+/// Names the first of some paths, and says how many more there are.
+fn listed(paths: &[PathBuf]) -> String {
+    let shown = paths.iter().take(BACK_SHOWN).map(|path| path.display().to_string());
+    let more = paths.len().saturating_sub(BACK_SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    shown.collect::<Vec<_>>().join(", ") + &more
 }
 
 /// Takes what a tool gave back as what is recorded of it.

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
-use adjutant_core::{Outcome, RunId, SessionId};
+use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
-    Kept, Kind, KindWish, Options, Record, SandboxWish, SpaceError, Swept, Workspace, Workspaces,
+    Kept, Kind, KindWish, Options, PutBack, Record, SandboxWish, SpaceError, Swept, Workspace,
+    Workspaces,
 };
 use adjutant_workspace::{
     Binary, Conflict, DiffStatus, GitError, ObjectId, Patch, SkipReason, Skipped,
@@ -375,20 +376,27 @@ impl Spaces {
         })
     }
 
-    /// Does something in a workspace that is no part of the work; returns what was put back as well.
-    fn judging<T>(
+    /// Runs a command in a workspace that is no part of the work; returns what was put back as well. Where
+    /// it passes the work is what it judged, and there is nothing to put back.
+    fn judging(
         &self,
         session: SessionId,
         space: &Space,
-        act: impl FnOnce() -> Result<T, String>,
-    ) -> Result<(T, Vec<PathBuf>), String> {
+        act: impl FnOnce() -> Result<ToolOutput, String>,
+    ) -> Result<(ToolOutput, PutBack), String> {
         let workspace = self.get(session, space)?;
-        let at = || SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        workspace.claim(at()).map_err(|error| chain(&error))?;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        workspace.claim(at).map_err(|error| chain(&error))?;
+        let judged = Judged(&workspace);
         let done = act();
-        let back = workspace.put_back(at()).map_err(|error| {
-            format!("what the command changed could not be put back: {}", chain(&error))
-        })?;
+        drop(judged);
+        let passed = |output: &ToolOutput| output.sandbox.is_some() && !output.is_error;
+        if done.as_ref().is_ok_and(passed) {
+            return Ok((done?, PutBack::default()));
+        }
+        // What became of the command is known, whatever becomes of what it left.
+        let failed = |error| PutBack { problem: Some(chain(&error)), ..PutBack::default() };
+        let back = workspace.put_back().unwrap_or_else(failed);
         Ok((done?, back))
     }
 
@@ -404,6 +412,15 @@ impl Spaces {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A workspace whose work is judged, until this goes, be it by a panic.
+struct Judged<'w>(&'w Workspace);
+
+impl Drop for Judged<'_> {
+    fn drop(&mut self) {
+        self.0.accept();
     }
 }
 
@@ -501,19 +518,21 @@ impl Bench {
         act(&*self.toolbox()?)
     }
 
-    /// Does something with the tools that judges the work of `session`: what it writes is no part of that
-    /// work and is put back, as the answer says. Blocks.
-    pub(crate) fn judge<T>(
+    /// Runs a command that judges the work of `session`: what it writes is no part of that work. Where it
+    /// fails that is put back, as the answer says. Blocks.
+    pub(crate) fn judge(
         &self,
         session: SessionId,
-        act: impl FnOnce(&Toolbox) -> Result<T, String>,
-    ) -> Result<(T, Vec<PathBuf>), String> {
+        act: impl FnOnce(&Toolbox) -> Result<ToolOutput, String>,
+    ) -> Result<(ToolOutput, PutBack), String> {
         self.with_toolbox(|toolbox| match self {
             Self::Own { spaces, owner, space, .. } if *owner == session => {
                 spaces.judging(session, space, || act(toolbox))
             }
             // Others may be at work there, whose work it is.
-            Self::Own { .. } | Self::Shared(_) | Self::Closed => Ok((act(toolbox)?, Vec::new())),
+            Self::Own { .. } | Self::Shared(_) | Self::Closed => {
+                Ok((act(toolbox)?, PutBack::default()))
+            }
         })
     }
 

@@ -90,6 +90,53 @@ fn what_the_command_itself_writes_is_no_part_of_the_work() {
 }
 
 #[test]
+fn whatever_a_command_does_that_passes_the_branch_is_what_it_judged() {
+    for kind in ["overlay", "worktree"] {
+        for verify in [
+            "echo '*' > .gitignore; echo junk > junk.txt; true",
+            "truncate -s 600M big.bin; true",
+            "rm -f jwt; mkdir jwt; echo x > jwt/x.o; rm long; mkfifo long",
+        ] {
+            let turns = [writes("US-001", "jwt", "a token\n"), done("US-001")];
+            let project = Project::new(&with_verify(verify), turns);
+            project.rig().write(".gitignore", "*.o\n");
+            let out = project.story(&["--trust-prd", "--workspace", kind]);
+            assert_eq!(out.code, 0, "{kind}, {verify}: {out}");
+            assert_eq!(project.entry("US-001")["passes"], true, "{kind}, {verify}: {out}");
+            let run = project.rig().only_run();
+            assert_eq!(project.left(&run, "US-001", "jwt"), "a token", "{kind}, {verify}");
+            let files = project.files(&run, "US-001");
+            let others = ["junk.txt", "big.bin", "jwt/x.o"];
+            assert!(!files.iter().any(|it| others.contains(&it.as_str())), "{verify}: {files:?}");
+            assert!(files.contains(&"long".to_owned()), "{kind}, {verify}: {files:?}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_goes_on_with_its_work_after_a_command_that_spoilt_it() {
+    let verify = "rm -f jwt; mkdir jwt; echo x > jwt/x.o; echo '*' > .gitignore; echo x > junk; \
+                  test -e done";
+    for kind in ["overlay", "worktree"] {
+        let turns = [
+            writes("US-001", "jwt", "a token\n"),
+            done("US-001"),
+            runs("US-001", "test ! -e junk && grep -q token jwt && touch done"),
+            done("US-001"),
+        ];
+        let project = Project::new(&with_verify(verify), turns);
+        project.rig().write(".gitignore", "*.o\n");
+        let out = project.story(&["--trust-prd", "--workspace", kind]);
+        assert_eq!(out.code, 0, "{kind}: {out}");
+        let run = project.rig().only_run();
+        let told = project.told(&run, "US-001").join("\n");
+        assert!(told.contains("was put back: .gitignore, junk, jwt"), "{told}");
+        assert_eq!(project.left(&run, "US-001", "jwt"), "a token", "{kind}");
+        assert!(!project.files(&run, "US-001").contains(&"junk".to_owned()), "{kind}");
+    }
+}
+
+#[test]
 fn whoever_was_told_to_stop_short_of_the_command_goes_on_when_told_more() {
     let mut turns = vec![done("US-001"), done("US-001"), done("US-001")];
     turns.extend([writes("US-001", "jwt", "a token\n"), done("US-001")]);

@@ -18,7 +18,7 @@ use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
 use super::graft::Folders;
 use super::id::ObjectId;
-use super::import::{Commit, IDENTITY, Imported};
+use super::import::{Commit, IDENTITY, Imported, seconds};
 use super::index::Index;
 use super::object::Storing;
 use super::repository::{Repository, path_of};
@@ -133,24 +133,23 @@ impl Repository {
         Ok(output.code == 0 && said.any(|said| said == MESSAGE.trim_end().as_bytes()))
     }
 
-    /// Makes a commit of the merged tree of a state that work is to begin from and a result.
+    /// Makes a commit of a tree that is stored already; no reference leads to it yet.
     ///
     /// # Errors
     ///
     /// Why git could not make it.
-    pub(crate) fn commit_merge(
+    pub(crate) fn commit_tree(
         &self,
-        state: &ObjectId,
-        result: &ObjectId,
+        parents: &[&ObjectId],
         tree: &ObjectId,
+        message: &str,
         at: SystemTime,
     ) -> Result<ObjectId, GitError> {
-        let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let date = format!("@{seconds} +0000");
+        let date = format!("@{} +0000", seconds(at));
         let (name, email) = IDENTITY.split_once(" <").unwrap_or((IDENTITY, ""));
         let email = email.trim_end_matches('>');
-        let call = self.call("commit-tree").args(["-p", state.as_str(), "-p", result.as_str()]);
-        let mut call = call.args(["-m", "Work that this begins with"]);
+        let parents = parents.iter().flat_map(|parent| ["-p", parent.as_str()]);
+        let mut call = self.call("commit-tree").args(parents).args(["-m", message]);
         for (variable, value) in [
             ("GIT_AUTHOR_NAME", name),
             ("GIT_COMMITTER_NAME", name),

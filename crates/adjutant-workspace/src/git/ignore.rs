@@ -6,21 +6,22 @@
 //!
 //! Start at [`Repository::leave_out_ignored`]. Invariant: a file the base tracks is never ignored.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain};
 use super::id::ObjectId;
+use super::listing::Listing;
 use super::repository::{Repository, bytes_of, path_of};
 use super::scratch::Scratch;
-use crate::{RelPath, Root};
+use crate::{PathError, RelPath, Root};
 
 /// The file with patterns.
-const PATTERNS: &str = ".gitignore";
+pub(crate) const PATTERNS: &str = ".gitignore";
 
 /// The largest file of patterns that is believed to be one.
 const PATTERN_BYTES: u64 = 1024 * 1024;
@@ -56,18 +57,7 @@ impl Repository {
         }
         let scratch = self.scratch(None)?;
         self.gather_patterns(&scratch, base, layer, &changes)?;
-        let mut list = Vec::new();
-        for path in written {
-            // This command takes no literal paths; after a prefix nothing in one is special.
-            list.extend_from_slice(PREFIX);
-            list.extend_from_slice(bytes_of(path));
-            list.push(0);
-        }
-        let call = scratch.call_in("check-ignore", &scratch.path("patterns"));
-        let call = call.args(["-z", "--stdin", "--no-index"]).accept(&[0, 1]);
-        let call = call.env("GIT_LITERAL_PATHSPECS", "0");
-        let output = self.excluding(&scratch, call)?.feed(&list)?;
-        let mut ignored = paths(&output.bytes);
+        let mut ignored = self.match_patterns(&scratch, written)?;
         if ignored.is_empty() {
             return Ok((changes, Vec::new()));
         }
@@ -80,6 +70,59 @@ impl Repository {
         let kept: Vec<Change> = changes.into_iter().filter(kept).collect();
         let left = ignored.into_iter().map(|path| Skipped { path, reason: SkipReason::Ignored });
         Ok((kept, left.collect()))
+    }
+
+    /// Returns those of some paths that the patterns of a state ignore: the pattern files that are in its
+    /// tree, and others that it had. None of the paths is in the tree.
+    pub(crate) fn ignored_in(
+        &self,
+        tree: &Listing,
+        others: &BTreeMap<PathBuf, Vec<u8>>,
+        some: &BTreeSet<PathBuf>,
+    ) -> Result<BTreeSet<PathBuf>, GitError> {
+        let some = some.iter().map(PathBuf::as_path);
+        let some: Vec<&Path> = some.filter(|path| plain(path) && !guarded(path)).collect();
+        if some.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let scratch = self.scratch(None)?;
+        let into = scratch.path("patterns");
+        fs::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
+        let above = |path: &&Path| -> Vec<PathBuf> {
+            path.ancestors().skip(1).map(|folder| folder.join(PATTERNS)).collect()
+        };
+        let files: BTreeSet<PathBuf> = some.iter().flat_map(above).collect();
+        let mut entries = Vec::new();
+        for (file, entry) in files.iter().filter_map(|file| Some((file, tree.get(file)?))) {
+            entries.extend_from_slice(format!("{:06o} {} 0\t", entry.mode, entry.id).as_bytes());
+            entries.extend_from_slice(bytes_of(file));
+            entries.push(0);
+        }
+        check_out_patterns(&scratch, &into, &entries)?;
+        for (file, bytes) in others.iter().filter(|(file, _)| files.contains(*file)) {
+            write_patterns(&into, file, bytes).map_err(GitError::io("gathering patterns"))?;
+        }
+        self.match_patterns(&scratch, some)
+    }
+
+    /// Returns those of some paths that the gathered patterns match.
+    fn match_patterns(
+        &self,
+        scratch: &Scratch<'_>,
+        some: Vec<&Path>,
+    ) -> Result<BTreeSet<PathBuf>, GitError> {
+        let mut list = Vec::new();
+        for path in some {
+            // This command takes no literal paths; after a prefix nothing in one is special.
+            list.extend_from_slice(PREFIX);
+            list.extend_from_slice(bytes_of(path));
+            list.push(0);
+        }
+        let call = scratch.call_in("check-ignore", &scratch.path("patterns"));
+        let call = call.args(["-z", "--stdin", "--no-index"]).accept(&[0, 1]);
+        let call = call.env("GIT_LITERAL_PATHSPECS", "0");
+        let output = self.excluding(scratch, call)?.feed(&list)?;
+        Ok(paths(&output.bytes))
     }
 
     /// Puts the pattern files of every folder on the way to a change into one place.
@@ -112,10 +155,7 @@ impl Repository {
             entries.extend_from_slice(&call.args(some.iter().map(OsString::from)).run()?.bytes);
         }
         // Listed as `mode type id TAB path`, which is a form the index is filled from.
-        if !entries.is_empty() {
-            scratch.call("update-index").args(["-z", "--index-info"]).feed(&entries)?;
-            scratch.call_in("checkout-index", &into).args(["--all", "--quiet"]).run()?;
-        }
+        check_out_patterns(scratch, &into, &entries)?;
         for file in files.iter().filter(|file| changed.contains(file.as_path())) {
             copy_patterns(layer, file, &into)?;
         }
@@ -152,21 +192,35 @@ impl Scratch<'_> {
     }
 }
 
+fn check_out_patterns(scratch: &Scratch<'_>, into: &Path, entries: &[u8]) -> Result<(), GitError> {
+    if !entries.is_empty() {
+        scratch.call("update-index").args(["-z", "--index-info"]).feed(entries)?;
+        scratch.call_in("checkout-index", into).args(["--all", "--quiet"]).run()?;
+    }
+    Ok(())
+}
+
+fn write_patterns(into: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let to = into.join(file);
+    fs::create_dir_all(to.parent().unwrap_or(into))?;
+    fs::write(to, bytes)
+}
+
 /// Copies a layer's own pattern file, if there is a plain one.
 fn copy_patterns(layer: &Root, file: &Path, into: &Path) -> Result<(), GitError> {
     let at = |source| GitError::Path { path: file.to_owned(), source };
     let named = RelPath::new(file).map_err(at)?;
+    let Some(bytes) = read_patterns(layer, &named).map_err(at)? else { return Ok(()) };
+    write_patterns(into, file, &bytes).map_err(GitError::io("gathering patterns"))
+}
+
+/// Reads a pattern file, if there is a plain one.
+pub(crate) fn read_patterns(root: &Root, file: &RelPath) -> Result<Option<Vec<u8>>, PathError> {
     // A link is not followed, as git follows none here.
-    let Ok(Content::File { file: opened, .. }) = content(layer, &named).map_err(at)? else {
-        return Ok(());
-    };
+    let Ok(Content::File { file: opened, .. }) = content(root, file)? else { return Ok(None) };
     let mut bytes = Vec::new();
-    let copy = opened.take(PATTERN_BYTES).read_to_end(&mut bytes).and_then(|_| {
-        let to = into.join(file);
-        fs::create_dir_all(to.parent().unwrap_or(into))?;
-        fs::write(to, &bytes)
-    });
-    copy.map_err(GitError::io("gathering patterns"))
+    opened.take(PATTERN_BYTES).read_to_end(&mut bytes).map_err(PathError::Io)?;
+    Ok(Some(bytes))
 }
 
 fn paths(bytes: &[u8]) -> BTreeSet<PathBuf> {

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +42,9 @@ const ROOM: usize = 256;
 
 /// How many temporary files of others are passed over; git removes what crashes left of them in time.
 const MAX_TAKEN: usize = 100_000;
+
+/// How much of a file is hashed at a time.
+const PIECE_BYTES: usize = 256 * 1024;
 
 /// The digits of numbers.
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -95,10 +98,7 @@ struct Waiting {
 impl Store {
     /// Begins to write into `folder`, with ids as long as `like`.
     pub(super) fn new(folder: PathBuf, like: &ObjectId, storing: Storing) -> Self {
-        let algorithm = match like.as_str().len() {
-            64 => &digest::SHA256,
-            _ => &digest::SHA1_FOR_LEGACY_USE_ONLY,
-        };
+        let algorithm = algorithm(like);
         let (opened, packer, waiting) = (None, None, BTreeMap::new());
         Self { folder, opened, algorithm, storing, packer, waiting, is_quick: true }
     }
@@ -317,6 +317,39 @@ fn header(kind: Kind, len: usize) -> Vec<u8> {
         Kind::Commit => "commit",
     };
     format!("{kind} {len}\0").into_bytes()
+}
+
+/// Returns the id that git gives to content of so many bytes, without storing anything; none where it has
+/// fewer by now. `like` is an id of the same repository.
+pub(crate) fn blob_id(
+    content: &mut dyn Read,
+    len: u64,
+    like: &ObjectId,
+) -> Result<Option<ObjectId>, GitError> {
+    let mut context = digest::Context::new(algorithm(like));
+    context.update(format!("blob {len}\0").as_bytes());
+    let mut content = content.take(len);
+    let (mut piece, mut left) = (vec![0; PIECE_BYTES], len);
+    loop {
+        match content.read(&mut piece) {
+            Ok(0) if left > 0 => return Ok(None),
+            Ok(0) => return id_of(context.finish().as_ref()).map(Some),
+            Ok(count) => {
+                context.update(piece.get(..count).unwrap_or_default());
+                left = left.saturating_sub(count as u64);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(GitError::io("reading a changed file")(error)),
+        }
+    }
+}
+
+/// Returns what makes ids as long as this one.
+fn algorithm(like: &ObjectId) -> &'static digest::Algorithm {
+    match like.as_str().len() {
+        64 => &digest::SHA256,
+        _ => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+    }
 }
 
 /// Writes an id the way git shows it.

@@ -1,9 +1,7 @@
 //! Taking up workspaces that are recorded, after a crash or to go on with a run.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use super::claim::put_back;
 use super::overlay::{OverlaySpace, Start};
 use super::record::LayerName;
 use super::slot::Slot;
@@ -42,12 +40,10 @@ impl Workspaces {
                 found.map(|space| Space::Worktree(Box::new(space)))
             }
         };
-        let mut space = match space {
+        let space = match space {
             Some(space) => space,
             None => shared.restore(&reference, record)?,
         };
-        // Whoever takes it up writes in it, and that is work again.
-        put_back(shared, &mut space, SystemTime::UNIX_EPOCH)?;
         Ok(Workspace::new(shared, reference, space))
     }
 }

@@ -1,29 +1,58 @@
 //! Keeping the work of an agent apart from what the command writes that judges it.
 //!
-//! The state is committed before the command begins and noted beside the files; afterwards whatever
-//! differs is put back. What the repository ignores stays, so that a build need not begin anew.
+//! The state is committed before the command begins and noted beside the files. Until the agent goes on
+//! that commit is the work, and whatever lies in the workspace is not looked at to keep it. Before the agent
+//! goes on everything is put back that differs from the commit; what was ignored in that state stays, so that
+//! a build need not begin anew. Nothing that the command wrote is stored to find out.
 //!
-//! Start at [`Workspace::claim`]. Invariant: while the note is there the work is what it names. Whoever
-//! takes the workspace up or keeps its work puts back first, so a killed process changes nothing.
+//! Start at [`Workspace::claim`]. Invariant: the note goes only after everything is back, so whoever is
+//! killed meanwhile changes nothing. What cannot be put back is named and is work from then on.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::Bound;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::SpaceError;
-use super::take_in::leave_out;
-use super::workspace::{STATE, Space, Workspace};
+use super::note::Note;
+use super::sweep::said;
+use super::workspace::{Kept, Space, Workspace};
 use super::workspaces::Shared;
-use crate::git::Storing;
-use crate::trees::{remove_journal, settle};
-use crate::{ObjectId, PathError};
+use crate::git::{Listing, PATTERNS, Storing, guarded, read_patterns};
+use crate::trees::{has_folder, is_as, kind_at, put, remove_all, sync_disk, take_out, write_out};
+use crate::{
+    Change, Diff, DiffEntry, DiffStatus, FileKind, ObjectId, RelPath, Repository, ResultRef, Root,
+    SkipReason, Skipped,
+};
 
-/// The note of the state that is judged. No child is called so: names do not begin with a dot.
-const CLAIMED: &str = ".claimed";
+/// What the commit of a state says that is judged.
+const MESSAGE: &str = "State that was claimed to be done\n";
 
-/// The journal of what is being put back.
+/// Where contents wait until they are put back.
 const BACK: &str = ".back";
+
+/// How often what differs is put back: files with patterns hide others until they are back themselves.
+const ROUNDS: usize = 3;
+
+/// The most that is noted of files with patterns that are not in the commit, and how many.
+const PATTERNS_BYTES: usize = 4 * 1024 * 1024;
+const MAX_PATTERNS: usize = 2_000;
+
+/// The mode of a plain file.
+const PLAIN: u32 = 0o100_644;
+
+/// What was put back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutBack {
+    /// The paths that are as they were, in order.
+    pub paths: Vec<PathBuf>,
+    /// The paths that could not be put back; what lies there is work from now on.
+    pub left: Vec<PathBuf>,
+    /// Why it is not known what else differs, where it is not.
+    pub problem: Option<String>,
+}
 
 impl Workspace {
     /// Notes the state as it is: until [`Workspace::put_back`] nothing that is written counts as work.
@@ -33,74 +62,319 @@ impl Workspace {
     /// Why it could not be noted; nothing has changed then.
     pub fn claim(&self, at: SystemTime) -> Result<(), SpaceError> {
         self.with(|shared, space| {
-            put_back(shared, space, at)?;
-            let state = space.import(STATE, at, Storing::Durable)?.0.made.commit;
-            shared.hold(self.reference(), &state)?;
-            note(&space.folder(), &state).map_err(SpaceError::io("noting what is judged"))
+            self.stand_at_the_claim();
+            self.go_on(shared, space)?;
+            let (imported, mut skipped) = space.import(MESSAGE, at, Storing::Durable)?;
+            let claimed = imported.made.commit;
+            shared.hold(self.reference(), &claimed)?;
+            skipped.retain(|skipped| skipped.reason != SkipReason::Ignored);
+            forget_reserved(&shared.repository, space, &claimed, &mut skipped)?;
+            let root = space.root()?;
+            let look = space.look(&root)?;
+            let odd = look.odd.iter().filter(|path| !is_pattern_file(path)).cloned().collect();
+            let patterns = patterns(&shared.repository, &root, look, &claimed)?;
+            Note { claimed, skipped, odd, patterns }.write(&space.folder())
         })
     }
 
-    /// Puts everything back that was written since [`Workspace::claim`] and is not ignored; returns the
-    /// paths, in order.
+    /// Puts everything back that was written since [`Workspace::claim`] and that the patterns of that state
+    /// do not ignore. What is written from here on is work again.
     ///
     /// # Errors
     ///
-    /// Why it could not be put back; the state that was noted still counts then.
-    pub fn put_back(&self, at: SystemTime) -> Result<Vec<PathBuf>, SpaceError> {
-        self.with(|shared, space| put_back(shared, space, at))
+    /// Why it could not be noted; the state that was claimed still counts then.
+    pub fn put_back(&self) -> Result<PutBack, SpaceError> {
+        // Should it fail, nobody works here before it is done: that would not be kept.
+        self.stand_at_the_claim();
+        self.with(|shared, space| self.go_on(shared, space))
+    }
+
+    /// Says that nobody judges any more: the state that was claimed is the work, whatever lies there now. Whoever
+    /// works here again finds that state.
+    pub fn accept(&self) {
+        self.stand_at_the_claim();
     }
 }
 
 /// Puts back what a command wrote, where one was at work.
-pub(super) fn put_back(
-    shared: &Shared,
-    space: &mut Space,
-    at: SystemTime,
-) -> Result<Vec<PathBuf>, SpaceError> {
+pub(super) fn put_back(shared: &Shared, space: &mut Space) -> Result<PutBack, SpaceError> {
     let folder = space.folder();
-    let Some(claimed) = noted(&folder)? else { return Ok(Vec::new()) };
+    let mut back = PutBack::default();
+    if let Some(note) = Note::read(&folder)?
+        && let Err(error) = restore(&shared.repository, space, &note, &mut back)
+    {
+        back.problem = Some(said(&error));
+    }
+    Note::remove(&folder)?;
+    Ok(back)
+}
+
+/// Keeps the state that was claimed; the files are not looked at.
+pub(super) fn keep_claimed(
+    shared: &Shared,
+    reference: &ResultRef,
+    base: ObjectId,
+    note: Note,
+    (message, at): (&str, SystemTime),
+) -> Result<Kept, SpaceError> {
     let repository = &shared.repository;
-    let tree = repository.tree_of(&claimed)?;
-    let journal = folder.join(BACK);
-    let remove = || remove_journal(&journal).map_err(SpaceError::io("removing a journal"));
-    // A killed process may have been at it; it is begun anew.
-    let root = || space.root().map_err(|error| PathError::Io(io::Error::other(error)));
-    if settle(&journal, root)?.is_some() {
-        remove()?;
-    }
-    let mut paths = Vec::new();
-    // Mostly nothing changed, and that is known without storing anything.
-    if space.import(STATE, at, Storing::Nothing)?.0.made.tree != tree {
-        let now = space.import(STATE, at, Storing::Durable)?.0.made.tree;
-        let mut diff = repository.diff(&now, &tree)?;
-        leave_out(&mut diff);
-        let root = space.root()?;
-        let in_the_way = repository.bring(&root, &diff, &journal, "")?;
-        if let Some(first) = in_the_way.into_iter().next() {
-            return Err(SpaceError::path(first.path)(PathError::Exists));
+    let before = repository.result(reference)?;
+    let had = before.as_ref().map(|commit| repository.tree_of(commit)).transpose()?;
+    let tree = repository.tree_of(&note.claimed)?;
+    let commit = match before {
+        Some(before) if had.as_ref() == Some(&tree) => Some(before),
+        None if tree == repository.tree_of(&base)? => None,
+        before => {
+            let made = repository.commit_tree(&[&base], &tree, message, at)?;
+            repository.keep(reference, &made, before.as_ref())?;
+            Some(made)
         }
-        remove()?;
-        paths = diff.entries.into_iter().map(|entry| entry.path).collect();
-    }
-    fs::remove_file(folder.join(CLAIMED)).map_err(SpaceError::io("forgetting what was judged"))?;
-    Ok(paths)
-}
-
-fn noted(folder: &Path) -> Result<Option<ObjectId>, SpaceError> {
-    let text = match fs::read_to_string(folder.join(CLAIMED)) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(SpaceError::io("reading what is judged")(error)),
     };
-    ObjectId::parse(text.trim()).map(Some).ok_or(SpaceError::Record(text))
+    let diff = match &commit {
+        Some(commit) => repository.diff(&base, commit)?,
+        None => Diff::default(),
+    };
+    Ok(Kept { commit, reference: reference.clone(), base, diff, skipped: note.skipped })
 }
 
-/// Notes a state, whole or not at all.
-fn note(folder: &Path, state: &ObjectId) -> io::Result<()> {
-    let next = folder.join(".claimed.next");
-    let mut file = File::create(&next)?;
-    file.write_all(format!("{state}\n").as_bytes())?;
-    file.sync_all()?;
-    fs::rename(next, folder.join(CLAIMED))?;
-    File::open(folder)?.sync_all()
+/// Takes the reserved file out of what was skipped where it is as in the commit: it was put back before.
+fn forget_reserved(
+    repository: &Repository,
+    space: &mut Space,
+    claimed: &ObjectId,
+    skipped: &mut Vec<Skipped>,
+) -> Result<(), SpaceError> {
+    let is_reserved = |skipped: &Skipped| skipped.reason == SkipReason::Reserved;
+    let Some(reserved) = skipped.iter().find(|it| is_reserved(it)) else { return Ok(()) };
+    let tree = repository.listing(claimed)?;
+    if let Some(entry) = tree.get(&reserved.path)
+        && is_as(&space.root()?, &reserved.path, entry)?
+    {
+        skipped.retain(|skipped| !is_reserved(skipped));
+    }
+    Ok(())
+}
+
+/// Returns the files with patterns that are not in a commit, the highest first where there are many.
+fn patterns(
+    repository: &Repository,
+    root: &Root,
+    look: Look,
+    claimed: &ObjectId,
+) -> Result<BTreeMap<PathBuf, Vec<u8>>, SpaceError> {
+    let mut files = look.into_files();
+    files.retain(|path| is_pattern_file(path));
+    if files.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let tree = repository.listing(claimed)?;
+    files.retain(|path| !tree.contains_key(path));
+    files.sort_by_key(|path| path.components().count());
+    let (mut found, mut left) = (BTreeMap::new(), PATTERNS_BYTES);
+    for path in files.into_iter().take(MAX_PATTERNS) {
+        if let Some(bytes) = patterns_at(root, &path)
+            && let Some(rest) = left.checked_sub(bytes.len())
+        {
+            left = rest;
+            found.insert(path, bytes);
+        }
+    }
+    Ok(found)
+}
+
+fn is_pattern_file(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == PATTERNS)
+}
+
+fn patterns_at(root: &Root, path: &Path) -> Option<Vec<u8>> {
+    read_patterns(root, &RelPath::new(path).ok()?).ok().flatten()
+}
+
+/// What a look at a workspace found.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// What differs from the base.
+    pub(super) changes: Vec<Change>,
+    /// What no commit takes, and more that is worth a look.
+    pub(super) odd: Vec<PathBuf>,
+}
+
+impl Look {
+    /// Lists what is there.
+    fn into_files(self) -> Vec<PathBuf> {
+        let written = self.changes.into_iter().filter_map(|change| match change {
+            Change::Written(path) => Some(path.as_path().to_owned()),
+            Change::Deleted(_) => None,
+        });
+        let mut files: Vec<PathBuf> = written.chain(self.odd).collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+}
+
+/// Puts everything back, as far as that can be done.
+fn restore(
+    repository: &Repository,
+    space: &mut Space,
+    note: &Note,
+    back: &mut PutBack,
+) -> Result<(), SpaceError> {
+    let skipped = note.skipped.iter().map(|skipped| &skipped.path);
+    let state = State {
+        tree: repository.listing(&note.claimed)?,
+        moved: repository.differences(&space.record().base()?, &note.claimed)?,
+        note,
+        unknown: skipped.chain(&note.odd).map(PathBuf::as_path).collect(),
+    };
+    let folder = space.folder();
+    let mut touched = BTreeSet::new();
+    let root = space.root()?;
+    for round in 0..=ROUNDS {
+        let wrong = state.wrong(repository, &root, space.look(&root)?)?;
+        back.left = wrong.paths();
+        if back.left.is_empty() || round == ROUNDS {
+            break;
+        }
+        touched.extend(back.left.iter().cloned());
+        wrong.mend(repository, &root, &folder.join(BACK))?;
+    }
+    if !touched.is_empty() {
+        let top = root.open_dir(&RelPath::default()).map_err(SpaceError::path(root.path()))?;
+        sync_disk(top.handle().as_fd()).map_err(SpaceError::io("putting files back"))?;
+    }
+    back.paths = touched.into_iter().filter(|path| !back.left.contains(path)).collect();
+    Ok(())
+}
+
+/// A state that was claimed.
+struct State<'n> {
+    tree: Listing,
+    /// What it has differently from the base.
+    moved: Diff,
+    note: &'n Note,
+    /// What there was that the tree does not have.
+    unknown: BTreeSet<&'n Path>,
+}
+
+/// What differs from a state.
+#[derive(Debug, Default)]
+struct Wrong {
+    /// What was not there.
+    gone: Vec<PathBuf>,
+    /// What was there, and with which content.
+    missed: Vec<(PathBuf, u32, Source)>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Stored(ObjectId),
+    Noted(Vec<u8>),
+}
+
+impl State<'_> {
+    /// Says whether it is not known what was at a path, so that it stays as it is.
+    fn is_unknown(&self, path: &Path) -> bool {
+        path.ancestors().any(|at| self.unknown.contains(at))
+    }
+
+    fn wrong(&self, repository: &Repository, root: &Root, look: Look) -> Result<Wrong, SpaceError> {
+        let mut wrong = Wrong::default();
+        for path in self.suspects(&look) {
+            let Some(entry) = self.tree.get(path) else { continue };
+            if !self.is_unknown(path) && !is_as(root, path, entry)? {
+                wrong.missed.push((path.to_owned(), entry.mode, Source::Stored(entry.id.clone())));
+            }
+        }
+        for (path, bytes) in &self.note.patterns {
+            let is_same = || patterns_at(root, path).as_ref() == Some(bytes);
+            if !self.is_unknown(path) && has_folder(root, path) && !is_same() {
+                wrong.missed.push((path.clone(), PLAIN, Source::Noted(bytes.clone())));
+            }
+        }
+        let is_ours = |path: &Path| {
+            self.tree.contains_key(path)
+                || self.note.patterns.contains_key(path)
+                || self.is_unknown(path)
+        };
+        let others = look.into_files().into_iter().filter(|path| !is_ours(path));
+        let mut others: BTreeSet<PathBuf> =
+            others.filter(|path| kind_at(root, path).is_some()).collect();
+        // Git cannot be asked about its own folders, but about what could lie beside them.
+        let asked = |path: &PathBuf| match guarded(path) {
+            true => path.with_file_name(".git-"),
+            false => path.clone(),
+        };
+        let all = others.iter().map(asked).collect();
+        let ignored = repository.ignored_in(&self.tree, &self.note.patterns, &all)?;
+        others.retain(|path| !ignored.contains(&asked(path)));
+        // A file of the base is never ignored, and git does not list one that is as it was there.
+        let removed = self.moved.entries.iter().map(|entry| &entry.path);
+        let is_back = |path: &&PathBuf| {
+            !is_ours(path) && kind_at(root, path).is_some_and(|kind| kind != FileKind::Directory)
+        };
+        others.extend(removed.filter(is_back).cloned());
+        wrong.gone = others.into_iter().collect();
+        Ok(wrong)
+    }
+
+    /// Lists the files of the state that may not be as they were: all others are as in the base.
+    fn suspects(&self, look: &Look) -> BTreeSet<&Path> {
+        let mut all = BTreeSet::new();
+        let mut add = |path: &Path| {
+            let from = (Bound::Included(path), Bound::Unbounded);
+            let below = self.tree.range::<Path, _>(from).map(|(at, _)| at.as_path());
+            all.extend(below.take_while(|at| at.starts_with(path)));
+            let above = path.ancestors().skip(1);
+            all.extend(above.filter_map(|at| Some(self.tree.get_key_value(at)?.0.as_path())));
+        };
+        look.changes.iter().for_each(|change| add(change.path().as_path()));
+        look.odd.iter().for_each(|path| add(path));
+        self.moved.entries.iter().for_each(|entry| add(&entry.path));
+        all
+    }
+}
+
+impl Wrong {
+    fn paths(&self) -> Vec<PathBuf> {
+        let missed = self.missed.iter().map(|(path, ..)| path);
+        let all: BTreeSet<&PathBuf> = self.gone.iter().chain(missed).collect();
+        all.into_iter().cloned().collect()
+    }
+
+    /// Makes the paths what they were. What does not work is seen by the next look.
+    fn mend(&self, repository: &Repository, root: &Root, images: &Path) -> Result<(), SpaceError> {
+        for path in &self.gone {
+            let _ = take_out(root, path);
+        }
+        let clear = || remove_all(images).and_then(|()| fs::create_dir(images));
+        clear().map_err(SpaceError::io("putting files back"))?;
+        let mut stored = Vec::new();
+        for (number, (_, _, source)) in self.missed.iter().enumerate() {
+            let name = number.to_string();
+            match source {
+                Source::Stored(id) => stored.push(image(name, id)),
+                Source::Noted(bytes) => fs::write(images.join(name), bytes)
+                    .map_err(SpaceError::io("putting files back"))?,
+            }
+        }
+        write_out(repository, &stored.iter().collect::<Vec<_>>(), images, None)?;
+        for (number, (path, mode, _)) in self.missed.iter().enumerate() {
+            let _ = put(root, path, *mode, &images.join(number.to_string()));
+        }
+        remove_all(images).map_err(SpaceError::io("putting files back"))
+    }
+}
+
+/// Every content is written as a plain file first, also that of a link.
+fn image(name: String, id: &ObjectId) -> DiffEntry {
+    DiffEntry {
+        status: DiffStatus::Added,
+        path: PathBuf::from(name),
+        old_mode: 0,
+        new_mode: PLAIN,
+        old_id: id.clone(),
+        new_id: id.clone(),
+        lines: None,
+    }
 }

@@ -19,6 +19,7 @@ mod error;
 mod gitdir;
 mod ignored;
 mod layers;
+mod note;
 mod objects;
 mod overlay;
 mod record;
@@ -30,6 +31,7 @@ mod workspace;
 mod workspaces;
 mod worktree;
 
+pub use claim::PutBack;
 pub use error::SpaceError;
 pub use record::{Kind, Record};
 pub use sweep::Swept;

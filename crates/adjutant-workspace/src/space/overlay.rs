@@ -3,9 +3,11 @@
 //! Invariant: a layer of changes is either the top of one mount, or frozen and below others, never
 //! both. The kernel's lock on its folder says which.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::claim::Look;
 use super::layers::{Ground, patiently};
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
@@ -144,6 +146,14 @@ impl OverlaySpace {
         skipped.sort();
         skipped.dedup();
         Ok((imported, skipped))
+    }
+
+    /// Lists what its own layers change, ignored or not, and what of that no commit takes.
+    pub(super) fn look(&self, merged: &Root) -> Result<Look, SpaceError> {
+        let (changes, skipped) = self.changes(merged)?;
+        let odd = skipped.into_iter().map(|skipped| skipped.path);
+        // The one at the top is ours.
+        Ok(Look { changes, odd: odd.filter(|path| path != Path::new(".git")).collect() })
     }
 
     /// Lists what its own layers change, each path once.

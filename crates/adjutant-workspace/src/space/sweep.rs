@@ -212,7 +212,7 @@ fn names(folder: &Path) -> Result<Vec<String>, SpaceError> {
 }
 
 /// Says an error with what is behind it.
-fn said(error: &SpaceError) -> String {
+pub(super) fn said(error: &SpaceError) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {

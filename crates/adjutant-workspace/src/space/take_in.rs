@@ -65,6 +65,7 @@ impl Workspace {
     pub fn take_in(&self, result: &ObjectId, at: SystemTime) -> Result<TakenIn, SpaceError> {
         self.with(|shared, space| {
             let folder = space.folder();
+            self.go_on(shared, space)?;
             space.settle()?;
             let repository = &shared.repository;
             if let Some(taken) = taken(&folder)?.into_iter().find(|it| it.result == *result) {
@@ -151,7 +152,7 @@ fn seen(repository: &Repository, taken: &Taken) -> Result<(Diff, Vec<Skipped>), 
 }
 
 /// Takes out what no workspace takes.
-pub(super) fn leave_out(diff: &mut Diff) -> Vec<Skipped> {
+fn leave_out(diff: &mut Diff) -> Vec<Skipped> {
     let mut left_out = Vec::new();
     diff.entries.retain(|entry: &DiffEntry| {
         let out = [entry.old_mode, entry.new_mode].contains(&SUBMODULE) || guarded(&entry.path);

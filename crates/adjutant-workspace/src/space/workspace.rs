@@ -3,10 +3,12 @@
 //! Start at [`Workspace::root`], [`Workspace::sandbox`] and [`Workspace::keep`].
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::claim::put_back;
+use super::claim::{Look, PutBack, keep_claimed, put_back};
+use super::note::Note;
 use super::overlay::{OverlaySpace, Start, path_error};
 use super::workspaces::Shared;
 use super::worktree::WorktreeSpace;
@@ -28,6 +30,8 @@ pub struct Workspace {
     space: Mutex<Option<Space>>,
     /// The record as it was last, for when it is closed.
     last: Mutex<Record>,
+    /// Whether a state was claimed here and nobody is judging it: whoever goes on finds that state.
+    claimed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -73,6 +77,17 @@ impl Space {
         }
     }
 
+    /// Looks at what differs from the base; nothing is stored.
+    pub(super) fn look(&self, root: &Root) -> Result<Look, SpaceError> {
+        match self {
+            Self::Overlay(space) => space.look(root),
+            Self::Worktree(space) => {
+                let (changes, odd) = space.worktree.look()?;
+                Ok(Look { changes, odd })
+            }
+        }
+    }
+
     pub(super) fn import(
         &mut self,
         message: &str,
@@ -89,7 +104,10 @@ impl Space {
 impl Workspace {
     pub(super) fn new(shared: &Arc<Shared>, reference: ResultRef, space: Space) -> Self {
         let record = space.record();
+        // A killed process may have left it in the middle of a command that judged the work.
+        let claimed = AtomicBool::new(Note::is_in(&space.folder()));
         Self {
+            claimed,
             shared: Arc::clone(shared),
             reference,
             path: PathBuf::from(&record.path),
@@ -122,10 +140,11 @@ impl Workspace {
     /// When it is closed or cannot be opened.
     pub fn root(&self) -> Result<Root, PathError> {
         let mut space = self.lock();
-        match space.as_mut() {
-            Some(Space::Overlay(space)) => space.root().map_err(path_error),
-            Some(Space::Worktree(space)) => Root::open(space.worktree.path()),
-            None => Err(PathError::NotFound),
+        let space = space.as_mut().ok_or(PathError::NotFound)?;
+        self.go_on(&self.shared, space).map_err(path_error)?;
+        match space {
+            Space::Overlay(space) => space.root().map_err(path_error),
+            Space::Worktree(space) => Root::open(space.worktree.path()),
         }
     }
 
@@ -158,14 +177,17 @@ impl Workspace {
         let mut data = objects.folders;
         hidden.extend(objects.hidden);
         hidden.extend(self.shared.secrets.below(&grants));
-        let place = match self.lock().as_mut() {
-            Some(Space::Overlay(space)) => Place::Overlay(space.mounted().map_err(why)?),
-            Some(Space::Worktree(space)) => {
-                data.push(space.private());
-                Place::Directory(space.worktree.path().to_owned())
-            }
-            None => return Err(why(SpaceError::Closed { path: self.path.clone() })),
-        };
+        let place = self.with(|shared, space| {
+            self.go_on(shared, space)?;
+            Ok(match space {
+                Space::Overlay(space) => Place::Overlay(space.mounted()?),
+                Space::Worktree(space) => {
+                    data.push(space.private());
+                    Place::Directory(space.worktree.path().to_owned())
+                }
+            })
+        });
+        let place = place.map_err(why)?;
         hidden.push(self.shared.state.clone());
         hidden.push(repository.work_tree().to_owned());
         hidden.push(repository.common_dir().to_owned());
@@ -184,7 +206,8 @@ impl Workspace {
 
     /// Commits all work to `refs/adjutant/<run>/<child>`; doing it again changes nothing.
     ///
-    /// What the repository's patterns ignore is left out and named.
+    /// What the repository's patterns ignore is left out and named. Of a state that was claimed
+    /// ([`Workspace::claim`]) and that nobody went on from, that state is kept.
     ///
     /// # Errors
     ///
@@ -242,7 +265,10 @@ impl Workspace {
 
     /// Returns what another workspace that is made from this one begins with.
     pub(super) fn snapshot(&self, at: SystemTime) -> Result<Start, SpaceError> {
-        match self.lock().as_mut().ok_or_else(|| self.closed())? {
+        let mut space = self.lock();
+        let space = space.as_mut().ok_or_else(|| self.closed())?;
+        self.go_on(&self.shared, space)?;
+        match space {
             Space::Overlay(space) => space.snapshot(at),
             Space::Worktree(space) => {
                 let (state, _) = space.worktree.import(STATE, at, Storing::Durable)?;
@@ -266,6 +292,21 @@ impl Workspace {
         work(&self.shared, space.as_mut().ok_or_else(|| self.closed())?)
     }
 
+    /// Puts back what a command wrote that judged the work, before anybody works here again.
+    pub(super) fn go_on(&self, shared: &Shared, space: &mut Space) -> Result<PutBack, SpaceError> {
+        if !self.claimed.load(Ordering::Relaxed) {
+            return Ok(PutBack::default());
+        }
+        let back = put_back(shared, space)?;
+        self.claimed.store(false, Ordering::Relaxed);
+        Ok(back)
+    }
+
+    /// Leaves the state that was claimed as the work, until somebody works here again.
+    pub(super) fn stand_at_the_claim(&self) {
+        self.claimed.store(true, Ordering::Relaxed);
+    }
+
     fn closed(&self) -> SpaceError {
         SpaceError::Closed { path: self.path.clone() }
     }
@@ -284,7 +325,9 @@ pub(super) fn keep(
     at: SystemTime,
 ) -> Result<Kept, SpaceError> {
     let base = space.record().base()?;
-    put_back(shared, space, at)?;
+    if let Some(note) = Note::read(&space.folder())? {
+        return keep_claimed(shared, reference, base, note, (message, at));
+    }
     let before = shared.repository.result(reference)?;
     if before.is_none()
         && let Space::Overlay(overlay) = &*space
@@ -316,6 +359,13 @@ pub(super) fn is_kept(
     reference: &ResultRef,
     space: &mut Space,
 ) -> Result<bool, SpaceError> {
+    if let Some(note) = Note::read(&space.folder())? {
+        let repository = &shared.repository;
+        let kept = repository.result(reference)?;
+        let kept = repository.tree_of(&kept.unwrap_or(space.record().base()?))?;
+        let is_whole = !note.skipped.iter().any(Skipped::is_work);
+        return Ok(is_whole && kept == repository.tree_of(&note.claimed)?);
+    }
     if let Space::Overlay(overlay) = &*space
         && overlay.is_untouched()?
     {
@@ -335,8 +385,11 @@ pub(super) fn is_kept(
 
 /// Removes the files of a workspace whose work is kept.
 pub(super) fn remove(space: Space) -> Result<(), SpaceError> {
+    let claimed = Note::is_in(&space.folder());
     match space {
         Space::Overlay(space) => space.remove(),
+        // What lies there is not the work that was kept.
+        Space::Worktree(space) if claimed => Ok(space.worktree.discard()?),
         Space::Worktree(space) => Ok(space.worktree.remove()?),
     }
 }

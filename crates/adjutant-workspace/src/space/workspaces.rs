@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use super::ignored::{Hash, Included};
 use super::layers::Ground;
+use super::note::Note;
 use super::objects::Seen;
 use super::overlay::{OverlaySpace, Start};
 use super::record::LayerName;
@@ -208,7 +209,8 @@ impl Workspaces {
             if !conflicts.is_empty() {
                 return Ok(Some((result.clone(), conflicts)));
             }
-            start.commit = repository.commit_merge(&start.commit, result, &tree, now)?;
+            let (parents, message) = ([&start.commit, result], "Work that this begins with");
+            start.commit = repository.commit_tree(&parents, &tree, message, now)?;
         }
         shared.hold_for(run, &start.commit)?;
         start.held = true;
@@ -383,6 +385,10 @@ impl Shared {
         reference: &ResultRef,
         record: &super::Record,
     ) -> Result<bool, SpaceError> {
+        // What is judged may have taken away all there was.
+        if Note::is_in(&self.slot_path(reference)) {
+            return Ok(false);
+        }
         for name in record.layers()? {
             if let LayerName::Upper(of, number) = name
                 && of == *reference

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::Included;
+use super::note::Note;
 use super::take_in::settle_in;
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError, gitdir};
@@ -31,7 +32,11 @@ impl WorktreeSpace {
     ) -> Result<Self, SpaceError> {
         let all = Worktrees::open(&shared.repository)?;
         match adopt(&all, reference)? {
-            Some(worktree) if worktree.base() == base || !worktree.is_clean()? => {
+            Some(worktree)
+                if worktree.base() == base
+                    || Note::is_in(folder_of(&worktree))
+                    || !worktree.is_clean()? =>
+            {
                 remarks.push("taken up as it was left".to_owned());
                 let space = Self { worktree, remarks };
                 space.settle()?;
@@ -119,6 +124,11 @@ impl WorktreeSpace {
         }
         Ok(())
     }
+}
+
+/// The folder that a work tree and everything about it lies in.
+fn folder_of(worktree: &Worktree) -> &Path {
+    worktree.path().parent().unwrap_or(Path::new("/"))
 }
 
 /// Takes over a work tree that is there and free; one of which that cannot be told may hold work.

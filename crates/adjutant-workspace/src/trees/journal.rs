@@ -55,7 +55,7 @@ pub(super) struct Plan {
 pub(super) type Sync<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// The way the disk really catches up.
-pub(super) fn sync_disk(handle: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn sync_disk(handle: BorrowedFd<'_>) -> io::Result<()> {
     Ok(syncfs(handle)?)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns warm checkouts that overlays stand on (`bases`), the work trees of children where there is
 //! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`; `rehearse` only tries),
-//! or one that a workspace takes in (`bring`).
+//! or one that a workspace takes in (`bring`), and putting single paths back (`restore`).
 
 mod apply;
 mod bases;
@@ -13,15 +13,18 @@ mod lock;
 mod opening;
 mod rehearse;
 mod remove;
+mod restore;
 mod worktree;
 
 pub use apply::{Applied, ApplyError, Left, Recovered, Recovery, forget_applied};
 pub(crate) use bases::boot;
 pub use bases::{Bases, Lease, LeaseCost};
 pub(crate) use bring::{remove_journal, settle};
-pub(crate) use journal::is_prepared;
+pub(crate) use export::write as write_out;
+pub(crate) use journal::{is_prepared, sync_disk};
 pub(crate) use lock::Held;
 pub(crate) use opening::{open_top_of, open_up};
 pub use rehearse::Rehearsed;
 pub(crate) use remove::remove_all;
+pub(crate) use restore::{has_folder, is_as, kind_at, put, take_out};
 pub use worktree::{Worktree, WorktreeEntry, Worktrees};

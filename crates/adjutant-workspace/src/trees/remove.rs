@@ -33,6 +33,23 @@ pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
     removed.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
 }
 
+/// Removes what a folder has of that name, with everything in it; what is not there is fine.
+pub(super) fn remove_in(folder: &Dir, name: &OsStr) -> Result<(), PathError> {
+    let path = Path::new(name);
+    let flags = match folder.kind_of(name)? {
+        None => return Ok(()),
+        Some(FileKind::Directory) => {
+            empty_from(open(folder, name).map_err(PathError::Io)?).map_err(PathError::Io)?;
+            AtFlags::REMOVEDIR
+        }
+        Some(_) => AtFlags::empty(),
+    };
+    match unlinkat(folder.handle(), path, flags) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(PathError::from_errno(errno)),
+    }
+}
+
 /// A folder that is being emptied, and its folders that are still to be.
 struct Level {
     name: OsString,
@@ -43,7 +60,10 @@ struct Level {
 fn empty(path: &Path) -> io::Result<()> {
     open_top(path).map_err(as_io)?;
     let root = Root::open(path).map_err(as_io)?;
-    let mut at = root.open_dir(&RelPath::default()).map_err(as_io)?;
+    empty_from(root.open_dir(&RelPath::default()).map_err(as_io)?)
+}
+
+fn empty_from(mut at: Dir) -> io::Result<()> {
     let mut levels = vec![enter(&at, OsString::new())?];
     while let Some(level) = levels.last_mut() {
         if let Some(name) = level.folders.pop() {
@@ -89,7 +109,7 @@ fn enter(folder: &Dir, name: OsString) -> io::Result<Level> {
 }
 
 /// Opens a folder, also one that its owner may not look into.
-fn open(folder: &Dir, name: &OsStr) -> io::Result<Dir> {
+pub(super) fn open(folder: &Dir, name: &OsStr) -> io::Result<Dir> {
     match kernel::open_directory(folder.handle(), Path::new(name), Links::Never) {
         Err(PathError::PermissionDenied) => {
             // By a handle: a link may have come in its place since the folder was listed.

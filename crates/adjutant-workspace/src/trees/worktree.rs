@@ -19,9 +19,10 @@ use super::export;
 use super::lock::Held;
 use super::opening::{open_top, open_up};
 use super::remove::remove_all;
+use super::restore::oddities;
 use crate::git::{
-    Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
-    Storing, bounded, bytes_of, too_deep,
+    Change, Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
+    Status, Storing, bounded, bytes_of, too_deep,
 };
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
@@ -294,6 +295,13 @@ impl Worktree {
         Ok((imported, skipped))
     }
 
+    /// Lists what differs from the base and is not ignored, and what git says nothing of.
+    pub(crate) fn look(&self) -> Result<(Vec<Change>, Vec<PathBuf>), GitError> {
+        let changes = self.status()?.changes;
+        let at = |source| GitError::Path { path: self.path().to_owned(), source };
+        Ok((changes, Root::open(self.path()).and_then(|root| oddities(&root)).map_err(at)?))
+    }
+
     /// Returns the git directory that belongs to these files.
     pub(crate) fn git_dir(&self) -> &Path {
         self.here.git_dir()
@@ -309,6 +317,11 @@ impl Worktree {
         if self.path().exists() && !self.is_saved()? {
             return Err(GitError::Changed { path: self.path().to_owned() });
         }
+        self.discard()
+    }
+
+    /// Removes the files and git's entry, whatever is in them: what counts is known to be kept.
+    pub(crate) fn discard(self) -> Result<(), GitError> {
         // From here on what is missing was removed by us and is not taken for a child's deletion.
         Record { base: self.base.clone(), stage: Stage::Removing }.write(&self.slot)?;
         remove_files(&self.repository, self.path())?;

@@ -1,90 +1,248 @@
 //! What the command writes that judges the work is no part of it.
 
-use adjutant_workspace::space::Swept;
+use adjutant_workspace::space::{PutBack, Swept};
+use adjutant_workspace::{SkipReason, Skipped};
 
 use super::take_in::{act, in_memory, shown};
 use super::*;
 
 /// What a command may do that judges work: everything but hold still.
-const JUDGE: &str = "sed -i s/two/2/ README; echo snapshot > new; mkdir -p deep/er; echo x > deep/er/y; \
-    rm made; mv src/lib.rs src/moved.rs; chmod +x ten; rm -r folder; echo file > folder; \
-    echo output > build.log";
+const JUDGES: &[&str] = &[
+    "sed -i s/two/2/ README; echo snapshot > new; mkdir -p deep/er; echo x > deep/er/y; rm made; \
+     mv src/lib.rs src/moved.rs; chmod +x ten; rm -r folder; echo file > folder",
+    // A folder in the place of a file, with something ignored in it.
+    "rm -f ten; mkdir ten; echo x > ten/x.o",
+    "rm -f made; mkdir -p made/deep; echo x > made/deep/x.o; echo x > made/deep/y",
+    // Other patterns.
+    "echo made >> .gitignore; echo more >> made",
+    "echo '*' > .gitignore; echo junk > junk; mkdir sub; echo junk > sub/junk",
+    "rm -f .gitignore",
+    "rm .gitignore; mkfifo .gitignore",
+    "rm .gitignore; mkdir .gitignore; echo x > .gitignore/x",
+    "mkdir sub; echo '*' > sub/.gitignore; echo junk > sub/junk",
+    "echo '*' > src/.gitignore; echo junk > src/junk; echo more >> src/lib.rs",
+    "echo '!*' > cache/.gitignore",
+    // Things that git does not store.
+    "rm made; mkfifo made",
+    "rm README; mkfifo README; mkfifo pipe; mkfifo src/pipe",
+    "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"made.sock\")' || true; rm ten",
+    "truncate -s 600M made",
+    "truncate -s 600M big.bin",
+    "git init -q sub; echo x > sub/x",
+    "git init -q src; git init -q src/deep; rm ten",
+    "mkdir .GIT; echo x > .GIT/x",
+    "d=deep; for n in 1 2 3 4 5 6; do d=$d/$(printf '%0200d' $n); done; \
+     mkdir -p $d/$d; cd $d; mkdir -p $d; cd $d; echo x > x",
+    // Links that lead elsewhere, and on the way.
+    "rm made; ln -s /etc/passwd made; rm -r folder; ln -s /tmp folder; ln -s README new",
+    "rm -r src; ln -s folder src",
+    "mv link other; ln -s elsewhere link",
+    // What the agent took away comes back, and what it made goes.
+    "echo away > gone; rm -r folder made ten",
+    "rm -rf folder src made ten README .gitignore link",
+    // Rights.
+    "chmod 000 folder; chmod 000 src/lib.rs; chmod +x made",
+    // The reserved file.
+    "echo '{}' > prd.json",
+    "rm prd.json; mkdir prd.json; echo x > prd.json/x.o",
+    // Nothing.
+    "true",
+];
 
-const WORK: &str = "echo work > made; mkdir folder; echo in > folder/file; echo 1 > ten";
+const WORK: &str = "echo work > made; mkdir folder; echo in > folder/file; echo 1 > ten; rm gone; \
+    echo object > x.o; mkdir -p out cache; echo object > out/y.o; echo '*' > cache/.gitignore; \
+    echo cached > cache/c";
 
 fn begun(user: &User, wish: KindWish) -> (Workspaces, Workspace) {
     user.write("ten", "10\n");
-    user.write(".gitignore", "*.log\n");
+    user.write("gone", "away\n");
+    user.write(".gitignore", "*.o\n*.log\n");
+    user.write("prd.json", "{\"stories\": []}\n");
+    std::os::unix::fs::symlink("ten", user.path("link")).unwrap();
     user.commit("more");
-    let spaces = open(user, wish);
+    let options = Options { reserved: Some("prd.json".into()), ..options(wish) };
+    let spaces = Workspaces::open(&user.tree, &state(user), options).unwrap();
     let space = spaces.make("run", "a", "1", None).unwrap();
     act(&space, WORK);
     (spaces, space)
 }
 
-/// Everything that is not ignored.
-fn work(space: &Workspace) -> Vec<String> {
-    shown(space).into_iter().filter(|line| !line.contains(".log|")).collect()
+/// Everything in a workspace; modes but whether a file can be run are nobody's work.
+fn all(space: &Workspace) -> Vec<String> {
+    act(space, "find . -path ./.git -prune -o -type f ! -perm -200 -exec chmod u+w,go+r {} +");
+    shown(space)
+}
+
+/// How many objects a repository has, packed and not.
+fn objects(user: &User) -> String {
+    user.git(["count-objects", "-v"])
 }
 
 #[test]
-fn what_a_command_writes_that_judges_is_put_back_and_ignored_files_stay() {
+fn after_a_command_that_fails_everything_is_as_it_was_claimed() {
     for (wish, _) in KINDS {
         let user = in_memory();
         let (_spaces, space) = begun(&user, wish);
-        let before = work(&space);
-        space.claim(now()).unwrap();
-        act(&space, JUDGE);
-        assert_ne!(work(&space), before);
-        let back = space.put_back(now()).unwrap();
-        assert!(back.contains(&PathBuf::from("new")), "{back:?}");
-        assert!(!back.contains(&PathBuf::from("build.log")), "{back:?}");
-        assert_eq!(work(&space), before, "{wish:?}");
-        assert_eq!(read(&space, "build.log").as_deref(), Some("output\n"), "{wish:?}");
-        // Once is all, and what is written from here on is work again.
+        let before = all(&space);
+        for judge in JUDGES {
+            space.claim(now()).unwrap();
+            let stored = objects(&user);
+            act(&space, judge);
+            let back = space.put_back().unwrap();
+            assert_eq!(back.left, Vec::<PathBuf>::new(), "{wish:?}: {judge}");
+            assert_eq!(back.problem, None, "{wish:?}: {judge}");
+            assert_eq!(all(&space), before, "{wish:?}: {judge}");
+            assert_eq!(back.paths.is_empty(), *judge == "true", "{wish:?}: {judge}: {back:?}");
+            assert_eq!(objects(&user), stored, "nothing of it is stored: {wish:?}: {judge}");
+        }
+        // What is written from here on is work again, and only that.
         act(&space, "echo more > later");
-        assert_eq!(space.put_back(now()).unwrap(), Vec::<PathBuf>::new());
-        let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
-        let kept = contents(&user, &kept);
-        assert_eq!(kept.get("later").map(String::as_str), Some("more\n"));
-        assert_eq!(kept.get("made").map(String::as_str), Some("work\n"));
-        assert!(!kept.contains_key("new") && !kept.contains_key("build.log"), "{kept:?}");
+        assert_eq!(space.put_back().unwrap(), PutBack::default());
+        let kept = space.keep("work\n", now()).unwrap();
+        let names: Vec<String> =
+            kept.diff.entries.iter().map(|it| it.path.display().to_string()).collect();
+        assert_eq!(names, ["folder/file", "gone", "later", "made", "ten"], "{wish:?}");
     }
 }
 
 #[test]
-fn a_command_that_changes_nothing_has_nothing_put_back() {
+fn after_a_command_that_passes_the_work_is_what_was_claimed() {
+    for (wish, _) in KINDS {
+        for (number, judge) in JUDGES.iter().enumerate() {
+            let user = in_memory();
+            let (spaces, space) = begun(&user, wish);
+            let before = all(&space);
+            space.claim(now()).unwrap();
+            let stored = objects(&user);
+            act(&space, judge);
+            space.accept();
+            // Kept by its owner, by one who takes it up only for that, or by one who sweeps.
+            let (commit, skipped) = match number % 3 {
+                0 => {
+                    let kept = space.conclude("work\n", now()).unwrap();
+                    (kept.commit.unwrap(), kept.skipped)
+                }
+                1 => {
+                    let record = space.record();
+                    drop(space);
+                    let space = spaces.adopt("run", "a", &record).unwrap();
+                    let kept = space.keep("work\n", now()).unwrap();
+                    space.close().unwrap();
+                    (kept.commit.unwrap(), kept.skipped)
+                }
+                _ => {
+                    drop(space);
+                    let swept = spaces.sweep(&|_| false, now()).unwrap();
+                    let [Swept::Kept(_, commit)] = &swept[..] else { panic!("{judge}: {swept:?}") };
+                    (commit.clone(), Vec::new())
+                }
+            };
+            assert_eq!(skipped, [], "{wish:?}: {judge}");
+            let kept = contents(&user, &commit);
+            let named = |path: &str| kept.get(path).map(String::as_str);
+            assert_eq!(named("made"), Some("work\n"), "{wish:?}: {judge}");
+            assert_eq!(named("ten"), Some("1\n"), "{wish:?}: {judge}");
+            let others = kept.keys().filter(|path| {
+                !before.iter().any(|line| line.split('|').next() == Some(path.as_str()))
+            });
+            assert_eq!(others.count(), 0, "{wish:?}: {judge}: {kept:?}");
+            let ours = before.iter().filter(|line| {
+                let path = line.split('|').next().unwrap_or_default();
+                !path.is_empty() && !path.ends_with(".o") && !path.starts_with("cache/")
+            });
+            assert_eq!(ours.count(), kept.len(), "{wish:?}: {judge}: {kept:?}");
+            let loose = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+            let (was, is) = (loose(&stored), loose(&objects(&user)));
+            let count = |text: &str| text.split(' ').next_back().unwrap().parse::<u32>().unwrap();
+            assert!(count(&is) <= count(&was) + 1, "one commit at most: {was}, {is}");
+        }
+    }
+}
+
+#[test]
+fn whoever_goes_on_after_a_command_that_passed_finds_what_was_claimed() {
     for (wish, _) in KINDS {
         let user = in_memory();
         let (_spaces, space) = begun(&user, wish);
-        for _ in 0..2 {
-            space.claim(now()).unwrap();
-            act(&space, "cat README; echo output > build.log");
-            assert_eq!(space.put_back(now()).unwrap(), Vec::<PathBuf>::new(), "{wish:?}");
-        }
+        let before = all(&space);
+        space.claim(now()).unwrap();
+        act(&space, JUDGES[0]);
+        space.accept();
+        act(&space, "test ! -e new; echo more > later");
+        let mut with_more = all(&space);
+        with_more.retain(|line| !line.starts_with("later|"));
+        assert_eq!(with_more, before, "{wish:?}");
+        let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
+        assert_eq!(contents(&user, &kept).get("later").map(String::as_str), Some("more\n"));
+    }
+}
+
+#[test]
+fn what_could_not_be_kept_of_the_work_is_neither_put_back_nor_forgotten() {
+    for (wish, _) in KINDS {
+        let user = in_memory();
+        let (_spaces, space) = begun(&user, wish);
+        act(
+            &space,
+            "truncate -s 600M big; mkfifo pipe; rm README; mkfifo README; echo x > prd.json",
+        );
+        let look = "ls -ld big pipe README; cat prd.json";
+        let before = run(&space, look).1;
+        space.claim(now()).unwrap();
+        act(&space, "truncate -s 600M bigger; mkfifo pipe2; rm made");
+        let back = space.put_back().unwrap();
+        let paths: Vec<_> = back.paths.iter().map(|path| path.display().to_string()).collect();
+        assert_eq!(paths, ["bigger", "made", "pipe2"], "{wish:?}");
+        assert_eq!(run(&space, look).1, before, "{wish:?}");
+
+        space.claim(now()).unwrap();
+        act(&space, "truncate -s 600M bigger");
+        space.accept();
+        let kept = space.conclude("work\n", now()).unwrap();
+        let big = Skipped { path: "big".into(), reason: SkipReason::TooLarge(600 << 20) };
+        assert!(kept.skipped.contains(&big), "{:?}", kept.skipped);
+        assert!(!kept.skipped.iter().any(|it| it.path == Path::new("bigger")), "{wish:?}");
+        // Nothing else holds it, so it stays.
+        assert!(space.close().is_err(), "{wish:?}");
+        assert_eq!(read(&space, "bigger"), None, "{wish:?}");
     }
 }
 
 #[test]
 fn whoever_dies_while_work_is_judged_leaves_the_work() {
     for (wish, _) in KINDS {
-        let user = in_memory();
-        let (spaces, space) = begun(&user, wish);
-        let (before, record) = (work(&space), space.record());
-        space.claim(now()).unwrap();
-        act(&space, JUDGE);
-        drop(space);
-        let space = spaces.adopt("run", "a", &record).unwrap();
-        assert_eq!(work(&space), before, "{wish:?}");
-
-        // The same for one that nobody takes up again.
-        space.claim(now()).unwrap();
-        act(&space, JUDGE);
-        drop(space);
-        let swept = spaces.sweep(&|_| false, now()).unwrap();
-        let [Swept::Kept(_, commit)] = &swept[..] else { panic!("{swept:?}") };
-        let kept = contents(&user, commit);
-        assert!(!kept.contains_key("new") && !kept.contains_key("deep/er/y"), "{kept:?}");
-        assert_eq!(kept.get("made").map(String::as_str), Some("work\n"), "{wish:?}");
+        for judge in ["rm -rf * .gitignore", JUDGES[0], JUDGES[4]] {
+            let user = in_memory();
+            let (spaces, space) = begun(&user, wish);
+            act(&space, "rm -rf x.o out cache");
+            let (before, record) = (all(&space), space.record());
+            drop(space);
+            for again in ["adopt", "make"] {
+                space_judged(&spaces, &record, judge);
+                let space = match again {
+                    "adopt" => spaces.adopt("run", "a", &record).unwrap(),
+                    _ => spaces.make("run", "a", "2", None).unwrap(),
+                };
+                assert_eq!(all(&space), before, "{wish:?}, {again}: {judge}");
+                drop(space);
+                if again == "adopt" {
+                    continue;
+                }
+                // The same for one that nobody takes up again.
+                space_judged(&spaces, &record, judge);
+                let swept = spaces.sweep(&|_| false, now()).unwrap();
+                let [Swept::Kept(_, commit)] = &swept[..] else { panic!("{swept:?}") };
+                let kept = contents(&user, commit);
+                assert!(!kept.contains_key("new") && !kept.contains_key("junk"), "{kept:?}");
+                assert_eq!(kept.get("made").map(String::as_str), Some("work\n"), "{wish:?}");
+            }
+        }
     }
+}
+
+/// Has a command judge the work, and ends as a killed process does.
+fn space_judged(spaces: &Workspaces, record: &adjutant_workspace::space::Record, judge: &str) {
+    let space = spaces.adopt("run", "a", record).unwrap();
+    space.claim(now()).unwrap();
+    act(&space, judge);
 }
