@@ -56,19 +56,23 @@ mod tests {
     #[test]
     fn a_branch_is_called_by_its_story_as_far_as_there_is_room() {
         let (ours, other) = ("a".repeat(40), "b".repeat(40));
-        let cases: [(&[(&str, &String)], Option<&str>); 8] = [
-            (&[], Some("adjutant/A")),
-            (&[("adjutant/A", &ours)], Some("adjutant/A")),
-            (&[("adjutant/A", &other)], Some("adjutant/A-2")),
-            (&[("adjutant/A", &other), ("adjutant/A-2", &other)], Some("adjutant/A-3")),
-            (&[("adjutant/A", &other), ("adjutant/A-3", &ours)], Some("adjutant/A-3")),
-            (&[("adjutant/A-2", &ours)], Some("adjutant/A-2")),
-            (&[("adjutant/A/x", &other), ("adjutant/B", &other)], Some("adjutant/A-2")),
-            (&[("adjutant", &ours), ("main", &ours)], None),
+        // Those at our own commit have an exclamation mark.
+        let cases = [
+            ("", Some("adjutant/A")),
+            ("adjutant/A!", Some("adjutant/A")),
+            ("adjutant/A", Some("adjutant/A-2")),
+            ("adjutant/A adjutant/A-2", Some("adjutant/A-3")),
+            ("adjutant/A adjutant/A-3!", Some("adjutant/A-3")),
+            ("adjutant/A-2!", Some("adjutant/A-2")),
+            ("adjutant/A/x adjutant/B", Some("adjutant/A-2")),
+            ("adjutant! main!", None),
         ];
         for (there, expected) in cases {
-            let id = |id: &str| ObjectId::parse(id).unwrap();
-            let branches = there.iter().map(|(name, at)| ((*name).to_owned(), id(at))).collect();
+            let branch = |word: &str| {
+                let at = if word.ends_with('!') { &ours } else { &other };
+                (word.trim_end_matches('!').to_owned(), ObjectId::parse(at).unwrap())
+            };
+            let branches = there.split_whitespace().map(branch).collect();
             let found = free(&branches, "adjutant/A", &ours);
             assert_eq!(found.as_deref(), expected, "{there:?}");
         }
