@@ -7,13 +7,15 @@ mod consent;
 mod earlier;
 mod model;
 mod record;
+mod typed;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use adjutant_core::budget::Amount;
 use adjutant_core::prd::{Prd, Story, asked, story_prompt};
 use adjutant_core::story::{MarkedTask, StoryWork};
-use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, Usd};
+use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
@@ -24,6 +26,7 @@ use self::consent::Consent;
 use self::earlier::{Earlier, History};
 use self::model::Models;
 pub(crate) use self::record::record_outcome;
+pub(crate) use self::typed::flags;
 use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
 use crate::ask::{Terminal, approver, may_ask};
@@ -35,6 +38,12 @@ use crate::run::{Conducted, Showing, Work, conduct};
 use crate::settings::{Settings, open_archive};
 use crate::wiring::{Chosen, Wiring};
 use crate::work::after_run;
+
+/// What to do where the agent of a story gets no workspace.
+const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
+
+/// Columns that a title may take in the line that says a story begins.
+const TITLE_COLUMNS: usize = 80;
 
 /// Runs the command.
 pub(crate) fn run_story(
@@ -63,7 +72,8 @@ pub(crate) fn run_story(
     let roster = agents::find(&workdir)?;
     let usual = agents::choose(&settings, flags, None, |name| wiring.choose(name));
     let is_typed = flags.model.is_some();
-    let models = Models::new(usual, wiring.clone(), is_typed, (file.prd(), &consent))?;
+    let allowed = &settings.models_allowed;
+    let models = Models::new(usual, wiring.clone(), is_typed, allowed, (file.prd(), &consent))?;
     let history = History::new(&archive, &workdir, file.path());
     let form = form(flags.return_form, Default::default(), as_json);
     let mut reading = Reading {
@@ -78,7 +88,7 @@ pub(crate) fn run_story(
         models,
         history,
         form,
-        spent: Spent::default(),
+        spent: Amount::default(),
         reports: Vec::new(),
         left: Vec::new(),
         unsaved: false,
@@ -114,13 +124,6 @@ fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the stories before have used up of what all of them may.
-#[derive(Default)]
-struct Spent {
-    usd: Usd,
-    tokens: u64,
-}
-
 /// A PRD that is being worked on.
 struct Reading<'a> {
     args: &'a StoryArgs,
@@ -134,7 +137,8 @@ struct Reading<'a> {
     models: Models,
     history: History<'a>,
     form: Form,
-    spent: Spent,
+    /// What the stories before have used up of what all of them may.
+    spent: Amount,
     reports: Vec<StoryReport>,
     /// Stories that were not begun, each with the reason.
     left: Vec<(String, String)>,
@@ -145,7 +149,10 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Works on every story that is ready, or on the one that was asked for.
     fn run_all(&mut self) -> Result<Exit, Failure> {
-        let of_file = |error: adjutant_core::prd::PrdError| Failure::caused(Exit::Usage, &error);
+        let file = self.file.path().display().to_string();
+        let of_file = |error: adjutant_core::prd::PrdError| {
+            Failure::usage(format!("{}: {error}", adjutant_view::sanitize::line(&file)))
+        };
         let order: Vec<String> = match &self.args.story {
             Some(id) => vec![self.file.prd().select(id).map_err(of_file)?.id.clone()],
             None => {
@@ -153,7 +160,10 @@ impl Reading<'_> {
             }
         };
         if order.is_empty() {
-            say("adjutant: every story of the PRD passes, there is nothing to do");
+            let has_none = self.file.prd().stories().is_empty();
+            let what =
+                if has_none { "the PRD has no stories" } else { "every story of the PRD passes" };
+            say(&format!("adjutant: {what}, there is nothing to do"));
             return Ok(Exit::Completed);
         }
         let mut outcomes = Vec::new();
@@ -220,12 +230,12 @@ impl Reading<'_> {
             Some(Earlier::Passed(_) | Earlier::Open(_) | Earlier::Spent(_) | Earlier::Over)
             | None => {}
         }
-        if self.is_spent() {
+        let Some(policy) = self.settings.policy.policy().after(self.spent) else {
             return Ok(self.leave(id, "the budget of all stories is used up"));
-        }
+        };
         match self.work_of(&story) {
             Ok(work) => match self.models.of(&story, &self.consent) {
-                Ok(chosen) => self.work_on(&story, work, chosen).map(Some),
+                Ok(chosen) => self.work_on(&story, work, policy, chosen).map(Some),
                 Err(failure) => Ok(self.leave(id, &failure.to_string())),
             },
             // Without what it builds on it would be another piece of work.
@@ -317,10 +327,11 @@ impl Reading<'_> {
         &mut self,
         story: &Story,
         work: StoryWork,
+        policy: Policy,
         chosen: Chosen,
     ) -> Result<Outcome, Failure> {
-        say(&format!("adjutant: {} {}", story.id, adjutant_view::sanitize::line(&story.title)));
-        let policy = self.policy_left();
+        let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
+        say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
         let setup = Setup {
             policy: policy.clone(),
             opener: Some(chosen.opener(&self.wiring)),
@@ -356,18 +367,23 @@ impl Reading<'_> {
         let Conducted { view, finished } =
             conduct(engine, self.archive, Work::Goal(goal), approver, &showing)?;
         let spent = view.total();
-        self.spent.usd += spent.usd;
-        self.spent.tokens += spent.usage.total();
+        let spent = Amount { tokens: spent.usage.total(), usd: spent.usd };
+        self.spent = self.spent.plus(spent);
         let merged = after_run(self.archive, &view, showing.merge);
         let saved = record::save(&mut self.file, self.archive, &view);
         if let Err(failure) = &saved {
             say(&format!("adjutant: {failure}"));
             self.unsaved = true;
         }
-        let report = StoryReport::of(&view);
+        let report = StoryReport::of(&view).map(typed::completed);
         let passes = report.as_ref().is_some_and(|report| report.passes);
         self.reports.extend(report);
-        let finished = finished.map_err(|error| crate::run::broken_off(&error, &view))?;
+        let finished = finished.map_err(|error| {
+            let failure = crate::run::broken_off(&error, &view);
+            // Agents of stories always write.
+            let needs_space = matches!(error, adjutant_engine::EngineError::Spaces(_));
+            if needs_space { failure.hint(NEEDS_SPACE) } else { failure }
+        })?;
         let is_done = passes && merged == Exit::Completed && saved.is_ok();
         let is_whole = is_done || finished.outcome != Outcome::Completed;
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
@@ -378,21 +394,6 @@ impl Reading<'_> {
         let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
         setup.reserved = Some(self.file.path().to_owned());
         Ok(setup)
-    }
-
-    /// Returns the limits with what the stories before have used taken off.
-    fn policy_left(&self) -> Policy {
-        let mut policy = self.settings.policy.policy().clone();
-        policy.budget_usd = policy.budget_usd.map(|cap| cap.saturating_sub(self.spent.usd));
-        let tokens = |cap: u64| cap.saturating_sub(self.spent.tokens);
-        policy.budget_tokens_run = policy.budget_tokens_run.map(tokens);
-        policy
-    }
-
-    /// Says whether the stories before have left nothing to spend.
-    fn is_spent(&self) -> bool {
-        let (left, has_begun) = (self.policy_left(), self.spent.tokens > 0);
-        has_begun && (left.budget_usd == Some(Usd::ZERO) || left.budget_tokens_run == Some(0))
     }
 
     /// Returns the command that decides about a story: a person's, else the file's with consent.
