@@ -125,6 +125,8 @@ fn written(round: usize) -> Written {
         status: Outcome::Completed,
         summary: "It works. It was tested.".into(),
         branch: None,
+        reference: None,
+        estimated: false,
         cost: Usd::ZERO,
         tokens_in: 1_000,
         tokens_out: 100,

@@ -77,6 +77,11 @@ impl Cli {
         if let Some(root) = given_root(&matches) {
             hints::keep_root(root);
         }
+        if let Some(("story", matches)) = matches.subcommand()
+            && let Some(command) = Self::command().find_subcommand("story")
+        {
+            hints::keep_typed(crate::story::flags(command, matches));
+        }
         Ok(cli)
     }
 }

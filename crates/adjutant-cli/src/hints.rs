@@ -14,6 +14,9 @@ static PROGRAM: OnceLock<String> = OnceLock::new();
 /// The flag for another tree, once `--root` was given.
 static ROOT: OnceLock<String> = OnceLock::new();
 
+/// The flags that were typed and count the next time too.
+static TYPED: OnceLock<Vec<String>> = OnceLock::new();
+
 /// The commands that look at the tree that `--root` names.
 const OF_A_TREE: [&str; 5] = ["run", "story", "task", "commands", "agents"];
 
@@ -26,6 +29,16 @@ pub(crate) fn keep_home(home: &Path) {
 /// Remembers the tree that was given as a flag.
 pub(crate) fn keep_root(root: &Path) {
     let _ = ROOT.set(format!(" --root {}", quoted(&root.display().to_string())));
+}
+
+/// Remembers the flags that were typed for a command which may recommend itself.
+pub(crate) fn keep_typed(flags: Vec<String>) {
+    let _ = TYPED.set(flags);
+}
+
+/// Returns the flags that were typed.
+pub(crate) fn typed() -> &'static [String] {
+    TYPED.get().map_or(&[], Vec::as_slice)
 }
 
 /// Returns the beginning of every command that is recommended.

@@ -256,6 +256,7 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
     let life = files.life().map_err(failed)?;
     let mut view = RunView::light();
     let mut records = files.records().map_err(failed)?;
+    let mut delegated = false;
     for record in &mut records {
         let record = record.map_err(failed)?;
         let entry = Entry::new(record.at, record.wall_ms, &record.event);
@@ -264,7 +265,9 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
             continue;
         }
         if args.delegations {
-            delegations::line(&view, &entry).map_or(Ok(()), |line| print_json_line(&line))?;
+            let line = delegations::line(&view, &entry);
+            delegated |= line.is_some();
+            line.map_or(Ok(()), |line| print_json_line(&line))?;
         } else if as_json {
             let (at, wall, event) = (record.at, record.wall_ms, &record.event);
             print_json_line(
@@ -273,6 +276,10 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
         } else {
             print(&format!("{}\n", log::line(&view, &entry)))?;
         }
+    }
+    if args.delegations && !delegated {
+        let name = wanted.map_or_else(|| files.id().to_string(), |session| session.to_string());
+        say(&format!("adjutant: {name} delegated nothing"));
     }
     if life == Life::Dead {
         say_torn(files.id(), records.torn());

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::here::{self, Verb};
+use crate::hints::program;
 use crate::output::{print, print_json, say};
 use crate::records::counted;
 use crate::work::search;
@@ -55,7 +56,7 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
     let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
     let Undone { files: undone, elsewhere } = undone;
     let root = files.workdir().unwrap_or_default();
-    let (elsewhere, discarded) = as_it_is(archive, files.id(), &root, elsewhere);
+    let AsItIs { elsewhere, discarded, merged } = as_it_is(archive, files.id(), &root, elsewhere);
     let linked = left_on_the_list(&files, &root, &undone);
     if as_json {
         let files_json: Vec<Value> = undone.iter().map(as_object).collect();
@@ -73,7 +74,9 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
         }
         let lines = undone.iter().map(|undo| line(undo, args.dry_run));
         print(&lines.collect::<String>())?;
-        let told = elsewhere.iter().filter_map(|it| elsewhere_sentence(files.id(), it));
+        let unmerged = elsewhere.iter().filter(|(session, _)| !merged.contains(session));
+        let told = unmerged.filter_map(|it| elsewhere_sentence(files.id(), it));
+        let told = told.chain(merged.iter().map(|session| merged_sentence(*session)));
         let gone = discarded.iter().map(|session| {
             format!("adjutant: {session} changed nothing here, and its work was discarded")
         });
@@ -141,19 +144,34 @@ impl Linked {
     }
 }
 
-/// Takes into account that work may have been kept after all, or discarded since; returns whose was.
+/// Where the work of delegations is now.
+#[derive(Default)]
+struct AsItIs {
+    elsewhere: Vec<(SessionId, Elsewhere)>,
+    /// Those whose work was discarded since.
+    discarded: Vec<SessionId>,
+    /// Those whose work was merged into the files since.
+    merged: Vec<SessionId>,
+}
+
+/// Takes into account that work may have been kept after all, or discarded or merged since.
 fn as_it_is(
     archive: &Archive,
     run: RunId,
     root: &Path,
     recorded: Vec<(SessionId, Elsewhere)>,
-) -> (Vec<(SessionId, Elsewhere)>, Vec<SessionId>) {
+) -> AsItIs {
     let work = Work::open(&search(), root, archive.path());
     // Where git cannot be asked, what is on record is all there is.
-    let Ok(kept) = work.and_then(|work| work.results(run)) else { return (recorded, Vec::new()) };
-    let (mut now, mut discarded) = (Vec::new(), Vec::new());
+    let Ok((work, kept)) = work.and_then(|work| work.results(run).map(|kept| (work, kept))) else {
+        return AsItIs { elsewhere: recorded, ..AsItIs::default() };
+    };
+    let AsItIs { elsewhere: mut now, mut discarded, mut merged } = AsItIs::default();
     for (session, at) in recorded {
         let found = kept.iter().find(|it| it.session == Some(session));
+        if found.is_some_and(|found| work.is_applied(&found.commit).unwrap_or(false)) {
+            merged.push(session);
+        }
         now.push(match (found, at) {
             (Some(found), _) => (session, Elsewhere::Kept(found.reference.clone())),
             (None, Elsewhere::Kept(_)) => {
@@ -163,7 +181,15 @@ fn as_it_is(
             (None, at @ (Elsewhere::Workspace | Elsewhere::Nowhere)) => (session, at),
         });
     }
-    (now, discarded)
+    AsItIs { elsewhere: now, discarded, merged }
+}
+
+/// Says how work that came into the files by a merge is taken out of them.
+fn merged_sentence(session: SessionId) -> String {
+    format!(
+        "adjutant: the work of {session} was merged into the files: `{} merge --undo {session}` takes it back",
+        program()
+    )
 }
 
 fn elsewhere_object((session, at): &(SessionId, Elsewhere)) -> Value {

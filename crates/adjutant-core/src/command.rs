@@ -214,8 +214,8 @@ pub enum Effect {
     Markers { session: SessionId, turn: u32, markers: Markers },
     /// Merge the kept work of a delegation into the workspace of `into`. Doing it again changes nothing.
     Merge { session: SessionId, into: SessionId, commit: String },
-    /// Run the command that decides whether the work of a delegation is done.
-    Check { session: SessionId, command: String },
+    /// Run the command that decides whether the work of a delegation is done, for so many seconds at the most.
+    Check { session: SessionId, command: String, timeout_s: u64 },
     /// Stop whatever runs for a delegation.
     Stop { session: SessionId },
     /// Nothing is left to do.

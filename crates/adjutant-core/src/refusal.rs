@@ -240,12 +240,23 @@ impl Scope {
         }
     }
 
-    const fn key(self) -> &'static str {
+    /// Returns the flag that sets its budget.
+    pub(crate) fn flag(self, tokens: u64) -> String {
         match self {
-            Self::Delegation => "budget_tokens",
-            Self::Run => "budget_tokens_run",
+            Self::Delegation => format!("--set budget_tokens={tokens}"),
+            Self::Run => format!("--budget-tokens {tokens}"),
         }
     }
+}
+
+/// What stands before the flags that raise a budget, in what is recommended when one is used up.
+pub(crate) const RAISE: &str = "raise the budget with ";
+
+/// Returns the flags that a recommendation to raise budgets names.
+#[must_use]
+pub fn raising_flags(recommendation: &str) -> Option<&str> {
+    let (_, flags) = recommendation.split_once(RAISE)?;
+    flags.strip_suffix('.')
 }
 
 /// Which time bounds a delegation.
@@ -440,9 +451,8 @@ impl Refusal {
                 current.saturating_add(*estimate)
             ),
             Self::Tokens { scope, needed, left, max } => format!(
-                "Raise the budget with --set {}={}, or delegate less.",
-                scope.key(),
-                max.saturating_add(needed.saturating_sub(*left))
+                "Raise the budget with {}, or delegate less.",
+                scope.flag(max.saturating_add(needed.saturating_sub(*left)))
             ),
             Self::Money { needed, left, max, .. } => format!(
                 "Raise the budget with --budget-usd {:.2}, or delegate less.",

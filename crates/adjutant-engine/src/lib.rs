@@ -60,7 +60,7 @@ pub use inbox::{Inbox, Waiting};
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
 pub use resume::{Past, Resume};
-pub use role::{Role, model_named};
+pub use role::{Role, model_of_file};
 pub use runner::{Control, Narrator, Reporter};
 pub use slots::Slot;
 pub use spaces::SpaceSetup;

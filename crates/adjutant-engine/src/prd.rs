@@ -44,7 +44,9 @@ pub enum PrdError {
         source: PathError,
     },
     /// The file may not be written.
-    #[error("`{path}` is read-only; the outcome of a story could not be written to it")]
+    #[error(
+        "`{path}` is read-only; what becomes of stories is written to it, so make it writable first"
+    )]
     ReadOnly {
         /// The file.
         path: String,

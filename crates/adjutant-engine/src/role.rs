@@ -127,6 +127,21 @@ fn model(
     allowed: &[String],
 ) -> Result<Option<String>, String> {
     let Some(wish) = definition.model.as_deref() else { return Ok(None) };
+    model_of_file(wish, running, definition.model_is_theirs, allowed)
+}
+
+/// Returns the model that a file asks for, if it is another one than `running`: a person agreed to it,
+/// or lists it among those that files of a project may choose.
+///
+/// # Errors
+///
+/// Why the wish counts for nothing.
+pub fn model_of_file(
+    wish: &str,
+    running: Option<&str>,
+    is_agreed: bool,
+    allowed: &[String],
+) -> Result<Option<String>, String> {
     // A file must not make us open another one.
     if ["script:", "replay:"].iter().any(|scheme| wish.starts_with(scheme)) {
         return Err(format!("model {wish}: a file cannot name a script or a recording"));
@@ -135,7 +150,7 @@ fn model(
     if running == Some(named.as_str()) {
         return Ok(None);
     }
-    if definition.model_is_theirs || allowed.contains(&named) {
+    if is_agreed || allowed.contains(&named) {
         return Ok(Some(named));
     }
     Err(format!(
@@ -149,7 +164,7 @@ fn model(
 /// # Errors
 ///
 /// When it is no name of a model, or a word of a provider other than that of `running`.
-pub fn model_named(wish: &str, running: Option<&str>) -> Result<String, String> {
+fn model_named(wish: &str, running: Option<&str>) -> Result<String, String> {
     if wish.contains('/') {
         return Ok(wish.to_owned());
     }

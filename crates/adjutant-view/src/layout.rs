@@ -52,6 +52,24 @@ pub fn fit(text: &str, max: usize) -> String {
     cut(&safe, max)
 }
 
+/// Returns foreign text on one safe line of at most `max` columns, cut in the middle: what went wrong begins with
+/// what was tried and ends with the cause.
+#[must_use]
+pub fn fit_ends(text: &str, max: usize) -> String {
+    let count = text.chars().count();
+    let whole = fit(text, max);
+    if count <= max.saturating_mul(2) && whole == sanitize::line(text) {
+        return whole;
+    }
+    let head = fit(text, max / 2);
+    let last: String = text.chars().skip(count.saturating_sub(max)).collect();
+    let last = sanitize::line(&last).into_owned();
+    let room = max.saturating_sub(width(&head));
+    let starts = last.char_indices().map(|(at, _)| at);
+    let start = starts.rev().take_while(|at| width(&last[*at..]) <= room).last();
+    cut(&format!("{head}{}", &last[start.unwrap_or(last.len())..]), max)
+}
+
 /// Returns a label in brackets, of at most `max` columns with them.
 #[must_use]
 pub fn bracketed(label: &str, max: usize) -> String {
@@ -136,3 +154,19 @@ pub fn columns(rows: &[Vec<String>], numbers: &[usize]) -> String {
     }
     table
 }
+
+/// Names the first few of several things, and counts the others.
+#[must_use]
+pub fn some_of(all: &[String]) -> String {
+    let named: Vec<String> = all.iter().take(NAMED).map(|it| fit(it, NAMED_COLUMNS)).collect();
+    let more = match all.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", named.join(", "))
+}
+
+/// Things that are named one by one where there may be many.
+const NAMED: usize = 5;
+/// Columns that each of them may take.
+const NAMED_COLUMNS: usize = 80;

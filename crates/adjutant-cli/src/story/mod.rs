@@ -7,13 +7,15 @@ mod consent;
 mod earlier;
 mod model;
 mod record;
+mod typed;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use adjutant_core::budget::Amount;
 use adjutant_core::prd::{Prd, Story, asked, story_prompt};
 use adjutant_core::story::{MarkedTask, StoryWork};
-use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, RunId, Usd};
+use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, RunId};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
@@ -25,6 +27,7 @@ use self::consent::Consent;
 use self::earlier::{Earlier, Foundation, History};
 use self::model::Models;
 pub(crate) use self::record::{record_outcome, tell_place};
+pub(crate) use self::typed::flags;
 use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
 use crate::ask::{Terminal, approver, may_ask};
@@ -41,6 +44,12 @@ use crate::work::{Placed, after_run};
 /// Why a story is not begun whose command needs consent.
 const UNALLOWED: &str =
     "its verify command needs your consent: --trust-prd allows it, --verify COMMAND replaces it";
+
+/// What to do where the agent of a story gets no workspace.
+const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
+
+/// Columns that a title may take in the line that says a story begins.
+const TITLE_COLUMNS: usize = 80;
 
 /// Runs the command.
 pub(crate) fn run_story(
@@ -75,7 +84,8 @@ pub(crate) fn run_story(
     let roster = agents::find(&workdir)?;
     let usual = agents::choose(&settings, flags, None, |name| wiring.choose(name));
     let is_typed = flags.model.is_some();
-    let models = Models::new(usual, wiring.clone(), is_typed, (file.prd(), &consent))?;
+    let allowed = &settings.models_allowed;
+    let models = Models::new(usual, wiring.clone(), is_typed, allowed, (file.prd(), &consent))?;
     let history = History::new(&archive, &workdir, file.path());
     let form = form(flags.return_form, Default::default(), as_json);
     let mut reading = Reading {
@@ -92,7 +102,7 @@ pub(crate) fn run_story(
         form,
         terms,
         has_begun: false,
-        spent: Spent::default(),
+        spent: Amount::default(),
         reports: Vec::new(),
         left: Vec::new(),
         unsaved: false,
@@ -128,13 +138,6 @@ fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the stories before have used up of what all of them may.
-#[derive(Default)]
-struct Spent {
-    usd: Usd,
-    tokens: u64,
-}
-
 /// What an earlier run means for a story.
 enum Before {
     /// It may be begun; one that is begun again although it was done says why.
@@ -162,7 +165,8 @@ struct Reading<'a> {
     terms: Option<Terms>,
     /// Whether a run has begun.
     has_begun: bool,
-    spent: Spent,
+    /// What the stories before have used up of what all of them may.
+    spent: Amount,
     reports: Vec<StoryReport>,
     /// Stories that were not begun, each with the reason.
     left: Vec<(String, String)>,
@@ -173,7 +177,10 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Works on every story that is ready, or on the one that was asked for.
     fn run_all(&mut self) -> Result<Exit, Failure> {
-        let of_file = |error: adjutant_core::prd::PrdError| Failure::caused(Exit::Usage, &error);
+        let file = self.file.path().display().to_string();
+        let of_file = |error: adjutant_core::prd::PrdError| {
+            Failure::usage(format!("{}: {error}", adjutant_view::sanitize::line(&file)))
+        };
         let order: Vec<String> = match &self.args.story {
             Some(id) => vec![self.file.prd().select(id).map_err(of_file)?.id.clone()],
             None => {
@@ -181,7 +188,10 @@ impl Reading<'_> {
             }
         };
         if order.is_empty() {
-            say("adjutant: every story of the PRD passes, there is nothing to do");
+            let has_none = self.file.prd().stories().is_empty();
+            let what =
+                if has_none { "the PRD has no stories" } else { "every story of the PRD passes" };
+            say(&format!("adjutant: {what}, there is nothing to do"));
             return Ok(Exit::Completed);
         }
         let mut outcomes = Vec::new();
@@ -245,9 +255,9 @@ impl Reading<'_> {
             Before::Done(run) => return self.write_down(id, run),
             Before::Leave(why) => return Ok(self.leave(id, &completed(&why))),
         };
-        if self.is_spent() {
+        let Some(policy) = self.settings.policy.policy().after(self.spent) else {
             return Ok(self.leave(id, "the budget of all stories is used up"));
-        }
+        };
         let foundation = match self.history.work_before(self.file.prd(), &story) {
             Ok(foundation) => foundation,
             // Without what it builds on it would be another piece of work.
@@ -259,7 +269,7 @@ impl Reading<'_> {
                 let remarks: Vec<String> = again.into_iter().chain(remarks).collect();
                 remarks.iter().for_each(|remark| say(&format!("adjutant: {id}: {remark}")));
                 let work = self.work_of(&story, commits);
-                self.work_on(&story, work, chosen, remarks).map(Some)
+                self.work_on(&story, work, policy, chosen, remarks).map(Some)
             }
             Err(failure) => Ok(self.leave(id, &failure.to_string())),
         }
@@ -376,7 +386,7 @@ impl Reading<'_> {
 
     /// Adds what came of a run to what is reported at the end; returns whether its story passes.
     fn tell(&mut self, view: &RunView, placed: Placed, add: impl FnOnce(&mut StoryReport)) -> bool {
-        let Some(mut report) = StoryReport::of(view) else { return false };
+        let Some(mut report) = StoryReport::of(view).map(typed::completed) else { return false };
         add(&mut report);
         tell_place(&mut report, placed);
         let passes = report.passes;
@@ -388,11 +398,12 @@ impl Reading<'_> {
         &mut self,
         story: &Story,
         work: StoryWork,
+        policy: Policy,
         chosen: Chosen,
         remarks: Vec<String>,
     ) -> Result<Outcome, Failure> {
-        say(&format!("adjutant: {} {}", story.id, adjutant_view::sanitize::line(&story.title)));
-        let policy = self.policy_left();
+        let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
+        say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
         let setup = Setup {
             policy: policy.clone(),
             opener: Some(chosen.opener(&self.wiring)),
@@ -436,8 +447,8 @@ impl Reading<'_> {
             terms.end(&view, finished.is_ok());
         }
         let spent = view.total();
-        self.spent.usd += spent.usd;
-        self.spent.tokens += spent.usage.total();
+        let spent = Amount { tokens: spent.usage.total(), usd: spent.usd };
+        self.spent = self.spent.plus(spent);
         let placed = after_run(self.archive, &view, showing.merge);
         let is_placed = placed.exit == Exit::Completed;
         let saved = record::save(&mut self.file, self.archive, &view, placed.branch.clone());
@@ -446,7 +457,12 @@ impl Reading<'_> {
             self.unsaved = true;
         }
         let passes = self.tell(&view, placed, |report| report.remarks = remarks);
-        let finished = finished.map_err(|error| crate::run::broken_off(&error, &view))?;
+        let finished = finished.map_err(|error| {
+            let failure = crate::run::broken_off(&error, &view);
+            // Agents of stories always write.
+            let needs_space = matches!(error, adjutant_engine::EngineError::Spaces(_));
+            if needs_space { failure.hint(NEEDS_SPACE) } else { failure }
+        })?;
         let is_done = passes && is_placed && saved.is_ok();
         let is_whole = is_done || finished.outcome != Outcome::Completed;
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
@@ -457,21 +473,6 @@ impl Reading<'_> {
         let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
         setup.reserved = Some(self.file.path().to_owned());
         Ok(setup)
-    }
-
-    /// Returns the limits with what the stories before have used taken off.
-    fn policy_left(&self) -> Policy {
-        let mut policy = self.settings.policy.policy().clone();
-        policy.budget_usd = policy.budget_usd.map(|cap| cap.saturating_sub(self.spent.usd));
-        let tokens = |cap: u64| cap.saturating_sub(self.spent.tokens);
-        policy.budget_tokens_run = policy.budget_tokens_run.map(tokens);
-        policy
-    }
-
-    /// Says whether the stories before have left nothing to spend.
-    fn is_spent(&self) -> bool {
-        let (left, has_begun) = (self.policy_left(), self.spent.tokens > 0);
-        has_begun && (left.budget_usd == Some(Usd::ZERO) || left.budget_tokens_run == Some(0))
     }
 
     /// Returns the command that decides about a story: a person's, else the file's with consent.

@@ -1,8 +1,8 @@
 //! Which model works on a story: the one a person typed, else the one the PRD suggests with their
-//! consent, else the usual one.
+//! consent or out of those they let files choose, else the usual one.
 
 use adjutant_core::prd::{Prd, Story};
-use adjutant_engine::model_named;
+use adjutant_engine::model_of_file;
 use adjutant_view::sanitize;
 
 use super::consent::Consent;
@@ -17,6 +17,8 @@ pub(super) struct Models {
     usual: Result<Chosen, Failure>,
     /// Whether the usual one was typed: that outweighs what a file suggests.
     is_typed: bool,
+    /// What files of a project may choose.
+    allowed: Vec<String>,
 }
 
 impl Models {
@@ -25,24 +27,35 @@ impl Models {
         usual: Result<Chosen, Failure>,
         wiring: Wiring,
         is_typed: bool,
+        allowed: &[String],
         (prd, consent): (&Prd, &Consent),
     ) -> Result<Self, Failure> {
+        let models = Self { wiring, usual, is_typed, allowed: allowed.to_owned() };
         let is_left = |story: &&Story| !story.passes && story.parent().is_none();
         let mut left = prd.stories().iter().filter(is_left);
-        let has_others =
-            !is_typed && consent.is_given() && left.all(|story| story.suggested_model.is_some());
-        match &usual {
+        match &models.usual {
             Ok(usual) => usual.remark.iter().for_each(|it| say(&format!("adjutant: {it}"))),
-            Err(_) if has_others => {}
+            Err(_) if left.all(|story| models.wish(story, consent).is_some()) => {}
             Err(failure) => return Err(failure.clone()),
         }
-        Ok(Self { wiring, usual, is_typed })
+        Ok(models)
+    }
+
+    /// Returns what the file suggests for a story, where that counts.
+    fn wish<'story>(&self, story: &'story Story, consent: &Consent) -> Option<&'story str> {
+        let wish = story.suggested_model.as_deref().filter(|_| !self.is_typed)?;
+        let is_allowed =
+            || matches!(model_of_file(wish, self.running(), false, &self.allowed), Ok(Some(_)));
+        (consent.is_given() || is_allowed()).then_some(wish)
+    }
+
+    fn running(&self) -> Option<&str> {
+        self.usual.as_ref().ok().map(|usual| usual.model.spec().name.as_str())
     }
 
     /// Chooses the model of a story, and says so where it is not the usual one.
     pub(super) fn of(&self, story: &Story, consent: &Consent) -> Result<Chosen, Failure> {
-        let wish = story.suggested_model.as_deref().filter(|_| !self.is_typed);
-        let Some(wish) = wish.filter(|_| consent.is_given()) else { return self.usual() };
+        let Some(wish) = self.wish(story, consent) else { return self.usual() };
         let (id, shown) = (&story.id, sanitize::line(wish));
         match (self.open(wish), &self.usual) {
             (Ok(chosen), _) => {
@@ -69,12 +82,10 @@ impl Models {
     }
 
     fn open(&self, wish: &str) -> Result<Chosen, Failure> {
-        let is_whole = wish.contains('/') || wish.contains(':');
-        if is_whole {
-            return self.wiring.choose(Some(wish));
+        // Whether it may be chosen was judged before: by the person, or by what they list.
+        match model_of_file(wish, self.running(), true, &self.allowed).map_err(Failure::usage)? {
+            Some(name) => self.wiring.choose(Some(&name)),
+            None => self.usual(),
         }
-        let running = self.usual.as_ref().ok().map(|usual| usual.model.spec().name.as_str());
-        let name = model_named(wish, running).map_err(Failure::usage)?;
-        self.wiring.choose(Some(&name))
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use adjutant_engine::Archive;
 use adjutant_engine::work::{Binary, Diff, DiffEntry, DiffStatus, Patch, shared_files};
+use adjutant_view::layout::some_of;
 use adjutant_view::palette::Style;
 use adjutant_view::{patch, sanitize};
 use serde_json::{Value, json};
@@ -41,6 +42,9 @@ pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Res
     for (picked, diff) in chosen.picked.iter().zip(&diffs) {
         let merged = if picked.kept.merged { ", merged or on a branch already" } else { "" };
         say(&format!("{}: {}{merged}", picked.title(), size(diff)));
+        if !picked.left_out.is_empty() {
+            say(&format!("  left out: {}", some_of(&picked.left_out)));
+        }
         if args.stat {
             print(&stat(diff))?;
         } else {
@@ -59,6 +63,9 @@ fn as_object((picked, diff): (&Picked, &Diff)) -> Value {
     object["files"] = diff.entries.iter().map(file_json).collect();
     object["added"] = json!(lines.added);
     object["removed"] = json!(lines.removed);
+    if !picked.left_out.is_empty() {
+        object["left_out"] = json!(picked.left_out);
+    }
     object
 }
 

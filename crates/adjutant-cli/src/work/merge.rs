@@ -187,7 +187,14 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
         .zip(fates)
         .find(|(_, fate)| matches!(fate, Fate::Judged(Verdict::Conflicts(_))))
     {
-        advise(&by_hand(chosen, picked));
+        advise(&match chosen.unmerged_before().as_slice() {
+            [] => by_hand(chosen, picked),
+            // What it was built upon is not there, which no hand can solve in these files.
+            before @ [first, ..] => format!(
+                "{name} stands on the work of {}, which is not merged yet: `adjutant merge {first}` first.",
+                before.join(", ")
+            ),
+        });
     }
     if has(|it| matches!(it, Fate::Judged(Verdict::Failed(ApplyError::Sparse { .. })))) {
         advise(&format!(

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use adjutant_core::space::KeptWork;
 use adjutant_core::{Outcome, RunId, SessionId, State};
 use adjutant_engine::work::{
-    Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, KeptResult, Shared, Side, Work,
-    WorkError,
+    Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, KeptResult, Shared, Side,
+    Whereabouts, Work, WorkError,
 };
 use adjutant_engine::{Archive, RunFiles, why_no_repository};
 use adjutant_view::{Delegation, Liveness, RunView, sanitize};
@@ -54,6 +54,8 @@ pub(crate) struct Picked {
     pub(crate) label: String,
     /// How the delegation ended; nothing where it did not, or nobody knows.
     pub(crate) outcome: Option<Outcome>,
+    /// What is no part of it, each with the reason.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// A result that was kept once and is not there any more.
@@ -86,6 +88,8 @@ pub(crate) struct Chosen {
     pub(crate) unkept: Vec<Unkept>,
     /// Why there may be more to come.
     pub(crate) unfinished: Option<Unfinished>,
+    /// The commits of stories that it began with, first things first.
+    stands_on: Vec<String>,
 }
 
 /// Whether work counts by itself that is part of what the one above made of it, or left aside: the
@@ -189,7 +193,10 @@ impl Chosen {
                     if let Some(story) = &delegation.story {
                         work.name_branch(&mut kept, story);
                     }
-                    picked.push(Picked { kept, label, outcome });
+                    let recorded = delegation.kept.as_ref().map(|it| &it.0);
+                    let left_out = recorded.map(|it| [&it.left[..], &it.skipped].concat());
+                    let left_out = left_out.unwrap_or_default();
+                    picked.push(Picked { kept, label, outcome, left_out });
                 }
                 (None, Some(commit)) => {
                     gone.push(Gone { session: delegation.session, label, commit });
@@ -203,11 +210,30 @@ impl Chosen {
         }
         // What no journal tells of is somebody's work all the same.
         for kept in kept.into_iter().filter(|it| is_meant(it.session)) {
-            picked.push(Picked { kept, label: String::new(), outcome: None });
+            let (label, left_out) = (String::new(), Vec::new());
+            picked.push(Picked { kept, label, outcome: None, left_out });
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
         let unfinished = Unfinished::of(view, liveness, session);
-        Ok(Self { work, run, name, picked, gone, unkept, unfinished })
+        let stands_on = view.story().map(|story| story.takes_in.clone()).unwrap_or_default();
+        Ok(Self { work, run, name, picked, gone, unkept, unfinished, stands_on })
+    }
+
+    /// Returns the runs whose work this one began with and the files do not have, first things first.
+    pub(crate) fn unmerged_before(&self) -> Vec<String> {
+        // Where git cannot be asked, there is nothing to say about it.
+        let kept = if self.stands_on.is_empty() { Ok(Vec::new()) } else { self.work.all_results() };
+        let kept = kept.unwrap_or_default();
+        let mut runs: Vec<String> = Vec::new();
+        for commit in &self.stands_on {
+            let found = kept.iter().find(|it| it.commit == *commit && !runs.contains(&it.run));
+            if let Some(found) = found
+                && matches!(self.work.whereabouts(commit), Ok(Whereabouts::Kept))
+            {
+                runs.push(found.run.clone());
+            }
+        }
+        runs
     }
 
     /// Says whether nothing came of it that anything could be said about.

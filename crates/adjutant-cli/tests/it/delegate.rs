@@ -202,7 +202,7 @@ fn a_dry_run_that_would_be_refused_exits_4_and_says_why() {
 
         Refused
           [a] BUDGET_EXCEEDED: Token budget exceeded: the task needs at least 5,100 tokens, 10 of the run's 10 are left.
-            Raise the budget with --set budget_tokens_run=5100, or delegate less.
+            Raise the budget with --budget-tokens 5100, or delegate less.
         --- stderr ---
         [exit 4]
     ");
@@ -225,13 +225,13 @@ fn budgets_bound_the_run_and_the_advice_works_when_pasted() {
 
         > Token budget exceeded: the task needs at least 5,100 tokens, 10 of the run's 10 are left.
 
-        **To go on**: Raise the budget with --set budget_tokens_run=5100, or delegate less.
+        **To go on**: Raise the budget with --budget-tokens 5100, or delegate less.
 
         Run run_0000000000_bbbbbb
     ");
     assert_eq!(out.code, 4);
-    let advice = out.stdout.split("--set ").nth(1).unwrap().split(',').next().unwrap();
-    assert_ne!(rig.delegate(&["-t", "a=x", "--set", advice]).code, 4, "--set {advice}");
+    let advice = out.stdout.split("--budget-tokens ").nth(1).unwrap().split(',').next().unwrap();
+    assert_ne!(rig.delegate(&["-t", "a=x", "--budget-tokens", advice]).code, 4, "{advice}");
 
     let out = rig.delegate(&["-t", "a=x", "--budget-usd", "0.001"]);
     assert_eq!(out.code, 4, "{out}");

@@ -239,3 +239,13 @@ fn every_view_works_while_a_run_goes_on_and_after_it_died() {
     assert_eq!(run.finish().code, 128 + 9);
     look("interrupted");
 }
+
+#[test]
+fn a_log_without_delegations_says_that_there_are_none() {
+    let rig = Rig::with_script("[[turn]]\ntext = 'done'\n");
+    let out = rig.call(["run", "Look.", "--yes", "--model", rig.model()]).run();
+    assert_eq!(out.code, 0, "{out}");
+    let out = rig.run(["log", "--delegations"]);
+    assert_eq!((out.code, out.stdout.as_str()), (0, ""), "{out}");
+    assert!(out.stderr.contains("delegated nothing"), "{out}");
+}

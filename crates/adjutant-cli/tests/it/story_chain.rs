@@ -245,3 +245,42 @@ fn a_prd_that_is_not_committed_is_not_in_the_way_of_a_merge() {
         assert_eq!(project.entry("B")["passes"], true, "{kind}");
     }
 }
+
+#[test]
+fn what_stands_on_work_that_is_not_merged_names_it_in_its_order() {
+    let stories = prd(&[("A", &[]), ("B", &["A"]), ("C", &["B"])]);
+    let turns = [
+        writes("A", "chain", "a\n"),
+        done("A"),
+        runs("B", "echo b >> chain"),
+        done("B"),
+        runs("C", "echo c >> chain"),
+        done("C"),
+    ];
+    let project = Project::new(&stories, turns);
+    let out = project.story(&["--merge", "report"]);
+    assert_eq!(out.code, 0, "{out}");
+    let mut runs: Vec<(String, String)> = project
+        .rig()
+        .runs()
+        .into_iter()
+        .map(|run| {
+            let taken = project.events(&run, "story_taken");
+            (taken[0]["id"].as_str().unwrap().to_owned(), run)
+        })
+        .collect();
+    runs.sort();
+    let [a, b, c] = [0, 1, 2].map(|at: usize| runs[at].1.clone());
+    let merge = |run: &str| project.call(["merge", run]).run();
+    let out = merge(&c);
+    assert_eq!(out.code, 1, "{out}");
+    let said = format!(
+        "{c} stands on the work of {a}, {b}, which is not merged yet: `adjutant merge {a}` first."
+    );
+    assert!(out.stderr.contains(&said), "{out}");
+    for run in [&a, &b, &c] {
+        let out = merge(run);
+        assert_eq!(out.code, 0, "{out}");
+    }
+    assert_eq!(project.repo.read("chain"), "a\nb\nc\n");
+}

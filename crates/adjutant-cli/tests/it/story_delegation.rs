@@ -136,6 +136,23 @@ fn depth_limit_rejection() {
 }
 
 #[test]
+fn a_cycle_by_words_shows_the_words() {
+    let turns = [
+        says("US-001", "[delegate:Write the tests:1]"),
+        done("US-001"),
+        says("Write the tests", "[delegate:Write the tests:1]"),
+        done("Write the tests"),
+    ];
+    let project = Project::new(&one_story(), turns);
+    let json = project.json(&[], 0);
+    let text = "ERROR: Delegation cycle detected. Cannot delegate to avoid infinite loop.\n\n\
+                Cycle path: US-001 → US-001-DEL-001 (Write the tests) → \
+                US-001-DEL-001-DEL-001 (Write the tests) (attempted)\n\n\
+                This would create an infinite delegation loop.";
+    assert_refused(&project, &json, "Write the tests", "CYCLE_DETECTED", text);
+}
+
+#[test]
 fn cycle_rejection() {
     let turns = [
         says("US-001", "[delegate:Log in:1]"),

@@ -154,12 +154,21 @@ fn cycles_and_what_is_missing_are_named() {
     let project = Project::new(&prd(&[("A", &["C"]), ("B", &["A"]), ("C", &["B"])]), [done("A")]);
     let out = project.story(&[]);
     assert_eq!(out.code, 2, "{out}");
+    assert!(out.stderr.contains("prd.json: the dependencies of stories form a cycle"), "{out}");
     assert!(out.stderr.contains("A → C → B → A"), "{out}");
     let project = Project::new(&prd(&[("A", &["US-404"])]), [done("A")]);
     let out = project.story(&[]);
     assert_eq!(out.code, 2, "{out}");
     assert!(out.stderr.contains("US-404"), "{out}");
     assert!(project.rig().runs().is_empty());
+}
+
+#[test]
+fn a_prd_without_stories_says_that_it_has_none() {
+    let project = Project::new(&prd(&[]), []);
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stderr.contains("the PRD has no stories, there is nothing to do"), "{out}");
 }
 
 #[test]

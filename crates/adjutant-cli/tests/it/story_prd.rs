@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
+use crate::schema::assert_fits;
 use crate::story_rig::{Project, done, one_story, runs, says, writes};
 
 /// A PRD as people write it, with fields nobody knows and lines of their own.
@@ -228,7 +229,16 @@ fn what_an_agent_writes_into_the_prd_is_no_part_of_its_work() {
         assert_eq!(project.entry("US-002"), prd["userStories"][1], "{kind}");
         let run = project.rig().only_run();
         let kept = &project.events(&run, "space_kept")[0];
-        assert_eq!(kept["skipped"], json!(["prd.json (only Adjutant changes it)"]), "{kind}");
+        let left_out = "prd.json (only Adjutant changes it)";
+        assert_eq!(kept["skipped"], json!([left_out]), "{kind}");
+        // Whoever reads what was done reads what was not taken over.
+        assert!(out.stdout.contains(&format!("left out: {left_out}")), "{kind}: {out}");
+        assert!(out.stderr.contains(&format!("1 path left out: {left_out}")), "{kind}: {out}");
+        let shown = project.call(["diff", "--stat", &run]).run();
+        assert!(shown.stderr.contains(&format!("left out: {left_out}")), "{kind}: {shown}");
+        let json = project.call(["diff", "--json", &run]).run().json();
+        assert_fits("diff", &json);
+        assert_eq!(json["results"][0]["left_out"], json!([left_out]), "{kind}");
     }
 }
 

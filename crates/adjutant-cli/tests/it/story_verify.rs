@@ -211,12 +211,10 @@ fn with_wishes(verify: &str, merge: &Value) -> Project {
         "merge": merge,
         "userStories": [{
             "id": "US-001", "title": "Log in", "passes": false,
-            "verify": verify, "suggestedModel": "script:../other.json",
+            "verify": verify, "suggestedModel": "nobody/other",
         }],
     });
     let project = Project::new(&prd, [writes("US-001", "jwt", "a token\n"), done("US-001")]);
-    let other = json!({ "turn": [writes("US-001", "other", "by the other\n"), done("US-001")] });
-    fs::write(project.rig().path().join("other.json"), other.to_string()).unwrap();
     configure(&project, "model = \"script:../script.json\"\n");
     project
 }
@@ -234,7 +232,7 @@ fn the_wishes_of_a_prd_count_for_nothing_without_consent() {
     // A person's own command decides, so the story can be begun.
     let out = project.call(["story", "prd.json", "--yes", "--verify", "test -f jwt"]).run();
     assert_eq!(out.code, 0, "{out}");
-    for words in ["run `false`", "script:../other.json", "merge results: apply", "--trust-prd"] {
+    for words in ["run `false`", "nobody/other", "merge results: apply", "--trust-prd"] {
         assert!(out.stderr.contains(words), "{words}: {out}");
     }
     let run = project.rig().only_run();
@@ -272,11 +270,12 @@ fn a_story_that_nobody_may_check_is_not_begun() {
 #[test]
 fn the_wishes_of_a_prd_count_with_consent() {
     for merge in [json!("apply"), json!(true)] {
-        let project = with_wishes("test -f other", &merge);
+        let project = with_wishes("test -f jwt", &merge);
         let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
         assert_eq!(out.code, 0, "{out}");
         assert_eq!(project.events(&project.rig().only_run(), "checked").len(), 1);
-        assert_eq!(project.repo.read("other"), "by the other\n", "{merge}: {out}");
+        assert_eq!(project.repo.read("jwt"), "a token\n", "{merge}: {out}");
+        assert!(out.stderr.contains("the PRD suggests nobody/other"), "{out}");
     }
     // A word that means nothing is said, not passed over.
     let project = with_wishes("true", &json!("sideways"));

@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use adjutant_testkit::fake::{Api, Script, Turn};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::server::{KEY, Server, configure};
 use crate::story_rig::{Project, done, one_story, runs, says, writes};
 
 /// A turn that costs so much.
@@ -33,7 +35,12 @@ fn a_spent_budget_is_not_gone_on_with_but_begun_anew_and_the_rest_is_named() {
     assert_eq!(story["resume"], Value::Null);
     let prd = project.rig().work().join("prd.json").canonicalize().unwrap();
     let again = format!("adjutant story {} --story US-001 --again", prd.display());
-    assert_eq!(story["again"], again.as_str());
+    let advised = story["again"].as_str().unwrap().to_owned();
+    assert!(advised.starts_with(&again), "{advised}");
+    assert!(advised.contains(" --model script:../script.json "), "{advised}");
+    assert!(advised.contains(" --set context_tokens=1000000 "), "{advised}");
+    assert_eq!(advised.matches("--budget-tokens").count(), 1, "{advised}");
+    assert!(!advised.contains("--json"), "{advised}");
     let left = |json: &Value| json["not_begun"].as_array().cloned().unwrap_or_default();
     let begun = json["stories"].as_array().unwrap().len();
     assert_eq!(begun + left(&json).len(), 2, "every story is accounted for: {json}");
@@ -43,9 +50,7 @@ fn a_spent_budget_is_not_gone_on_with_but_begun_anew_and_the_rest_is_named() {
     assert!(out.stdout.contains("--again begins it anew"), "{out}");
     assert!(!out.stdout.contains("adjutant resume"), "{out}");
     // What is advised works.
-    let typed: Vec<&str> = again.split(' ').skip(1).collect();
-    let model = ["--yes", "--model", "script:../script.json", "--budget-tokens", "200000"];
-    let out = project.call(typed).args(model).args(wide).run();
+    let out = project.call(advised.split(' ').skip(1)).run();
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(project.entry("US-001")["passes"], true);
 }
@@ -58,7 +63,8 @@ fn a_context_that_not_even_the_beginning_fits_is_begun_anew() {
     let out = project.story(&tight);
     assert_eq!(out.code, 3, "{out}");
     assert!(out.stdout.contains("context exhausted"), "{out}");
-    assert!(out.stdout.contains("--story US-001 --again`"), "{out}");
+    assert!(out.stdout.contains("--story US-001 --again --model "), "{out}");
+    assert!(!out.stdout.contains("context_tokens=2500"), "what was too small: {out}");
     assert!(out.stdout.contains("--set context_tokens=N"), "{out}");
     assert!(!out.stdout.contains("adjutant resume"), "{out}");
 }
@@ -174,17 +180,47 @@ fn suggesting(model: &str) -> Project {
 
 #[test]
 fn a_suggested_model_needs_no_other_and_says_that_it_works() {
-    let project = suggesting("script:../script.json");
-    // Without consent it counts for nothing, and there is no other.
-    let out = project.call(["story", "prd.json", "--yes"]).run();
-    assert_eq!(out.code, 2, "{out}");
-    assert!(out.stderr.contains("use the model script:../script.json"), "{out}");
-    assert!(out.stderr.contains("--trust-prd") && out.stderr.contains("--model"), "{out}");
-    assert!(project.rig().runs().is_empty());
-    let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
-    assert_eq!(out.code, 0, "{out}");
-    let said = "US-001 is worked on by script:../script.json, as the PRD suggests";
-    assert!(out.stderr.contains(said), "{out}");
+    let said = "US-001 is worked on by fake/priced, as the PRD suggests";
+    for is_listed in [false, true] {
+        let project = suggesting("fake/priced");
+        let result = json!({
+            "status": "completed", "summary": "Done. Nothing is left.", "artifacts": [], "errors": [],
+        });
+        let turns = [Turn::calls("Return", &result)];
+        let server = Server::start(Api::Anthropic, Script::new().on("Log in", turns));
+        configure(project.rig(), &server.url, "anthropic");
+        if is_listed {
+            let path = project.rig().home().join(".config/adjutant/config.toml");
+            let config = fs::read_to_string(&path).unwrap();
+            fs::write(path, format!("models_allowed = [\"fake/priced\"]\n{config}")).unwrap();
+        }
+        let call = |flags: &[&str]| {
+            let call = project.call(["story", "prd.json", "--yes"]).args(flags);
+            call.env("FAKE_KEY", KEY).run()
+        };
+        if !is_listed {
+            // Without consent it counts for nothing, and there is no other.
+            let out = call(&[]);
+            assert_eq!(out.code, 2, "{out}");
+            assert!(out.stderr.contains("use the model fake/priced"), "{out}");
+            assert!(out.stderr.contains("--trust-prd") && out.stderr.contains("--model"), "{out}");
+            assert!(project.rig().runs().is_empty());
+        }
+        let out = call(if is_listed { &[] } else { &["--trust-prd"] });
+        assert_eq!(out.code, 0, "{out}");
+        assert!(out.stderr.contains(said), "{out}");
+    }
+}
+
+#[test]
+fn a_prd_makes_nobody_open_a_file_as_a_model() {
+    for wish in ["script:../script.json", "replay:../script.json"] {
+        let project = suggesting(wish);
+        let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
+        assert_eq!(out.code, 3, "{out}");
+        assert!(out.stdout.contains("a file cannot name a script or a recording"), "{out}");
+        assert!(project.rig().runs().is_empty());
+    }
 }
 
 #[test]

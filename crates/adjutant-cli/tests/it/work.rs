@@ -44,6 +44,23 @@ fn two_results_of_one_file_are_merged_one_after_the_other_and_taken_back() {
 }
 
 #[test]
+fn a_try_refuses_what_the_merge_refuses_of_files_that_git_was_told_to_overlook() {
+    for flag in ["--assume-unchanged", "--skip-worktree"] {
+        let repo = Repo::new();
+        let ran = repo.ran(&["one"]);
+        repo.keep_lines(&ran, 0, &[(2, "by one")]);
+        repo.git(["update-index", flag, "long"]);
+        repo.rig.write("long", "mine\n");
+        for arguments in [&["merge", "--dry-run"][..], &["merge"]] {
+            let judged = repo.json(arguments, 4);
+            assert_eq!(fates(&judged), ["refused"], "{flag}");
+            assert_eq!(judged["results"][0]["dirty"], json!(["long"]), "{flag}");
+        }
+        assert_eq!(repo.read("long"), "mine\n");
+    }
+}
+
+#[test]
 fn a_merge_that_somebody_worked_on_is_not_taken_back() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);

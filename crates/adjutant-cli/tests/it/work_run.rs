@@ -176,3 +176,18 @@ fn with_the_last_result_of_a_run_goes_what_it_began_from() {
         assert_eq!(held(), "", "{kind}");
     }
 }
+
+#[test]
+fn undo_after_a_merge_says_how_the_merge_is_taken_back() {
+    let repo = repository();
+    assert_eq!(delegate(&repo, &["one"], &[]).code, 0);
+    assert_eq!(repo.rig.run(["merge"]).code, 0);
+    let out = repo.rig.run(["undo"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(!out.stderr.contains("changed nothing here"), "{out}");
+    let (_, advised) = out.stderr.split_once("`adjutant ").unwrap();
+    let typed: Vec<&str> = advised.split('`').next().unwrap().split(' ').collect();
+    assert_eq!(&typed[..2], ["merge", "--undo"]);
+    assert_eq!(repo.rig.run(&typed).code, 0);
+    assert_eq!(repo.read("long"), lines(&[]));
+}

@@ -11,7 +11,7 @@ use crate::budget::Amount;
 use crate::code::Code;
 use crate::event::{Event, Grant, Origin};
 use crate::fingerprint::Fingerprint;
-use crate::ids::{AgentName, SessionId, number_twins};
+use crate::ids::{AgentName, Label, SessionId, number_twins};
 use crate::money::Usd;
 use crate::outcome::{Outcome, State};
 use crate::policy::{Approval, CycleKey, Policy};
@@ -208,14 +208,18 @@ impl Tree {
         let path = match closed {
             Some(path) => path,
             None if self.is_handed_down(parent, brief) => {
-                let mut path: Vec<String> = self
-                    .chain(parent)
-                    .map(|node| {
-                        node.story.clone().unwrap_or_else(|| node.agent.as_str().to_owned())
-                    })
+                // Their names all differ; it is the words that come again.
+                let named = |story: Option<&str>, agent: &str, label: &Label| match story {
+                    Some(story) if story == label.as_str() => story.to_owned(),
+                    Some(story) => format!("{story} ({label})"),
+                    None => agent.to_owned(),
+                };
+                let chain = self.chain(parent);
+                let mut path: Vec<String> = chain
+                    .map(|node| named(node.story.as_deref(), node.agent.as_str(), &node.label))
                     .collect();
                 path.reverse();
-                path.push(brief.story.clone().unwrap_or_else(|| brief.label.as_str().to_owned()));
+                path.push(named(brief.story.as_deref(), brief.label.as_str(), &brief.label));
                 path
             }
             None => return Ok(()),

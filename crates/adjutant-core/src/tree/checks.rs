@@ -14,6 +14,9 @@ use crate::story::Check;
 
 /// Times the command may fail before the delegation ends.
 pub const MAX_CHECKS: u32 = 3;
+/// Seconds after which the command has failed, as long as any command of an agent; the time of its delegation ends it
+/// before that.
+const CHECK_S: u64 = 600;
 
 impl Tree {
     /// Takes what came of the command: the work passes, goes back to its agent, or ends as it is.
@@ -60,7 +63,7 @@ impl Tree {
     /// Returns the command that is to be run for a delegation.
     pub(super) fn due_check(node: &Node) -> Option<Effect> {
         let command = node.verify.clone().filter(|_| node.checking && node.state.is_live())?;
-        Some(Effect::Check { session: node.session, command })
+        Some(Effect::Check { session: node.session, command, timeout_s: CHECK_S })
     }
 }
 

@@ -159,9 +159,12 @@ fn timed_out(node: &Node, in_place: bool) -> End {
         (Some(started), Some(deadline)) => deadline.since(started).as_secs(),
         (None, _) | (_, None) => 0,
     };
+    // An agent that was done is not what took the time.
+    let command = node.verify.as_ref().filter(|_| node.checking);
+    let running = command.map(|it| format!(" `{it}` was still running.")).unwrap_or_default();
     End::partial(
         Code::Timeout,
-        format!("Timed out after {} s, {}.", grouped(seconds), node.bound.noun()),
+        format!("Timed out after {} s, {}.{running}", grouped(seconds), node.bound.noun()),
         &format!(
             "`adjutant resume {}{}` gives it as much time again; what was found so far is in the result.",
             node.session,

@@ -13,8 +13,10 @@ use crate::event::{Event, Nudge, ToolOutput};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
 use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
+use crate::money::Usd;
 use crate::numbers::grouped;
 use crate::outcome::Outcome;
+use crate::refusal::{RAISE, Scope};
 use crate::schema::RETURN;
 use crate::time::Timestamp;
 use crate::write::RUN;
@@ -321,43 +323,62 @@ impl Tree {
                 grouped(self.output_wish(node))
             )
         } else {
-            format!(
-                "The budget was exhausted after {} tokens.",
-                grouped(node.ledger.settled.tokens)
-            )
+            self.out_of_budget(node)
         };
         let recommendation = if code == Code::ContextExhausted {
             "Split the task, or use a model with a larger window.".to_owned()
         } else {
-            self.raise_tightest(node).map_or_else(
+            self.raised(node).map_or_else(
                 || "Split the task.".to_owned(),
-                |flag| format!("Split the task, or raise the budget with {flag}."),
+                |flags| format!("Split the task, or {RAISE}{flags}."),
             )
         };
         End::partial(code, message, &recommendation)
     }
 
-    /// Returns the flag that doubles the budget which leaves the least room for an answer.
-    fn raise_tightest(&self, node: &Node) -> Option<String> {
-        let input = node.input_bound();
-        let room = |scope: usize| {
-            let left = self.nodes[scope].ledger.left();
-            (left.tokens.saturating_sub(input), affordable_output(node, input, left))
-        };
-        let own = *self.by_session.get(&node.session)?;
-        let scope = self.scopes(own).min_by_key(|scope| {
-            let (tokens, money) = room(*scope);
-            tokens.min(money)
-        })?;
-        let (tokens, money) = room(scope);
-        let cap = self.nodes[scope].ledger.cap;
-        if money < tokens {
-            let cents = (cap.usd?.as_dollars() * 2.0 * 100.0).ceil();
-            return Some(format!("--budget-usd {:.2}", cents / 100.0));
+    fn out_of_budget(&self, node: &Node) -> String {
+        let used = node.ledger.settled.tokens;
+        if used > 0 {
+            return format!("The budget was exhausted after {} tokens.", grouped(used));
         }
-        let key =
-            if self.nodes[scope].parent.is_none() { "budget_tokens_run" } else { "budget_tokens" };
-        Some(format!("--set {key}={}", cap.tokens?.saturating_mul(2)))
+        let call = self.worst_case(node, 1);
+        let usd = if call.usd == Usd::ZERO { String::new() } else { format!(" and {}", call.usd) };
+        format!(
+            "The next call does not fit into the budget: it may take up to {} tokens{usd}.",
+            grouped(call.tokens)
+        )
+    }
+
+    /// Returns what so many more calls of an agent take at the most, with a full answer each.
+    fn worst_case(&self, node: &Node, calls: u64) -> Amount {
+        let told = node.input_bound().saturating_add(LAST_CALL.len() as u64);
+        let input = told.saturating_mul(calls);
+        let output = self.output_wish(node).saturating_mul(calls);
+        Amount { tokens: input.saturating_add(output), usd: ceiling(node, input, output) }
+    }
+
+    /// Returns the flags that make room in every budget which lacks it.
+    ///
+    /// A turn is taken only where a last one fits after it. What was used up to here is used again by whoever
+    /// begins anew, and more turns may follow: twice the budget is the least that is worth trying.
+    fn raised(&self, node: &Node) -> Option<String> {
+        let own = *self.by_session.get(&node.session)?;
+        let needed = self.worst_case(node, 2);
+        let mut flags = Vec::new();
+        for scope in self.scopes(own) {
+            let Node { ledger, parent, .. } = &self.nodes[scope];
+            let (left, taken) = (ledger.left(), ledger.settled.plus(ledger.reserved));
+            let fits = taken.plus(needed);
+            if let Some(cap) = ledger.cap.tokens.filter(|_| left.tokens < needed.tokens) {
+                let kind = if parent.is_none() { Scope::Run } else { Scope::Delegation };
+                flags.push(kind.flag(cap.saturating_mul(2).max(fits.tokens)));
+            }
+            if let Some(cap) = ledger.cap.usd.filter(|_| left.usd < needed.usd) {
+                let usd = (cap + cap).max(fits.usd).as_dollars();
+                flags.push(format!("--budget-usd {:.2}", (usd * 100.0).ceil() / 100.0));
+            }
+        }
+        (!flags.is_empty()).then(|| flags.join(" "))
     }
 
     fn provider_failed(&self, error: &AttemptError, node: &Node) -> End {

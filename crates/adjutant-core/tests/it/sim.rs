@@ -71,7 +71,12 @@ impl Sim {
 
     /// Begins a run whose root is an agent with a model.
     pub(crate) fn led(policy: Policy, agent: &str, goal: &str) -> Self {
-        Self::begin(policy, agent, goal, Some(model()))
+        Self::led_on(policy, agent, goal, model())
+    }
+
+    /// The same on that model.
+    pub(crate) fn led_on(policy: Policy, agent: &str, goal: &str, model: ModelSpec) -> Self {
+        Self::begin(policy, agent, goal, Some(model))
     }
 
     fn begin(policy: Policy, agent: &str, goal: &str, model: Option<ModelSpec>) -> Self {

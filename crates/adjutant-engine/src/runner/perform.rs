@@ -88,7 +88,9 @@ impl Runner {
                 self.hand_down_markers(session, turn, markers)?;
             }
             Effect::Merge { session, into, commit } => self.merge(session, into, commit),
-            Effect::Check { session, command } => self.check(session, &command),
+            Effect::Check { session, command, timeout_s } => {
+                self.check(session, &command, timeout_s);
+            }
             Effect::KeepSpace { session, space } => self.keep_space(session, space),
             Effect::Mark { session, mark } => {
                 let (workdir, wall) = (Arc::clone(&self.shop.desk.workdir), self.shop.ids.wall);

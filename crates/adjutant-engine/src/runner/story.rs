@@ -13,9 +13,6 @@ use crate::desk::{Asker, Desk};
 use crate::engine::EngineError;
 use crate::execute::{Aim, Done};
 
-/// The longest a command that decides about work may take, in seconds: as long as any command.
-const CHECK_SECONDS: u64 = 600;
-
 impl Runner {
     /// Hands down what the markers of an answer ask for.
     pub(super) fn hand_down_markers(
@@ -49,8 +46,8 @@ impl Runner {
     }
 
     /// Runs the command that decides whether the work of a delegation is done.
-    pub(super) fn check(&mut self, session: SessionId, command: &str) {
-        let arguments = json!({ "command": command, "timeout": CHECK_SECONDS });
+    pub(super) fn check(&mut self, session: SessionId, command: &str, timeout_s: u64) {
+        let arguments = json!({ "command": command, "timeout": timeout_s });
         let (id, name) = (String::new(), RUN.to_owned());
         let call = ToolCall { id, name, arguments, malformed: false };
         self.begin_command(session, (Aim::Judge, call), move |result| {

@@ -113,7 +113,7 @@ fn what_is_no_prd_that_can_be_replaced_is_refused_before_anything_is_paid() {
     fs::set_permissions(locked.path("prd.json"), fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(
         locked.refused(),
-        "`prd.json` is read-only; the outcome of a story could not be written to it"
+        "`prd.json` is read-only; what becomes of stories is written to it, so make it writable first"
     );
     let linked = Project::with(TWO);
     fs::rename(linked.path("prd.json"), linked.path("real.json")).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use adjutant_core::space::{KeptWork, MergedWork};
 use adjutant_core::{Code, Mark, Outcome, Timestamp};
 
-use crate::layout::fit;
+use crate::layout::{fit, fit_ends, some_of};
 use crate::names::{code_words, counted, ended_word};
 use crate::run::{Activity, Delegation, Liveness, Outcomes, RunView, Spend};
 use crate::when::elapsed;
@@ -61,16 +61,25 @@ pub fn keeping(delegation: &Delegation, now: Timestamp) -> Option<String> {
 
 /// Says what was kept of the work in a workspace: `kept 2 files, +10 -3`.
 pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
+    kept_and(kept, problem, |skipped| format!(": {}", some_of(skipped)))
+}
+
+/// Says the same where what was left out is named elsewhere.
+pub(crate) fn kept_counts(kept: &KeptWork, problem: Option<&str>) -> String {
+    kept_and(kept, problem, |_| String::new())
+}
+
+fn kept_and(kept: &KeptWork, problem: Option<&str>, named: fn(&[String]) -> String) -> String {
     if let Some(problem) = problem {
         // The workspace stays as it is; a sweep tries again.
-        let problem = fit(problem, TEXT_COLUMNS);
+        let problem = fit_ends(problem, TEXT_COLUMNS);
         return format!(
             "its work could not be kept: {problem}; once that is solved, `adjutant prune` keeps it"
         );
     }
     let skipped = match kept.skipped.len() {
         0 => String::new(),
-        some => format!(", {} left out", counted(some, "path")),
+        some => format!(", {} left out{}", counted(some, "path"), named(&kept.skipped)),
     };
     let left = match kept.left.as_slice() {
         [] => String::new(),
@@ -90,7 +99,7 @@ pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
 /// Says what came of merging into the workspace above: `merged, 2 files`.
 pub(crate) fn merged_words(merged: &MergedWork, problem: Option<&str>) -> String {
     if let Some(problem) = problem {
-        return format!("could not be merged: {}", fit(problem, TEXT_COLUMNS));
+        return format!("could not be merged: {}", fit_ends(problem, TEXT_COLUMNS));
     }
     if merged.conflicts.is_empty() {
         return format!("merged, {}", counted(merged.files.len(), "file"));

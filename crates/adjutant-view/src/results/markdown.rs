@@ -11,7 +11,7 @@ use adjutant_core::{Code, Outcome, Reason, State};
 use super::cap::Room;
 use super::{Options, Results, fell_short, story};
 use crate::names::{code_words, mark};
-use crate::progress::kept_words;
+use crate::progress::kept_counts;
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
 
@@ -195,7 +195,7 @@ const LEFT_OUT_NAMED: usize = 10;
 
 /// Says what changed in a workspace of its own, and where that is kept.
 fn kept(text: &mut String, work: &KeptWork, problem: Option<&str>) {
-    let _ = write!(text, "\n**Work**: {}", kept_words(work, problem));
+    let _ = write!(text, "\n**Work**: {}", kept_counts(work, problem));
     if let Some(reference) = &work.reference {
         let _ = write!(text, ", in `{}`", one_line(reference));
     }

@@ -60,6 +60,9 @@ pub struct StoryReport {
     pub problem: Option<String>,
     /// The files that differ, the work of its children included.
     pub files: Vec<ChangedFile>,
+    /// What is no part of its work, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// Lines that were added.
     pub added: u64,
     /// Lines that were removed.
@@ -200,6 +203,7 @@ impl StoryReport {
             commit: work.commit,
             problem,
             files: work.files,
+            left_out: [work.left, work.skipped].concat(),
             added,
             removed,
             children: view.preorder().into_iter().skip(1).map(|node| child(view, node)).collect(),

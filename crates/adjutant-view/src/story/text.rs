@@ -6,7 +6,7 @@ use std::time::Duration;
 use adjutant_core::{Code, Outcome, State};
 
 use super::{ChildReport, Merge, StoryReport, now, total};
-use crate::layout::{bracketed, fit};
+use crate::layout::{bracketed, fit, fit_ends, some_of};
 use crate::names::{code_words_of, counted, ended_word, mark};
 use crate::run::Spend;
 use crate::sanitize;
@@ -63,7 +63,7 @@ fn story(report: &StoryReport) -> String {
     };
     line("summary", &fit(&sanitize::collapsed(&report.summary), TEXT_COLUMNS));
     if let Some(reason) = report.reason.as_ref().filter(|reason| reason.message != report.summary) {
-        line("why", &fit(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
+        line("why", &fit_ends(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
     }
     line("work", &work(report));
     for file in report.files.iter().take(FILES_NAMED) {
@@ -75,6 +75,9 @@ fn story(report: &StoryReport) -> String {
     }
     if let more @ 1.. = report.files.len().saturating_sub(FILES_NAMED) {
         line("", &format!("and {more} more"));
+    }
+    if !report.left_out.is_empty() {
+        line("", &format!("left out: {}", some_of(&report.left_out)));
     }
     if let Some(branch) = &report.branch {
         line("branch", &fit(branch, 120));
@@ -140,7 +143,7 @@ fn verdict(report: &StoryReport) -> String {
 
 fn work(report: &StoryReport) -> String {
     if let Some(problem) = &report.problem {
-        return format!("could not be kept: {}", fit(problem, TEXT_COLUMNS));
+        return format!("could not be kept: {}", fit_ends(problem, TEXT_COLUMNS));
     }
     let Some(reference) = &report.reference else { return "nothing was changed".into() };
     format!(
@@ -170,7 +173,7 @@ fn child_words(child: &ChildReport) -> String {
         parts.push(money(&child.own, &child.inclusive));
     }
     if let Some(reason) = why.filter(|_| child.outcome != Some(Outcome::Refused)) {
-        parts.push(fit(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
+        parts.push(fit_ends(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
     }
     let is_above = child.work.as_ref().is_some_and(|work| work.merge == Some(Merge::Merged));
     let left = child.work.as_ref().and_then(|work| work.reference.as_ref()).filter(|_| !is_above);

@@ -1,6 +1,6 @@
 //! Columns are what a terminal shows.
 
-use adjutant_view::layout::{bracketed, columns, cut, excerpt, fit, padded, width};
+use adjutant_view::layout::{bracketed, columns, cut, excerpt, fit, fit_ends, padded, width};
 use proptest::prelude::*;
 
 #[test]
@@ -18,6 +18,16 @@ fn a_cut_counts_columns_and_shows_itself() {
     ] {
         assert_eq!(cut(text, max), expected, "{text} in {max}");
     }
+}
+
+#[test]
+fn a_cut_in_the_middle_keeps_what_was_tried_and_the_cause() {
+    let text = format!("cannot write {}: No space left on device", "/home/of/a/person".repeat(20));
+    let shown = fit_ends(&text, 60);
+    assert_eq!(width(&shown), 60, "{shown}");
+    assert!(shown.starts_with("cannot write /home"), "{shown}");
+    assert!(shown.contains('…') && shown.ends_with("No space left on device"), "{shown}");
+    assert_eq!(fit_ends("short: No space left", 60), "short: No space left");
 }
 
 #[test]
@@ -55,6 +65,7 @@ proptest! {
     #[test]
     fn nothing_is_wider_than_asked(text in any::<String>(), max in 0_usize..40) {
         prop_assert!(width(&fit(&text, max)) <= max);
+        prop_assert!(width(&fit_ends(&text, max)) <= max);
     }
 
     #[test]

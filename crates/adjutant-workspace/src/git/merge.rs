@@ -105,7 +105,8 @@ impl Repository {
         let call = scratch.call("merge-tree").args(["--write-tree", "-z", "--messages"]);
         let call = call.arg(format!("--merge-base={base}"));
         let output = call.args([target.as_str(), result.as_str()]).accept(&[0, 1]).run()?;
-        read(&output.bytes).ok_or_else(|| GitError::Unreadable { command: "merge-tree".to_owned() })
+        read(&output.bytes, &[target, result])
+            .ok_or_else(|| GitError::Unreadable { command: "merge-tree".to_owned() })
     }
 
     /// Merges each of several results, given with its base, into the commit `target`; returns the
@@ -143,7 +144,8 @@ impl Repository {
     }
 }
 
-fn read(bytes: &[u8]) -> Option<Preview> {
+/// Reads a merge of two commits.
+fn read(bytes: &[u8], merged: &[&ObjectId]) -> Option<Preview> {
     let mut records = bytes.split(|byte| *byte == 0);
     let tree = ObjectId::from_bytes(records.next()?)?;
     let mut versions: BTreeMap<PathBuf, [Option<Side>; 3]> = BTreeMap::new();
@@ -157,10 +159,10 @@ fn read(bytes: &[u8]) -> Option<Preview> {
         let mode = u32::from_str_radix(parts.next()?, 8).ok()?;
         let id = ObjectId::parse(parts.next()?)?;
         let stage: usize = parts.next()?.parse().ok()?;
-        let slots = versions.entry(path_of(path)).or_default();
+        let slots = versions.entry(path_of(own_name(path, merged))).or_default();
         *slots.get_mut(stage.checked_sub(1)?)? = Some(Side { mode, id });
     }
-    let said = read_messages(&mut records);
+    let said = read_messages(&mut records, merged);
     let conflicts = versions.into_iter().map(|(path, [base, ours, theirs])| {
         let kind = kind(said.get(&path).map_or("", String::as_str), &base, &ours, &theirs);
         Conflict { path, kind, base, ours, theirs }
@@ -180,14 +182,31 @@ fn read_all(bytes: &[u8], trees: &mut Vec<Option<ObjectId>>) {
     }
 }
 
+/// Returns the name a file has: where a folder or a file of another kind is in its way, git puts it beside
+/// that, as `name~commit` or, where there is one of that name too, `name~commit_0`.
+fn own_name<'b>(path: &'b [u8], merged: &[&ObjectId]) -> &'b [u8] {
+    let Some(at) = path.iter().rposition(|byte| *byte == b'~') else { return path };
+    let (name, mark) = path.split_at(at);
+    let is_mark = |id: &&&ObjectId| {
+        let rest = mark.get(1..).and_then(|mark| mark.strip_prefix(id.as_str().as_bytes()));
+        let is_number = |rest: &[u8]| rest.iter().all(u8::is_ascii_digit);
+        rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(b"_").is_some_and(is_number))
+    };
+    if merged.iter().any(|id| is_mark(&id)) { name } else { path }
+}
+
 /// Reads which kind of conflict is named for which path: `count`, paths, kind, text.
-fn read_messages<'b>(records: &mut impl Iterator<Item = &'b [u8]>) -> BTreeMap<PathBuf, String> {
+fn read_messages<'b>(
+    records: &mut impl Iterator<Item = &'b [u8]>,
+    merged: &[&ObjectId],
+) -> BTreeMap<PathBuf, String> {
     let mut said = BTreeMap::new();
     while let Some(count) = records.next() {
         let Some(count) = std::str::from_utf8(count).ok().and_then(|text| text.parse().ok()) else {
             break;
         };
-        let paths: Vec<PathBuf> = records.by_ref().take(count).map(path_of).collect();
+        let named = |path: &'b [u8]| path_of(own_name(path, merged));
+        let paths: Vec<PathBuf> = records.by_ref().take(count).map(named).collect();
         let kind = records.next().map(String::from_utf8_lossy).unwrap_or_default();
         records.next();
         if kind.starts_with("CONFLICT") {

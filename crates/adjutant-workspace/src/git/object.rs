@@ -277,9 +277,10 @@ fn as_it_is(bytes: &[u8]) -> Vec<u8> {
     [&AS_IT_IS[..], &len.to_le_bytes(), &(!len).to_le_bytes(), bytes, &sums].concat()
 }
 
-/// Opens what is there; neither a link nor a pipe holds anybody up.
+/// Opens what is there; a link is not followed and a pipe holds nobody up.
 fn open(within: impl AsFd, name: &str) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(within, name, flags, Mode::empty())?.into())
 }
 

@@ -401,7 +401,21 @@ impl Repository {
         prepared.map(|()| (name, plan))
     }
 
-    fn fill(&self, plan: &mut Plan, root: &Root, diff: &Diff) -> Result<(), ApplyError> {
+    /// Says whether files on disk are not what git has of them, without touching one: git takes files for
+    /// unchanged that a person told it to.
+    pub(super) fn refuse_hidden(&self, result: &ObjectId, diff: &Diff) -> Result<(), ApplyError> {
+        let (_, folder) = self.journal_folder(result)?;
+        let mut plan = Plan { folder, steps: Vec::new() };
+        let found = self.root().map_err(Into::into);
+        let found = found.and_then(|root| self.look(&mut plan, &root, diff));
+        // Best effort: a journal without a plan is removed by the next one.
+        let _ = journal::discard(&plan.folder);
+        let paths = found?;
+        if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
+    }
+
+    /// Saves what lies at every path, and returns those where it is not what git has of them.
+    fn look(&self, plan: &mut Plan, root: &Root, diff: &Diff) -> Result<Vec<PathBuf>, ApplyError> {
         let mut dirty = Vec::new();
         let mut expected = Vec::new();
         for (number, entry) in diff.entries.iter().enumerate() {
@@ -420,6 +434,11 @@ impl Repository {
             plan.steps.push(Step { path: entry.path.clone(), before, after });
         }
         dirty.extend(self.different(plan, &expected)?);
+        Ok(dirty)
+    }
+
+    fn fill(&self, plan: &mut Plan, root: &Root, diff: &Diff) -> Result<(), ApplyError> {
+        let dirty = self.look(plan, root, diff)?;
         if !dirty.is_empty() {
             return Err(ApplyError::Dirty { paths: dirty });
         }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::apply::{ApplyError, Merge, Onto};
-use crate::git::{Diff, GitError, ObjectId, Repository};
+use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository};
 
 /// A result that could be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,11 @@ impl Repository {
             let onto = Onto { commit: &commit, tree: &tree, known: &known };
             let merged = self.merge_onto(result, &ours, onto).and_then(|merge| {
                 self.refuse_in_the_way(&merge.diff, &known)?;
+                // What those before it leave is not on disk yet.
+                let there =
+                    |entry: &&DiffEntry| entry.old_mode != 0 && !known.contains(&entry.path);
+                let entries = merge.diff.entries.iter().filter(there).cloned().collect();
+                self.refuse_hidden(result, &Diff { entries })?;
                 Ok(merge)
             });
             let Merge { tree: next, diff, submodules } = match merged {

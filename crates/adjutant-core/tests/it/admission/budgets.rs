@@ -22,7 +22,7 @@ fn a_task_needs_its_estimate_and_a_short_answer_within_every_budget() {
     insta::assert_snapshot!(refusal(Preset::Scout, &input("budget_tokens_run")), @r"
     BUDGET_EXCEEDED (recoverable)
     Token budget exceeded: the task needs at least 5,100 tokens, 5,099 of the run's 5,099 are left.
-    => Raise the budget with --set budget_tokens_run=5100, or delegate less.
+    => Raise the budget with --budget-tokens 5100, or delegate less.
     ");
 }
 

@@ -108,7 +108,7 @@ fn a_story_handed_down_unchanged_is_a_cycle_by_its_text() {
         "request": {"parent": "US-007-DEL-001", "agent": "dev", "child": "US-007-DEL-002", "prompt": "add  jwt"}});
     let text = refusal(Preset::Story, &input);
     assert!(
-        text.contains("Cycle path: US-007 → US-007-DEL-001 → US-007-DEL-002 (attempted)"),
+        text.contains("Cycle path: US-007 → US-007-DEL-001 → US-007-DEL-002 (dev) (attempted)"),
         "{text}"
     );
 }

@@ -201,6 +201,9 @@ fn flags(recommendation: &str) -> Vec<(String, Value)> {
             "--budget-usd" => {
                 settings.push(("budget_usd".into(), serde_json::from_str(pair[1]).unwrap()));
             }
+            "--budget-tokens" => {
+                settings.push(("budget_tokens_run".into(), serde_json::from_str(pair[1]).unwrap()));
+            }
             "--enable-delegation" => settings.push(("enabled".into(), json!(true))),
             word => assert!(!word.starts_with("--"), "what does {word} do?"),
         }

@@ -85,7 +85,7 @@ fn every_refusal_says_what_was_attempted_the_limit_and_what_to_do() {
 
     BUDGET_EXCEEDED: Token budget exceeded: the task needs at least 5,101 tokens, 1,000 of the run's 1,000 are left.
     5101 tokens needed, 1000 left of the run's budget
-    => Raise the budget with --set budget_tokens_run=5101, or delegate less.
+    => Raise the budget with --budget-tokens 5101, or delegate less.
 
     BUDGET_EXCEEDED: Money budget exceeded: the task needs up to $0.0203, $0.0010 of the run's $0.0010 are left.
     $0.0203 needed, $0.0010 left of the run's budget

@@ -1,5 +1,7 @@
 //! Part of `lifecycle`: budgets.
 
+use adjutant_core::refusal::raising_flags;
+
 use super::*;
 
 #[test]
@@ -101,12 +103,16 @@ fn an_agent_is_told_while_its_budget_still_holds_a_report() {
         let (mut sim, child) = begun(&["max_output_tokens=1000", &set(fits - 1)], small(90_000));
         assert!(!last_model_call(&sim, child).1, "{key}");
         sim.say(child, "What I have.");
-        let raised = format!("{key}={}", 2 * (fits - 1));
+        let (twice, raised) = (2 * (fits - 1), set(2 * (fits - 1)));
+        let flag = match key {
+            "budget_tokens" => format!("--set {raised}"),
+            _ => format!("--budget-tokens {twice}"),
+        };
         assert_eq!(
             sim.ended(child),
             format!(
                 "partial BUDGET_EXCEEDED: The budget was exhausted after 110 tokens.\n\
-                 => Split the task, or raise the budget with --set {raised}."
+                 => Split the task, or raise the budget with {flag}."
             )
         );
         // It works when pasted.
@@ -170,11 +176,36 @@ fn the_budget_that_ran_out_is_the_one_to_raise() {
         recommended(&["budget_tokens=4400", "budget_usd=5"]),
     ];
     insta::assert_snapshot!(lines.join("\n"), @r"
-    Split the task, or raise the budget with --set budget_tokens=8800.
-    Split the task, or raise the budget with --set budget_tokens_run=8800.
-    Split the task, or raise the budget with --budget-usd 0.06.
-    Split the task, or raise the budget with --set budget_tokens=8800.
+    Split the task, or raise the budget with --set budget_tokens=8824 --budget-tokens 10000.
+    Split the task, or raise the budget with --set budget_tokens=10000 --budget-tokens 8824.
+    Split the task, or raise the budget with --budget-usd 0.13.
+    Split the task, or raise the budget with --set budget_tokens=8824.
     ");
+}
+
+#[test]
+fn the_budget_that_is_advised_fits_the_call_that_did_not() {
+    let begun = |settings: &[&str]| {
+        let mut sim = Sim::led_on(scout(settings), "lead", "Do it.", priced());
+        let root = sim.root();
+        sim.submit(Command::TakeTurn { session: root }).unwrap();
+        (sim, root)
+    };
+    for tight in [
+        &["budget_usd=0.0005"][..],
+        &["budget_usd=0.0005", "budget_tokens_run=30"],
+        &["budget_tokens_run=30"],
+    ] {
+        let (sim, child) = begun(tight);
+        let (_, reason) = sim.end(child);
+        let reason = reason.unwrap();
+        assert!(reason.message.starts_with("The next call does not fit"), "{}", reason.message);
+        let flags = raising_flags(&reason.recommendation).unwrap();
+        let flags = flags.replace("--budget-usd ", "budget_usd=").replace("--set ", "");
+        let flags = flags.replace("--budget-tokens ", "budget_tokens_run=");
+        let (sim, child) = begun(&flags.split(' ').collect::<Vec<_>>());
+        assert_eq!(last_model_call(&sim, child), (4_096, true), "{flags}");
+    }
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn a_claim_passes_only_when_the_command_does() {
     let verify = Some("make test".to_owned());
     let mut sim = begun_as(stories(&[]), StoryWork { verify, ..story() });
     let root = sim.root();
-    let check = Effect::Check { session: root, command: "make test".into() };
+    let check = Effect::Check { session: root, command: "make test".into(), timeout_s: 600 };
     let answer = |sim: &mut Sim, passed| {
         let check = if passed { Check::Passed } else { Check::Failed };
         let text = "1 failed".to_owned();
@@ -291,6 +291,18 @@ fn a_claim_passes_only_when_the_command_does() {
         &mut sim,
         Command::TakeCheck { session: root, check: Check::Passed, text: "again".into() },
     );
+}
+
+#[test]
+fn a_command_that_outlives_its_story_is_named() {
+    let verify = Some("make test".to_owned());
+    let mut sim = begun_as(stories(&["timeout_max_s=300"]), StoryWork { verify, ..story() });
+    let root = sim.root();
+    ends(&mut sim, root, DONE);
+    sim.tick_next();
+    let reason = sim.end(root).1.unwrap();
+    assert_eq!(reason.code, Code::Timeout);
+    assert!(reason.message.ends_with("`make test` was still running."), "{}", reason.message);
 }
 
 #[test]
