@@ -246,3 +246,28 @@ fn space_judged(spaces: &Workspaces, record: &adjutant_workspace::space::Record,
     space.claim(now()).unwrap();
     act(&space, judge);
 }
+
+#[test]
+fn what_cannot_be_put_back_is_said_and_stops_nobody() {
+    for (wish, _) in KINDS {
+        let user = in_memory();
+        let (spaces, space) = begun(&user, wish);
+        space.claim(now()).unwrap();
+        act(&space, "echo spoilt > made; echo junk > junk");
+        // The content that was claimed is gone from the repository.
+        user.write("same", "work\n");
+        let id = user.git(["hash-object", "same"]);
+        let (folder, rest) = id.trim().split_at(2);
+        std::fs::remove_file(user.path(".git/objects").join(folder).join(rest)).unwrap();
+        let back = space.put_back().unwrap();
+        assert!(back.problem.is_some() || back.left == [PathBuf::from("made")], "{back:?}");
+        // From here on what lies there is the work, for whoever asks.
+        act(&space, "test \"$(cat made)\" = spoilt; test ! -e junk; echo mended > made");
+        let record = space.record();
+        drop(space);
+        let space = spaces.adopt("run", "a", &record).unwrap();
+        let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
+        assert_eq!(contents(&user, &kept).get("made").map(String::as_str), Some("mended\n"));
+        space.close().unwrap();
+    }
+}
