@@ -288,6 +288,8 @@ pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
         match event {
             Event::ToolCalled { .. } => *open += 1,
             Event::ToolReturned { .. } => *open -= 1,
+            // Taking it up again answers what was under way when it ended.
+            Event::Reopened(again) => *open -= again.unanswered.len() + again.looked.len(),
             Event::Messaged { text, .. } => mailbox.push_back(text),
             Event::Told { nudge, text, .. } => {
                 assert_eq!(*open, 0, "told while a call lacks its result");
