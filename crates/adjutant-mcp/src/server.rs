@@ -86,7 +86,7 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
         .max_blocking_threads(BLOCKING_THREADS)
         .build()?;
     let (stdio, ends) = Stdio::open()?;
-    let wire::Ends { closing, writer } = ends;
+    let wire::Ends { closing, writing } = ends;
     runtime.block_on(async {
         let server = Server::new(setup, None, closing)?;
         // A client that leaves before the handshake wanted nothing.
@@ -97,7 +97,7 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
     })?;
     // A thread that waits for another server's lock is of no account any more.
     runtime.shutdown_background();
-    let _ = writer.join();
+    writing.finish();
     Ok(())
 }
 
