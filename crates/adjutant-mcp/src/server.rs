@@ -24,7 +24,6 @@ use rmcp::{RoleServer, ServerHandler, serve_server};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::time::Instant;
 
 use crate::answer::{self, Form};
 use crate::approval::Settled;
@@ -38,8 +37,9 @@ use crate::jobs::Job;
 use crate::launch::launch;
 use crate::owner::Owner;
 use crate::runs::{Runs, chain};
-use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
-use crate::wait::{For, Telling, Waited, left, wait};
+use crate::through::Turn;
+use crate::tools::{CancelArgs, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
+use crate::wait::{For, Waited, left, wait};
 use crate::wire::Stdio;
 use crate::{Setup, era, prompts, resources, tasks, wire};
 
@@ -48,9 +48,6 @@ pub(crate) const BLOCKING_THREADS: usize = 8;
 
 /// How many processes are begun at once; more wait for their turn.
 const LAUNCHING: usize = 8;
-
-/// How long another server may take to begin an equal call.
-const CLAIMED: Duration = Duration::from_secs(30);
 
 /// Says why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -157,22 +154,7 @@ impl Server {
             }
             Named::Start => {
                 let job = Job::of(tool, &arguments, &self.setup.limits)?;
-                let until = Instant::now() + self.patience(context);
-                let mut entry = Entry::new(self, context.id.clone());
-                let taken_back = pin!(entry.taken_back());
-                let (run, is_repeated) = self.begin(&job, &arguments, context).await?;
-                let run = run.to_string();
-                let mut dealt = Vec::new();
-                let settled =
-                    self.settle(&run, &mut dealt, until, context, round, taken_back).await?;
-                if let Settled::Asks(question) = settled {
-                    return Ok((*question).into());
-                }
-                if settled.is_taken_back() {
-                    return self.cancel(run).await.map(Into::into);
-                }
-                let seen = self.runs.read(&run)?;
-                Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name))
+                return self.start(&job, &arguments, context, round).await;
             }
             Named::Wait => return self.wait_for(parsed(arguments)?, context, round).await,
             Named::Status => self.status(&parsed(arguments)?, self.room(context)),
@@ -194,29 +176,68 @@ impl Server {
         context: &RequestContext<RoleServer>,
         round: &Round,
     ) -> Result<CallToolResponse, String> {
-        let until = Instant::now() + self.patience(context);
+        let mut turn = Turn::new(context, round, self.patience(context));
         // Entered before anything is awaited: a client may take its call back at any time.
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
-        let (run, is_repeated) = self.begin(job, arguments, context).await?;
-        let run = run.to_string();
-        let taken_back = taken_back.as_mut();
-        let settled = if tasks::are_known(context) {
-            self.settle(&run, &mut Vec::new(), until, context, round, taken_back).await?
-        } else {
-            self.see_through(&run, until, context, round, taken_back).await?
+        let (id, is_repeated) = self.begin(job, arguments, context).await?;
+        let waiter = self.calls.wait_for(id);
+        let run = id.to_string();
+        let has_tasks = tasks::are_known(context);
+        let settled = match said_meanwhile(taken_back.as_mut()).await {
+            Some(reason) => Settled::TakenBack(reason),
+            None if has_tasks => self.settle(&run, &mut turn, taken_back).await?,
+            None => self.see_through(&run, &mut turn, taken_back).await?,
         };
+        drop(waiter);
+        if settled.is_taken_back() {
+            self.let_go(id, turn.owns(id, is_repeated)).await?;
+        }
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
         }
-        if matches!(settled, Settled::Clear) && tasks::are_known(context) {
+        if matches!(settled, Settled::Clear) && has_tasks {
             return self.runs.read(&run).map(|seen| tasks::begun(&seen));
-        }
-        if settled.is_taken_back() {
-            return self.cancel(run).await.map(Into::into);
         }
         let form = job.form(&self.setup.limits);
         self.results(&run, form, is_repeated, self.room(context)).map(Into::into)
+    }
+
+    /// Begins a run and waits for nothing but its first question.
+    async fn start(
+        &self,
+        job: &Job,
+        arguments: &Value,
+        context: &RequestContext<RoleServer>,
+        round: &Round,
+    ) -> Result<CallToolResponse, String> {
+        let mut turn = Turn::new(context, round, self.patience(context));
+        let mut entry = Entry::new(self, context.id.clone());
+        let mut taken_back = pin!(entry.taken_back());
+        let (id, is_repeated) = self.begin(job, arguments, context).await?;
+        let waiter = self.calls.wait_for(id);
+        let run = id.to_string();
+        let settled = match said_meanwhile(taken_back.as_mut()).await {
+            Some(reason) => Settled::TakenBack(reason),
+            None => self.settle(&run, &mut turn, taken_back).await?,
+        };
+        drop(waiter);
+        if settled.is_taken_back() {
+            self.let_go(id, turn.owns(id, is_repeated)).await?;
+        }
+        if let Settled::Asks(question) = settled {
+            return Ok((*question).into());
+        }
+        let seen = self.runs.read(&run)?;
+        Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into())
+    }
+
+    /// Ends a run whose call is taken back, unless another began it or waits for it.
+    async fn let_go(&self, run: RunId, is_own: bool) -> Result<(), String> {
+        if is_own && self.calls.is_left(run) {
+            self.cancel(run.to_string()).await?;
+        }
+        Ok(())
     }
 
     async fn wait_for(
@@ -226,19 +247,19 @@ impl Server {
         round: &Round,
     ) -> Result<CallToolResponse, String> {
         let usual = self.patience(context);
-        let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it.min(MAX_WAIT_S)));
-        let until = Instant::now() + patience;
+        // Nobody hears an answer that comes after they have given up.
+        let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it).min(usual));
+        let mut turn = Turn::new(context, round, patience);
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
+        let _waiter = self.calls.wait_for(self.runs.find(&args.run)?.0.id());
         // Whoever no longer waits has not said that the work should end.
-        let settled =
-            self.see_through(&args.run, until, context, round, taken_back.as_mut()).await?;
+        let settled = self.see_through(&args.run, &mut turn, taken_back.as_mut()).await?;
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
         }
         if matches!(settled, Settled::Open) {
-            let what = For::End;
-            let waited = self.attend_to(&args.run, what, until, context, taken_back).await?;
+            let waited = self.attend_to(&args.run, For::End, &mut turn, taken_back).await?;
             if waited == Waited::Over {
                 self.children.gone(&args.run).await;
             }
@@ -257,14 +278,13 @@ impl Server {
         &self,
         run: &str,
         what: For<'_>,
-        until: Instant,
-        context: &RequestContext<RoleServer>,
+        turn: &mut Turn<'_>,
         taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Waited, String> {
         let mut watch = self.runs.watch(run)?;
-        let telling = Telling::new(&context.peer, context.meta.get_progress_token());
-        let left = left(taken_back, context.ct.clone().cancelled_owned());
-        wait(&mut watch, what, until, telling, &mut self.closing.clone(), left).await
+        let left = left(taken_back, turn.context.ct.clone().cancelled_owned());
+        let closing = &mut self.closing.clone();
+        wait(&mut watch, what, turn.until, &mut turn.telling, closing, left).await
     }
 
     /// Finds the run of an equal call, or begins one.
@@ -280,11 +300,8 @@ impl Server {
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let root = self.setup.root.display().to_string();
         let key = canonical::key(arguments, &root, &self.runs.caller(&client));
-        let calls = self.calls.clone();
-        let claim = tokio::task::spawn_blocking(move || calls.claim(&key));
-        let claim = tokio::time::timeout(CLAIMED, claim).await;
-        let claim = claim.map_err(|_| "an equal call is being begun and does not get on")?;
-        let mut claim = claim.map_err(|error| chain(&error))?.map_err(|error| chain(&error))?;
+        let claim = self.calls.claim(&key).await.map_err(|error| chain(&error))?;
+        let mut claim = claim.ok_or("an equal call is being begun and does not get on")?;
         let is_told = |run: &RunId| job.moves_on() && self.children.is_told(*run);
         if let Some(run) = claim.run().filter(|run| !is_told(run) && self.runs.answers(*run)) {
             return Ok((run, true));
@@ -343,6 +360,17 @@ impl Server {
         let facts = artifact_facts(&self.setup.root).map_err(|error| chain(&error))?;
         let text = args.returned.as_str().map_or_else(|| args.returned.to_string(), str::to_owned);
         Ok(answer::of_data(json!(validate(text.as_str(), &contract, &facts))))
+    }
+}
+
+/// Returns what a client has said by which it takes its call back, if it has.
+async fn said_meanwhile(
+    taken_back: Pin<&mut impl Future<Output = Option<String>>>,
+) -> Option<Option<String>> {
+    tokio::select! {
+        biased;
+        reason = taken_back => Some(reason),
+        () = std::future::ready(()) => None,
     }
 }
 

@@ -67,11 +67,11 @@ pub(crate) async fn wait(
     run: &mut Watch,
     what: For<'_>,
     until: Instant,
-    mut telling: Telling,
+    telling: &mut Telling,
     closing: &mut watch::Receiver<bool>,
     left: impl Future<Output = Waited>,
 ) -> Result<Waited, String> {
-    let waited = attend(run, what, until, &mut telling, closing, left).await;
+    let waited = attend(run, what, until, telling, closing, left).await;
     if telling.sending.is_some() {
         // Progress must not come after the answer; a client that does not read has to bear it.
         let _ = tokio::time::timeout(SETTLES, telling.sent()).await;
