@@ -39,7 +39,7 @@ use crate::owner::Owner;
 use crate::runs::{Runs, chain};
 use crate::through::Turn;
 use crate::tools::{CancelArgs, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
-use crate::wait::{For, Waited, left, wait};
+use crate::wait::{For, Waited, left, said_meanwhile, wait};
 use crate::wire::Stdio;
 use crate::{Setup, era, prompts, resources, tasks, wire};
 
@@ -157,10 +157,10 @@ impl Server {
                 return self.start(&job, &arguments, context, round).await;
             }
             Named::Wait => return self.wait_for(parsed(arguments)?, context, round).await,
-            Named::Status => self.status(&parsed(arguments)?, self.room(context)),
+            Named::Status => self.status(parsed(arguments)?, self.room(context)).await,
             Named::Result => {
                 let args: ResultArgs = parsed(arguments)?;
-                self.results(&args.run, args.form, false, self.room(context))
+                self.results(&args.run, args.form, false, self.room(context)).await
             }
             Named::Cancel => self.cancel(parsed::<CancelArgs>(arguments)?.run).await,
             Named::Validate => self.validate(&parsed(arguments)?),
@@ -197,10 +197,10 @@ impl Server {
             return Ok((*question).into());
         }
         if matches!(settled, Settled::Clear) && has_tasks {
-            return self.runs.read(&run).map(|seen| tasks::begun(&seen));
+            return self.read(&run).await.map(|seen| tasks::begun(&seen));
         }
         let form = job.form(&self.setup.limits);
-        self.results(&run, form, is_repeated, self.room(context)).map(Into::into)
+        self.results(&run, form, is_repeated, self.room(context)).await.map(Into::into)
     }
 
     /// Begins a run and waits for nothing but its first question.
@@ -228,7 +228,7 @@ impl Server {
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
         }
-        let seen = self.runs.read(&run)?;
+        let seen = self.read(&run).await?;
         Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into())
     }
 
@@ -252,7 +252,9 @@ impl Server {
         let mut turn = Turn::new(context, round, patience);
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
-        let _waiter = self.calls.wait_for(self.runs.find(&args.run)?.0.id());
+        let run = args.run.clone();
+        let (files, _) = self.apart(move |runs| runs.find(&run)).await?;
+        let _waiter = self.calls.wait_for(files.id());
         // Whoever no longer waits has not said that the work should end.
         let settled = self.see_through(&args.run, &mut turn, taken_back.as_mut()).await?;
         if let Settled::Asks(question) = settled {
@@ -264,7 +266,7 @@ impl Server {
                 self.children.gone(&args.run).await;
             }
         }
-        self.results(&args.run, args.form, false, self.room(context)).map(Into::into)
+        self.results(&args.run, args.form, false, self.room(context)).await.map(Into::into)
     }
 
     /// How long this call may keep its client waiting.
@@ -319,15 +321,16 @@ impl Server {
         Ok((run, false))
     }
 
-    fn status(&self, args: &StatusArgs, bytes: usize) -> Result<CallToolResult, String> {
-        let seen = match &args.run {
-            Some(run) => vec![self.runs.read(run)?],
-            None => self.runs.list()?,
+    async fn status(&self, args: StatusArgs, bytes: usize) -> Result<CallToolResult, String> {
+        let is_one = args.run.is_some();
+        let seen = match args.run {
+            Some(run) => vec![self.read(&run).await?],
+            None => self.apart(Runs::list).await?,
         };
-        Ok(answer::of_status(&seen, args.run.is_some(), &self.setup.program_name, bytes))
+        Ok(answer::of_status(&seen, is_one, &self.setup.program_name, bytes))
     }
 
-    fn results(
+    async fn results(
         &self,
         run: &str,
         results: ReturnForm,
@@ -336,7 +339,7 @@ impl Server {
     ) -> Result<CallToolResult, String> {
         let program = &self.setup.program_name;
         let form = Form { results, is_repeated, program, bytes };
-        let seen = self.runs.read(run)?;
+        let seen = self.read(run).await?;
         if seen.is_over() {
             self.children.tell(seen.files.id());
         }
@@ -344,9 +347,7 @@ impl Server {
     }
 
     async fn cancel(&self, run: String) -> Result<CallToolResult, String> {
-        let runs = self.runs.clone();
-        let done = tokio::task::spawn_blocking(move || runs.cancel(&run)).await;
-        let (files, session, cancelled) = done.map_err(|error| chain(&error))??;
+        let (files, session, cancelled) = self.apart(move |runs| runs.cancel(&run)).await?;
         Ok(answer::of_cancel(&files, session, cancelled))
     }
 
@@ -360,17 +361,6 @@ impl Server {
         let facts = artifact_facts(&self.setup.root).map_err(|error| chain(&error))?;
         let text = args.returned.as_str().map_or_else(|| args.returned.to_string(), str::to_owned);
         Ok(answer::of_data(json!(validate(text.as_str(), &contract, &facts))))
-    }
-}
-
-/// Returns what a client has said by which it takes its call back, if it has.
-async fn said_meanwhile(
-    taken_back: Pin<&mut impl Future<Output = Option<String>>>,
-) -> Option<Option<String>> {
-    tokio::select! {
-        biased;
-        reason = taken_back => Some(reason),
-        () = std::future::ready(()) => None,
     }
 }
 
@@ -533,9 +523,9 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let seen = self.runs.read(&request.task_id).map_err(tasks::refused)?;
+        let seen = self.read(&request.task_id).await.map_err(tasks::refused)?;
         let (form, room) = (ReturnForm::default(), self.room(&context));
-        let result = self.results(&request.task_id, form, false, room);
+        let result = self.results(&request.task_id, form, false, room).await;
         tasks::state(&seen, result.map_err(tasks::refused)?)
     }
 
@@ -545,7 +535,7 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         // Nothing is asked in the course of a run, so there is nothing to take.
-        self.runs.read(&request.task_id).map(|_| ()).map_err(tasks::refused)
+        self.read(&request.task_id).await.map(|_| ()).map_err(tasks::refused)
     }
 
     async fn cancel_task(

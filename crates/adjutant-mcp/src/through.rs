@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::approval::Settled;
 use crate::approval::rounds::Round;
+use crate::runs::{Runs, Seen, chain};
 use crate::server::Server;
 use crate::sizes;
 use crate::wait::{For, Telling, Waited};
@@ -67,11 +68,27 @@ impl Server {
             if waited != Waited::Over {
                 return Ok(waited.into());
             }
-            if self.runs.read(run)?.is_over() {
+            if self.read(run).await?.is_over() {
                 self.children.gone(run).await;
                 return Ok(Settled::Clear);
             }
         }
+    }
+
+    /// Reads a run.
+    pub(crate) async fn read(&self, run: &str) -> Result<Seen, String> {
+        let run = run.to_owned();
+        self.apart(move |runs| runs.read(&run)).await
+    }
+
+    /// Does something with the files of runs where nobody else is kept waiting by it.
+    pub(crate) async fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Runs) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let runs = self.runs.clone();
+        let done = tokio::task::spawn_blocking(move || work(&runs)).await;
+        done.map_err(|error| chain(&error))?
     }
 
     /// How much of a result this client takes, in bytes.

@@ -62,6 +62,17 @@ pub(crate) async fn left(
     word.map_or(Waited::Detached, Waited::TakenBack)
 }
 
+/// Returns what a client has said by which it takes its call back, if it has.
+pub(crate) async fn said_meanwhile(
+    taken_back: Pin<&mut impl Future<Output = Option<String>>>,
+) -> Option<Option<String>> {
+    tokio::select! {
+        biased;
+        reason = taken_back => Some(reason),
+        () = std::future::ready(()) => None,
+    }
+}
+
 /// Waits for a run.
 pub(crate) async fn wait(
     run: &mut Watch,

@@ -57,7 +57,7 @@ impl Server {
         taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Settled, String> {
         let (context, round) = (turn.context, turn.round);
-        let seen = self.runs.read(run)?;
+        let seen = self.read(run).await?;
         let Some(asking) = seen.asks.iter().find(|it| !turn.dealt.contains(&it.hash)) else {
             return Ok(Settled::Clear);
         };
