@@ -1,5 +1,7 @@
 //! What a tool answers: the same in words and as data.
 
+use std::time::Duration;
+
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Outcome, Usd};
 use adjutant_engine::{Cancelled, Expiry, RunFiles};
@@ -109,7 +111,7 @@ fn answered(seen: &Seen, form: Form<'_>, led: &Led, max: Option<u64>) -> CallToo
     let what = seen.session.map_or_else(|| format!("Run {run}"), |session| session.to_string());
     text += &format!("\n{what}: {}\n", state.replace('_', " "));
     if form.is_repeated {
-        text += "An equal call began this run; nothing was begun again.\n";
+        text += &format!("{}\n", repeated(seen));
     }
     text.extend(next.map(|next| next + "\n"));
     let cut = json.results.iter().filter(|one| one.cut.is_some());
@@ -195,7 +197,7 @@ pub(crate) fn of_start(seen: &Seen, is_repeated: bool, program: &str) -> CallToo
         None => waiting(&run.to_string()),
     };
     let text = match is_repeated {
-        true => format!("An equal call began {run} already; nothing was begun again. {next}"),
+        true => format!("{run}: {} {next}", repeated(seen)),
         false => format!("Began {run}. {next}"),
     };
     let data = json!({
@@ -203,6 +205,15 @@ pub(crate) fn of_start(seen: &Seen, is_repeated: bool, program: &str) -> CallToo
         "repeated": is_repeated, "next": next, "approval": approval(seen, program),
     });
     with_words(data, text, false)
+}
+
+/// Says that nothing was begun, and how to begin something.
+fn repeated(seen: &Seen) -> String {
+    let age = Duration::from_secs(seen.age_ms() / 1000);
+    let age = if seen.is_over() { format!(", which ended {age:?} ago") } else { String::new() };
+    format!(
+        "An equal call began this run{age}; nothing was begun again. Change the prompt to ask again."
+    )
 }
 
 fn collecting(run: &str) -> String {

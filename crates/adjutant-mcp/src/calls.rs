@@ -11,9 +11,17 @@ use std::time::Duration;
 
 use adjutant_core::RunId;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use tokio::time::Instant;
 
 /// How long a call is remembered; longer than any run may take.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How long another server may take to begin an equal call.
+const CLAIMED: Duration = Duration::from_secs(30);
+
+/// How often one looks whether it has.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The calls of all servers of one state directory.
 #[derive(Clone, Debug)]
@@ -36,14 +44,57 @@ impl Calls {
         Ok(Self { folder })
     }
 
-    /// Waits for the call to be ours alone.
-    pub(crate) fn claim(&self, key: &str) -> io::Result<Claim> {
+    /// Waits for the call to be ours alone; nothing if that takes too long.
+    pub(crate) async fn claim(&self, key: &str) -> io::Result<Option<Claim>> {
+        let file = self.open_file(key)?;
+        let until = Instant::now() + CLAIMED;
+        // No thread waits in the kernel: there are few, and others need them to end runs.
+        while !is_locked(&file, FlockOperation::NonBlockingLockExclusive)? {
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        Ok(Some(Claim { file }))
+    }
+
+    /// Counts a call among those that wait for a run, in whichever server, until this is dropped.
+    pub(crate) fn wait_for(&self, run: RunId) -> Option<Waiter> {
+        let file = self.open_file(&waiters(run)).ok()?;
+        let is_counted = is_locked(&file, FlockOperation::NonBlockingLockShared).ok()?;
+        is_counted.then_some(Waiter { _file: file })
+    }
+
+    /// Says whether nobody waits for a run.
+    pub(crate) fn is_left(&self, run: RunId) -> bool {
+        let file = self.open_file(&waiters(run));
+        file.and_then(|file| is_locked(&file, FlockOperation::NonBlockingLockExclusive))
+            .unwrap_or(true)
+    }
+
+    fn open_file(&self, name: &str) -> io::Result<File> {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(self.folder.join(key))?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(Claim { file })
+        options.open(self.folder.join(name))
     }
+}
+
+fn waiters(run: RunId) -> String {
+    format!("{run}.waiters")
+}
+
+fn is_locked(file: &File, how: FlockOperation) -> io::Result<bool> {
+    match flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A call that waits for a run; the kernel forgets it with its process.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    _file: File,
 }
 
 /// A call that nobody else begins while this is held.

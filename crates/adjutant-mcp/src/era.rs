@@ -6,7 +6,10 @@
 use rmcp::model::{ClientRequest, GetMeta, ProtocolVersion};
 
 /// The versions that are spoken, the oldest first.
-pub(crate) const VERSIONS: &[ProtocolVersion] = ProtocolVersion::KNOWN_VERSIONS;
+///
+/// Older ones have batches and ask for less than is answered, and no client needs them.
+pub(crate) const VERSIONS: &[ProtocolVersion] =
+    &[ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
 
 /// What a request says about the era, where none was chosen yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,10 @@ pub(crate) fn of(request: &ClientRequest) -> Era {
     }
     let meta = request.get_meta();
     let Some(version) = meta.protocol_version() else { return Era::Unknown };
+    if version.has_initialize() && VERSIONS.contains(&version) {
+        // One that is agreed on by a handshake cannot be named in its place.
+        return Era::Unknown;
+    }
     let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
     if is_whole && VERSIONS.contains(&version) { Era::Inline } else { Era::Unsettled }
 }

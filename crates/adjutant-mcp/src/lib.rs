@@ -17,6 +17,7 @@ mod changes;
 mod children;
 mod clients;
 mod era;
+mod flight;
 mod http;
 mod jobs;
 mod launch;

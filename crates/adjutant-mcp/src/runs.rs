@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adjutant_core::{Code, RunId, SessionId, Timestamp};
-use adjutant_engine::{
-    Archive, ArchiveError, Cancelled, Expiry, Follow, Inbox, Life, RunFiles, wall_now,
-};
+use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
+use adjutant_engine::{Archive, Cancelled, Expiry, Follow, Inbox, Life, RunFiles, wall_now};
 use adjutant_view::status::{Content, Look};
 use adjutant_view::{Entry, Liveness, RunView};
 
@@ -61,6 +59,11 @@ impl Seen {
         };
         let now = now(&self.files, &self.view);
         Look { view: &self.view, liveness: self.liveness, now, content, program }
+    }
+
+    /// Returns how long ago the latest of it happened, in milliseconds.
+    pub(crate) fn age_ms(&self) -> u64 {
+        wall_now().saturating_sub(self.view.latest().wall_ms)
     }
 
     /// Says whether nothing more will come.
@@ -127,19 +130,27 @@ impl Runs {
     pub(crate) fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), String> {
         let unknown =
             || format!("no run of this tree is called `{text}`; delegate_status lists them");
-        let is_id = ["run_", "sess_"].iter().any(|start| text.starts_with(start));
-        if !is_id {
-            return Err(unknown());
-        }
-        let (files, session) = self.archive.find(text).map_err(|error| {
-            let is_unknown = matches!(error, ArchiveError::Find(_) | ArchiveError::NoSession(_));
-            if is_unknown { unknown() } else { chain(&error) }
-        })?;
-        if !self.is_ours(&files) {
-            return Err(unknown());
-        }
+        // Whatever goes wrong says the same: what is not ours must not be told from what is not.
+        let found = if let Ok(run) = text.parse::<RunId>() {
+            self.archive.find(&run.to_string()).ok().filter(|(files, _)| self.is_ours(files))
+        } else {
+            let session = text.parse::<SessionId>().map_err(|_| unknown())?;
+            self.holder(session).map(|files| (files, Some(session)))
+        };
+        let (files, session) = found.ok_or_else(unknown)?;
         let below = session.filter(|session| *session != files.id().root_session());
         Ok((files, below))
+    }
+
+    /// Returns the run of ours that holds a session.
+    fn holder(&self, session: SessionId) -> Option<RunFiles> {
+        let holds = |files: &RunFiles| {
+            let mut records = files.records().into_iter().flatten().map_while(Result::ok);
+            files.id().root_session() == session
+                || records.any(|record| record.event.session() == Some(session))
+        };
+        let runs = self.archive.runs().ok()?;
+        runs.into_iter().find(|files| self.is_ours(files) && holds(files))
     }
 
     /// Reads a run with all that was said.
@@ -172,17 +183,29 @@ impl Runs {
         Ok(here.take(LISTED).filter_map(|files| self.read(&files.id().to_string()).ok()).collect())
     }
 
-    /// Says whether a run that an equal call began still answers it.
+    /// Says whether a run that an equal call began still answers it: it goes on, or has an answer.
+    ///
+    /// Whoever calls again after a no, a failure or an end by hand asks again.
     pub(crate) fn answers(&self, run: RunId) -> bool {
         let Ok(seen) = self.read(&run.to_string()) else { return false };
-        let ended = wall_now().saturating_sub(seen.view.latest().wall_ms);
-        // Whoever calls again after a no, or after nobody answered, asks again.
-        let is_denied = seen
-            .view
-            .delegations()
-            .any(|it| it.reason.as_ref().is_some_and(|reason| reason.code == Code::ApprovalDenied));
-        let may_repeat = !seen.is_over() || (ended <= REPEATS_MS && !is_denied);
-        seen.view.run().is_some() && may_repeat
+        if seen.view.run().is_none() {
+            return false;
+        }
+        if !seen.is_over() {
+            return true;
+        }
+        let is_cut_short = seen.view.delegations().any(|it| {
+            let code = it.reason.as_ref().map(|reason| reason.code);
+            code.is_some_and(|code| {
+                matches!(code, Code::ApprovalDenied | Code::Cancelled | Code::Interrupted)
+            })
+        });
+        let has_answer = match seen.view.outcome() {
+            Some(Outcome::Completed | Outcome::Partial) => !is_cut_short,
+            Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled | Outcome::Refused)
+            | None => false,
+        };
+        has_answer && seen.age_ms() <= REPEATS_MS
     }
 
     /// Follows a run.

@@ -24,7 +24,6 @@ use rmcp::{RoleServer, ServerHandler, serve_server};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::time::Instant;
 
 use crate::answer::{self, Form};
 use crate::approval::Settled;
@@ -38,8 +37,9 @@ use crate::jobs::Job;
 use crate::launch::launch;
 use crate::owner::Owner;
 use crate::runs::{Runs, chain};
-use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
-use crate::wait::{For, Telling, Waited, left, wait};
+use crate::through::Turn;
+use crate::tools::{CancelArgs, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
+use crate::wait::{For, Waited, left, said_meanwhile, wait};
 use crate::wire::Stdio;
 use crate::{Setup, era, prompts, resources, tasks, wire};
 
@@ -48,9 +48,6 @@ pub(crate) const BLOCKING_THREADS: usize = 8;
 
 /// How many processes are begun at once; more wait for their turn.
 const LAUNCHING: usize = 8;
-
-/// How long another server may take to begin an equal call.
-const CLAIMED: Duration = Duration::from_secs(30);
 
 /// Says why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +83,7 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
         .max_blocking_threads(BLOCKING_THREADS)
         .build()?;
     let (stdio, ends) = Stdio::open()?;
-    let wire::Ends { closing, writer } = ends;
+    let wire::Ends { closing, writing } = ends;
     runtime.block_on(async {
         let server = Server::new(setup, None, closing)?;
         // A client that leaves before the handshake wanted nothing.
@@ -97,7 +94,7 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
     })?;
     // A thread that waits for another server's lock is of no account any more.
     runtime.shutdown_background();
-    let _ = writer.join();
+    writing.finish();
     Ok(())
 }
 
@@ -157,28 +154,13 @@ impl Server {
             }
             Named::Start => {
                 let job = Job::of(tool, &arguments, &self.setup.limits)?;
-                let until = Instant::now() + self.patience(context);
-                let mut entry = Entry::new(self, context.id.clone());
-                let taken_back = pin!(entry.taken_back());
-                let (run, is_repeated) = self.begin(&job, &arguments, context).await?;
-                let run = run.to_string();
-                let mut dealt = Vec::new();
-                let settled =
-                    self.settle(&run, &mut dealt, until, context, round, taken_back).await?;
-                if let Settled::Asks(question) = settled {
-                    return Ok((*question).into());
-                }
-                if settled.is_taken_back() {
-                    return self.cancel(run).await.map(Into::into);
-                }
-                let seen = self.runs.read(&run)?;
-                Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name))
+                return self.start(&job, &arguments, context, round).await;
             }
             Named::Wait => return self.wait_for(parsed(arguments)?, context, round).await,
-            Named::Status => self.status(&parsed(arguments)?, self.room(context)),
+            Named::Status => self.status(parsed(arguments)?, self.room(context)).await,
             Named::Result => {
                 let args: ResultArgs = parsed(arguments)?;
-                self.results(&args.run, args.form, false, self.room(context))
+                self.results(&args.run, args.form, false, self.room(context)).await
             }
             Named::Cancel => self.cancel(parsed::<CancelArgs>(arguments)?.run).await,
             Named::Validate => self.validate(&parsed(arguments)?),
@@ -194,29 +176,68 @@ impl Server {
         context: &RequestContext<RoleServer>,
         round: &Round,
     ) -> Result<CallToolResponse, String> {
-        let until = Instant::now() + self.patience(context);
+        let mut turn = Turn::new(context, round, self.patience(context));
         // Entered before anything is awaited: a client may take its call back at any time.
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
-        let (run, is_repeated) = self.begin(job, arguments, context).await?;
-        let run = run.to_string();
-        let taken_back = taken_back.as_mut();
-        let settled = if tasks::are_known(context) {
-            self.settle(&run, &mut Vec::new(), until, context, round, taken_back).await?
-        } else {
-            self.see_through(&run, until, context, round, taken_back).await?
+        let (id, is_repeated) = self.begin(job, arguments, context).await?;
+        let waiter = self.calls.wait_for(id);
+        let run = id.to_string();
+        let has_tasks = tasks::are_known(context);
+        let settled = match said_meanwhile(taken_back.as_mut()).await {
+            Some(reason) => Settled::TakenBack(reason),
+            None if has_tasks => self.settle(&run, &mut turn, taken_back).await?,
+            None => self.see_through(&run, &mut turn, taken_back).await?,
         };
+        drop(waiter);
+        if settled.is_taken_back() {
+            self.let_go(id, turn.owns(id, is_repeated)).await?;
+        }
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
         }
-        if matches!(settled, Settled::Clear) && tasks::are_known(context) {
-            return self.runs.read(&run).map(|seen| tasks::begun(&seen));
-        }
-        if settled.is_taken_back() {
-            return self.cancel(run).await.map(Into::into);
+        if matches!(settled, Settled::Clear) && has_tasks {
+            return self.read(&run).await.map(|seen| tasks::begun(&seen));
         }
         let form = job.form(&self.setup.limits);
-        self.results(&run, form, is_repeated, self.room(context)).map(Into::into)
+        self.results(&run, form, is_repeated, self.room(context)).await.map(Into::into)
+    }
+
+    /// Begins a run and waits for nothing but its first question.
+    async fn start(
+        &self,
+        job: &Job,
+        arguments: &Value,
+        context: &RequestContext<RoleServer>,
+        round: &Round,
+    ) -> Result<CallToolResponse, String> {
+        let mut turn = Turn::new(context, round, self.patience(context));
+        let mut entry = Entry::new(self, context.id.clone());
+        let mut taken_back = pin!(entry.taken_back());
+        let (id, is_repeated) = self.begin(job, arguments, context).await?;
+        let waiter = self.calls.wait_for(id);
+        let run = id.to_string();
+        let settled = match said_meanwhile(taken_back.as_mut()).await {
+            Some(reason) => Settled::TakenBack(reason),
+            None => self.settle(&run, &mut turn, taken_back).await?,
+        };
+        drop(waiter);
+        if settled.is_taken_back() {
+            self.let_go(id, turn.owns(id, is_repeated)).await?;
+        }
+        if let Settled::Asks(question) = settled {
+            return Ok((*question).into());
+        }
+        let seen = self.read(&run).await?;
+        Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into())
+    }
+
+    /// Ends a run whose call is taken back, unless another began it or waits for it.
+    async fn let_go(&self, run: RunId, is_own: bool) -> Result<(), String> {
+        if is_own && self.calls.is_left(run) {
+            self.cancel(run.to_string()).await?;
+        }
+        Ok(())
     }
 
     async fn wait_for(
@@ -226,24 +247,26 @@ impl Server {
         round: &Round,
     ) -> Result<CallToolResponse, String> {
         let usual = self.patience(context);
-        let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it.min(MAX_WAIT_S)));
-        let until = Instant::now() + patience;
+        // Nobody hears an answer that comes after they have given up.
+        let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it).min(usual));
+        let mut turn = Turn::new(context, round, patience);
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
+        let run = args.run.clone();
+        let (files, _) = self.apart(move |runs| runs.find(&run)).await?;
+        let _waiter = self.calls.wait_for(files.id());
         // Whoever no longer waits has not said that the work should end.
-        let settled =
-            self.see_through(&args.run, until, context, round, taken_back.as_mut()).await?;
+        let settled = self.see_through(&args.run, &mut turn, taken_back.as_mut()).await?;
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
         }
         if matches!(settled, Settled::Open) {
-            let what = For::End;
-            let waited = self.attend_to(&args.run, what, until, context, taken_back).await?;
+            let waited = self.attend_to(&args.run, For::End, &mut turn, taken_back).await?;
             if waited == Waited::Over {
                 self.children.gone(&args.run).await;
             }
         }
-        self.results(&args.run, args.form, false, self.room(context)).map(Into::into)
+        self.results(&args.run, args.form, false, self.room(context)).await.map(Into::into)
     }
 
     /// How long this call may keep its client waiting.
@@ -257,14 +280,13 @@ impl Server {
         &self,
         run: &str,
         what: For<'_>,
-        until: Instant,
-        context: &RequestContext<RoleServer>,
+        turn: &mut Turn<'_>,
         taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Waited, String> {
         let mut watch = self.runs.watch(run)?;
-        let telling = Telling::new(&context.peer, context.meta.get_progress_token());
-        let left = left(taken_back, context.ct.clone().cancelled_owned());
-        wait(&mut watch, what, until, telling, &mut self.closing.clone(), left).await
+        let left = left(taken_back, turn.context.ct.clone().cancelled_owned());
+        let closing = &mut self.closing.clone();
+        wait(&mut watch, what, turn.until, &mut turn.telling, closing, left).await
     }
 
     /// Finds the run of an equal call, or begins one.
@@ -280,11 +302,8 @@ impl Server {
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let root = self.setup.root.display().to_string();
         let key = canonical::key(arguments, &root, &self.runs.caller(&client));
-        let calls = self.calls.clone();
-        let claim = tokio::task::spawn_blocking(move || calls.claim(&key));
-        let claim = tokio::time::timeout(CLAIMED, claim).await;
-        let claim = claim.map_err(|_| "an equal call is being begun and does not get on")?;
-        let mut claim = claim.map_err(|error| chain(&error))?.map_err(|error| chain(&error))?;
+        let claim = self.calls.claim(&key).await.map_err(|error| chain(&error))?;
+        let mut claim = claim.ok_or("an equal call is being begun and does not get on")?;
         let is_told = |run: &RunId| job.moves_on() && self.children.is_told(*run);
         if let Some(run) = claim.run().filter(|run| !is_told(run) && self.runs.answers(*run)) {
             return Ok((run, true));
@@ -302,15 +321,16 @@ impl Server {
         Ok((run, false))
     }
 
-    fn status(&self, args: &StatusArgs, bytes: usize) -> Result<CallToolResult, String> {
-        let seen = match &args.run {
-            Some(run) => vec![self.runs.read(run)?],
-            None => self.runs.list()?,
+    async fn status(&self, args: StatusArgs, bytes: usize) -> Result<CallToolResult, String> {
+        let is_one = args.run.is_some();
+        let seen = match args.run {
+            Some(run) => vec![self.read(&run).await?],
+            None => self.apart(Runs::list).await?,
         };
-        Ok(answer::of_status(&seen, args.run.is_some(), &self.setup.program_name, bytes))
+        Ok(answer::of_status(&seen, is_one, &self.setup.program_name, bytes))
     }
 
-    fn results(
+    async fn results(
         &self,
         run: &str,
         results: ReturnForm,
@@ -319,7 +339,7 @@ impl Server {
     ) -> Result<CallToolResult, String> {
         let program = &self.setup.program_name;
         let form = Form { results, is_repeated, program, bytes };
-        let seen = self.runs.read(run)?;
+        let seen = self.read(run).await?;
         if seen.is_over() {
             self.children.tell(seen.files.id());
         }
@@ -327,9 +347,7 @@ impl Server {
     }
 
     async fn cancel(&self, run: String) -> Result<CallToolResult, String> {
-        let runs = self.runs.clone();
-        let done = tokio::task::spawn_blocking(move || runs.cancel(&run)).await;
-        let (files, session, cancelled) = done.map_err(|error| chain(&error))??;
+        let (files, session, cancelled) = self.apart(move |runs| runs.cancel(&run)).await?;
         Ok(answer::of_cancel(&files, session, cancelled))
     }
 
@@ -505,9 +523,9 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let seen = self.runs.read(&request.task_id).map_err(tasks::refused)?;
+        let seen = self.read(&request.task_id).await.map_err(tasks::refused)?;
         let (form, room) = (ReturnForm::default(), self.room(&context));
-        let result = self.results(&request.task_id, form, false, room);
+        let result = self.results(&request.task_id, form, false, room).await;
         tasks::state(&seen, result.map_err(tasks::refused)?)
     }
 
@@ -517,7 +535,7 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         // Nothing is asked in the course of a run, so there is nothing to take.
-        self.runs.read(&request.task_id).map(|_| ()).map_err(tasks::refused)
+        self.read(&request.task_id).await.map(|_| ()).map_err(tasks::refused)
     }
 
     async fn cancel_task(

@@ -40,6 +40,14 @@ impl Named {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
+    /// Says whether a call of it may wait for a run.
+    pub(crate) const fn may_wait(self) -> bool {
+        match self {
+            Self::Delegate | Self::Start | Self::Command | Self::Story | Self::Wait => true,
+            Self::Status | Self::Result | Self::Cancel | Self::Validate => false,
+        }
+    }
+
     /// Returns the name on the wire.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -177,7 +185,7 @@ impl Named {
                     "run": run,
                     "timeout_s": {
                         "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S,
-                        "description": "The longest to wait, in seconds; below your own timeout.",
+                        "description": "The longest to wait, in seconds. It is never longer than this client is known to wait for an answer.",
                     },
                     "return": form,
                 }),

@@ -62,16 +62,27 @@ pub(crate) async fn left(
     word.map_or(Waited::Detached, Waited::TakenBack)
 }
 
+/// Returns what a client has said by which it takes its call back, if it has.
+pub(crate) async fn said_meanwhile(
+    taken_back: Pin<&mut impl Future<Output = Option<String>>>,
+) -> Option<Option<String>> {
+    tokio::select! {
+        biased;
+        reason = taken_back => Some(reason),
+        () = std::future::ready(()) => None,
+    }
+}
+
 /// Waits for a run.
 pub(crate) async fn wait(
     run: &mut Watch,
     what: For<'_>,
     until: Instant,
-    mut telling: Telling,
+    telling: &mut Telling,
     closing: &mut watch::Receiver<bool>,
     left: impl Future<Output = Waited>,
 ) -> Result<Waited, String> {
-    let waited = attend(run, what, until, &mut telling, closing, left).await;
+    let waited = attend(run, what, until, telling, closing, left).await;
     if telling.sending.is_some() {
         // Progress must not come after the answer; a client that does not read has to bear it.
         let _ = tokio::time::timeout(SETTLES, telling.sent()).await;

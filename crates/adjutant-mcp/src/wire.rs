@@ -1,24 +1,34 @@
 //! Standard input and output as messages, one a line.
 //!
 //! Stands in front of the library: it bounds a line before any of it is parsed, answers what is no
-//! message at all, and lets nothing but requests through before the handshake. Two threads do the
-//! blocking work, so that a client that does not read cannot stop the ones that wait for runs.
+//! message at all, and lets nothing but requests through before the handshake. Threads do the blocking
+//! work, so that a client that does not read cannot stop the ones that wait for runs; it is read no
+//! further itself.
 //!
 //! Start at [`Stdio::open`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::ServerJsonRpcMessage;
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
+};
 use rmcp::transport::Transport;
+use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use crate::era::{self, Era};
+use crate::flight::{Flight, Refused, Weight};
+use crate::tools::Named;
 
 /// The longest line that is taken. Inclusive; the end of the line does not count.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -29,20 +39,55 @@ const INCOMING: usize = 1;
 /// Messages that wait to be written: a progress message for each of many calls at once.
 const OUTGOING: usize = 64;
 
+/// The longest id of a request: it is kept and written again. Inclusive.
+const ID_BYTES: usize = 1024;
+
+/// How long a client that says nothing more may leave what was said to it unread.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How long it may do so while not all was heard that it had to say.
+const UNHEARD: Duration = Duration::from_secs(2);
+
 /// The transport of a server on standard input and output.
 pub(crate) struct Stdio {
     incoming: mpsc::Receiver<ClientJsonRpcMessage>,
     /// Absent once closed.
     outgoing: Option<mpsc::Sender<Vec<u8>>>,
     closing: watch::Sender<bool>,
+    flight: Flight,
+    /// Becomes true once the client is gone and reads nothing.
+    abandoned: watch::Receiver<bool>,
 }
 
 /// The end of the transport that a server keeps.
 pub(crate) struct Ends {
     /// Becomes true once the client will say nothing more.
     pub(crate) closing: watch::Receiver<bool>,
-    /// Ends once all is written.
-    pub(crate) writer: JoinHandle<()>,
+    /// The lines that are being written.
+    pub(crate) writing: Writing,
+}
+
+/// Lines on their way out.
+pub(crate) struct Writing {
+    written: Arc<AtomicU64>,
+    /// Never says anything; ends with the writer.
+    done: Receiver<()>,
+}
+
+impl Writing {
+    /// Waits until all is written, or nobody reads.
+    pub(crate) fn finish(&self) {
+        while self.is_behind(FAREWELL) == Some(true) {}
+    }
+
+    /// Waits that long for the end, which is nothing; says whether anything was written meanwhile.
+    fn is_behind(&self, wait: Duration) -> Option<bool> {
+        let before = self.written.load(Ordering::Relaxed);
+        match self.done.recv_timeout(wait) {
+            Err(RecvTimeoutError::Timeout) => Some(self.written.load(Ordering::Relaxed) > before),
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
 }
 
 impl Stdio {
@@ -51,25 +96,46 @@ impl Stdio {
     pub(crate) fn open() -> io::Result<(Self, Ends)> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
         rustix::stdio::dup2_stdout(io::stderr())?;
-        Self::over(BufReader::new(io::stdin()), File::from(stdout))
-    }
-
-    fn over(
-        input: impl BufRead + Send + 'static,
-        output: impl Write + Send + 'static,
-    ) -> io::Result<(Self, Ends)> {
         let (message, incoming) = mpsc::channel(INCOMING);
         let (outgoing, lines) = mpsc::channel(OUTGOING);
         let (closing, closed) = watch::channel(false);
-        let replies = outgoing.clone();
-        thread::Builder::new()
-            .name("mcp-input".into())
-            .spawn(move || read_all(input, &message, &replies))?;
-        let writer = thread::Builder::new()
-            .name("mcp-output".into())
-            .spawn(move || write_all(output, lines))?;
-        let stdio = Self { incoming, outgoing: Some(outgoing), closing };
-        Ok((stdio, Ends { closing: closed, writer }))
+        let (abandon, abandoned) = watch::channel(false);
+        let (flight, written) = (Flight::default(), Arc::<AtomicU64>::default());
+        let (reader, heard) = channel();
+        let (replies, known) = (outgoing.clone(), flight.clone());
+        spawn("mcp-input", move || {
+            read_all(BufReader::new(io::stdin()), &message, &replies, &known);
+            drop(reader);
+        })?;
+        let reading = Writing { written: Arc::clone(&written), done: heard };
+        spawn("mcp-hangup", move || notice_end(&reading, &abandon))?;
+        let (writer, done): (Sender<()>, _) = channel();
+        let count = Arc::clone(&written);
+        spawn("mcp-output", move || {
+            write_all(File::from(stdout), lines, &count);
+            drop(writer);
+        })?;
+        let stdio = Self { incoming, outgoing: Some(outgoing), closing, flight, abandoned };
+        Ok((stdio, Ends { closing: closed, writing: Writing { written, done } }))
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.into()).spawn(work).map(drop)
+}
+
+/// Waits until the client has closed our input, and says so if what it said before that is not read
+/// because it does not read either.
+fn notice_end(reading: &Writing, abandon: &watch::Sender<bool>) {
+    let stdin = io::stdin();
+    let mut ends = [PollFd::new(&stdin, PollFlags::RDHUP)];
+    // What cannot be asked is read to its end like a file.
+    while let Err(rustix::io::Errno::INTR) = poll(&mut ends, None) {}
+    while let Some(moves) = reading.is_behind(UNHEARD) {
+        if !moves {
+            abandon.send_replace(true);
+            return;
+        }
     }
 }
 
@@ -81,14 +147,24 @@ impl Transport<RoleServer> for Stdio {
         item: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (outgoing, line) = (self.outgoing.clone(), encoded(&item));
+        let answer = Answer::of(&self.flight, &item);
         async move {
             let outgoing = outgoing.ok_or(io::ErrorKind::NotConnected)?;
-            outgoing.send(line?).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+            let line = line?;
+            let place = outgoing.reserve().await.map_err(|_| io::ErrorKind::BrokenPipe)?;
+            // Before the client can have read it: it may use the id again at once.
+            drop(answer);
+            place.send(line);
+            Ok(())
         }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
-        let message = self.incoming.recv().await;
+        let message = tokio::select! {
+            message = self.incoming.recv() => message,
+            // Whoever notices has an end that is noticed here in any case.
+            Ok(_) = self.abandoned.wait_for(|is_abandoned| *is_abandoned) => None,
+        };
         if message.is_none() {
             self.closing.send_replace(true);
         }
@@ -101,6 +177,31 @@ impl Transport<RoleServer> for Stdio {
     }
 }
 
+/// An answer on its way out; its request ends when this is dropped.
+struct Answer(Option<(Flight, RequestId)>);
+
+impl Answer {
+    fn of(flight: &Flight, message: &ServerJsonRpcMessage) -> Self {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        Self(id.map(|id| {
+            flight.answered(id);
+            (flight.clone(), id.clone())
+        }))
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some((flight, id)) = &self.0 {
+            flight.written(id);
+        }
+    }
+}
+
 fn encoded(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -108,11 +209,12 @@ fn encoded(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
 }
 
 /// Writes lines until nobody has any more to write, or nobody reads them.
-fn write_all(mut output: impl Write, mut lines: mpsc::Receiver<Vec<u8>>) {
+fn write_all(mut output: impl Write, mut lines: mpsc::Receiver<Vec<u8>>, written: &AtomicU64) {
     while let Some(line) = lines.blocking_recv() {
         if output.write_all(&line).and_then(|()| output.flush()).is_err() {
             return;
         }
+        written.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -121,6 +223,7 @@ fn read_all(
     mut input: impl BufRead,
     messages: &mpsc::Sender<ClientJsonRpcMessage>,
     replies: &mpsc::Sender<Vec<u8>>,
+    flight: &Flight,
 ) {
     let mut gate = Gate::default();
     let mut line = Vec::new();
@@ -130,7 +233,9 @@ fn read_all(
             Line::End => return,
             Line::TooLong => Err(Complaint::new(ErrorData::invalid_request(TOO_LONG, None), None)),
             Line::Whole if line.iter().all(u8::is_ascii_whitespace) => continue,
-            Line::Whole => parse(&line).and_then(|message| gate.judge(message)),
+            Line::Whole => parse(&line)
+                .and_then(|message| gate.judge(message))
+                .and_then(|message| admit(flight, message, line.len())),
         };
         // A long line must not stay in memory until the next one comes.
         line.shrink_to(64 << 10);
@@ -147,6 +252,44 @@ fn read_all(
 }
 
 const TOO_LONG: &str = "a message may have at most 4 MiB";
+
+/// Takes a request among those that wait for their answer, if it may be.
+fn admit(
+    flight: &Flight,
+    message: Option<ClientJsonRpcMessage>,
+    bytes: usize,
+) -> Result<Option<ClientJsonRpcMessage>, Complaint> {
+    match &message {
+        Some(JsonRpcMessage::Request(request)) => {
+            let refused = |text| ErrorData::invalid_request(text, None);
+            if matches!(&request.id, RequestId::String(id) if id.len() > ID_BYTES) {
+                let text = "an id may have at most 1024 bytes";
+                return Err(Complaint::new(refused(text), None));
+            }
+            let waits = if let ClientRequest::CallToolRequest(call) = &request.request {
+                Named::parse(&call.params.name).is_some_and(Named::may_wait)
+            } else {
+                false
+            };
+            flight.enter(&request.id, Weight { bytes, waits }).map_err(|why| {
+                let text = match why {
+                    Refused::InUse => "id is in use: a request with it is not answered yet",
+                    Refused::Full => "too many requests wait for their answer; ask again later",
+                };
+                Complaint::new(refused(text), Some(request.id.clone()))
+            })?;
+        }
+        Some(JsonRpcMessage::Notification(told)) => {
+            if let ClientNotification::CancelledNotification(taken_back) = &told.notification
+                && let Some(id) = &taken_back.params.request_id
+            {
+                flight.taken_back(id);
+            }
+        }
+        Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) | None => {}
+    }
+    Ok(message)
+}
 
 /// What reading a line came to.
 #[derive(Debug, PartialEq, Eq)]

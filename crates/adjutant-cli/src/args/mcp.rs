@@ -42,7 +42,8 @@ pub(crate) struct McpArgs {
     pub(crate) ask_client: Option<bool>,
 
     /// What becomes of the runs of a server that ends or is killed [default: `on_disconnect` in [mcp] of
-    /// your config.toml, else keep].
+    /// your config.toml, else keep]. A client that only breaks off a request over HTTP ends no run; that
+    /// takes delegate_cancel or tasks/cancel.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) on_disconnect: Option<OnDisconnect>,
 

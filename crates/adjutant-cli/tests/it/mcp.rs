@@ -32,6 +32,8 @@ fn the_version_is_negotiated_and_never_one_that_the_server_has_not() {
         ("2025-11-25", "2025-11-25"),
         ("2026-07-28", "2025-11-25"),
         ("1999-01-01", "2025-11-25"),
+        ("2024-11-05", "2025-11-25"),
+        ("2025-03-26", "2025-11-25"),
     ] {
         let mut client = Client::start(&rig, &[], &[]);
         let about = client.initialize("tester", asked);
@@ -84,6 +86,8 @@ fn a_call_is_answered_with_its_reports_and_an_equal_one_begins_nothing() {
     let run = text(data, "run");
 
     let turned = json!({ "tasks": [{ "prompt": "Look around", "label": "a" }] });
+    let said = client.call("Delegate", turned.clone());
+    assert!(text(&said["content"][0], "text").contains("Change the prompt to ask again"), "{said}");
     let again = client.data("Delegate", turned);
     assert_eq!((text(&again, "run"), &again["repeated"]), (run.clone(), &json!(true)));
     let started = client.data("delegate_start", task("a"));
@@ -234,9 +238,11 @@ fn a_call_that_is_taken_back_ends_its_run() {
     let method = "notifications/cancelled";
     client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     let taken_back = Instant::now();
-    let ended = client.data("delegate_wait", json!({ "run": rig.only_run() }));
-    assert_eq!(ended["state"], "cancelled");
-    assert!(taken_back.elapsed() < Duration::from_secs(2), "{:?}", taken_back.elapsed());
+    // Not through the server: whoever waits there for a run keeps it.
+    let run = rig.only_run();
+    assert_ne!(rig.run(["wait", &run, "--timeout", "20"]).code, 124);
+    assert!(taken_back.elapsed() < Duration::from_secs(4), "{:?}", taken_back.elapsed());
+    assert_eq!(client.data("delegate_wait", json!({ "run": run }))["state"], "cancelled");
     let (rest, _) = client.leave();
     assert!(rest.iter().all(|message| message["id"] != call), "nobody waits for it: {rest:?}");
     rig.assert_unharmed();
@@ -252,6 +258,69 @@ fn a_wait_that_is_taken_back_ends_nothing_but_the_wait() {
     let method = "notifications/cancelled";
     client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": call } }));
     assert_eq!(client.data("delegate_wait", run)["state"], "completed");
+}
+
+fn take_back(client: &mut Client, call: i64) {
+    let method = "notifications/cancelled";
+    client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": call } }));
+}
+
+/// Whoever joined a run did not begin it, and whoever began it is not the only one who wants it.
+#[test]
+fn a_call_that_is_taken_back_ends_no_run_that_another_server_waits_for() {
+    let rig = rig();
+    let (mut first, mut second) = (Client::allowed(&rig, &[]), Client::allowed(&rig, &[]));
+    let began = first.begin("Delegate", task("slow"));
+    first.progress(began);
+    let joined = second.begin("Delegate", task("slow"));
+    second.progress(joined);
+    let run = rig.only_run();
+    for (client, call) in [(&mut first, began), (&mut second, joined)] {
+        take_back(client, call);
+        let wait = json!({ "run": run, "timeout_s": 2 });
+        assert_eq!(client.data("delegate_wait", wait)["state"], "running");
+    }
+    clean(&rig);
+}
+
+#[test]
+fn a_start_that_is_taken_back_while_it_begins_ends_what_it_began() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let call = client.begin("delegate_start", task("slow"));
+    take_back(&mut client, call);
+    while rig.runs().is_empty() {
+        client.ping();
+    }
+    let run = rig.only_run();
+    assert_ne!(rig.run(["wait", &run, "--timeout", "20"]).code, 124);
+    assert_eq!(client.data("delegate_wait", json!({ "run": run }))["state"], "cancelled");
+}
+
+#[test]
+fn a_run_that_was_cancelled_answers_no_equal_call() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let run = text(&client.data("delegate_start", task("slow")), "run");
+    assert_eq!(client.data("delegate_start", task("slow"))["repeated"], true);
+    client.data("delegate_cancel", json!({ "run": run }));
+    assert_eq!(client.data("delegate_wait", json!({ "run": run }))["state"], "cancelled");
+    let again = client.data("delegate_start", task("slow"));
+    assert_eq!(again["repeated"], false, "{again}");
+    assert_ne!(text(&again, "run"), run);
+    clean(&rig);
+}
+
+#[test]
+fn a_wait_is_never_longer_than_the_client_waits() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &["--detach-after", "1"]);
+    let run = client.data("delegate_start", task("slow"))["run"].clone();
+    let asked = Instant::now();
+    let waited = client.data("delegate_wait", json!({ "run": run, "timeout_s": 600 }));
+    assert_eq!(waited["done"], false, "{waited}");
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
+    clean(&rig);
 }
 
 /// Clients take a long silence for a server that hangs, and much talk for progress.
@@ -324,10 +393,16 @@ fn the_runs_of_other_trees_are_not_seen() {
     fs::create_dir(rig.path().join("other")).unwrap();
     let mut other = Client::allowed(&rig, &["--root", "../other"]);
     assert_eq!(other.data("delegate_status", json!({}))["runs"], json!([]));
-    for id in [json!(run), session, json!("latest"), json!(""), json!("run_"), json!("../../x")] {
+    let part = json!(&run[..run.len() - 1]);
+    let ids =
+        [json!(run), part, session, json!("latest"), json!(""), json!("run_"), json!("sess_1")];
+    for id in ids.into_iter().chain([json!("../../x")]) {
         for tool in ["delegate_status", "delegate_result", "delegate_wait", "delegate_cancel"] {
             let said = other.failure(tool, json!({ "run": id }));
-            assert!(said.contains("no run of this tree"), "{tool} {id}: {said}");
+            let id = id.as_str().unwrap();
+            let unknown =
+                format!("no run of this tree is called `{id}`; delegate_status lists them");
+            assert_eq!(said.trim(), unknown, "{tool}");
         }
     }
 }

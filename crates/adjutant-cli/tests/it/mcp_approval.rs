@@ -32,6 +32,21 @@ fn has_begun(rig: &Rig, run: &str) -> bool {
     kinds(rig, run).iter().any(|kind| kind == "started")
 }
 
+/// Clients drop what does not grow.
+#[test]
+fn progress_grows_across_a_question() {
+    let rig = rig();
+    let mut client = asking(&rig, &[], "2025-11-25");
+    let call = client.begin("Delegate", task("slow"));
+    let question = client.asked(QUESTION);
+    let before = client.progress(call)["progress"].as_f64();
+    client.reply(&question, accept("start"));
+    let after = client.progress(call)["progress"].as_f64();
+    assert!(after > before, "{before:?} {after:?}");
+    let run = rig.only_run();
+    assert_eq!(rig.run(["cancel", &run]).code, 0);
+}
+
 #[test]
 fn a_person_is_asked_through_the_client_and_yes_starts_the_run() {
     for version in ["2025-06-18", "2025-11-25"] {

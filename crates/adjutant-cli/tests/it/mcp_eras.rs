@@ -35,10 +35,7 @@ fn post(host: &Host, version: &str, method: &str, params: &Value) -> Answer {
 }
 
 fn assert_describes(result: &Value) {
-    let versions: Vec<_> = result["supportedVersions"].as_array().unwrap().iter().collect();
-    for version in ["2025-06-18", "2025-11-25", NEW] {
-        assert!(versions.contains(&&json!(version)), "{result}");
-    }
+    assert_eq!(result["supportedVersions"], json!(["2025-06-18", "2025-11-25", NEW]), "{result}");
     assert!(result["capabilities"]["tools"].is_object(), "{result}");
 }
 
@@ -46,6 +43,20 @@ fn assert_unsupported(answer: &Value, asked: &str) {
     assert_eq!(answer["error"]["code"], -32022, "{answer}");
     assert_eq!(answer["error"]["data"]["requested"], asked, "{answer}");
     assert!(answer["error"]["data"]["supported"].as_array().unwrap().contains(&json!(NEW)));
+}
+
+/// A version that is agreed on by a handshake cannot be named in its place.
+#[test]
+fn an_older_version_in_a_request_is_no_handshake() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    for version in ["2025-06-18", "2025-11-25"] {
+        let answer = client.request("tools/call", inline(version, delegate(&task("a"))));
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    }
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+    client.initialize("tester", "2025-11-25");
+    client.ping();
 }
 
 #[test]

@@ -1,8 +1,13 @@
 //! Clients that mean no good: the server answers, or says nothing, and lives.
 
+use std::io::Write;
+use std::process::ChildStdin;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
-use crate::mcp_rig::{Client, SCRIPT, task};
+use crate::mcp_rig::{Client, SCRIPT, peak_kib, spawn, task};
 use crate::rig::Rig;
 
 fn rig() -> Rig {
@@ -155,10 +160,93 @@ fn ids_used_twice_and_cancels_of_nothing_do_no_harm() {
         json!({ "jsonrpc": "2.0", "id": 500, "method": "tools/call", "params": params })
     };
     client.send(&call("a"));
-    client.send(&call("a"));
+    client.send(&call("b"));
+    // The second is refused while the first begins.
+    let refused = client.answer(500);
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("id is in use"), "{refused}");
     assert_eq!(client.answer(500)["result"]["isError"], false);
-    client.ping();
     assert_eq!(rig.runs().len(), 1);
+    // Once answered, it may be used again, however soon.
+    for _ in 0..200 {
+        client.send(&json!({ "jsonrpc": "2.0", "id": 500, "method": "ping" }));
+        assert_eq!(client.answer(500)["result"], json!({}));
+    }
+    client.ping();
+}
+
+/// Writes what the server takes of a line again and again; returns how often, once it takes no more.
+fn write_until_full(stdin: &mut ChildStdin, line: &str) -> usize {
+    assert!(line.len() < 4096, "a pipe takes that much whole, or nothing");
+    for count in 0.. {
+        let mut ready = [PollFd::new(&*stdin, PollFlags::OUT)];
+        let patience = Timespec { tv_sec: 3, tv_nsec: 0 };
+        if poll(&mut ready, Some(&patience)).unwrap() == 0 {
+            return count;
+        }
+        assert!(count < 100_000, "everything is taken");
+        stdin.write_all(line.replace("ID", &count.to_string()).as_bytes()).unwrap();
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_client_that_never_reads_is_read_no_further_and_cannot_keep_the_server() {
+    let rig = rig();
+    let long = format!(r#"{{"jsonrpc":"2.0","id":"{}ID","method":"ping"}}"#, "x".repeat(1000));
+    let list = r#"{"jsonrpc":"2.0","id":"ID","method":"tools/list"}"#;
+    for line in [long.as_str(), list, "no message"] {
+        let mut server = spawn(&rig, rig.model(), &[], &[]);
+        let (mut stdin, stdout) = (server.stdin.take().unwrap(), server.stdout.take().unwrap());
+        let hello = json!({ "jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "deaf", "version": "1" },
+        } });
+        let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        stdin.write_all(format!("{hello}\n{begun}\n").as_bytes()).unwrap();
+        let taken = write_until_full(&mut stdin, &format!("{line}\n"));
+        let peak = peak_kib(&server);
+        assert!(peak < 96 << 10, "{peak} KiB for {taken} of {line:.60}");
+        drop(stdin);
+        let left = Instant::now();
+        assert_eq!(server.wait().unwrap().code(), Some(0), "{line:.60}");
+        assert!(left.elapsed() < Duration::from_secs(30), "{:?} {line:.60}", left.elapsed());
+        drop(stdout);
+    }
+}
+
+#[test]
+fn an_id_that_is_too_long_is_refused() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    for (length, is_taken) in [(1024, true), (1025, false), (100_000, false)] {
+        let id = "x".repeat(length);
+        client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
+        let answer = client.message().unwrap();
+        assert_eq!(answer["result"].is_object(), is_taken, "{length}");
+        assert_eq!(answer["error"]["code"] == -32600, !is_taken, "{length}");
+    }
+}
+
+#[test]
+fn more_calls_than_may_wait_are_refused_and_the_others_can_be_ended() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &["--detach-after", "600"]);
+    let run = client.data("delegate_start", task("slow"))["run"].clone();
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": run } });
+    let calls: Vec<i64> = (0..300).map(|_| client.ask("tools/call", wait.clone())).collect();
+    for call in &calls[256..] {
+        let refused = client.answer(*call);
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("too many"), "{refused}");
+    }
+    client.ping();
+    assert_eq!(client.data("delegate_cancel", json!({ "run": run }))["how"], "obeyed");
+    for call in &calls[..256] {
+        let answer = client.answer(*call);
+        assert_eq!(answer["result"]["structuredContent"]["state"], "cancelled", "{answer}");
+    }
+    assert_eq!(client.data("delegate_wait", json!({ "run": run }))["done"], true);
 }
 
 #[test]

@@ -235,6 +235,36 @@ fn there_are_as_many_sessions_as_there_may_be_and_the_most_silent_makes_room() {
     assert_eq!(clients[1].post(&ping()).status, 404, "it was silent for longest");
 }
 
+#[test]
+fn a_session_that_waits_for_an_answer_makes_no_room() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let waits = host.session("waits", VERSION);
+    let mut answer = waits.post(&call(5, "Delegate", &task("slow")));
+    assert_eq!(answer.message()["method"], "notifications/progress");
+    let silent = host.session("silent", VERSION);
+    let others: Vec<_> = (0..63).map(|n| host.session(&n.to_string(), VERSION)).collect();
+    assert_eq!(
+        silent.post(&ping()).status,
+        404,
+        "it was silent for longest of those that wait not"
+    );
+    assert_eq!(rig.run(["cancel", &rig.only_run()]).code, 0);
+    assert_eq!(answer.result(5)["structuredContent"]["state"], "cancelled");
+    assert_eq!(others[0].post(&ping()).result(9), json!({}));
+}
+
+#[test]
+fn a_closed_terminal_ends_the_server_as_any_other_word_does() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let mut answer = host.session("tester", VERSION).post(&call(5, "Delegate", &task("slow")));
+    assert_eq!(answer.message()["method"], "notifications/progress");
+    assert_eq!(host.end_by(rustix::process::Signal::HUP).code(), Some(0));
+    assert_eq!(answer.result(5)["structuredContent"]["done"], false);
+    assert_eq!(rig.run(["cancel", &rig.only_run()]).code, 0);
+}
+
 /// Two clients use the same ids for their requests; neither's word reaches the other's call.
 #[test]
 fn two_clients_at_once_do_not_get_into_each_others_way() {

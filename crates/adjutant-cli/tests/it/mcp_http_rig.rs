@@ -104,9 +104,14 @@ impl Host {
     }
 
     /// Tells the server to end and waits until it has.
-    pub(crate) fn end(mut self) -> ExitStatus {
+    pub(crate) fn end(self) -> ExitStatus {
+        self.end_by(Signal::TERM)
+    }
+
+    /// Tells the server to end by this signal and waits until it has.
+    pub(crate) fn end_by(mut self, signal: Signal) -> ExitStatus {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, signal).unwrap();
         self.child.wait().unwrap()
     }
 }

@@ -51,6 +51,22 @@ pub(crate) fn task(label: &str) -> Value {
     json!({ "tasks": [{ "label": label, "prompt": "Look around" }] })
 }
 
+/// Starts a server that nobody speaks with yet.
+pub(crate) fn spawn(rig: &Rig, model: &str, args: &[&str], env: &[(&str, &str)]) -> Child {
+    let mut command = Command::new(BINARY);
+    command.args(["mcp", "--model", model]).args(args).env_clear();
+    command.envs(rig.environment()).envs(env.iter().copied()).current_dir(rig.work());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.process_group(0).spawn().unwrap()
+}
+
+/// The most memory a process has held so far.
+pub(crate) fn peak_kib(process: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
 /// A client and the server it has started.
 pub(crate) struct Client {
     child: Child,
@@ -76,11 +92,7 @@ impl Client {
 
     /// Starts a server whose runs use this model.
     pub(crate) fn start_on(rig: &Rig, model: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(BINARY);
-        command.args(["mcp", "--model", model]).args(args).env_clear();
-        command.envs(rig.environment()).envs(env.iter().copied()).current_dir(rig.work());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.process_group(0).spawn().unwrap();
+        let mut child = spawn(rig, model, args, env);
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -230,9 +242,7 @@ impl Client {
 
     /// The most memory the server has held so far.
     pub(crate) fn peak_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        peak_kib(&self.child)
     }
 
     /// Says nothing more; returns what the server still says, and its exit code.

@@ -16,6 +16,7 @@ use rmcp::model::{
     CallToolRequestParams, ElicitRequest, ElicitResult, InputRequest, InputRequests,
     InputRequiredResult, RequestStateCodec, SealOptions,
 };
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::Asking;
@@ -27,6 +28,7 @@ const QUESTION: &str = "approval";
 /// Where the key of the seals lies in the state directory: any server opens what another sealed.
 const FOLDER: &str = "approvals";
 const FILE: &str = "seal";
+const KEY_BYTES: usize = RequestStateCodec::MIN_KEY_LENGTH;
 
 /// What is sealed.
 #[derive(Serialize, Deserialize)]
@@ -110,23 +112,36 @@ impl Seals {
 }
 
 /// Reads the key, or makes one; of several who make one at once the first wins.
+///
+/// A key of the wrong length is what a crash left of one that was being made: it sealed nothing.
 fn key(folder: &Path) -> io::Result<Vec<u8>> {
     let path = folder.join(FILE);
-    match fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        read => return read,
+    if let Some(key) = whole(&path)? {
+        return Ok(key);
     }
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut bytes = [0; RequestStateCodec::MIN_KEY_LENGTH];
+    let held = File::open(folder)?;
+    flock(&held, FlockOperation::LockExclusive)?;
+    if let Some(key) = whole(&path)? {
+        return Ok(key);
+    }
+    let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     let unfinished = folder.join(format!(".{FILE}.{}", std::process::id()));
     let mut options = File::options();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
     file.write_all(&bytes)?;
-    let linked = fs::hard_link(&unfinished, &path);
-    fs::remove_file(&unfinished)?;
-    match linked {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => fs::read(&path),
+    file.sync_all()?;
+    fs::rename(&unfinished, &path)?;
+    held.sync_all()?;
+    Ok(bytes.to_vec())
+}
+
+/// Reads a key that is whole.
+fn whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(key) => Ok(Some(key).filter(|key| key.len() == KEY_BYTES)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }

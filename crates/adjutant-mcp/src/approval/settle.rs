@@ -6,13 +6,12 @@ use std::pin::Pin;
 use rmcp::RoleServer;
 use rmcp::model::{InputRequiredResult, ProtocolVersion};
 use rmcp::service::RequestContext;
-use tokio::time::Instant;
 
 use super::ask::{self, Out, Verdict};
-use super::rounds::Round;
 use super::{Approval, Asking};
 use crate::runs::chain;
 use crate::server::{Server, is_a_timeout};
+use crate::through::Turn;
 use crate::wait::{For, Waited};
 
 /// Characters of a client's name that are kept.
@@ -54,17 +53,15 @@ impl Server {
     pub(crate) async fn settle(
         &self,
         run: &str,
-        dealt: &mut Vec<String>,
-        until: Instant,
-        context: &RequestContext<RoleServer>,
-        round: &Round,
+        turn: &mut Turn<'_>,
         taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Settled, String> {
-        let seen = self.runs.read(run)?;
-        let Some(asking) = seen.asks.iter().find(|it| !dealt.contains(&it.hash)) else {
+        let (context, round) = (turn.context, turn.round);
+        let seen = self.read(run).await?;
+        let Some(asking) = seen.asks.iter().find(|it| !turn.dealt.contains(&it.hash)) else {
             return Ok(Settled::Clear);
         };
-        dealt.push(asking.hash.clone());
+        turn.dealt.push(asking.hash.clone());
         self.runs.is_shown(&asking.id).await;
         if let Some(answered) = &round.answered
             && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
@@ -78,14 +75,14 @@ impl Server {
             let question = self.seals.question(asking, run, &root, round)?;
             return Ok(Settled::Asks(Box::new(question)));
         }
-        let turn = self.asker.claim(&asking.hash).filter(|_| self.can_ask(context));
-        let Some(_turn) = turn else { return Ok(Settled::Open) };
+        let claim = self.asker.claim(&asking.hash).filter(|_| self.can_ask(context));
+        let Some(_claim) = claim else { return Ok(Settled::Open) };
         let form = ask::form(asking, &root);
         let Ok(out) = Out::put(&context.peer, form).await else {
             return self.unasked(run, asking).await;
         };
         let (answer, take_back) = out.split();
-        let waiting = self.attend_to(run, For::Answer(&asking.hash), until, context, taken_back);
+        let waiting = self.attend_to(run, For::Answer(&asking.hash), turn, taken_back);
         tokio::select! {
             said = answer => match said {
                 Ok(said) => self.decide(run, &asking.hash, ask::verdict(&said)).await,

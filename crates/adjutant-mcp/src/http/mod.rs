@@ -220,7 +220,10 @@ async fn told_to_end() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // What a closed terminal sends.
+    let mut hangup = signal(SignalKind::hangup())?;
     tokio::select! {
+        _ = hangup.recv() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }

@@ -1,7 +1,9 @@
 //! The sessions of clients that shake hands: how many there may be, and what is kept for each.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -14,9 +16,10 @@ use tokio::time::Instant;
 
 use super::events::Events;
 
-/// Sessions at once; a new one ends the one that was silent for longest.
+/// Sessions at once; a new one ends the one that was silent for longest and waits for nothing.
 ///
-/// Its client is told that it is gone and shakes hands again; its runs go on.
+/// Its client is told that it is gone and shakes hands again; its runs go on. Those that wait for an
+/// answer each hold a connection, of which there are only so many.
 const SESSIONS: usize = 64;
 
 /// How long a session may be silent before it ends.
@@ -29,7 +32,28 @@ const OPENING: &str = "0";
 pub(crate) struct Sessions {
     local: LocalSessionManager,
     // A std mutex: held for a look at a map, never across an await.
-    used: Mutex<HashMap<SessionId, Instant>>,
+    used: Mutex<HashMap<SessionId, Used>>,
+}
+
+/// What is known of a session.
+struct Used {
+    at: Instant,
+    /// Held by each request that is not answered yet.
+    open: Arc<()>,
+}
+
+/// A stream with the answer to a request; its session stays while this lives.
+struct Held<S> {
+    stream: Pin<Box<S>>,
+    _open: Option<Arc<()>>,
+}
+
+impl<S: Stream> Stream for Held<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        self.stream.as_mut().poll_next(context)
+    }
 }
 
 type Failure = <LocalSessionManager as SessionManager>::Error;
@@ -43,18 +67,23 @@ impl Sessions {
         Self { local, used: Mutex::default() }
     }
 
-    fn used(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
+    fn used(&self) -> MutexGuard<'_, HashMap<SessionId, Used>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn touch(&self, id: &SessionId) {
-        self.used().entry(id.clone()).and_modify(|used| *used = Instant::now());
+    /// Notes that a session is used, and returns what keeps it.
+    fn touch(&self, id: &SessionId) -> Option<Arc<()>> {
+        self.used().get_mut(id).map(|used| {
+            used.at = Instant::now();
+            Arc::clone(&used.open)
+        })
     }
 
     /// Returns the session that was silent for longest, if there are as many as there may be.
     fn surplus(&self) -> Option<SessionId> {
         let used = self.used();
-        let oldest = used.iter().min_by_key(|(_, used)| **used).map(|(id, _)| id.clone());
+        let idle = used.iter().filter(|(_, used)| Arc::strong_count(&used.open) == 1);
+        let oldest = idle.min_by_key(|(_, used)| used.at).map(|(id, _)| id.clone());
         oldest.filter(|_| used.len() >= SESSIONS)
     }
 }
@@ -68,7 +97,7 @@ impl SessionManager for Sessions {
             self.close_session(&silent).await?;
         }
         let (id, transport) = self.local.create_session().await?;
-        self.used().insert(id.clone(), Instant::now());
+        self.used().insert(id.clone(), Used { at: Instant::now(), open: Arc::default() });
         Ok((id, transport))
     }
 
@@ -94,8 +123,9 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
-        self.touch(id);
-        self.local.create_stream(id, message).await
+        let open = self.touch(id);
+        let stream = self.local.create_stream(id, message).await?;
+        Ok(Held { stream: Box::pin(stream), _open: open })
     }
 
     async fn accept_message(
@@ -129,6 +159,7 @@ impl SessionManager for Sessions {
         Ok(again)
     }
 
-    // No store for requests without a session: there, a stream that is closed is a call that is
-    // taken back, and nothing is heard again.
+    // No store for requests without a session: a stream that is closed is not heard again there. The
+    // call ends with it, its run does not: a run is lost to a broken connection only where a person
+    // said so, and ends by `delegate_cancel` or `tasks/cancel`.
 }

@@ -1,0 +1,195 @@
+//! The requests of one client that are not answered yet: how many there may be, and that no two have
+//! the same id.
+//!
+//! A client that does not read its answers is read no further, so that what it asks stays with it. One
+//! that reads, but asks for more than may wait at once, is told so.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::RequestId;
+
+/// Calls at once that may wait for a run.
+const WAITING: usize = 256;
+
+/// Requests at once, those calls among them: whoever waits can still ask how things stand, and end them.
+const REQUESTS: usize = WAITING + 64;
+
+/// Bytes of all of them together. One alone may have as many as a line.
+const BYTES: usize = 32 << 20;
+
+/// How long one waits for room before it is refused: many quick ones after another are no harm.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why a request is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Another with its id is not answered yet.
+    InUse,
+    /// As many as there may be wait already.
+    Full,
+}
+
+/// The requests that are not answered yet.
+#[derive(Clone, Default)]
+pub(crate) struct Flight {
+    // A std mutex: held for a look at a map, never across an await.
+    shared: Arc<(Mutex<Known>, Condvar)>,
+}
+
+#[derive(Default)]
+struct Known {
+    requests: HashMap<RequestId, Request>,
+    bytes: usize,
+    waiting: usize,
+    /// Answers that are not written yet.
+    unwritten: usize,
+    /// Whether there was no room the last time.
+    is_full: bool,
+}
+
+struct Request {
+    weight: Weight,
+    is_answered: bool,
+}
+
+/// What a request takes of what there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weight {
+    /// The bytes of its line.
+    pub(crate) bytes: usize,
+    /// Whether it may wait for a run.
+    pub(crate) waits: bool,
+}
+
+impl Known {
+    fn has_room(&self, weight: Weight) -> bool {
+        let has_turn = !weight.waits || self.waiting < WAITING;
+        let has_place = self.requests.len() < REQUESTS && self.bytes + weight.bytes <= BYTES;
+        self.requests.is_empty() || (has_turn && has_place)
+    }
+
+    fn remove(&mut self, id: &RequestId) {
+        if let Some(request) = self.requests.remove(id) {
+            self.bytes -= request.weight.bytes;
+            self.waiting -= usize::from(request.weight.waits);
+        }
+    }
+}
+
+impl Flight {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a request; waits while answers cannot be written.
+    pub(crate) fn enter(&self, id: &RequestId, weight: Weight) -> Result<(), Refused> {
+        let mut known = self.known();
+        loop {
+            if known.requests.contains_key(id) {
+                return Err(Refused::InUse);
+            }
+            if known.has_room(weight) {
+                break;
+            }
+            if known.is_full && known.unwritten == 0 {
+                return Err(Refused::Full);
+            }
+            let waited = self.shared.1.wait_timeout(known, PATIENCE);
+            let (again, result) = waited.unwrap_or_else(PoisonError::into_inner);
+            known = again;
+            known.is_full = result.timed_out();
+        }
+        known.is_full = false;
+        known.bytes += weight.bytes;
+        known.waiting += usize::from(weight.waits);
+        known.requests.insert(id.clone(), Request { weight, is_answered: false });
+        Ok(())
+    }
+
+    /// Notes that a request has its answer, which is yet to be written.
+    pub(crate) fn answered(&self, id: &RequestId) {
+        let mut known = self.known();
+        known.unwritten += 1;
+        if let Some(request) = known.requests.get_mut(id) {
+            request.is_answered = true;
+        }
+    }
+
+    /// Notes that the answer to a request is written, or nobody will read it.
+    pub(crate) fn written(&self, id: &RequestId) {
+        let mut known = self.known();
+        known.unwritten = known.unwritten.saturating_sub(1);
+        known.remove(id);
+        self.shared.1.notify_all();
+    }
+
+    /// Notes that a request is taken back: it gets no answer, unless it has one already.
+    pub(crate) fn taken_back(&self, id: &RequestId) {
+        let mut known = self.known();
+        if known.requests.get(id).is_some_and(|request| !request.is_answered) {
+            known.remove(id);
+            self.shared.1.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn id(number: usize) -> RequestId {
+        RequestId::Number(i64::try_from(number).unwrap())
+    }
+
+    fn call(bytes: usize) -> Weight {
+        Weight { bytes, waits: true }
+    }
+
+    #[test]
+    fn no_more_wait_than_may_and_each_end_makes_room_for_one() {
+        let flight = Flight::default();
+        for number in 0..WAITING {
+            assert_eq!(flight.enter(&id(number), call(1)), Ok(()));
+        }
+        assert_eq!(flight.enter(&id(7), call(1)), Err(Refused::InUse));
+        assert_eq!(flight.enter(&id(WAITING), call(1)), Err(Refused::Full));
+        assert_eq!(flight.enter(&id(1000), Weight { bytes: 1, waits: false }), Ok(()));
+        flight.taken_back(&id(7));
+        assert_eq!(flight.enter(&id(7), call(1)), Ok(()));
+        assert_eq!(flight.enter(&id(WAITING), call(1)), Err(Refused::Full));
+        flight.answered(&id(8));
+        flight.taken_back(&id(8));
+        assert_eq!(flight.enter(&id(8), call(1)), Err(Refused::InUse), "its answer is on its way");
+        flight.written(&id(8));
+        assert_eq!(flight.enter(&id(8), call(1)), Ok(()));
+    }
+
+    #[test]
+    fn bytes_count_but_one_alone_may_have_any() {
+        let flight = Flight::default();
+        assert_eq!(flight.enter(&id(1), call(BYTES * 2)), Ok(()));
+        assert_eq!(flight.enter(&id(2), call(1)), Err(Refused::Full));
+        flight.taken_back(&id(1));
+        assert_eq!(flight.enter(&id(2), call(BYTES)), Ok(()));
+        assert_eq!(flight.enter(&id(3), call(1)), Err(Refused::Full));
+    }
+
+    /// However long it takes: nothing is refused because an answer is not read.
+    #[test]
+    fn whoever_does_not_read_is_waited_for() {
+        let flight = Flight::default();
+        for number in 0..WAITING {
+            flight.enter(&id(number), call(1)).unwrap();
+        }
+        assert_eq!(flight.enter(&id(WAITING), call(1)), Err(Refused::Full));
+        flight.answered(&id(0));
+        let other = flight.clone();
+        let waiting = thread::spawn(move || other.enter(&id(WAITING), call(1)));
+        flight.written(&id(0));
+        assert_eq!(waiting.join().unwrap(), Ok(()));
+    }
+}
