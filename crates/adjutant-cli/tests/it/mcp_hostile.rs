@@ -178,3 +178,70 @@ fn a_thousand_calls_at_once_are_all_answered() {
     }
     client.ping();
 }
+
+/// A model that is a file is a person's to choose: not even whether there is one is told.
+#[test]
+fn a_task_cannot_name_a_file_as_its_model() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut client = Client::allowed(&rig, &[]);
+    for wish in ["script:../script.toml", "script:/none", "replay:/none"] {
+        let call = json!({ "tasks": [{ "label": "a", "prompt": "x", "model": wish }] });
+        let said = client.failure("Delegate", call);
+        assert!(said.contains("is a file, not a model"), "{said}");
+    }
+    assert!(rig.runs().is_empty());
+}
+
+/// What the program keeps of other runs is nobody's to read, although it lies in the tree.
+#[test]
+fn the_state_directory_is_out_of_reach_wherever_it_lies() {
+    let rig = Rig::new();
+    let secret = "the-code-of-somebody-else";
+    rig.write("mine.txt", secret);
+    let state = rig.work().join("kept/state");
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(state.join("code.txt"), secret).unwrap();
+    std::os::unix::fs::symlink("kept/state", rig.work().join("link")).unwrap();
+    let calls = [
+        ("Read", json!({ "path": "kept/state/code.txt" })),
+        ("Read", json!({ "path": "link/code.txt" })),
+        ("Read", json!({ "path": "kept/../link/code.txt" })),
+        ("Grep", json!({ "pattern": "somebody-else" })),
+        ("Grep", json!({ "pattern": "somebody-else", "path": "link" })),
+        ("Glob", json!({ "pattern": "**" })),
+        ("Glob", json!({ "pattern": "**", "path": "kept/state" })),
+    ];
+    let mut turns: Vec<Value> = Vec::new();
+    for (tool, args) in &calls {
+        turns.push(json!({ "label": "a", "call": [{ "tool": tool, "args": args }] }));
+    }
+    turns.push(json!({ "text": "done" }));
+    std::fs::write(rig.path().join("script.json"), json!({ "turn": turns }).to_string()).unwrap();
+    let state_text = state.display().to_string();
+    let delegate = |context: &str| {
+        let task = json!([{ "label": "a", "prompt": "x", "context": [context] }]);
+        let args =
+            ["--home", &state_text, "delegate", "--yes", "--model", "script:../script.json", "-"];
+        rig.call(args).stdin(task.to_string()).run()
+    };
+    let out = delegate("link/code.txt");
+    assert_eq!(out.code, 4, "{out}");
+    assert!(out.to_string().contains("state directory"), "{out}");
+    let out = delegate("mine.txt");
+    assert_eq!(out.code, 0, "{out}");
+    let mut shown = String::new();
+    for run in std::fs::read_dir(state.join("runs")).unwrap() {
+        let Ok(files) = std::fs::read_dir(run.unwrap().path().join("transcripts")) else {
+            continue;
+        };
+        for file in files {
+            shown += &std::fs::read_to_string(file.unwrap().path()).unwrap();
+        }
+    }
+    let told = shown.matches("is a record of adjutant itself").count();
+    assert_eq!(told, 5, "{shown}");
+    assert!(shown.contains("mine.txt\\n1:the-code"), "{shown}");
+    for hidden in ["code.txt\\n1:", "kept/state/runs", "state/\\n"] {
+        assert!(!shown.contains(hidden), "{hidden}: {shown}");
+    }
+}
