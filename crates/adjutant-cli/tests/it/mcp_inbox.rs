@@ -114,11 +114,16 @@ fn a_person_says_no_and_nothing_starts() {
         result["content"][0]["text"].as_str().unwrap().contains("a person said no"),
         "{result}"
     );
+    let said = result.to_string();
+    assert!(said.contains("Do not ask again unless the person wants it."), "{said}");
+    assert!(!said.contains("--yes"), "{said}");
     assert!(!has_begun(&rig, &data["run"]));
     // Whoever asks again asks anew.
     let again = client.data("delegate_start", task("a"));
     assert_ne!(again["run"], data["run"]);
     assert_eq!(rig.run(["cancel", again["run"].as_str().unwrap()]).code, 0);
+    let said = client.call("delegate_wait", json!({ "run": again["run"] })).to_string();
+    assert!(said.contains("Nothing of it began") && !said.contains("adjutant resume"), "{said}");
     assert_eq!(rig.run(["approvals"]).stdout, "Nothing waits for your approval.\n");
 }
 
