@@ -205,3 +205,23 @@ fn what_is_asked_on_behalf_of_a_run_that_died_is_asked_no_more() {
     let (said, exit) = typed(&rig, &["approve", &id(&data), &code]);
     assert_eq!(exit, 4, "{said}");
 }
+
+/// What cannot be read now may be read later: only what is known to be over is forgotten.
+#[test]
+fn a_question_whose_run_cannot_be_read_is_kept() {
+    let rig = rig();
+    let mut client = plain(&rig, &[]);
+    let data = client.data("delegate_start", task("a"));
+    let run = data["run"].as_str().unwrap();
+    let journal = rig.run_folder(run).join("journal.jsonl");
+    let aside = rig.path().join("aside");
+    assert!(journal.exists(), "{journal:?}");
+    fs::rename(&journal, &aside).unwrap();
+    fs::create_dir(&journal).unwrap();
+    assert_eq!(rig.run(["approvals", "--json"]).json()["approvals"], json!([]));
+    fs::remove_dir(&journal).unwrap();
+    fs::rename(&aside, &journal).unwrap();
+    let again = rig.run(["approvals", "--json"]).json();
+    assert_eq!(again["approvals"][0]["id"], json!(id(&data)), "{again}");
+    assert_eq!(rig.run(["cancel", run]).code, 0);
+}
