@@ -245,3 +245,26 @@ fn the_state_directory_is_out_of_reach_wherever_it_lies() {
         assert!(!shown.contains(hidden), "{hidden}: {shown}");
     }
 }
+
+/// Whoever shows the data shows it as it is, so nothing in it steers a terminal or turns text around.
+#[test]
+fn the_data_of_an_answer_holds_no_character_that_steers() {
+    let rig = Rig::new();
+    let said = "plain \u{1b}[2J \u{202e}desrever \u{7}end";
+    let script = json!({ "turn": [{ "text": said }], "price": { "input": 1.0, "output": 1.0 } });
+    std::fs::write(rig.path().join("script.json"), script.to_string()).unwrap();
+    let mut client =
+        Client::start_on(&rig, "script:../script.json", &["--approve-below", "10"], &[]);
+    client.initialize("tester", "2025-11-25");
+    for form in ["markdown", "json"] {
+        let mut call = task("a");
+        call["return"] = json!(form);
+        let result = client.call("Delegate", call);
+        assert!(result.to_string().contains("desrever"), "{result}");
+        let mut strings = vec![result["content"][0]["text"].to_string()];
+        strings.push(result["structuredContent"].to_string());
+        for text in strings {
+            assert!(!text.contains('\u{202e}') && !text.contains("\\u001b"), "{form}: {text}");
+        }
+    }
+}
