@@ -35,7 +35,8 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
         print("Nothing waits for your approval.\n")?;
         return Ok(Exit::Completed);
     }
-    // A model that runs this reads a pipe; a person reads a terminal.
+    // A model that runs this usually reads a pipe and a person a terminal. It is no boundary: a program
+    // with a terminal of its own and this account can read the code.
     let shows_codes = io::stdout().is_terminal() && Terminal::open().is_some();
     let texts: Vec<String> = all.iter().map(|it| it.text(shows_codes)).collect();
     print(&texts.join("\n"))?;
@@ -87,7 +88,7 @@ pub(crate) fn run_approve(
 ) -> Result<Exit, Failure> {
     if !io::stdin().is_terminal() || Terminal::open().is_none() {
         return Err(Failure::new(Exit::Refused, "an answer is taken from a terminal only")
-            .hint("Type it in a terminal of your own; a program cannot answer for you."));
+            .hint("Type it in a terminal of your own: the answer is a person's."));
     }
     let all = open(archive)?;
     let found: Vec<&Open> = all
@@ -149,36 +150,53 @@ fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
     let mut all = Vec::new();
     for waiting in kept {
         match look(archive, &waiting) {
-            Some((files, question, left_ms)) if left_ms > 0 => {
+            Some(Some((files, question, left_ms))) if left_ms > 0 => {
                 all.push(Open { waiting, files, question, left_ms });
             }
-            // The run itself says that it has expired.
-            Some(_) => {}
-            None => inbox.drop_one(&waiting.id),
+            // The run itself says that it has expired, and one that cannot be read now may be later.
+            Some(Some(_)) | None => {}
+            Some(None) => inbox.drop_one(&waiting.id),
         }
     }
     Ok(all)
 }
 
-/// Reads a question from the journal of its run; nothing where it is not open any more.
-fn look(archive: &Archive, waiting: &Waiting) -> Option<(RunFiles, Question, u64)> {
-    let (files, _) = archive.find(&waiting.run.to_string()).ok()?;
+/// Reads a question from the journal of its run: inside, nothing where it is known not to be open any
+/// more; nothing at all where that is not known.
+fn look(archive: &Archive, waiting: &Waiting) -> Option<Option<(RunFiles, Question, u64)>> {
+    let files = match archive.find(&waiting.run.to_string()) {
+        Ok((files, _)) => files,
+        Err(_) if is_gone(archive, waiting) => return Some(None),
+        Err(_) => return None,
+    };
     if matches!(files.life().ok()?, Life::Dead) {
-        return None;
+        return Some(None);
     }
     let (mut view, mut admitted) = (RunView::light(), Vec::new());
-    for record in files.records().ok()?.map_while(Result::ok) {
+    let mut is_whole = true;
+    for record in files.records().ok()? {
+        let Ok(record) = record else {
+            is_whole = false;
+            break;
+        };
         view.apply(Entry::new(record.at, record.wall_ms, &record.event));
         if is_of_a_call(&record.event) {
             admitted.push(record.event);
         }
     }
-    let open = view.approvals().iter().find(|open| open.hash == waiting.hash)?;
+    let Some(open) = view.approvals().iter().find(|open| open.hash == waiting.hash) else {
+        return is_whole.then_some(None);
+    };
     let question = Question::of_call(view.policy()?, &admitted, open.parent, open.call);
     let latest = view.latest();
     let now = latest.at.plus_millis(files.since(latest.wall_ms));
     let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
-    Some((files, question, left_ms))
+    Some(Some((files, question, left_ms)))
+}
+
+/// Says whether all runs can be listed and this one is not among them.
+fn is_gone(archive: &Archive, waiting: &Waiting) -> bool {
+    archive.runs().is_ok_and(|runs| runs.iter().all(|files| files.id() != waiting.run))
 }
 
 /// Says whether a question may be about it.

@@ -21,7 +21,7 @@ use crate::live::columns;
 use crate::output::{print, print_json, say};
 use crate::pure::{read_capped, read_stdin};
 use crate::run::{Showing, Work, conclude, conduct};
-use crate::settings::{Settings, open_archive};
+use crate::settings::{Settings, home, open_archive};
 use crate::wiring::Wiring;
 
 /// Runs the command.
@@ -41,6 +41,9 @@ pub(crate) fn run_delegate(
     }
     let policy = settings.policy.policy().clone();
     let call = read_call(args, &settings.policy)?;
+    if terms.is_some() {
+        detached::judge_models(call.tasks.iter().filter_map(|task| task.model.as_deref()))?;
+    }
     let mut wiring = Wiring::new(&settings)?;
     // A dry run asks nobody, so there is nothing to keep.
     if let Some(file) = args.work.record.as_deref().filter(|_| !args.dry_run) {
@@ -72,7 +75,9 @@ pub(crate) fn run_delegate(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let mut engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    // Files that tasks name are read before there are workspaces.
+    let mut engine = engine.closing(&home(given_home.clone())?);
     // A file does not take the place of the one that works when nobody is named.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());
     let others = roster.agents.iter().filter(|it| it.name != default).chain(agent).cloned();

@@ -67,6 +67,17 @@ pub(crate) fn prd(root: &Path, named: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::usage(what).hint("Name it by its path from the root of that tree."))
 }
 
+/// Refuses models that are files of this machine: which of them is used is for a person to say.
+pub(crate) fn judge_models<'a>(wishes: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    for wish in wishes {
+        if ["script:", "replay:"].iter().any(|kind| wish.starts_with(kind)) {
+            let what = format!("`{}` is a file, not a model", adjutant_view::sanitize::line(wish));
+            return Err(Failure::usage(what).hint("A task names a model as provider/model."));
+        }
+    }
+    Ok(())
+}
+
 /// What a run on behalf of a client goes by.
 pub(crate) struct Terms {
     home: PathBuf,
@@ -106,13 +117,36 @@ impl Terms {
             let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
             return Err(Failure::new(Exit::Refused, refusal.message()).hint(ALLOW));
         }
+        if asks && flags.approval.unwrap_or_default() == Approval::Inbox {
+            // Its first agent would work, and be paid, before there is anything to ask about.
+            let what = "the agent at the root of it works before anybody can be asked, and nothing lets it";
+            return Err(Failure::new(Exit::Refused, what).hint(UNASKED));
+        }
         let archive = open_archive(given_home)?;
         let mut terms = Self::take(flags, archive.path(), root, settings)?;
-        if let Some((held, left)) = terms.allowance.take() {
-            // It is not known yet what they will call for, so all that is left is set aside.
-            terms.reserved = Some(reserve(held, left)?);
+        if let Some((_, left)) = &mut terms.allowance {
+            if *left == Usd::ZERO {
+                let what = "nothing is left of what clients may spend unasked today";
+                return Err(Failure::new(Exit::Refused, what).hint(UNASKED));
+            }
+            // Everything it does is paid from the amount, the agent at the root included.
+            let own = settings.policy.policy().budget_usd;
+            *left = own.map_or(*left, |own| own.min(*left));
+            settings.set(Key::BudgetUsd, left.as_dollars(), "--approval")?;
         }
         Ok(Some(terms))
+    }
+
+    /// Sets aside what a run of agents may cost, right before it begins.
+    pub(crate) fn begin(&mut self, has_price: bool) -> Result<Approver, Failure> {
+        if let Some((held, left)) = self.allowance.take() {
+            if !has_price {
+                let what = "the model has no known price, so no amount bounds what it may cost";
+                return Err(Failure::new(Exit::Refused, what).hint(PRICE));
+            }
+            self.reserved = Some(reserve(held, left)?);
+        }
+        Ok(self.asks_later())
     }
 
     /// Finds a place for the run and what it may cost unasked, which becomes a limit of its policy.
@@ -128,8 +162,8 @@ impl Terms {
         let policy = settings.policy.policy();
         let allowance = match approval {
             Approval::AutoBelow(limit) if policy.approval == Asks::Batch => {
-                let held = Allowance::of(home, &client, wall_now()).map_err(|error| {
-                    let what = format!("it is not known what `{client}` has spent today: {error}");
+                let held = Allowance::of(home, EVERY_CLIENT, wall_now()).map_err(|error| {
+                    let what = format!("it is not known what clients have spent today: {error}");
                     Failure::new(Exit::Failed, what)
                 })?;
                 let left = policy.unasked(limit, held.spent());
@@ -171,7 +205,7 @@ impl Terms {
     }
 
     /// Leaves every question where a person finds it.
-    pub(crate) fn asks_later(&self) -> Approver {
+    fn asks_later(&self) -> Approver {
         let (inbox, client, approval) = (Inbox::at(&self.home), self.client.clone(), self.approval);
         Arc::new(move |question| match question {
             Put::Call { .. } if approval == Approval::Deny => Answer::No(DENIED.into()),
@@ -214,6 +248,19 @@ fn reserve(held: Allowance, amount: Usd) -> Result<Reservation, Failure> {
         Failure::new(Exit::Failed, format!("the amount cannot be set aside: {error}"))
     })
 }
+
+/// Whose the amount is that starts unasked: everybody's. A client gives itself its name, so an amount
+/// for each name would be as many amounts as it likes.
+const EVERY_CLIENT: &str = "all";
+
+/// How a person lets a run of agents begin.
+const UNASKED: &str = "A person allows it with `approval = \"auto-below USD\"` in [mcp] of their own config.toml or by \
+                       starting the server with --approval \"auto-below USD\", or types the command \
+                       themselves.";
+
+/// How a person says what a model costs.
+const PRICE: &str = "A person says what it costs with `price` in [models.\"PROVIDER/MODEL\"] of their own config.toml; \
+                     0 for one at home.";
 
 const DENIED: &str =
     "the person who set this server up lets nothing start that needs their approval";

@@ -50,7 +50,7 @@ pub(crate) fn run_goal(
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
     let in_place = flags.in_place || errand.as_ref().is_some_and(Errand::is_in_place);
     apply_flags(&mut settings, flags, in_place)?;
-    let terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
+    let mut terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
     let policy = settings.policy.policy().clone();
     let mut roster = agents::find(&workdir)?;
     let agent = flags.agent.as_deref();
@@ -67,6 +67,7 @@ pub(crate) fn run_goal(
     let chosen = agents::choose(&settings, flags, who, |name| wiring.choose(name))?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
+    let has_price = chosen.model.spec().price.is_some();
     let setup = Setup {
         policy: policy.clone(),
         opener: Some(chosen.opener(&wiring)),
@@ -103,7 +104,10 @@ pub(crate) fn run_goal(
         result_tokens: policy.result_tokens,
         merge: flags.merge.unwrap_or_default(),
     };
-    let approver = terms.as_ref().map_or_else(|| approver_of(flags, &policy), Terms::asks_later);
+    let approver = match &mut terms {
+        Some(terms) => terms.begin(has_price)?,
+        None => approver_of(flags, &policy),
+    };
     let spaces = flags.spaces.setup(archive.path(), &workdir)?;
     let engine = engine.with_spaces(spaces);
     let conducted = conduct(engine, &archive, Work::Goal(goal), approver, &showing);

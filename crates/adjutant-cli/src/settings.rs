@@ -287,7 +287,11 @@ fn warn_of_strangers() {
         let Some(rest) = name.to_str().and_then(|name| name.strip_prefix("ADJUTANT_")) else {
             continue;
         };
-        if !known(rest) {
+        if rest == "CONTEXT" {
+            say(
+                "adjutant: ADJUTANT_CONTEXT is reserved; while it is set, `adjutant mcp` delegates nothing",
+            );
+        } else if !known(rest) {
             say(&format!("adjutant: ADJUTANT_{rest} is not known and sets nothing"));
         }
     }

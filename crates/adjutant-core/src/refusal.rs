@@ -470,6 +470,13 @@ impl Refusal {
             Self::Untold { problem: Untold::Full { .. }, .. } => {
                 "Wait until its next turn, or say it all in one message.".into()
             }
+            // Whoever reads a no may be the one who would type `--yes`.
+            Self::ApprovalDenied { reason } if reason.ends_with("said no") => {
+                "Do not ask again unless the person wants it.".into()
+            }
+            Self::ApprovalDenied { reason } if reason.starts_with("nobody answered") => {
+                "Call again to ask anew.".into()
+            }
             Self::ApprovalDenied { .. } => "Run it in a terminal and approve it, or add --yes.".into(),
         }
     }

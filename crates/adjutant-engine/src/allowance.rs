@@ -1,6 +1,6 @@
-//! What one client has spent today of the amount that starts without asking.
+//! What was spent today of an amount that starts without asking.
 //!
-//! A file for each client and day, a line for each call: first its worst case, which is on disk before
+//! A file for each amount and day, a line for each call: first its worst case, which is on disk before
 //! the call begins, then what it came to. Whoever looks holds the file's lock until they have added
 //! their own, so two processes at once cannot both take the last dollar. A process that dies leaves
 //! its worst case behind; one that is stopped while it looks holds up nobody for longer than [`PATIENCE`].

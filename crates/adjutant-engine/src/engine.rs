@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -350,7 +350,17 @@ impl Engine {
     /// Says where workspaces are kept, for agents that write in one of their own.
     #[must_use]
     pub fn with_spaces(mut self, setup: SpaceSetup) -> Self {
+        self = self.closing(&setup.state);
         self.spaces = Some(setup);
+        self
+    }
+
+    /// Keeps the state directory out of reach of agents' files, wherever it lies.
+    #[must_use]
+    pub fn closing(mut self, state: &Path) -> Self {
+        if let Some(toolbox) = Arc::get_mut(&mut self.desk.toolbox) {
+            toolbox.close(state);
+        }
         self
     }
 

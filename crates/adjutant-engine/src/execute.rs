@@ -431,6 +431,7 @@ fn artifact_fact(root: &Root, path: &str) -> ArtifactFact {
             | PathError::Invalid
             | PathError::Link
             | PathError::Guarded
+            | PathError::Closed
             | PathError::Exists
             | PathError::ReadOnly
             | PathError::TooLarge { .. }

@@ -54,6 +54,9 @@ pub(crate) fn path_error(written: &str, error: &PathError) -> String {
             format!("`{shown}` leads through a symbolic link; name the real path")
         }
         PathError::Guarded => format!("`{shown}` belongs to git itself and is not written"),
+        PathError::Closed => {
+            format!("`{shown}` is a record of adjutant itself; no agent may read or write it")
+        }
         PathError::Exists => format!("`{shown}` has appeared meanwhile; read it first"),
         PathError::ReadOnly => format!("`{shown}` is read-only"),
         PathError::TooLarge { max_bytes } => {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use adjutant_core::message::ToolSpec;
@@ -90,6 +91,11 @@ impl Toolbox {
             own: own.clone(),
             locks: Arc::clone(locks),
         }
+    }
+
+    /// Keeps a directory out of reach of every tool that opens files in the root.
+    pub fn close(&mut self, folder: &Path) {
+        self.root.close(folder);
     }
 
     /// Masks with `masker`, which may know literals such as the engine's own keys.

@@ -208,6 +208,12 @@ impl Walker<'_> {
         let Some(dir) = self.stack.last().and_then(|frame| frame.dir.as_ref()) else {
             return ControlFlow::Continue(());
         };
+        let is_folder = entry.kind == FileKind::Directory;
+        let child = is_folder.then(|| dir.open_dir(&entry.name));
+        // As if it were not there: not even its name is anything to the agent.
+        if let Some(Err(PathError::Closed)) = child {
+            return ControlFlow::Continue(());
+        }
         visit(&Found {
             dir,
             name: &entry.name,
@@ -215,11 +221,10 @@ impl Walker<'_> {
             below: Path::new(OsStr::from_bytes(below)),
             kind: entry.kind,
         })?;
-        if entry.kind == FileKind::Directory {
-            match dir.open_dir(&entry.name) {
-                Ok(child) => self.push(child),
-                Err(_) => self.summary.unreadable += 1,
-            }
+        match child {
+            Some(Ok(child)) => self.push(child),
+            Some(Err(_)) => self.summary.unreadable += 1,
+            None => {}
         }
         ControlFlow::Continue(())
     }

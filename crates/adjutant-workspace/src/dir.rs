@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 
+use crate::closed::Closed;
 use crate::kernel::{self, Links};
 use crate::root::OpenedFile;
 use crate::{FileKind, PathError};
@@ -26,6 +27,7 @@ const STEP_BYTES: usize = 2048;
 #[derive(Debug)]
 pub struct Dir {
     handle: OwnedFd,
+    closed: Option<Closed>,
 }
 
 /// One name in a directory.
@@ -48,7 +50,12 @@ pub struct Listing {
 
 impl Dir {
     pub(crate) fn new(handle: OwnedFd) -> Self {
-        Self { handle }
+        Self { handle, closed: None }
+    }
+
+    /// Keeps a directory out of reach of what is opened from here.
+    pub(crate) fn closing(self, closed: Option<Closed>) -> Self {
+        Self { closed, ..self }
     }
 
     pub(crate) fn handle(&self) -> &OwnedFd {
@@ -106,7 +113,11 @@ impl Dir {
     ///
     /// Why it was not opened; [`PathError::Outside`] when `name` is more than one name.
     pub fn open_dir(&self, name: &OsStr) -> Result<Self, PathError> {
-        kernel::open_directory(&self.handle, single(name)?, Links::Never).map(Self::new)
+        let handle = kernel::open_directory(&self.handle, single(name)?, Links::Never)?;
+        if self.closed.is_some_and(|closed| closed.is(&handle)) {
+            return Err(PathError::Closed);
+        }
+        Ok(Self::new(handle).closing(self.closed))
     }
 
     /// Opens a directory any number of levels below, without following a symbolic link.
@@ -127,7 +138,9 @@ impl Dir {
             }
             step.push(name);
         }
-        self.step(reached.as_ref(), &step).map(Self::new)
+        let handle = self.step(reached.as_ref(), &step)?;
+        self.closed.map_or(Ok(()), |closed| closed.judge(&handle))?;
+        Ok(Self::new(handle).closing(self.closed))
     }
 
     fn step(&self, from: Option<&OwnedFd>, path: &Path) -> Result<OwnedFd, PathError> {

@@ -40,6 +40,9 @@ pub enum PathError {
     /// The path leads into what git keeps for itself.
     #[error("path leads into a .git folder")]
     Guarded,
+    /// The path leads into the directory in which this program keeps its own records.
+    #[error("path leads into the state directory of adjutant")]
+    Closed,
     /// There is a file where there was to be none.
     #[error("a file has appeared there")]
     Exists,

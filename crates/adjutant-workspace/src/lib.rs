@@ -6,6 +6,7 @@
 //! Start at [`Root::open`], [`Root::open_file`] and [`Root::place`]. Invariant: no check of a path precedes its
 //! opening; the kernel resolves and confines in the one call that opens.
 
+mod closed;
 mod dir;
 mod error;
 mod folder;

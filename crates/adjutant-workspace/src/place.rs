@@ -126,17 +126,24 @@ impl Root {
         match (open_folder(self.handle(), whole), folders) {
             (Err(PathError::NotFound), Folders::Expected) => Ok(None),
             (Err(PathError::NotFound), Folders::Made) => self.make_folders(path).map(Some),
-            (opened, _) => opened.map(Some),
+            (opened, _) => {
+                let folder = opened?;
+                self.checked_open(&folder)?;
+                Ok(Some(folder))
+            }
         }
     }
 
     /// Goes down from handle to handle, so that nothing is made anywhere but in what was opened.
     fn make_folders(&self, path: &Path) -> Result<OwnedFd, PathError> {
-        let mut at = Dir::new(open_folder(self.handle(), Path::new("."))?);
+        let top = Dir::new(open_folder(self.handle(), Path::new("."))?);
+        let mut at = top.closing(self.closed);
         for name in path {
             at = at.ensure_dir(name).map_err(as_link)?;
         }
-        Ok(at.into_handle())
+        let folder = at.into_handle();
+        self.checked_open(&folder)?;
+        Ok(folder)
     }
 }
 

@@ -7,13 +7,14 @@
 
 use std::any::Any;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
+use crate::closed::Closed;
 use crate::dir::Dir;
 use crate::kernel::{self, Links};
 use crate::{FileKind, PathError, RelPath};
@@ -24,6 +25,8 @@ pub struct Root {
     handle: OwnedFd,
     /// The root's path as given and with links resolved; text only, never opened again.
     names: Vec<PathBuf>,
+    /// A directory out of reach, wherever it lies.
+    pub(crate) closed: Option<Closed>,
     /// Something that must live as long as the handle is used.
     _kept: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -84,6 +87,12 @@ impl Root {
         self
     }
 
+    /// Keeps a directory out of reach from now on, whatever path leads to it; one that is not there is
+    /// no matter.
+    pub fn close(&mut self, folder: &Path) {
+        self.closed = Closed::new(&self.handle, folder);
+    }
+
     /// Returns the path the root was opened by; for showing, not for opening.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -109,7 +118,9 @@ impl Root {
     ///
     /// Why it was not opened; see [`PathError`].
     pub fn open_file(&self, path: &RelPath) -> Result<OpenedFile, PathError> {
-        kernel::open_regular(&self.handle, path.to_open(), Links::Beneath)
+        let opened = kernel::open_regular(&self.handle, path.to_open(), Links::Beneath)?;
+        self.checked_open(&opened.file)?;
+        Ok(opened)
     }
 
     /// Opens a directory, following symbolic links that stay beneath the root.
@@ -118,7 +129,14 @@ impl Root {
     ///
     /// Why it was not opened; see [`PathError`].
     pub fn open_dir(&self, path: &RelPath) -> Result<Dir, PathError> {
-        kernel::open_directory(&self.handle, path.to_open(), Links::Beneath).map(Dir::new)
+        let handle = kernel::open_directory(&self.handle, path.to_open(), Links::Beneath)?;
+        self.checked_open(&handle)?;
+        Ok(Dir::new(handle).closing(self.closed))
+    }
+
+    /// Refuses what lies in the directory that is out of reach.
+    pub(crate) fn checked_open(&self, handle: impl AsFd) -> Result<(), PathError> {
+        self.closed.map_or(Ok(()), |closed| closed.judge(handle))
     }
 
     /// Returns the numbers of the device and the directory, the same for every handle to this root.
@@ -138,7 +156,7 @@ impl Root {
     /// Proves once that confined opening works here, so that later errors are about paths.
     fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
         match kernel::open(&handle, Path::new("."), OFlags::PATH, Links::Never) {
-            Ok(_) => Ok(Self { handle, names, _kept: None }),
+            Ok(_) => Ok(Self { handle, names, closed: None, _kept: None }),
             // Some seccomp filters answer EPERM to system calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => Err(PathError::Unsupported),
             Err(errno) => Err(PathError::from_errno(errno)),

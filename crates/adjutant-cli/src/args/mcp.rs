@@ -25,8 +25,8 @@ pub(crate) struct McpArgs {
     pub(crate) model: Option<String>,
 
     /// What becomes of a call that needs your approval where the client cannot ask you: `inbox` (it waits for
-    /// `adjutant approve`), `deny`, or `auto-below USD` (it starts while the worst cases of this client's
-    /// calls of today fit the amount, else it waits) [default: `approval` in [mcp] of your config.toml, else inbox].
+    /// `adjutant approve`), `deny`, or `auto-below USD` (it starts while the worst cases of all
+    /// clients' calls of today fit the amount, where ended runs count with what they cost; else it waits) [default: `approval` in [mcp] of your config.toml, else inbox].
     #[arg(long, value_name = "HOW")]
     pub(crate) approval: Option<Approval>,
 

@@ -78,13 +78,18 @@ impl File {
         let mut name = self.path.clone().into_os_string();
         name.push(BEFORE);
         let path = PathBuf::from(name);
-        match StdFile::options().write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(mut file) => {
-                file.write_all(self.text.as_bytes())?;
-                file.set_permissions(metadata.permissions())?;
-                file.sync_all()?;
-                Ok(Some(path))
-            }
+        if path.symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        // Whole before it has its name: half a file must not count as the one that was.
+        let (temp, mut file) = self.beside()?;
+        let written = file.write_all(self.text.as_bytes());
+        let written = written.and_then(|()| file.set_permissions(metadata.permissions()));
+        let named =
+            written.and_then(|()| file.sync_all()).and_then(|()| fs::hard_link(&temp, &path));
+        fs::remove_file(&temp)?;
+        match named {
+            Ok(()) => Ok(Some(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(error),
         }

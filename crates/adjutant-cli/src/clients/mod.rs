@@ -95,6 +95,9 @@ pub(crate) fn install(
         say(&format!("adjutant: {} starts the server for {}", shown(&place.path), client.title()));
         kept.iter().for_each(|old| say(&format!("  The file as it was: {}", shown(old))));
     }
+    if place.scope == McpScope::Project && command.iter().any(|it| Path::new(it).is_absolute()) {
+        say("  It holds paths of this machine, which nobody else has who shares the project.");
+    }
     say(&format!("  Next: {}", next(client, place.scope)));
     Ok(Exit::Completed)
 }
@@ -133,6 +136,14 @@ fn flags_with(flags: &[String], home: Option<&Path>) -> Result<Vec<String>, Fail
     if let Some(name) = matches.subcommand_name() {
         return Err(refused(&format!("`{name}` is not a flag")));
     }
+    for id in ["http", "allow_origin"] {
+        if matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine) {
+            let flag = id.replace('_', "-");
+            return Err(refused(&format!(
+                "--{flag} is for a server you start yourself; a client starts one of its own"
+            )));
+        }
+    }
     let mut all = flags.to_vec();
     let is_named = flags.iter().any(|flag| flag == "--home" || flag.starts_with("--home="));
     if let Some(home) = home.filter(|_| !is_named) {
@@ -163,6 +174,15 @@ fn command(
         })
     });
     let known = known.transpose()?.unwrap_or_default();
+    if let Some(program) = known.first().filter(|it| !is_ours(it)) {
+        let (path, program) = (shown(&place.path), sanitize::line(program).into_owned());
+        let what =
+            format!("{path} has a server `{SERVER}` that starts `{program}`, and was left alone");
+        return Err(Failure::usage(what).hint(format!(
+            "Rename it there, or take it out with `adjutant mcp remove {}`.",
+            client.name()
+        )));
+    }
     let own = this_program()?;
     let program = match known.first().filter(|it| resolved(it).is_some_and(|it| it == own)) {
         Some(program) => program.clone(),
@@ -182,6 +202,12 @@ fn named(own: &Path, scope: McpScope) -> Result<String, Failure> {
         Some(found) => text_of(&found),
         None => text_of(own),
     }
+}
+
+/// Says whether a program may be this one, of whatever version and in whatever folder.
+fn is_ours(program: &str) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default();
+    name.to_string_lossy().starts_with(SERVER)
 }
 
 fn this_program() -> Result<PathBuf, Failure> {

@@ -404,6 +404,7 @@ impl Reading<'_> {
     ) -> Result<Outcome, Failure> {
         let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
         say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
+        let has_price = chosen.model.spec().price.is_some();
         let setup = Setup {
             policy: policy.clone(),
             opener: Some(chosen.opener(&self.wiring)),
@@ -429,9 +430,9 @@ impl Reading<'_> {
         };
         let terminal =
             if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
-        let terms = self.terms.take();
-        let approver = match &terms {
-            Some(terms) => terms.asks_later(),
+        let mut terms = self.terms.take();
+        let approver = match &mut terms {
+            Some(terms) => terms.begin(has_price)?,
             None => approver(self.args.work.yes, terminal),
         };
         self.has_begun = true;

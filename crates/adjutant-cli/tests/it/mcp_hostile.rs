@@ -266,3 +266,93 @@ fn a_thousand_calls_at_once_are_all_answered() {
     }
     client.ping();
 }
+
+/// A model that is a file is a person's to choose: not even whether there is one is told.
+#[test]
+fn a_task_cannot_name_a_file_as_its_model() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut client = Client::allowed(&rig, &[]);
+    for wish in ["script:../script.toml", "script:/none", "replay:/none"] {
+        let call = json!({ "tasks": [{ "label": "a", "prompt": "x", "model": wish }] });
+        let said = client.failure("Delegate", call);
+        assert!(said.contains("is a file, not a model"), "{said}");
+    }
+    assert!(rig.runs().is_empty());
+}
+
+/// What the program keeps of other runs is nobody's to read, although it lies in the tree.
+#[test]
+fn the_state_directory_is_out_of_reach_wherever_it_lies() {
+    let rig = Rig::new();
+    let secret = "the-code-of-somebody-else";
+    rig.write("mine.txt", secret);
+    let state = rig.work().join("kept/state");
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(state.join("code.txt"), secret).unwrap();
+    std::os::unix::fs::symlink("kept/state", rig.work().join("link")).unwrap();
+    let calls = [
+        ("Read", json!({ "path": "kept/state/code.txt" })),
+        ("Read", json!({ "path": "link/code.txt" })),
+        ("Read", json!({ "path": "kept/../link/code.txt" })),
+        ("Grep", json!({ "pattern": "somebody-else" })),
+        ("Grep", json!({ "pattern": "somebody-else", "path": "link" })),
+        ("Glob", json!({ "pattern": "**" })),
+        ("Glob", json!({ "pattern": "**", "path": "kept/state" })),
+    ];
+    let mut turns: Vec<Value> = Vec::new();
+    for (tool, args) in &calls {
+        turns.push(json!({ "label": "a", "call": [{ "tool": tool, "args": args }] }));
+    }
+    turns.push(json!({ "text": "done" }));
+    std::fs::write(rig.path().join("script.json"), json!({ "turn": turns }).to_string()).unwrap();
+    let state_text = state.display().to_string();
+    let delegate = |context: &str| {
+        let task = json!([{ "label": "a", "prompt": "x", "context": [context] }]);
+        let args =
+            ["--home", &state_text, "delegate", "--yes", "--model", "script:../script.json", "-"];
+        rig.call(args).stdin(task.to_string()).run()
+    };
+    let out = delegate("link/code.txt");
+    assert_eq!(out.code, 4, "{out}");
+    assert!(out.to_string().contains("state directory"), "{out}");
+    let out = delegate("mine.txt");
+    assert_eq!(out.code, 0, "{out}");
+    let mut shown = String::new();
+    for run in std::fs::read_dir(state.join("runs")).unwrap() {
+        let Ok(files) = std::fs::read_dir(run.unwrap().path().join("transcripts")) else {
+            continue;
+        };
+        for file in files {
+            shown += &std::fs::read_to_string(file.unwrap().path()).unwrap();
+        }
+    }
+    let told = shown.matches("is a record of adjutant itself").count();
+    assert_eq!(told, 5, "{shown}");
+    assert!(shown.contains("mine.txt\\n1:the-code"), "{shown}");
+    for hidden in ["code.txt\\n1:", "kept/state/runs", "state/\\n"] {
+        assert!(!shown.contains(hidden), "{hidden}: {shown}");
+    }
+}
+
+/// Whoever shows the data shows it as it is, so nothing in it steers a terminal or turns text around.
+#[test]
+fn the_data_of_an_answer_holds_no_character_that_steers() {
+    let rig = Rig::new();
+    let said = "plain \u{1b}[2J \u{202e}desrever \u{7}end";
+    let script = json!({ "turn": [{ "text": said }], "price": { "input": 1.0, "output": 1.0 } });
+    std::fs::write(rig.path().join("script.json"), script.to_string()).unwrap();
+    let mut client =
+        Client::start_on(&rig, "script:../script.json", &["--approve-below", "10"], &[]);
+    client.initialize("tester", "2025-11-25");
+    for form in ["markdown", "json"] {
+        let mut call = task("a");
+        call["return"] = json!(form);
+        let result = client.call("Delegate", call);
+        assert!(result.to_string().contains("desrever"), "{result}");
+        let mut strings = vec![result["content"][0]["text"].to_string()];
+        strings.push(result["structuredContent"].to_string());
+        for text in strings {
+            assert!(!text.contains('\u{202e}') && !text.contains("\\u001b"), "{form}: {text}");
+        }
+    }
+}

@@ -114,11 +114,16 @@ fn a_person_says_no_and_nothing_starts() {
         result["content"][0]["text"].as_str().unwrap().contains("a person said no"),
         "{result}"
     );
+    let said = result.to_string();
+    assert!(said.contains("Do not ask again unless the person wants it."), "{said}");
+    assert!(!said.contains("--yes"), "{said}");
     assert!(!has_begun(&rig, &data["run"]));
     // Whoever asks again asks anew.
     let again = client.data("delegate_start", task("a"));
     assert_ne!(again["run"], data["run"]);
     assert_eq!(rig.run(["cancel", again["run"].as_str().unwrap()]).code, 0);
+    let said = client.call("delegate_wait", json!({ "run": again["run"] })).to_string();
+    assert!(said.contains("Nothing of it began") && !said.contains("adjutant resume"), "{said}");
     assert_eq!(rig.run(["approvals"]).stdout, "Nothing waits for your approval.\n");
 }
 
@@ -199,4 +204,24 @@ fn what_is_asked_on_behalf_of_a_run_that_died_is_asked_no_more() {
     assert_eq!(rig.run(["approvals", "--json"]).json()["approvals"], json!([]));
     let (said, exit) = typed(&rig, &["approve", &id(&data), &code]);
     assert_eq!(exit, 4, "{said}");
+}
+
+/// What cannot be read now may be read later: only what is known to be over is forgotten.
+#[test]
+fn a_question_whose_run_cannot_be_read_is_kept() {
+    let rig = rig();
+    let mut client = plain(&rig, &[]);
+    let data = client.data("delegate_start", task("a"));
+    let run = data["run"].as_str().unwrap();
+    let journal = rig.run_folder(run).join("journal.jsonl");
+    let aside = rig.path().join("aside");
+    assert!(journal.exists(), "{journal:?}");
+    fs::rename(&journal, &aside).unwrap();
+    fs::create_dir(&journal).unwrap();
+    assert_eq!(rig.run(["approvals", "--json"]).json()["approvals"], json!([]));
+    fs::remove_dir(&journal).unwrap();
+    fs::rename(&aside, &journal).unwrap();
+    let again = rig.run(["approvals", "--json"]).json();
+    assert_eq!(again["approvals"][0]["id"], json!(id(&data)), "{again}");
+    assert_eq!(rig.run(["cancel", run]).code, 0);
 }

@@ -190,7 +190,7 @@ fn a_file_that_is_broken_or_says_something_else_is_left_alone() {
         ("codex", "a = [\n", "it is not TOML"),
         ("codex", "mcp_servers = 3\n", "only a person can change"),
         ("codex", "mcp_servers = { other = { command = \"x\" } }\n", "only a person can change"),
-        ("codex", "[mcp_servers]\nadjutant.command = \"x\"\n", "only a person can change"),
+        ("codex", "[mcp_servers]\nadjutant.command = \"adjutant\"\n", "only a person can change"),
     ] {
         let rig = Rig::new();
         let path = file(&rig, client, "project");
@@ -269,4 +269,22 @@ fn files_of_the_second_opencode_and_those_with_comments_are_found() {
     let entry = &read("opencode", &text)["mcp"]["servers"]["adjutant"];
     assert_eq!((&entry["type"], &entry["enabled"]), (&json!("local"), &Value::Null), "{text}");
     assert!(text.contains("// mine"), "{text}");
+}
+
+#[test]
+fn a_server_of_somebody_else_and_flags_for_no_client_are_left_alone() {
+    let rig = Rig::new();
+    let path = file(&rig, "cursor", "project");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let text = r#"{"mcpServers":{"adjutant":{"command":"/opt/other","args":["serve"]}}}"#;
+    fs::write(&path, text).unwrap();
+    let out = rig.run(["mcp", "install", "cursor"]);
+    assert_eq!(out.code, 2, "{out}");
+    assert!(out.stderr.contains("starts `/opt/other`"), "{out}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    for flags in [["--http", "127.0.0.1:0"], ["--allow-origin", "https://example.org"]] {
+        let out = rig.run([&["mcp", "install", "gemini", "--"], &flags[..]].concat());
+        assert_eq!(out.code, 2, "{out}");
+        assert!(!file(&rig, "gemini", "project").exists(), "{out}");
+    }
 }

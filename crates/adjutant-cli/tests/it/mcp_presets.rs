@@ -180,34 +180,42 @@ fn a_command_goes_three_levels_down() {
     assert_eq!(depths.collect::<Vec<_>>(), [json!(1), json!(2), json!(3)]);
 }
 
-/// What the agent of a command hands down is a person's to allow, as it is for Delegate.
+/// The agent of a command works before it hands anything down; somebody must have allowed that.
 #[test]
-fn what_an_agent_hands_down_waits_for_a_person() {
+fn a_command_that_nothing_allows_begins_nothing() {
     let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
     let call = json!({ "command": "/research 1" });
-    let mut silent = served_by(&rig, rig.model(), &[]);
-    let data = silent.data("delegate_command", call.clone());
-    assert_eq!(
-        (&data["state"], &data["done"]),
-        (&json!("awaiting_approval"), &json!(false)),
-        "{data}"
-    );
-    assert!(data["approval"]["id"].is_string(), "{data}");
-    assert_eq!(rig.run(["cancel", &text(&data, "run")]).code, 0);
-    for (answer, state) in [("start", "completed"), ("refuse", "partial")] {
-        let path = std::env::var("PATH").unwrap();
+    let path = std::env::var("PATH").unwrap();
+    for can in [json!({}), json!({ "elicitation": {} })] {
         let mut client = Client::start_on(&rig, rig.model(), &[], &[("PATH", &path)]);
-        client.initialize_with(answer, "2025-11-25", json!({ "elicitation": {} }));
-        let id = client.begin("delegate_command", call.clone());
-        let question = client.asked("elicitation/create");
-        assert!(text(&question["params"], "message").contains("researcher"), "{question}");
-        client.reply(&question, json!({ "action": "accept", "content": { "answer": answer } }));
-        let result = client.answer(id)["result"]["structuredContent"].clone();
-        assert_eq!(result["done"], true, "{result}");
-        let outcome = &result["results"]["results"][0]["outcome"];
-        assert_eq!(outcome == "completed", state == "completed", "{result}");
+        client.initialize_with("tester", "2025-11-25", can);
+        let said = client.failure("delegate_command", call.clone());
+        assert!(said.contains("works before anybody can be asked"), "{said}");
+        assert!(said.contains("auto-below USD") && !said.contains("--yes"), "{said}");
     }
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+}
+
+/// All that a command does is paid from the amount, and from the same one as every other call.
+#[test]
+fn a_command_has_the_budget_that_is_left_of_the_amount() {
+    let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
+    assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
+    let call = json!({ "command": "/research 1" });
+    let allowance = ["--approval", "auto-below 0.25"];
+    let mut client = served_by(&rig, rig.model(), &allowance);
+    let data = client.data("delegate_command", call.clone());
+    assert_eq!(data["state"], "completed", "{data}");
+    let events = rig.events(&text(&data, "run"));
+    assert_eq!(events[0]["policy"]["budget_usd"], 0.25, "{}", events[0]);
+
+    let unpriced = Rig::with_script(COMMANDS);
+    assert_eq!(unpriced.run(["run", "/task \"Add JWT\""]).code, 0);
+    let mut client = served_by(&unpriced, unpriced.model(), &allowance);
+    let said = client.failure("delegate_command", call);
+    assert!(said.contains("no known price"), "{said}");
+    assert!(unpriced.runs().is_empty());
 }
 
 #[test]
@@ -232,9 +240,9 @@ fn a_project_cannot_let_its_agents_hand_down_unasked() {
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
     // Under the preset scout the server itself would not start with such a file.
     let mut client = served_by(&rig, rig.model(), &["--preset", "command"]);
-    let data = client.data("delegate_command", json!({ "command": "/research 1" }));
-    assert_eq!(data["state"], "awaiting_approval", "{data}");
-    assert_eq!(rig.run(["cancel", &text(&data, "run")]).code, 0);
+    let said = client.failure("delegate_command", json!({ "command": "/research 1" }));
+    assert!(said.contains("works before anybody can be asked"), "{said}");
+    assert!(rig.runs().is_empty());
 }
 
 #[test]

@@ -365,6 +365,8 @@ impl Tree {
         for &node in order.iter().rev().filter(|node| self.nodes[**node].state.is_live()) {
             let session = self.nodes[node].session;
             let end = if node == index { end.clone() } else { End::below(end, session) };
+            let is_asked_about = matches!(self.nodes[node].state, State::AwaitingApproval);
+            let end = if is_asked_about { end.before_it_began() } else { end };
             self.end_one(node, end, &mut events);
         }
         events

@@ -321,6 +321,14 @@ impl End {
         )
     }
 
+    /// Recommends nothing that only works for what had begun.
+    pub(super) fn before_it_began(mut self) -> Self {
+        if let Some(reason) = self.reason.as_mut().filter(|it| it.code == Code::Cancelled) {
+            reason.recommendation = "Nothing of it began; call again to ask anew.".into();
+        }
+        self
+    }
+
     pub(super) fn crashed(message: &str) -> Self {
         Self::new(
             Outcome::Failed,

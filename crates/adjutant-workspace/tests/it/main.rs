@@ -75,6 +75,7 @@ fn word(error: &PathError) -> String {
         | PathError::TooLarge { .. }
         | PathError::DiskFull
         | PathError::Unsupported
+        | PathError::Closed
         | PathError::Io(_) => format!("<{error:?}>"),
     }
 }

@@ -113,7 +113,7 @@ fn a_question_that_nobody_answers_is_a_no_after_fifteen_minutes() {
     sim.tick_at_ms(expires);
     insta::assert_snapshot!(sim.ended(granted(&events)[0]), @r"
     refused APPROVAL_DENIED: Not approved: nobody answered within 15 minutes.
-    => Run it in a terminal and approve it, or add --yes.
+    => Call again to ask anew.
     ");
     sim.check_over();
 }
