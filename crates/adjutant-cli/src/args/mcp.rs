@@ -26,7 +26,7 @@ pub(crate) struct McpArgs {
 
     /// What becomes of a call that needs your approval where the client cannot ask you: `inbox` (it waits for
     /// `adjutant approve`), `deny`, or `auto-below USD` (it starts while the worst cases of all
-    /// clients' calls of today fit the amount, where ended runs count with what they cost; else it waits) [default: `approval` in [mcp] of your config.toml, else inbox].
+    /// clients' calls of today fit the amount, where ended runs count with what they cost; else it waits) [default: `approval` in `[mcp]` of your config.toml, else inbox].
     #[arg(long, value_name = "HOW")]
     pub(crate) approval: Option<Approval>,
 
@@ -37,18 +37,18 @@ pub(crate) struct McpArgs {
     )]
     pub(crate) approve_below: Option<f64>,
 
-    /// Ask you through a client that can (MCP elicitation) [default: `ask_client` in [mcp] of your config.toml, else true].
+    /// Ask you through a client that can (MCP elicitation) [default: `ask_client` in `[mcp]` of your config.toml, else true].
     #[arg(long, value_name = "BOOL")]
     pub(crate) ask_client: Option<bool>,
 
-    /// What becomes of the runs of a server that ends or is killed [default: `on_disconnect` in [mcp] of
+    /// What becomes of the runs of a server that ends or is killed [default: `on_disconnect` in `[mcp]` of
     /// your config.toml, else keep]. A client that only breaks off a request over HTTP ends no run; that
     /// takes delegate_cancel or tasks/cancel.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) on_disconnect: Option<OnDisconnect>,
 
     /// The most runs of this tree that clients may have alive at once, those that wait for approval included
-    /// [default: `max_runs` in [mcp] of your config.toml, else 16].
+    /// [default: `max_runs` in `[mcp]` of your config.toml, else 16].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) max_runs: Option<u32>,
 
