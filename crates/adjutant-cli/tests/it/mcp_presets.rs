@@ -267,18 +267,23 @@ fn a_story_can_be_cancelled_and_waited_for_by_its_handle() {
 /// A PRD can ask for much; over MCP nobody agrees to it.
 #[test]
 fn the_wishes_of_a_prd_count_for_nothing_and_that_is_said() {
-    let prd = json!({ "merge": "apply", "userStories": [
-        { "id": "US-001", "title": "Log in", "passes": false, "verify": "touch ran" },
-    ] });
-    let project = project(&prd, [writes("US-001", "login", "log in\n"), done("US-001")]);
+    let checked =
+        json!({ "id": "US-001", "title": "Log in", "passes": false, "verify": "touch ran" });
+    let unchecked = json!({ "id": "US-002", "title": "Log out", "passes": false });
+    let prd = json!({ "merge": "apply", "userStories": [checked, unchecked] });
+    let project = project(&prd, [writes("US-002", "logout", "log out\n"), done("US-002")]);
     let mut client = served(project.rig(), STORIES, &["--enable-delegation"]);
-    let result = client.call("delegate_story", json!({ "prd": "./prd.json", "story": "US-001" }));
-    let story = &result["structuredContent"]["story"];
-    assert_eq!(story["passes"], false, "{result}");
-    assert_eq!(story["unallowed_wishes"].as_array().unwrap().len(), 2, "{story}");
+    let story = |id: &str| json!({ "prd": "./prd.json", "story": id });
+    let refused = client.call("delegate_story", story("US-001"));
+    assert_eq!(refused["isError"], true, "{refused}");
+    let said = text(&refused["content"][0], "text");
+    assert!(said.contains("its verify command needs your consent"), "{refused}");
+    let result = client.call("delegate_story", story("US-002"));
+    let report = &result["structuredContent"]["story"];
+    assert_eq!(report["passes"], true, "{result}");
+    assert!(!report["unallowed_wishes"].as_array().unwrap().is_empty(), "{report}");
     assert!(text(&result["content"][0], "text").contains("only a person can allow"), "{result}");
-    assert!(
-        !project.rig().work().join("login").exists() && !project.rig().work().join("ran").exists()
-    );
+    let work = project.rig().work();
+    assert!(!work.join("logout").exists() && !work.join("ran").exists());
     assert_eq!(project.entry("US-001")["passes"], false);
 }
