@@ -226,7 +226,8 @@ async fn attend(
         tokio::select! {
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
-            _ = terminate.recv() => cancel(&mut asked, orders, live),
+            // Said again it is no hurry: the kernel repeats it for each thread of an MCP server that ends.
+            _ = terminate.recv() => if !asked { cancel(&mut asked, orders, live) },
             // Nobody can answer any more; what was asked stays open, and `resume` asks again.
             _ = hang_up.recv() => if is_asking() { leave() } else { cancel(&mut asked, orders, live) },
             // Not a guard of this arm: guards are asked once, before anything has started.

@@ -100,6 +100,19 @@ fn a_termination_signal_cancels_like_ctrl_c() {
     assert_cancelled(&rig, &run.finish());
 }
 
+/// Only a person who presses ctrl+c again is in a hurry. The kernel tells a run of the end of its MCP
+/// server once for each thread that the server had.
+#[test]
+fn a_termination_signal_that_is_repeated_still_keeps_what_was_found() {
+    let rig = rig();
+    let mut run = hanging(&rig);
+    run.wait_for("[quick] ✓ complete");
+    for _ in 0..20_000 {
+        run.signal(Signal::TERM);
+    }
+    assert_cancelled(&rig, &run.finish());
+}
+
 /// A cancelled run ends at once by itself here, so the second signal may come too late to matter:
 /// either way the command is gone, with 130, long before the child would have answered.
 #[test]
