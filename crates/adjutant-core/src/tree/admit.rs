@@ -70,6 +70,10 @@ impl Tree {
         origin: Option<Origin>,
     ) -> Result<Vec<Event>, Refusal> {
         let (parent_index, parent_node) = self.check_open(parent)?;
+        if origin.is_some_and(|origin| !parent_node.may_hand_down(origin)) {
+            let text = format!("{} tasks", tasks.len());
+            return Ok(vec![Event::Late { session: parent, what: "delegation".into(), text }]);
+        }
         if tasks.is_empty() {
             return Err(Refusal::NoTasks);
         }

@@ -261,6 +261,15 @@ impl Node {
         self.turn == turn && self.pending.get(index as usize).is_some_and(Option::is_some)
     }
 
+    /// Says whether tasks may be handed down from there: a tool call does so once, while it lacks
+    /// its result. Markers are read once by their own account.
+    pub(super) fn may_hand_down(&self, origin: Origin) -> bool {
+        origin.index.is_none_or(|index| {
+            self.awaits(origin.turn, index)
+                && self.open_delegations.values().all(|open| open.origin != origin)
+        })
+    }
+
     pub(super) const fn is_waiting(&self) -> bool {
         matches!(self.state, State::Queued | State::AwaitingApproval)
     }

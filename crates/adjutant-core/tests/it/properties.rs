@@ -278,7 +278,7 @@ fn check_paths(sim: &Sim) {
 /// (j) Nothing is put between a tool call and its results, and what a person said is told in order,
 /// at most once, with the call that carries it.
 pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
-    let mut lives: BTreeMap<SessionId, (usize, VecDeque<&str>, bool)> = BTreeMap::new();
+    let mut lives: BTreeMap<SessionId, (BTreeSet<u32>, VecDeque<&str>, bool)> = BTreeMap::new();
     for (_, event) in log {
         let Some(session) = event.session() else { continue };
         let (open, mailbox, told) = lives.entry(session).or_default();
@@ -286,13 +286,21 @@ pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
         assert!(!*told || is_turn, "{event:?} follows what a person said");
         *told = false;
         match event {
-            Event::ToolCalled { .. } => *open += 1,
-            Event::ToolReturned { .. } => *open -= 1,
-            // Taking it up again answers what was under way when it ended.
-            Event::Reopened(again) => *open -= again.unanswered.len() + again.looked.len(),
+            Event::Replied { tool_calls, .. } => *open = (0..).take(tool_calls.len()).collect(),
+            Event::ToolReturned { call, .. } | Event::ToolRefused { call, .. } => {
+                assert!(open.remove(call), "{event:?} answers no open call");
+            }
+            Event::Reopened(again) if again.afresh => open.clear(),
+            // Taking it up again answers what was open when it ended, begun or not.
+            Event::Reopened(again) => {
+                let looked = again.looked.iter().map(|(call, _)| call);
+                for call in again.unanswered.iter().chain(looked) {
+                    assert!(open.remove(call), "{event:?} answers no open call");
+                }
+            }
             Event::Messaged { text, .. } => mailbox.push_back(text),
             Event::Told { nudge, text, .. } => {
-                assert_eq!(*open, 0, "told while a call lacks its result");
+                assert!(open.is_empty(), "told while {open:?} lack their results");
                 if *nudge == Nudge::Person {
                     assert!(text.contains(mailbox.pop_front().unwrap()));
                     *told = true;

@@ -112,11 +112,6 @@ fn report(sim: &mut Sim, effect: &Effect, luck: u8) -> Option<Command> {
         }
         Effect::Delegate { turn, index, .. } => {
             let origin = Origin { turn, index: Some(index), form: ReturnForm::Markdown };
-            // A runtime carries a call out once.
-            let is_same = |event: &Event| matches!(event, Event::Delegated { session: who, origin: of, .. } if *who == session && *of == origin);
-            if sim.log.iter().any(|(_, event)| is_same(event)) {
-                return None;
-            }
             let tasks = vec![sim.task(brief("d", "worker", "by a tool"))];
             Command::Delegate { parent: session, tasks, concurrency: None, origin: Some(origin) }
         }
