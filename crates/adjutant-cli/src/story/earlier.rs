@@ -158,6 +158,14 @@ impl<'a> History<'a> {
         })
     }
 
+    /// Returns the latest run on a story where it did not come to its end, whatever it was asked.
+    pub(super) fn unfinished(&self, story: &str) -> Option<RunId> {
+        match self.on(story).next()?.came_to {
+            Earlier::Open(run) | Earlier::Spent(run) => Some(run),
+            Earlier::Passed(_) | Earlier::Running(_) | Earlier::Over => None,
+        }
+    }
+
     /// Returns the highest number that a child of a story had in any run.
     pub(super) fn last_child(&self, story: &str) -> u64 {
         self.on(story).map(|past| past.last_child).max().unwrap_or(0)

@@ -297,7 +297,13 @@ impl Reading<'_> {
                 "{run} used up what it was given; --again begins it anew, with a higher --budget-usd, \
                  --budget-tokens or the limit that `adjutant result {run}` names"
             )),
-            Some(Earlier::Passed(_) | Earlier::Over) | None => Before::Begin(None),
+            Some(Earlier::Passed(_) | Earlier::Over) => Before::Begin(None),
+            None => Before::Begin(self.history.unfinished(&story.id).map(|run| {
+                format!(
+                    "{run} was left unfinished and was asked for something else (the story or its verify command \
+                     is another one), so it was begun anew; `adjutant diff {run}` shows what that run has"
+                )
+            })),
         })
     }
 

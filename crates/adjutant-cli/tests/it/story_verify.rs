@@ -331,6 +331,19 @@ fn a_person_is_asked_at_the_terminal_once() {
 }
 
 #[test]
+fn a_run_that_was_asked_for_something_else_is_named_when_its_story_begins_anew() {
+    let project = Project::new(&one_story(), claims());
+    assert_eq!(project.story(&["--verify", "false"]).code, 3);
+    let run = project.rig().only_run();
+    let out = project.story(&["--verify", "true"]);
+    assert_eq!(out.code, 0, "{out}");
+    let remark = format!("{run} was left unfinished and was asked for something else");
+    assert!(out.stdout.contains(&remark) && out.stderr.contains(&remark), "{out}");
+    let shown = project.rig().run(&["diff", &run]);
+    assert_eq!(shown.code, 0, "the advice can be typed: {shown}");
+}
+
+#[test]
 fn what_a_person_names_needs_no_consent_and_a_project_names_none() {
     let project = Project::new(&one_story(), claims());
     let out = project.story(&["--verify", "false"]);
