@@ -54,8 +54,9 @@ impl Tree {
         artifacts: &[(String, ArtifactFact)],
     ) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
-        let waits = call.map_or(node.final_text, |call| node.returns(call).is_some());
-        if !waits {
+        let is_alone = |call| node.open_calls == 1 && node.returns(call).is_some();
+        // What is being checked was judged before, and a return beside other calls comes after them.
+        if node.checking || !call.map_or(node.final_text, is_alone) {
             return Vec::new();
         }
         if let Some(code) = node.last_call {

@@ -9,8 +9,8 @@ use adjutant_core::budget::Amount;
 use adjutant_core::policy::{ContractKind, CycleKey, Operation};
 use adjutant_core::space::KeptWork;
 use adjutant_core::{
-    Assignment, Command, Effect, Event, Nudge, Outcome, Policy, Resumption, Rights, SessionId,
-    State, Timestamp, ToolOutput, Tree,
+    Assignment, Command, Conversation, Effect, Event, Message, Nudge, Outcome, Policy, Resumption,
+    Rights, SessionId, State, Timestamp, ToolOutput, Tree,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -275,35 +275,50 @@ fn check_paths(sim: &Sim) {
     }
 }
 
+/// What is followed of one agent's conversation.
+#[derive(Default)]
+struct Talk<'a> {
+    shown: Conversation,
+    /// The calls of the last answer that its model sees as made and that lack their results.
+    open: BTreeSet<u32>,
+    mailbox: VecDeque<&'a str>,
+    told: bool,
+}
+
 /// (j) Nothing is put between a tool call and its results, and what a person said is told in order,
 /// at most once, with the call that carries it.
 pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
-    let mut lives: BTreeMap<SessionId, (BTreeSet<u32>, VecDeque<&str>, bool)> = BTreeMap::new();
+    let mut talks: BTreeMap<SessionId, Talk> = BTreeMap::new();
     for (_, event) in log {
         let Some(session) = event.session() else { continue };
-        let (open, mailbox, told) = lives.entry(session).or_default();
+        let talk = talks.entry(session).or_default();
         let is_turn = matches!(event, Event::Told { .. } | Event::Reserved { .. });
-        assert!(!*told || is_turn, "{event:?} follows what a person said");
-        *told = false;
+        assert!(!talk.told || is_turn, "{event:?} follows what a person said");
+        talk.told = false;
+        talk.shown.apply(event);
         match event {
-            Event::Replied { tool_calls, .. } => *open = (0..).take(tool_calls.len()).collect(),
-            Event::ToolReturned { call, .. } | Event::ToolRefused { call, .. } => {
-                assert!(open.remove(call), "{event:?} answers no open call");
+            Event::Replied { .. } => {
+                let results = |message: &&Message| matches!(message, Message::Tool { .. });
+                let made = talk.shown.messages().iter().rev().take_while(results).count();
+                talk.open = (0..).take(made).collect();
             }
-            Event::Reopened(again) if again.afresh => open.clear(),
+            Event::ToolReturned { call, .. } | Event::ToolRefused { call, .. } => {
+                assert!(talk.open.remove(call), "{event:?} answers no open call");
+            }
+            Event::Reopened(again) if again.afresh => talk.open.clear(),
             // Taking it up again answers what was open when it ended, begun or not.
             Event::Reopened(again) => {
                 let looked = again.looked.iter().map(|(call, _)| call);
                 for call in again.unanswered.iter().chain(looked) {
-                    assert!(open.remove(call), "{event:?} answers no open call");
+                    assert!(talk.open.remove(call), "{event:?} answers no open call");
                 }
             }
-            Event::Messaged { text, .. } => mailbox.push_back(text),
+            Event::Messaged { text, .. } => talk.mailbox.push_back(text),
             Event::Told { nudge, text, .. } => {
-                assert!(open.is_empty(), "told while {open:?} lack their results");
+                assert!(talk.open.is_empty(), "told while {:?} lack their results", talk.open);
                 if *nudge == Nudge::Person {
-                    assert!(text.contains(mailbox.pop_front().unwrap()));
-                    *told = true;
+                    assert!(text.contains(talk.mailbox.pop_front().unwrap()));
+                    talk.told = true;
                 }
             }
             _ => {}
