@@ -25,15 +25,16 @@ impl Tree {
             return vec![Event::Late { session, what: "check".into(), text }];
         };
         let command = node.verify.clone().unwrap_or_default();
+        if check == Check::NotRun {
+            // The claim stands; whoever takes it up again has it judged, and pays for nothing else.
+            return self.end_subtree(index, &not_run(&command, &text));
+        }
         let told = Event::Told { session, nudge: Nudge::Check, text: failed(&command, &text) };
         let failures = node.checks + 1;
-        let not_run = (check == Check::NotRun).then(|| not_run(&command, &text));
         let passed = check == Check::Passed;
         let mut events = vec![Event::Checked { session, passed, text }];
         if passed {
             events.extend(self.hear_or_end(index, &End::completed()));
-        } else if let Some(end) = not_run {
-            events.extend(self.end_subtree(index, &end));
         } else if failures < MAX_CHECKS && node.last_call.is_none() {
             events.push(told);
         } else {

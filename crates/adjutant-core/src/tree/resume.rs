@@ -475,6 +475,8 @@ fn reopening(
         Some(handover) => {
             Some(words.map_or_else(|| handover.clone(), |words| format!("{handover}\n\n{words}")))
         }
+        // Whoever claimed to be done, and was not judged, has nothing to do before that.
+        None if node.checking => words.map(str::to_owned),
         None => words.or_else(|| node.said.is_some().then_some(GO_ON)).map(str::to_owned),
     };
     let handed_down = |number: u32| {
@@ -551,10 +553,13 @@ impl Node {
         self.last_call = None;
         self.shortened = false;
         self.repairs = 0;
-        (self.checks, self.checking) = (0, false);
-        self.final_text = false;
+        self.checks = 0;
         self.end_reason = None;
-        self.artifacts.clear();
+        self.checking &= reopening.text.is_none();
+        if !self.checking {
+            self.final_text = false;
+            self.artifacts.clear();
+        }
         if reopening.text.is_some() {
             self.said = None;
         }

@@ -323,9 +323,54 @@ fn a_command_that_could_not_be_run_is_not_held_against_the_agent() {
     ends(&mut sim, root, DONE);
     let text = "not run: no sandbox".to_owned();
     let check = Command::TakeCheck { session: root, check: Check::NotRun, text };
-    assert_eq!(kinds(&sim.submit(check).unwrap()), "checked ended space_kept run_ended");
+    assert_eq!(kinds(&sim.submit(check).unwrap()), "ended space_kept run_ended");
     assert_eq!(sim.model_calls(root).len(), 1, "nothing more is paid for");
     assert_eq!(sim.end(root).1.unwrap().code, Code::ToolUnavailable);
+}
+
+/// What was left to do is the command, and that costs nothing.
+#[test]
+fn who_ended_before_its_claim_was_judged_is_judged_first_when_it_goes_on() {
+    type End = fn(&mut Sim, SessionId);
+    let ways: [(&str, End); 3] = [
+        ("out of time", |sim, _| _ = sim.tick_next()),
+        ("cancelled", |sim, root| drop(sim.cancel(root))),
+        ("not run", |sim, session| {
+            let text = "no sandbox".to_owned();
+            sim.submit(Command::TakeCheck { session, check: Check::NotRun, text }).unwrap();
+        }),
+    ];
+    for (way, end) in ways {
+        for passes in [true, false] {
+            let verify = Some("make test".to_owned());
+            let policy = stories(&["timeout_max_s=300"]);
+            let mut sim = begun_as(policy.clone(), StoryWork { verify, ..story() });
+            let root = sim.root();
+            ends(&mut sim, root, DONE);
+            end(&mut sim, root);
+            assert!(sim.tree.outcome().is_some(), "{way}");
+            sim.restart(Resumption { rights: Rights::of(&policy), ..Resumption::default() });
+            let due =
+                |it: &&Effect| matches!(it, Effect::Check { session, .. } if *session == root);
+            assert_eq!(sim.effects.iter().filter(due).count(), 1, "{way}");
+            assert_eq!(sim.model_calls(root).len(), 0, "{way}: after the restart nobody was asked");
+            let check = if passes { Check::Passed } else { Check::Failed };
+            let text = "1 failed".to_owned();
+            sim.submit(Command::TakeCheck { session: root, check, text }).unwrap();
+            assert_eq!(sim.tree.outcome(), passes.then_some(Outcome::Completed), "{way}");
+            assert_eq!(sim.model_calls(root).len(), usize::from(!passes), "{way}");
+        }
+        // A word of a person is a task of its own.
+        let verify = Some("make test".to_owned());
+        let policy = stories(&["timeout_max_s=300"]);
+        let mut sim = begun_as(policy.clone(), StoryWork { verify, ..story() });
+        let root = sim.root();
+        ends(&mut sim, root, DONE);
+        end(&mut sim, root);
+        let say = Some("Do it otherwise.".to_owned());
+        sim.restart(Resumption { rights: Rights::of(&policy), say, ..Resumption::default() });
+        assert_eq!(sim.model_calls(root).len(), 1, "{way}");
+    }
 }
 
 #[test]
