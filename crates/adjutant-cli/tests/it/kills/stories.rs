@@ -18,15 +18,18 @@ use crate::rig::Call;
 use crate::running::{GUARD, Running};
 use crate::story_rig::{Project, calls, done, says, writes};
 
-/// Kills when nobody says how many.
-const KILLS: u64 = 12;
+/// Kills when nobody says how many, half of them on each kind of workspace.
+const KILLS: u64 = 100;
 
 /// Kills of one story before it is left alone.
-const DEEPEST: u64 = 4;
+const DEEPEST: u64 = 10;
 
 /// About as many lines as the journal of the story has; beyond them the kill falls on the PRD, or comes
 /// too late.
-const LINES: u64 = 80;
+const LINES: u64 = 85;
+
+/// Spoils what was done and leaves something behind, none of which is a part of the work.
+const VERIFY: &str = "rm -f own; echo spoilt > one; touch left; grep -q END two three";
 
 const CHILDREN: [&str; 3] = ["One", "Two", "Three"];
 
@@ -105,7 +108,7 @@ impl Stage {
             // Where the run is over and the PRD has nothing of it, working on it writes it down.
             Some(_) | None => {
                 let flags = ["--enable-delegation", "--workspace", self.kind];
-                self.project.working(&flags).args(["--verify", "grep -q END one two three"])
+                self.project.working(&flags).args(["--verify", VERIFY])
             }
         }
     }
@@ -181,10 +184,18 @@ impl Stage {
         for child in CHILDREN {
             let told = &answers[&(sessions[child].to_owned(), "Edit".to_owned())];
             let text = self.project.left(run, "US-001", &child.to_lowercase());
-            let lost = told.starts_with("Interrupted before it was done");
-            assert_eq!(text.matches("added").count(), usize::from(!lost), "{child}: {told}");
+            assert_eq!(
+                text.matches("added").count(),
+                usize::from(!is_lost(told)),
+                "{child}: {told}"
+            );
         }
-        assert!(self.project.files(run, "US-001").contains(&"mine".to_owned()));
+        let files = self.project.files(run, "US-001");
+        let root = run.replacen("run_", "sess_", 1);
+        let own = !is_lost(&answers[&(root, "Write".to_owned())]);
+        for (file, is_kept) in [("mine", true), ("own", own), ("left", false)] {
+            assert_eq!(files.contains(&file.to_owned()), is_kept, "{file}: {files:?}");
+        }
     }
 
     /// The PRD has one entry for each, and what the journal says was spent.
@@ -202,6 +213,10 @@ impl Stage {
     }
 }
 
+fn is_lost(told: &str) -> bool {
+    told.starts_with("Interrupted before it was done")
+}
+
 fn is_alive(pid: u32) -> bool {
     // A process that has ended stays in the table until it is waited for; its state says so.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -209,20 +224,28 @@ fn is_alive(pid: u32) -> bool {
     state.flatten().is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-#[test]
-fn stories_are_killed_and_nothing_is_done_twice() {
+/// Plays stories in workspaces of one kind until half of the kills were made.
+fn rounds(kind: &'static str) {
     let wanted = std::env::var("ADJUTANT_KILLS").map_or(KILLS, |count| count.parse().unwrap());
     let (seed, began) = (seed(), Instant::now());
     let (mut kills, mut runs) = (0, 0);
-    while kills < wanted {
-        for kind in ["overlay", "worktree"] {
-            tell(&format!("story {runs} ({kind}): ADJUTANT_KILLS_SEED={seed}"));
-            let stage = Stage::new(kind);
-            kills += stage.play(&mut Chance::new(seed).branch(runs + 1));
-            stage.check();
-            runs += 1;
-        }
+    while kills * 2 < wanted {
+        tell(&format!("story {runs} ({kind}): ADJUTANT_KILLS_SEED={seed}"));
+        let stage = Stage::new(kind);
+        kills += stage.play(&mut Chance::new(seed).branch(runs + 1));
+        stage.check();
+        runs += 1;
     }
     let took = began.elapsed().as_secs_f64();
-    tell(&format!("{kills} kills in {runs} stories; seed {seed}, {took:.0} s"));
+    tell(&format!("{kills} kills in {runs} stories ({kind}); seed {seed}, {took:.0} s"));
+}
+
+#[test]
+fn stories_on_overlays_are_killed_and_nothing_is_done_twice() {
+    rounds("overlay");
+}
+
+#[test]
+fn stories_on_work_trees_are_killed_and_nothing_is_done_twice() {
+    rounds("worktree");
 }
