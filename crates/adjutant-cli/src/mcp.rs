@@ -25,6 +25,13 @@ const CONTEXT: &str = "ADJUTANT_CONTEXT";
 /// Serves a client, or shows what it needs.
 pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
     if let Some(command) = &args.command {
+        if let Some(flag) = misplaced(args) {
+            let text = format!("{flag} stands before the subcommand and would be lost");
+            return Err(Failure::usage(text).hint(
+                "What the client starts the server with stands behind `--`: \
+                 adjutant mcp install claude -- --approve-below 0.50",
+            ));
+        }
         return set_up(command, &args.root, given_home.as_deref());
     }
     let root = absolute(&args.root)?;
@@ -63,6 +70,34 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         None => serve(setup).map_err(|error| Failure::caused(Exit::Failed, &error))?,
     }
     Ok(Exit::Completed)
+}
+
+/// Finds out whether the server would start with these flags here.
+pub(crate) fn check(args: &McpArgs) -> Result<(), Failure> {
+    let settings = Settings::load(&args.policy, &absolute(&args.root)?)?;
+    approval(args, &settings.mcp).map(drop)
+}
+
+/// Returns a flag of the server that was typed where a client's configuration is to be changed.
+fn misplaced(args: &McpArgs) -> Option<&'static str> {
+    let is_typed_model = args.model.is_some() && args.model != env::var("ADJUTANT_MODEL").ok();
+    let given = [
+        ("--model", is_typed_model),
+        ("--approval", args.approval.is_some()),
+        ("--approve-below", args.approve_below.is_some()),
+        ("--ask-client", args.ask_client.is_some()),
+        ("--on-disconnect", args.on_disconnect.is_some()),
+        ("--max-runs", args.max_runs.is_some()),
+        ("--budget-usd", args.budget_usd.is_some()),
+        ("--budget-tokens", args.budget_tokens.is_some()),
+        ("--detach-after", args.detach_after.is_some()),
+        ("--result-bytes", args.result_bytes.is_some()),
+        ("--http", args.http.is_some()),
+        ("--preset", args.policy.preset.is_some()),
+        ("--set", !args.policy.set.is_empty()),
+        ("--enable-delegation", args.policy.enable_delegation),
+    ];
+    given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
 }
 
 /// Serves over HTTP; says where, and what clients must show unless the person chose it.

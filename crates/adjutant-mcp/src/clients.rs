@@ -114,15 +114,31 @@ impl Client {
         }
     }
 
+    /// Returns when the client gives up on a call by what its entry says.
+    #[must_use]
+    pub fn gives_up(self, entry: &Value) -> Option<Duration> {
+        let (key, per_second) = match self {
+            Self::Codex => ("tool_timeout_sec", 1.0),
+            Self::Gemini | Self::Opencode => ("timeout", 1000.0),
+            Self::Claude | Self::Vscode | Self::Cursor => return None,
+        };
+        let seconds = entry[key].as_f64().map(|number| number / per_second);
+        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
+
     /// Returns the arguments of the server that this client needs beside those a person gives.
     ///
     /// Editors start servers in a folder of their choice and name the one that is open; a client that
-    /// waits as long as it is told is told to wait, so the server may use that.
+    /// waits as long as it is told is told to wait, so the server may use that, and where it is told to
+    /// wait less, must.
     #[must_use]
-    pub fn arguments(self, given: &[String]) -> Vec<String> {
+    pub fn arguments(self, given: &[String], gives_up: Option<Duration>) -> Vec<String> {
+        let waits = gives_up.unwrap_or(PATIENCE).mul_f64(0.75).min(LONGEST).as_secs().max(1);
+        let detach = ("--detach-after", waits.to_string());
         let needed: &[(&str, String)] = match self {
             Self::Vscode | Self::Cursor => &[("--root", "${workspaceFolder}".into())],
-            Self::Codex => &[("--detach-after", LONGEST.as_secs().to_string())],
+            Self::Codex => &[detach],
+            Self::Opencode | Self::Gemini if gives_up.is_some_and(|it| it < PATIENCE) => &[detach],
             Self::Claude | Self::Opencode | Self::Gemini => &[],
         };
         let is_given = |flag: &str| {
@@ -219,7 +235,7 @@ mod tests {
     fn the_command_of_an_entry_is_the_one_it_was_made_of() {
         for client in Client::ALL {
             let given = ["--model=x".to_owned()];
-            let command = [vec!["/bin/us".to_owned()], client.arguments(&given)].concat();
+            let command = [vec!["/bin/us".to_owned()], client.arguments(&given, None)].concat();
             let entry: Value = client
                 .members(&command)
                 .into_iter()
@@ -230,7 +246,21 @@ mod tests {
             assert_eq!(client.command(&entry), Some(command), "{client:?}");
             assert!(!client.is_off(&entry), "{client:?}");
             let again = ["--root=/x".to_owned(), "--detach-after".to_owned(), "9".to_owned()];
-            assert_eq!(client.arguments(&again)[1..], again, "what is given counts");
+            assert_eq!(client.arguments(&again, None)[1..], again, "what is given counts");
+        }
+        for (client, entry, waits) in [
+            (Client::Codex, json!({ "tool_timeout_sec": 60 }), Some("45")),
+            (Client::Codex, json!({ "tool_timeout_sec": 0.5 }), Some("1")),
+            (Client::Codex, json!({ "tool_timeout_sec": 9000 }), Some("540")),
+            (Client::Codex, json!({}), Some("450")),
+            (Client::Gemini, json!({ "timeout": 60_000 }), Some("45")),
+            (Client::Gemini, json!({ "timeout": 600_000 }), None),
+            (Client::Gemini, json!({ "timeout": -1 }), None),
+            (Client::Opencode, json!({ "timeout": 30_000 }), Some("22")),
+            (Client::Claude, json!({ "timeout": 1 }), None),
+        ] {
+            let found = client.arguments(&[], client.gives_up(&entry));
+            assert_eq!(found.get(2).map(String::as_str), waits, "{client:?} {entry}");
         }
         for entry in [json!({ "url": "http://x" }), json!(null), json!({ "command": [] })] {
             assert_eq!(Client::Claude.command(&entry), None, "{entry}");

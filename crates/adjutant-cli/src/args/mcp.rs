@@ -157,7 +157,8 @@ const INSTALL_HELP: &str = r#"Examples:
 Without --scope the project's file is changed, for Codex yours, since it reads a project's file only
 once you trust the project. The old file is kept beside the new one as FILE.before-adjutant, the first
 time. A second install changes nothing, or only the path of this program, and keeps the flags unless
-others are given."#;
+others are given. A project's entry that starts another program and has flags or variables of its own is
+left alone until you type the flags: it may be somebody else's."#;
 
 /// Whose configuration is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

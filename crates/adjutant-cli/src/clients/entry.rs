@@ -156,11 +156,13 @@ fn toml_without(text: &str) -> Result<String, String> {
     }
     if let Some(toml::Value::Table(servers)) = wanted.get_mut(SERVERS) {
         servers.remove(SERVER);
-        if servers.is_empty() && !new.contains(SERVERS) {
-            wanted.remove(SERVERS);
-        }
     }
-    if toml::from_str::<toml::Table>(&new).is_ok_and(|new| new == wanted) {
+    let mut without_servers = wanted.clone();
+    if wanted.get(SERVERS).and_then(toml::Value::as_table).is_some_and(toml::Table::is_empty) {
+        without_servers.remove(SERVERS);
+    }
+    let is_as_wanted = |new: toml::Table| new == wanted || new == without_servers;
+    if toml::from_str::<toml::Table>(&new).is_ok_and(is_as_wanted) {
         Ok(new)
     } else {
         Err(BY_HAND.into())

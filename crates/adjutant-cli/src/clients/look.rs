@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use adjutant_mcp::Client;
+use adjutant_view::sanitize;
+use serde_json::Value;
 
 use super::entry::Text;
 use super::place::Place;
-use super::{file, on_path, resolved, shown, this_program};
+use super::{file, flags, on_path, resolved, shown, this_program};
 use crate::args::McpScope;
 
 /// Looks at the clients that are installed or configured: a name, whether it is as it should be, and
@@ -25,8 +27,8 @@ fn look(client: Client, root: &Path) -> Option<(String, bool, String)> {
     let name = format!("mcp {}", client.name());
     let mut seen = Vec::new();
     for scope in [McpScope::Project, McpScope::User] {
-        let Ok(place) = Place::find(client, scope, root) else { continue };
-        seen.extend(judge(client, &place));
+        let places = Place::find(client, scope, root).unwrap_or_default();
+        seen.extend(places.iter().filter_map(|place| judge(client, place)));
     }
     if let Some((_, says)) = seen.iter().find(|(fine, _)| !fine) {
         return Some((name, false, says.clone()));
@@ -57,20 +59,46 @@ fn judge(client: Client, place: &Place) -> Option<(bool, String)> {
         }
     };
     let entry = text.entry()?;
-    let Some(program) = client.command(entry).and_then(|command| command.into_iter().next()) else {
+    let command = client.command(entry).unwrap_or_default();
+    let Some((program, arguments)) = command.split_first() else {
         return Some((true, format!("{path} names a server that is not started here")));
     };
-    let program_shown = shown(&PathBuf::from(&program));
+    let program_shown = shown(&PathBuf::from(program));
     if client.is_off(entry) {
         return Some((false, format!("{path} has the server switched off")));
     }
-    let Some(found) = resolved(&program) else {
+    let Some(found) = resolved(program) else {
         return Some((false, format!("{path} starts {program_shown}, which is not there: {fix}")));
     };
     if this_program().is_ok_and(|own| own == found) {
-        return Some((true, format!("configured in {path}")));
+        return Some(judge_flags(client, entry, arguments, &path, &fix));
     }
     let is_here = fs::metadata(&found).is_ok_and(|it| it.is_file());
     let what = if is_here { "another program than this one" } else { "which is no program" };
     Some((false, format!("{path} starts {program_shown}, {what}: {fix}")))
+}
+
+/// Judges what this program is started with.
+fn judge_flags(
+    client: Client,
+    entry: &Value,
+    arguments: &[String],
+    path: &str,
+    fix: &str,
+) -> (bool, String) {
+    let Some((_, flags)) = arguments.split_first().filter(|(first, _)| *first == "mcp") else {
+        return (false, format!("{path} does not start the server: {fix}"));
+    };
+    let gives_up = client.gives_up(entry);
+    match flags::kept(flags, gives_up) {
+        Err(problem) => (false, format!("{path}: {problem}: {fix} -- FLAGS")),
+        Ok(kept) if client.arguments(&kept, gives_up) != arguments => {
+            (false, format!("{path}: the client gives up before it is answered: {fix}"))
+        }
+        Ok(kept) if flags::decide(&kept) => {
+            let flags = sanitize::line(&kept.join(" ")).into_owned();
+            (true, format!("configured in {path}, with {flags}"))
+        }
+        Ok(_) => (true, format!("configured in {path}")),
+    }
 }

@@ -5,6 +5,7 @@
 
 mod entry;
 mod file;
+mod flags;
 mod look;
 mod place;
 
@@ -13,10 +14,9 @@ use std::{env, fs};
 
 use adjutant_mcp::{Client, SERVER};
 use adjutant_view::sanitize;
-use clap::Args;
 use serde_json::Value;
 
-use crate::args::{McpArgs, McpClient, McpScope};
+use crate::args::{McpClient, McpScope};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, say};
 
@@ -36,11 +36,28 @@ pub(crate) struct Order<'a> {
 }
 
 impl Order<'_> {
-    fn place(&self) -> Result<(Client, Place), Failure> {
-        let client = known(self.client);
+    fn client(&self) -> Client {
+        known(self.client)
+    }
+
+    /// Returns the files of the client that are there, or the one that may come to be.
+    fn places(&self) -> Result<Vec<Place>, Failure> {
+        let client = self.client();
         let usual = if client == Client::Codex { McpScope::User } else { McpScope::Project };
-        let place = Place::find(client, self.scope.unwrap_or(usual), self.root)?;
-        Ok((client, place))
+        Place::find(client, self.scope.unwrap_or(usual), self.root)
+    }
+
+    /// Returns the file that names the server, else the usual one.
+    fn place(&self) -> Result<(Client, Place), Failure> {
+        let client = self.client();
+        let mut places = self.places()?;
+        let names_it = |place: &Place| {
+            let text = file::look(&place.path).ok().flatten();
+            let text = text.and_then(|text| Text::read(client, text).ok());
+            text.is_some_and(|text| text.entry().is_some())
+        };
+        let at = places.iter().position(names_it).unwrap_or(0);
+        Ok((client, places.swap_remove(at)))
     }
 }
 
@@ -63,8 +80,8 @@ pub(crate) fn show(
 ) -> Result<Exit, Failure> {
     let (client, place) = order.place()?;
     let empty = Text::read(client, String::new()).map_err(Failure::usage)?;
-    let command = command(client, &place, &empty, flags, home)?;
-    let new = empty.with(&command).map_err(Failure::usage)?;
+    let started = started(client, &place, &empty, flags, home)?;
+    let new = empty.with(&started.command).map_err(Failure::usage)?;
     say(&format!("adjutant: {} must hold:", shown(&place.path)));
     print(&new)?;
     Ok(Exit::Completed)
@@ -86,16 +103,19 @@ pub(crate) fn install(
             ))
     };
     let text = Text::read(client, file.text().to_owned()).map_err(broken)?;
-    let command = command(client, &place, &text, flags, home)?;
-    let new = text.with(&command).map_err(broken)?;
+    let started = started(client, &place, &text, flags, home)?;
+    let new = text.with(&started.command).map_err(broken)?;
     if new == file.text() {
         say(&format!("adjutant: {} has the server already", shown(&place.path)));
     } else {
+        started.check_kept(client, &place)?;
         let kept = file.replace(&new)?;
         say(&format!("adjutant: {} starts the server for {}", shown(&place.path), client.title()));
         kept.iter().for_each(|old| say(&format!("  The file as it was: {}", shown(old))));
     }
-    if place.scope == McpScope::Project && command.iter().any(|it| Path::new(it).is_absolute()) {
+    started.tell_kept();
+    let is_here = |it: &String| Path::new(it).is_absolute();
+    if place.scope == McpScope::Project && started.command.iter().any(is_here) {
         say("  It holds paths of this machine, which nobody else has who shares the project.");
     }
     say(&format!("  Next: {}", next(client, place.scope)));
@@ -104,8 +124,15 @@ pub(crate) fn install(
 
 /// Takes the server out of a client's configuration.
 pub(crate) fn remove(order: &Order<'_>) -> Result<Exit, Failure> {
-    let (client, place) = order.place()?;
-    let file = file::File::open(&place)?;
+    let client = order.client();
+    for place in order.places()? {
+        remove_from(client, &place)?;
+    }
+    Ok(Exit::Completed)
+}
+
+fn remove_from(client: Client, place: &Place) -> Result<(), Failure> {
+    let file = file::File::open(place)?;
     let broken = |problem: String| {
         Failure::new(Exit::Failed, format!("{} was left alone: {problem}", shown(&place.path)))
     };
@@ -113,55 +140,71 @@ pub(crate) fn remove(order: &Order<'_>) -> Result<Exit, Failure> {
     let new = text.without().map_err(broken)?;
     if new == file.text() {
         say(&format!("adjutant: {} does not name the server", shown(&place.path)));
-        return Ok(Exit::Completed);
+        return Ok(());
     }
     let kept = file.replace(&new)?;
     say(&format!("adjutant: {} no longer starts the server", shown(&place.path)));
     kept.iter().for_each(|old| say(&format!("  The file as it was: {}", shown(old))));
-    Ok(Exit::Completed)
+    Ok(())
 }
 
-/// Adds the state directory where one is named: few clients hand variables on.
-fn flags_with(flags: &[String], home: Option<&Path>) -> Result<Vec<String>, Failure> {
-    let refused = |said: &str| {
-        Failure::usage(format!("the server would not start with these flags: {said}"))
-            .hint("`adjutant mcp --help` lists them; they stand behind `--`.")
-    };
-    let command = McpArgs::augment_args(clap::Command::new("adjutant mcp").no_binary_name(true))
-        .arg(clap::Arg::new("home").long("home"));
-    let matches = command.try_get_matches_from(flags).map_err(|error| {
-        let said = error.to_string();
-        refused(said.lines().next().unwrap_or_default().trim_start_matches("error: "))
-    })?;
-    if let Some(name) = matches.subcommand_name() {
-        return Err(refused(&format!("`{name}` is not a flag")));
+/// What a client is to start, and what of it was in its file before.
+struct Started {
+    command: Vec<String>,
+    /// Flags that nobody typed now and that no client needs.
+    flags: Vec<String>,
+    /// The names of the variables that the entry sets.
+    variables: Vec<String>,
+}
+
+impl Started {
+    /// Refuses to make an entry work whose terms may be somebody else's: a project's file comes with
+    /// the project, and nothing in a project decides what may be spent or reached.
+    fn check_kept(&self, client: Client, place: &Place) -> Result<(), Failure> {
+        let is_harmless = self.variables.is_empty() && !flags::decide(&self.flags);
+        if place.scope == McpScope::User || is_harmless {
+            return Ok(());
+        }
+        let (path, name) = (shown(&place.path), client.name());
+        let what = format!("{path} was left alone: its entry has {} already", self.kept());
+        let hint = if self.variables.is_empty() {
+            let typed: Vec<String> = self.flags.iter().map(|it| crate::hints::quoted(it)).collect();
+            format!(
+                "If they are yours, type them: adjutant mcp install {name} --scope project -- {}",
+                typed.join(" ")
+            )
+        } else {
+            format!(
+                "Take the variables out of it, or `adjutant mcp remove {name} --scope project` all of it."
+            )
+        };
+        Err(Failure::usage(what).hint(hint))
     }
-    for id in ["http", "allow_origin"] {
-        if matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine) {
-            let flag = id.replace('_', "-");
-            return Err(refused(&format!(
-                "--{flag} is for a server you start yourself; a client starts one of its own"
-            )));
+
+    fn tell_kept(&self) {
+        if !self.flags.is_empty() || !self.variables.is_empty() {
+            say(&format!("  It keeps {} that were there.", self.kept()));
         }
     }
-    let mut all = flags.to_vec();
-    let is_named = flags.iter().any(|flag| flag == "--home" || flag.starts_with("--home="));
-    if let Some(home) = home.filter(|_| !is_named) {
-        let home = std::path::absolute(home).unwrap_or_else(|_| home.to_owned());
-        all.extend(["--home".to_owned(), text_of(&home)?]);
+
+    fn kept(&self) -> String {
+        let line = |all: &[String]| sanitize::line(&all.join(" ")).into_owned();
+        let flags = (!self.flags.is_empty()).then(|| format!("the flags `{}`", line(&self.flags)));
+        let variables = (!self.variables.is_empty())
+            .then(|| format!("the variables `{}`", line(&self.variables)));
+        flags.into_iter().chain(variables).collect::<Vec<_>>().join(" and ")
     }
-    Ok(all)
 }
 
 /// Returns what the client is to start: what it starts already where that is this program, and the
 /// flags it has unless others are given.
-fn command(
+fn started(
     client: Client,
     place: &Place,
     text: &Text,
     flags: &[String],
     home: Option<&Path>,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Started, Failure> {
     // One that says nothing of a program or an address may say other things of the server.
     let is_of_another =
         |entry: &&Value| ["command", "url", "httpUrl"].iter().any(|key| !entry[key].is_null());
@@ -188,10 +231,27 @@ fn command(
         Some(program) => program.clone(),
         None => named(&own, place.scope)?,
     };
-    let flags_with_home = flags_with(flags, home)?;
+    let entry = text.entry().unwrap_or(&Value::Null);
+    let gives_up = client.gives_up(entry);
+    let plain = client.arguments(&flags::with_home(flags, home)?, gives_up);
     let keeps = flags.is_empty() && known.get(1).is_some_and(|first| first == "mcp");
-    let arguments = if keeps { known[1..].to_vec() } else { client.arguments(&flags_with_home) };
-    Ok([vec![program], arguments].concat())
+    let arguments = if keeps {
+        let kept = flags::kept(&known[2..], gives_up).map_err(|problem| {
+            Failure::usage(format!("{} was left alone: {problem}", shown(&place.path))).hint(
+                format!(
+                    "`adjutant mcp install {} -- FLAGS` puts others in their place.",
+                    client.name()
+                ),
+            )
+        })?;
+        client.arguments(&kept, gives_up)
+    } else {
+        plain.clone()
+    };
+    let kept = if keeps && arguments != plain { arguments[1..].to_vec() } else { Vec::new() };
+    let variables = ["env", "environment"].iter().filter_map(|key| entry[key].as_object());
+    let variables = variables.flat_map(|all| all.keys().cloned()).collect();
+    Ok(Started { command: [vec![program], arguments].concat(), flags: kept, variables })
 }
 
 /// Returns how this program is best named: a file that a project shares must not hold a person's

@@ -25,8 +25,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Finds the file; of several that a client reads, the one that is there.
-    pub(crate) fn find(client: Client, scope: McpScope, root: &Path) -> Result<Self, Failure> {
+    /// Finds the files that the client reads, at least the one that may come to be.
+    pub(crate) fn find(client: Client, scope: McpScope, root: &Path) -> Result<Vec<Self>, Failure> {
         let (folder, within) = match scope {
             McpScope::Project => {
                 let root = absolute(root)?;
@@ -35,10 +35,12 @@ impl Place {
             McpScope::User => (user(client)?, None),
         };
         let names = names(client, scope);
-        let there =
-            names.iter().map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_ok());
-        let path = there.unwrap_or_else(|| folder.join(names[0]));
-        Ok(Self { path, scope, within })
+        let mut paths: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+        paths.retain(|path| path.symlink_metadata().is_ok());
+        if paths.is_empty() {
+            paths.push(folder.join(names[0]));
+        }
+        Ok(paths.into_iter().map(|path| Self { path, scope, within: within.clone() }).collect())
     }
 }
 
