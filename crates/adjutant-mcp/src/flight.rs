@@ -8,16 +8,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::RequestId;
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData};
+use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+
+use crate::tools::Named;
 
 /// Calls at once that may wait for a run.
-const WAITING: usize = 256;
+pub(crate) const WAITING: usize = 256;
 
 /// Requests at once, those calls among them: whoever waits can still ask how things stand, and end them.
 const REQUESTS: usize = WAITING + 64;
 
 /// Bytes of all of them together. One alone may have as many as a line.
 const BYTES: usize = 32 << 20;
+
+/// The longest id of a request: it is kept and written again. Inclusive.
+const ID_BYTES: usize = 1024;
 
 /// How long one waits for room before it is refused: many quick ones after another are no harm.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -70,6 +76,12 @@ impl Known {
         self.requests.is_empty() || (has_turn && has_place)
     }
 
+    fn insert(&mut self, id: &RequestId, weight: Weight) {
+        self.bytes += weight.bytes;
+        self.waiting += usize::from(weight.waits);
+        self.requests.insert(id.clone(), Request { weight, is_answered: false });
+    }
+
     fn remove(&mut self, id: &RequestId) {
         if let Some(request) = self.requests.remove(id) {
             self.bytes -= request.weight.bytes;
@@ -102,10 +114,26 @@ impl Flight {
             known.is_full = result.timed_out();
         }
         known.is_full = false;
-        known.bytes += weight.bytes;
-        known.waiting += usize::from(weight.waits);
-        known.requests.insert(id.clone(), Request { weight, is_answered: false });
+        known.insert(id, weight);
         Ok(())
+    }
+
+    /// Takes a request if there is room now.
+    pub(crate) fn enter_now(&self, id: &RequestId, weight: Weight) -> Result<(), Refused> {
+        let mut known = self.known();
+        if known.requests.contains_key(id) {
+            return Err(Refused::InUse);
+        }
+        if !known.has_room(weight) {
+            return Err(Refused::Full);
+        }
+        known.insert(id, weight);
+        Ok(())
+    }
+
+    /// Returns how many calls wait for a run.
+    pub(crate) fn waiting(&self) -> usize {
+        self.known().waiting
     }
 
     /// Notes that a request has its answer, which is yet to be written.
@@ -131,6 +159,69 @@ impl Flight {
         if known.requests.get(id).is_some_and(|request| !request.is_answered) {
             known.remove(id);
             self.shared.1.notify_all();
+        }
+    }
+}
+
+/// Takes a request among those that wait for their answer, if `enter` lets it; one that is taken back
+/// makes room. The error is for the request, where its id may be named.
+pub(crate) fn admit(
+    flight: &Flight,
+    message: &ClientJsonRpcMessage,
+    enter: impl FnOnce(&RequestId, bool) -> Result<(), Refused>,
+) -> Result<(), (ErrorData, Option<RequestId>)> {
+    match message {
+        JsonRpcMessage::Request(request) => {
+            let refused = |text| ErrorData::invalid_request(text, None);
+            if matches!(&request.id, RequestId::String(id) if id.len() > ID_BYTES) {
+                return Err((refused("an id may have at most 1024 bytes"), None));
+            }
+            let waits = if let ClientRequest::CallToolRequest(call) = &request.request {
+                Named::parse(&call.params.name).is_some_and(Named::may_wait)
+            } else {
+                false
+            };
+            enter(&request.id, waits).map_err(|why| {
+                let text = match why {
+                    Refused::InUse => "id is in use: a request with it is not answered yet",
+                    Refused::Full => "too many requests wait for their answer; ask again later",
+                };
+                (refused(text), Some(request.id.clone()))
+            })
+        }
+        JsonRpcMessage::Notification(told) => {
+            if let ClientNotification::CancelledNotification(taken_back) = &told.notification
+                && let Some(id) = &taken_back.params.request_id
+            {
+                flight.taken_back(id);
+            }
+            Ok(())
+        }
+        JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => Ok(()),
+    }
+}
+
+/// An answer on its way out; its request ends when this is dropped.
+pub(crate) struct Answer(Option<(Flight, RequestId)>);
+
+impl Answer {
+    pub(crate) fn of(flight: &Flight, message: &ServerJsonRpcMessage) -> Self {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        Self(id.map(|id| {
+            flight.answered(id);
+            (flight.clone(), id.clone())
+        }))
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some((flight, id)) = &self.0 {
+            flight.written(id);
         }
     }
 }

@@ -18,17 +18,14 @@ use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::ServerJsonRpcMessage;
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
-};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::transport::Transport;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use crate::era::{self, Era};
-use crate::flight::{Flight, Refused, Weight};
-use crate::tools::Named;
+use crate::flight::{self, Answer, Flight, Weight};
 
 /// The longest line that is taken. Inclusive; the end of the line does not count.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -38,9 +35,6 @@ const INCOMING: usize = 1;
 
 /// Messages that wait to be written: a progress message for each of many calls at once.
 const OUTGOING: usize = 64;
-
-/// The longest id of a request: it is kept and written again. Inclusive.
-const ID_BYTES: usize = 1024;
 
 /// How long a client that says nothing more may leave what was said to it unread.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -177,31 +171,6 @@ impl Transport<RoleServer> for Stdio {
     }
 }
 
-/// An answer on its way out; its request ends when this is dropped.
-struct Answer(Option<(Flight, RequestId)>);
-
-impl Answer {
-    fn of(flight: &Flight, message: &ServerJsonRpcMessage) -> Self {
-        let id = match message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
-        };
-        Self(id.map(|id| {
-            flight.answered(id);
-            (flight.clone(), id.clone())
-        }))
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        if let Some((flight, id)) = &self.0 {
-            flight.written(id);
-        }
-    }
-}
-
 fn encoded(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -253,40 +222,15 @@ fn read_all(
 
 const TOO_LONG: &str = "a message may have at most 4 MiB";
 
-/// Takes a request among those that wait for their answer, if it may be.
+/// Takes a message if it may be; a request waits for room.
 fn admit(
     flight: &Flight,
     message: Option<ClientJsonRpcMessage>,
     bytes: usize,
 ) -> Result<Option<ClientJsonRpcMessage>, Complaint> {
-    match &message {
-        Some(JsonRpcMessage::Request(request)) => {
-            let refused = |text| ErrorData::invalid_request(text, None);
-            if matches!(&request.id, RequestId::String(id) if id.len() > ID_BYTES) {
-                let text = "an id may have at most 1024 bytes";
-                return Err(Complaint::new(refused(text), None));
-            }
-            let waits = if let ClientRequest::CallToolRequest(call) = &request.request {
-                Named::parse(&call.params.name).is_some_and(Named::may_wait)
-            } else {
-                false
-            };
-            flight.enter(&request.id, Weight { bytes, waits }).map_err(|why| {
-                let text = match why {
-                    Refused::InUse => "id is in use: a request with it is not answered yet",
-                    Refused::Full => "too many requests wait for their answer; ask again later",
-                };
-                Complaint::new(refused(text), Some(request.id.clone()))
-            })?;
-        }
-        Some(JsonRpcMessage::Notification(told)) => {
-            if let ClientNotification::CancelledNotification(taken_back) = &told.notification
-                && let Some(id) = &taken_back.params.request_id
-            {
-                flight.taken_back(id);
-            }
-        }
-        Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) | None => {}
+    if let Some(message) = &message {
+        let enter = |id: &RequestId, waits| flight.enter(id, Weight { bytes, waits });
+        flight::admit(flight, message, enter).map_err(|(error, to)| Complaint::new(error, to))?;
     }
     Ok(message)
 }

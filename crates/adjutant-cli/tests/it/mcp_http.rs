@@ -173,34 +173,90 @@ fn strangers_are_answered_from_the_head_alone_and_the_slow_are_hung_up_on() {
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }
 
+/// Says who one is and waits until that is heard; the connection stays.
+fn shows_the_token(host: &Host, stream: &mut std::net::TcpStream) -> String {
+    let head = format!(
+        "PUT /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n",
+        host.address
+    );
+    let mut status = [0; 12];
+    let heard =
+        stream.write_all(head.as_bytes()).and_then(|()| stream.read_exact(&mut status)).is_ok();
+    if heard { String::from_utf8_lossy(&status).into_owned() } else { String::new() }
+}
+
 #[test]
 fn who_comes_when_all_places_are_taken_is_told_so_and_has_one_later() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
-    let mut places: Vec<_> = (0..256).map(|_| host.connect()).collect();
-    // Each is taken once it is heard; the last to be heard proves the others.
-    let head = format!("GET /none HTTP/1.1\r\nHost: {}\r\n\r\n", host.address);
-    for place in &mut places {
-        place.write_all(head.as_bytes()).unwrap();
-        let mut status = [0; 12];
-        place.read_exact(&mut status).unwrap();
-        assert_eq!(&status, b"HTTP/1.1 404");
-    }
-    let mut late = host.connect();
-    let mut said = String::new();
-    let _ = late.read_to_string(&mut said);
-    assert!(said.starts_with("HTTP/1.1 503"), "{said:?}");
+    let places: Vec<_> = (0..256)
+        .map(|_| {
+            let mut place = host.connect();
+            assert_eq!(shows_the_token(&host, &mut place), "HTTP/1.1 405");
+            place
+        })
+        .collect();
+    assert_eq!(shows_the_token(&host, &mut host.connect()), "HTTP/1.1 503");
     drop(places);
     let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let mut stream = host.connect();
-        let heard = stream.write_all(head.as_bytes()).is_ok();
-        let mut status = [0; 12];
-        if heard && stream.read_exact(&mut status).is_ok() && &status == b"HTTP/1.1 404" {
-            break;
-        }
+    while shows_the_token(&host, &mut host.connect()) != "HTTP/1.1 405" {
         assert!(Instant::now() < deadline, "nobody gets in again");
     }
+}
+
+#[test]
+fn strangers_take_no_places_of_clients() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let client = host.session("tester", VERSION);
+    let strangers: Vec<_> = (0..400)
+        .map(|_| {
+            let mut stranger = host.connect();
+            let _ = stranger.write_all(b"POST /mcp HTTP/1.1\r\nHost: ");
+            stranger
+        })
+        .collect();
+    assert_eq!(client.post(&ping()).result(9), json!({}));
+    let mut oldest = &strangers[0];
+    let mut rest = Vec::new();
+    let _ = oldest.read_to_end(&mut rest);
+    assert_eq!(client.post(&ping()).result(9), json!({}));
+}
+
+#[test]
+fn an_id_that_is_in_use_is_refused_and_each_has_the_answer_that_is_its_own() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let client = host.session("tester", VERSION);
+    let run = text(&client.data("delegate_start", &task("soon")), "run");
+    let first = client.post(&call(77, "delegate_wait", &json!({ "run": run })));
+    let refused = client.post(&call(77, "validate_return", &json!({ "return": {} }))).message();
+    let text = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(text.starts_with("id is in use"), "{refused}");
+    assert_eq!(first.result(77)["structuredContent"]["state"], "completed");
+    let again = client.post(&call(77, "delegate_wait", &json!({ "run": run })));
+    assert_eq!(again.result(77)["structuredContent"]["state"], "completed", "it is free again");
+}
+
+/// A call whose client has gone waits on, and holds files open: there are only so many of them.
+#[test]
+fn calls_that_were_broken_off_are_bounded_and_the_server_goes_on() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let client = host.session("claude-code", VERSION);
+    let run = text(&client.data("delegate_start", &task("slow")), "run");
+    let wait = json!({ "run": run });
+    for id in 100..356 {
+        assert_eq!(client.post(&call(id, "delegate_wait", &wait)).status, 200);
+    }
+    for who in [&client, &host.session("claude-code", VERSION)] {
+        let said = who.post(&call(356, "delegate_wait", &wait)).message();
+        let text = said["error"]["message"].as_str().unwrap_or_default();
+        assert!(text.starts_with("too many requests wait"), "{said}");
+    }
+    let other = host.session("other", VERSION);
+    assert_eq!(other.post(&ping()).result(9), json!({}));
+    assert_eq!(rig.run(["cancel", &run]).code, 0);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod gate;
 mod sessions;
 mod token;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,8 +30,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use self::gate::{Closed, Gate, PATH};
@@ -44,6 +45,13 @@ const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// Connections at once: each call that waits holds one. Who comes later is told to come again.
 const CONNECTIONS: usize = 256;
+
+/// Connections at once that have not shown the token yet; a new one ends the oldest of them. They take no
+/// places of clients.
+const STRANGERS: usize = 64;
+
+/// How long a connection may take until it has shown the token.
+const UNKNOWN: Duration = Duration::from_secs(3);
 
 /// How long a client may take to send the head of a request, and be silent between two.
 const HEAD: Duration = Duration::from_secs(15);
@@ -172,7 +180,56 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 struct Front<H> {
     gate: Gate,
     service: StreamableHttpService<H, Sessions>,
+    places: Arc<Semaphore>,
 }
+
+/// A connection: a stranger's until it has shown the token, then a client's.
+#[derive(Default)]
+struct Visitor {
+    place: watch::Sender<Option<OwnedSemaphorePermit>>,
+}
+
+impl Visitor {
+    fn is_known(&self) -> bool {
+        self.place.borrow().is_some()
+    }
+
+    /// Gives it a place among the clients.
+    fn enter(&self, places: &Arc<Semaphore>) -> Result<(), Closed> {
+        if !self.is_known() {
+            let place = Arc::clone(places).try_acquire_owned().map_err(|_| FULL)?;
+            drop(self.place.send_replace(Some(place)));
+        }
+        Ok(())
+    }
+
+    /// Waits until a stranger has had its time; a client has all it wants.
+    async fn stays_unknown(&self) {
+        let mut place = self.place.subscribe();
+        if timeout(UNKNOWN, place.wait_for(Option::is_some)).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The connections that have not shown the token, the oldest first.
+#[derive(Default)]
+struct Strangers(VecDeque<(AbortHandle, Arc<Visitor>)>);
+
+impl Strangers {
+    /// Makes room for one more.
+    fn make_room(&mut self) {
+        self.0.retain(|(task, visitor)| !task.is_finished() && !visitor.is_known());
+        while self.0.len() >= STRANGERS {
+            self.0.pop_front().into_iter().for_each(|(oldest, _)| oldest.abort());
+        }
+    }
+}
+
+const FULL: Closed = Closed {
+    status: StatusCode::SERVICE_UNAVAILABLE,
+    text: "all places are taken; come again in a second",
+};
 
 async fn serve_all<H: ServerHandler>(
     listener: TcpListener,
@@ -186,22 +243,24 @@ async fn serve_all<H: ServerHandler>(
     let cancel = config.cancellation_token.clone();
     let sessions = Arc::new(Sessions::new());
     let service = StreamableHttpService::new(move || Ok(handler()), sessions, config);
-    let front = Arc::new(Front { gate, service });
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let front = Arc::new(Front { gate, service, places });
+    let mut strangers = Strangers::default();
     let mut connections = JoinSet::new();
     let mut told_to_end = std::pin::pin!(told_to_end());
     loop {
         tokio::select! {
-            accepted = listener.accept() => match (accepted, Arc::clone(&slots).try_acquire_owned()) {
-                (Ok((stream, _)), Ok(slot)) => {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    strangers.make_room();
                     let (front, closing) = (Arc::clone(&front), closing.subscribe());
-                    connections.spawn(async move {
-                        serve_one(stream, &front, closing).await;
-                        drop(slot);
-                    });
+                    let visitor = Arc::<Visitor>::default();
+                    let own = Arc::clone(&visitor);
+                    let task =
+                        connections.spawn(async move { serve_one(stream, &front, &own, closing).await });
+                    strangers.0.push_back((task, visitor));
                 }
-                (Ok((stream, _)), Err(_)) => turn_away(&stream),
-                (Err(_), _) => tokio::time::sleep(RECOVERS).await,
+                Err(_) => tokio::time::sleep(RECOVERS).await,
             },
             Some(_) = connections.join_next() => {}
             told = &mut told_to_end => break told?,
@@ -230,26 +289,22 @@ async fn told_to_end() -> io::Result<()> {
     Ok(())
 }
 
-/// Says that there is no room, as far as the client's buffer takes it.
-fn turn_away(stream: &TcpStream) {
-    let _ = stream.try_write(
-        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-    );
-}
-
 async fn serve_one<H: ServerHandler>(
     stream: TcpStream,
     front: &Front<H>,
+    visitor: &Visitor,
     mut closing: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| async { Ok::<_, Infallible>(front.answer(request).await) });
+    let service =
+        service_fn(|request| async { Ok::<_, Infallible>(front.answer(visitor, request).await) });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     // What a client breaks off is its own affair.
     tokio::select! {
         _ = connection.as_mut() => return,
+        () = visitor.stays_unknown() => return,
         _ = closing.wait_for(|is_closing| *is_closing) => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -257,7 +312,7 @@ async fn serve_one<H: ServerHandler>(
 }
 
 impl<H: ServerHandler> Front<H> {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(&self, visitor: &Visitor, request: Request<Incoming>) -> Answer {
         let (head, body) = request.into_parts();
         if let Err(closed) = self.gate.judge_place(&head.uri, &head.headers) {
             return refused(closed);
@@ -265,7 +320,9 @@ impl<H: ServerHandler> Front<H> {
         let origin = head.headers.get(header::ORIGIN).cloned();
         let mut answer = if head.method == Method::OPTIONS {
             preflight()
-        } else if let Err(closed) = self.gate.judge_token(&head.headers) {
+        } else if let Err(closed) =
+            self.gate.judge_token(&head.headers).and_then(|()| visitor.enter(&self.places))
+        {
             refused(closed)
         } else if head.method == Method::POST {
             match read(body).await {
@@ -332,6 +389,11 @@ fn refused(closed: Closed) -> Answer {
     if closed.status == StatusCode::UNAUTHORIZED {
         let how = HeaderValue::from_static("Bearer");
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+    }
+    if closed.status == StatusCode::SERVICE_UNAVAILABLE {
+        let headers = answer.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     answer
 }

@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{
     EventStream, ServerSseMessage, SessionId, SessionManager,
@@ -15,6 +17,7 @@ use rmcp::transport::streamable_http_server::session::{
 use tokio::time::Instant;
 
 use super::events::Events;
+use crate::flight::{self, Answer, Flight, Refused, WAITING, Weight};
 
 /// Sessions at once; a new one ends the one that was silent for longest and waits for nothing.
 ///
@@ -38,25 +41,70 @@ pub(crate) struct Sessions {
 /// What is known of a session.
 struct Used {
     at: Instant,
-    /// Held by each request that is not answered yet.
+    /// Held by each request whose client listens.
     open: Arc<()>,
+    /// The requests that are not answered yet, whether their clients listen or not.
+    flight: Flight,
 }
 
 /// A stream with the answer to a request; its session stays while this lives.
-struct Held<S> {
-    stream: Pin<Box<S>>,
+struct Held {
+    stream: EventStream,
     _open: Option<Arc<()>>,
 }
 
-impl<S: Stream> Stream for Held<S> {
-    type Item = S::Item;
+impl Stream for Held {
+    type Item = ServerSseMessage;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.stream.as_mut().poll_next(context)
     }
 }
 
+/// A stream of one message.
+struct Once(Option<ServerSseMessage>);
+
+impl Stream for Once {
+    type Item = ServerSseMessage;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.0.take())
+    }
+}
+
+type Local = <LocalSessionManager as SessionManager>::Transport;
 type Failure = <LocalSessionManager as SessionManager>::Error;
+
+/// The library's transport of a session, which notes what is answered.
+pub(crate) struct Noting {
+    local: Local,
+    flight: Flight,
+}
+
+impl Transport<RoleServer> for Noting {
+    type Error = <Local as Transport<RoleServer>>::Error;
+
+    fn send(
+        &mut self,
+        item: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let answer = Answer::of(&self.flight, &item);
+        let sent = self.local.send(item);
+        async move {
+            // Before the client can have read it: it may use the id again at once.
+            drop(answer);
+            sent.await
+        }
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<ClientJsonRpcMessage>> + Send {
+        self.local.receive()
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.local.close()
+    }
+}
 
 impl Sessions {
     pub(crate) fn new() -> Self {
@@ -79,6 +127,28 @@ impl Sessions {
         })
     }
 
+    /// Takes a message of a session, if it may be: no two requests have one id, and of all sessions
+    /// together no more calls wait than one client may have, since each holds files open.
+    fn admit(&self, id: &SessionId, message: &ClientJsonRpcMessage) -> Option<ServerSseMessage> {
+        let (flight, waiting) = {
+            let used = self.used();
+            let waiting: usize = used.values().map(|used| used.flight.waiting()).sum();
+            (used.get(id)?.flight.clone(), waiting)
+        };
+        let enter = |id: &RequestId, waits: bool| {
+            let bytes = serde_json::to_vec(message).map_or(0, |json| json.len());
+            match flight.enter_now(id, Weight { bytes, waits }) {
+                Ok(()) if waits && waiting >= WAITING => {
+                    flight.taken_back(id);
+                    Err(Refused::Full)
+                }
+                entered => entered,
+            }
+        };
+        let (error, to) = flight::admit(&flight, message, enter).err()?;
+        Some(ServerSseMessage::from_message(JsonRpcMessage::error(error, to)))
+    }
+
     /// Returns the session that was silent for longest, if there are as many as there may be.
     fn surplus(&self) -> Option<SessionId> {
         let used = self.used();
@@ -90,15 +160,18 @@ impl Sessions {
 
 impl SessionManager for Sessions {
     type Error = Failure;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Transport = Noting;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Failure> {
         while let Some(silent) = self.surplus() {
             self.close_session(&silent).await?;
         }
-        let (id, transport) = self.local.create_session().await?;
-        self.used().insert(id.clone(), Used { at: Instant::now(), open: Arc::default() });
-        Ok((id, transport))
+        let (id, local) = self.local.create_session().await?;
+        let flight = Flight::default();
+        let noting = Noting { local, flight: flight.clone() };
+        let used = Used { at: Instant::now(), open: Arc::default(), flight };
+        self.used().insert(id.clone(), used);
+        Ok((id, noting))
     }
 
     async fn initialize_session(
@@ -124,6 +197,9 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
         let open = self.touch(id);
+        if let Some(refused) = self.admit(id, &message) {
+            return Ok(Held { stream: Box::pin(Once(Some(refused))), _open: open });
+        }
         let stream = self.local.create_stream(id, message).await?;
         Ok(Held { stream: Box::pin(stream), _open: open })
     }
@@ -134,6 +210,7 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<(), Failure> {
         self.touch(id);
+        self.admit(id, &message);
         self.local.accept_message(id, message).await
     }
 
