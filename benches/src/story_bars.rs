@@ -52,7 +52,8 @@ type Phase = fn(&Phases) -> f64;
 
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let mut rows = vec![answers(plan)?, prds(plan)?];
+    let mut rows = answers(plan)?;
+    rows.push(prds(plan)?);
     let binary = Binary::build()?;
     if has_memory() {
         let repo = Repo::make(FILES, Place::Memory)?;
@@ -67,15 +68,26 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Searching an answer of 1 MB for markers.
-fn answers(plan: &Plan) -> Result<Row, Failure> {
-    let line =
+/// Searching answers of 1 MB for markers.
+fn answers(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let prose =
         "Some prose about [the matter], with `code`, [delegate: and brackets that lead nowhere.\n";
+    let blocks =
+        "- an item\n  - `one` below\n1. a number\n\n## A heading\n\n> quoted\n\n| a | table |\n";
+    Ok(vec![
+        answer(plan, "find the markers of a 1 MB answer", prose)?,
+        answer(plan, "find the markers of 1 MB of short list items", "- an item\n")?,
+        answer(plan, "find the markers of 1 MB of short blocks", blocks)?,
+    ])
+}
+
+/// Searching an answer that consists of `part`, with a marker before and one after.
+fn answer(plan: &Plan, what: &str, part: &str) -> Result<Row, Failure> {
     let mut text = "[delegate:Implement the first part:4]\n".to_owned();
     while text.len() < ANSWER_BYTES {
-        text.push_str(line);
+        text.push_str(part);
     }
-    text.push_str("[delegate:Implement the last part:2]\n");
+    text.push_str("\n[delegate:Implement the last part:2]\n");
     let request = Request { parent: "US-001", depth: 0, start: 1, max: usize::MAX };
     let found = marker::parse(&text, &request).delegations.len();
     if found != 2 {
@@ -84,7 +96,7 @@ fn answers(plan: &Plan) -> Result<Row, Failure> {
     let taken = plan.rounds(15, || -> Result<f64, Failure> {
         Ok(cpu_micros(|| marker::parse(&text, &request)) / 1e3)
     })?;
-    Ok(Row::at_most("find the markers of a 1 MB answer", taken, 5.0, MILLIS))
+    Ok(Row::at_most(what, taken, 5.0, MILLIS))
 }
 
 /// Opening a PRD of a thousand stories and writing the outcome of one into it.

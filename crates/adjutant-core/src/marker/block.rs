@@ -6,25 +6,23 @@
 
 use std::ops::Range;
 
-/// Returns the prose of `text` in stretches that inline code cannot reach across.
+/// Returns the prose of `text`, in order, in stretches that inline code cannot reach across.
 ///
 /// A fence that is never closed lasts to the end of the text. Only a line with its own `>` is quoted.
-pub(super) fn prose(text: &str) -> Vec<Range<usize>> {
-    let mut reader = Reader::default();
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        reader.line(line, at..at + line.len());
-        at += line.len();
-    }
-    reader.blocks
+pub(super) const fn prose(text: &str) -> Prose<'_> {
+    Prose { text, at: 0, block: None, open: None, items: Vec::new(), joins: false }
 }
 
 /// Columns of indentation that make code of a line which begins something.
 const CODE_INDENT: usize = 4;
 
-#[derive(Default)]
-struct Reader {
-    blocks: Vec<Range<usize>>,
+/// Reads line by line; a stretch is handed on when the next one begins.
+pub(super) struct Prose<'a> {
+    text: &'a str,
+    /// Where the next line begins.
+    at: usize,
+    /// The stretch that the next line may go on with.
+    block: Option<Range<usize>>,
     open: Option<Fence>,
     /// The columns at which the text of the list items begins that are open, from the outermost.
     items: Vec<usize>,
@@ -32,39 +30,72 @@ struct Reader {
     joins: bool,
 }
 
-impl Reader {
-    fn line(&mut self, line: &str, span: Range<usize>) {
+impl Iterator for Prose<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        while self.at < self.text.len() {
+            let rest = &self.text.as_bytes()[self.at..];
+            let len = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
+            let line = self.at..self.at + len;
+            self.at = line.end;
+            match self.part_of(&self.text[line.clone()]) {
+                None => {}
+                Some(Part::Begins) => {
+                    if let Some(block) = self.block.replace(line) {
+                        return Some(block);
+                    }
+                }
+                Some(Part::GoesOn) => {
+                    if let Some(block) = &mut self.block {
+                        block.end = line.end;
+                    }
+                }
+            }
+        }
+        self.block.take()
+    }
+}
+
+/// What a line of prose is to the line before.
+enum Part {
+    /// It begins a stretch.
+    Begins,
+    /// It goes on with one.
+    GoesOn,
+}
+
+impl Prose<'_> {
+    /// Takes a line in; nothing where it is no prose.
+    fn part_of(&mut self, line: &str) -> Option<Part> {
         let (indent, rest) = unindented(line);
         if let Some(opening) = &self.open {
             if Fence::of(rest, indent).is_some_and(|fence| fence.closes(opening)) {
                 self.open = None;
             }
-            return;
+            return None;
         }
         if rest.is_empty() {
             self.joins = false;
-            return;
+            return None;
         }
-        let begins = !self.joins || starts_block(line);
+        let begins = !self.joins || starts_block(rest);
         if begins {
             self.leave_items(indent);
         }
         let base = self.items.last().copied().unwrap_or(0);
         let is_deep = indent >= base + CODE_INDENT;
         if is_deep && !self.joins {
-            return;
+            return None;
         }
         let (column, rest) = self.enter_items(indent, rest);
         let fence = Fence::of(rest, column).filter(|fence| !is_deep && fence.may_open());
         if fence.is_some() || (rest.starts_with('>') && !is_deep) {
             (self.open, self.joins) = (fence, false);
-            return;
-        }
-        match self.blocks.last_mut().filter(|_| !begins) {
-            Some(block) => block.end = span.end,
-            None => self.blocks.push(span),
+            return None;
         }
         self.joins = true;
+        Some(if begins { Part::Begins } else { Part::GoesOn })
     }
 
     /// Forgets the list items that a line with this indentation is no part of.
@@ -100,10 +131,17 @@ struct Fence {
 }
 
 impl Fence {
+    /// Reads a line without its indentation and without the space at its end.
+    #[inline]
     fn of(text: &str, column: usize) -> Option<Self> {
         let mark = text.bytes().next().filter(|mark| matches!(mark, b'`' | b'~'))?;
+        Self::of_marks(mark, text, column)
+    }
+
+    // Apart, so that the many lines that begin otherwise pay for a look at one byte.
+    fn of_marks(mark: u8, text: &str, column: usize) -> Option<Self> {
         let len = text.bytes().take_while(|byte| *byte == mark).count();
-        let info = text[len..].trim();
+        let info = &text[len..];
         (len >= 3).then(|| Self {
             mark,
             len,
@@ -126,31 +164,49 @@ impl Fence {
 
 /// Returns the columns of a line's indentation, and the line without it and without its end.
 fn unindented(line: &str) -> (usize, &str) {
-    let text = line.trim_start_matches([' ', '\t']);
-    let space = line[..line.len() - text.len()].bytes();
-    let next_stop = |column: usize| column - column % CODE_INDENT + CODE_INDENT;
-    let step = |column, byte| if byte == b'\t' { next_stop(column) } else { column + 1 };
-    (space.fold(0, step), text.trim_end())
+    let (mut column, mut len) = (0, 0);
+    for byte in line.bytes() {
+        match byte {
+            b' ' => column += 1,
+            b'\t' => column += CODE_INDENT - column % CODE_INDENT,
+            _ => break,
+        }
+        len += 1;
+    }
+    let text = &line[len..];
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    // Most lines end in a letter or a full stop.
+    let is_bare = text.bytes().next_back().is_some_and(|byte| byte.is_ascii_graphic());
+    (column, if is_bare { text } else { text.trim_end() })
 }
 
 /// Returns what follows the bullet or number of a list item; nothing where a line begins none.
 fn after_bullet(text: &str) -> Option<&str> {
-    let first = text.split([' ', '\t']).next().filter(|first| is_bullet(first))?;
-    Some(text[first.len()..].trim_start_matches([' ', '\t']))
+    let after = &text[bullet_len(text)?..];
+    let spaces = after.bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    (after.is_empty() || spaces > 0).then(|| &after[spaces..])
 }
 
-fn is_bullet(word: &str) -> bool {
-    let is_number = word.strip_suffix(['.', ')']).is_some_and(|number| {
-        matches!(number.len(), 1..=9) && number.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    is_number || matches!(word, "-" | "*" | "+")
+/// Returns the length of the bullet or number that a text begins with, whatever follows it.
+fn bullet_len(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    match bytes.first()? {
+        b'-' | b'*' | b'+' => Some(1),
+        b'0'..=b'9' => {
+            let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let is_number = digits <= 9 && matches!(bytes.get(digits), Some(b'.' | b')'));
+            is_number.then_some(digits + 1)
+        }
+        _ => None,
+    }
 }
 
 /// Says whether a line begins something new, a list item or a heading.
 fn starts_block(line: &str) -> bool {
-    let first = line.split_whitespace().next().unwrap_or("");
-    let is_heading = !first.is_empty() && first.bytes().all(|byte| byte == b'#');
-    is_heading || is_bullet(first)
+    let text = line.trim_start();
+    let hashes = || text.bytes().take_while(|byte| *byte == b'#').count();
+    let len = bullet_len(text).unwrap_or_else(hashes);
+    len > 0 && text[len..].chars().next().is_none_or(char::is_whitespace)
 }
 
 #[cfg(test)]
@@ -158,7 +214,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str) -> Vec<&str> {
-        prose(text).into_iter().map(|span| text[span].trim()).filter(|it| !it.is_empty()).collect()
+        prose(text).map(|span| text[span].trim()).filter(|it| !it.is_empty()).collect()
     }
 
     #[test]
@@ -231,6 +287,8 @@ mod tests {
             ("- a\n- b", vec!["- a", "- b"]),
             ("1. a\n2) b\n* c\n+ d", vec!["1. a", "2) b", "* c", "+ d"]),
             ("a\n## b\nc", vec!["a", "## b\nc"]),
+            ("a\n#\nb\n-\nc\n1)", vec!["a", "#\nb", "-\nc", "1)"]),
+            ("a\n-\u{a0}b\n\u{2003}- c\n##\u{b}d", vec!["a", "-\u{a0}b", "- c", "##\u{b}d"]),
             ("a\n-b\n#c\n1.d\n1234567890. e", vec!["a\n-b\n#c\n1.d\n1234567890. e"]),
         ] {
             assert_eq!(check(text), expected, "{text:?}");

@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Runs up to this length are what people write; they are found without a search.
+const SHORT: usize = 3;
+
 /// The backtick runs of one stretch of prose, by length.
 ///
 /// Questions must come in the order of the text: each length remembers how far it was asked. Runs
 /// of `k` different lengths take `k²/2` bytes, so the map stays small.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Runs {
-    by_len: BTreeMap<usize, Starts>,
+    /// Those of one backtick, of two and so on; their room serves the next stretch again.
+    short: [Starts; SHORT],
+    long: BTreeMap<usize, Starts>,
 }
 
 #[derive(Debug, Default)]
@@ -19,25 +24,34 @@ struct Starts {
 }
 
 impl Runs {
-    /// Collects the runs inside `block`.
-    pub(super) fn of(text: &str, block: Range<usize>) -> Self {
-        let bytes = text.as_bytes();
-        let mut by_len: BTreeMap<usize, Starts> = BTreeMap::new();
-        let mut at = block.start;
-        while at < block.end {
-            let len = run_len(&bytes[at..block.end]);
-            if len > 0 {
-                by_len.entry(len).or_default().starts.push(at);
-            }
-            at += len.max(1);
+    /// Forgets what it holds and collects the runs inside `block`.
+    pub(super) fn collect(&mut self, text: &str, block: Range<usize>) {
+        for Starts { starts, next } in &mut self.short {
+            starts.clear();
+            *next = 0;
         }
-        Self { by_len }
+        self.long.clear();
+        let bytes = text.as_bytes();
+        let mut at = block.start;
+        while let Some(plain) = bytes[at..block.end].iter().position(|byte| *byte == b'`') {
+            at += plain;
+            let len = run_len(&bytes[at..block.end]);
+            let of_len = match self.short.get_mut(len - 1) {
+                Some(short) => short,
+                None => self.long.entry(len).or_default(),
+            };
+            of_len.starts.push(at);
+            at += len;
+        }
     }
 
     /// Returns where the code ends that a run of `len` backticks ending at `after` opens, and how
     /// many runs had to be passed to know.
     pub(super) fn end(&mut self, len: usize, after: usize) -> (Option<usize>, usize) {
-        let Some(Starts { starts, next }) = self.by_len.get_mut(&len) else { return (None, 0) };
+        let short = len.checked_sub(1).and_then(|nth| self.short.get_mut(nth));
+        let Some(Starts { starts, next }) = short.or_else(|| self.long.get_mut(&len)) else {
+            return (None, 0);
+        };
         let asked = *next;
         while starts.get(*next).is_some_and(|start| *start < after) {
             *next += 1;
@@ -58,7 +72,8 @@ mod tests {
     #[test]
     fn code_ends_at_the_next_run_of_the_same_length() {
         let text = "`a`` b ``c` ```";
-        let mut runs = Runs::of(text, 0..text.len());
+        let mut runs = Runs::default();
+        runs.collect(text, 0..text.len());
         assert_eq!(runs.end(1, 1).0, Some(11));
         assert_eq!(runs.end(2, 4).0, Some(9));
         assert_eq!(runs.end(3, 5).0, Some(15));
@@ -68,8 +83,19 @@ mod tests {
 
     #[test]
     fn runs_outside_the_block_do_not_count() {
-        let mut runs = Runs::of("`a` `b`", 2..6);
+        let mut runs = Runs::default();
+        runs.collect("`a` `b`", 2..6);
         assert_eq!(runs.end(1, 3).0, Some(5));
         assert_eq!(runs.end(1, 5).0, None);
+    }
+
+    #[test]
+    fn runs_of_the_stretch_before_are_forgotten() {
+        let text = "`a` ````b```` `c ````d";
+        let mut runs = Runs::default();
+        runs.collect(text, 0..14);
+        assert_eq!((runs.end(1, 1).0, runs.end(4, 8).0), (Some(3), Some(13)));
+        runs.collect(text, 14..text.len());
+        assert_eq!((runs.end(1, 15).0, runs.end(4, 21).0), (None, None));
     }
 }

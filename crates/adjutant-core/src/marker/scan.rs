@@ -22,12 +22,25 @@ pub(super) struct Candidate {
 pub(super) fn candidates(text: &str) -> Vec<Candidate> {
     let mut scan = Scan::new(text);
     // Most prose holds none, and looking for one is much cheaper than reading it.
-    for block in prose(text).into_iter().filter(|block| text[block.clone()].contains(PREFIX)) {
-        scan.block(block);
+    let brackets = text.match_indices('[').map(|(at, _)| at);
+    let mut starts = brackets.filter(|at| is_start(text, *at)).peekable();
+    let mut blocks = prose(text);
+    while starts.peek().is_some()
+        && let Some(block) = blocks.next()
+    {
+        while starts.next_if(|start| *start < block.start).is_some() {}
+        if starts.peek().is_some_and(|start| *start < block.end) {
+            scan.block(block);
+        }
     }
     debug_assert!(scan.steps <= 4 * text.len(), "the scan is linear");
     scan.found.retain(|it| !is_cited(text, &it.span));
     scan.found
+}
+
+/// Says whether a marker starts at `at`, closed or not.
+fn is_start(text: &str, at: usize) -> bool {
+    text.as_bytes()[at..].starts_with(PREFIX.as_bytes())
 }
 
 /// Says whether quotation marks stand right around a marker: then somebody else's is spoken of.
@@ -48,6 +61,8 @@ struct Open {
 struct Scan<'a> {
     text: &'a str,
     found: Vec<Candidate>,
+    /// The backticks of the current block.
+    runs: Runs,
     /// Brackets open on the current line.
     open: Vec<Open>,
     /// How many of them start a marker.
@@ -61,10 +76,11 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    const fn new(text: &'a str) -> Self {
+    fn new(text: &'a str) -> Self {
         Self {
             text,
             found: Vec::new(),
+            runs: Runs::default(),
             open: Vec::new(),
             open_markers: 0,
             line_found: 0,
@@ -74,18 +90,25 @@ impl<'a> Scan<'a> {
     }
 
     fn block(&mut self, block: Range<usize>) {
-        let mut runs = Runs::of(self.text, block.clone());
+        self.runs.collect(self.text, block.clone());
         let bytes = self.text.as_bytes();
         let mut at = block.start;
         while at < block.end {
-            self.spend(1);
             if at >= self.line_end {
                 self.end_line(at);
                 self.begin_line(at, block.end);
             }
+            let rest = &bytes[at..self.line_end];
+            let plain = rest.iter().position(|byte| matches!(byte, b'\\' | b'`' | b'[' | b']'));
+            self.spend(plain.map_or(rest.len(), |plain| plain + 1));
+            let Some(plain) = plain else {
+                at = self.line_end;
+                continue;
+            };
+            at += plain;
             at = match bytes[at] {
                 b'\\' => at + 1 + usize::from(self.is_escapable(at + 1)),
-                b'`' => self.backticks(at, block.end, &mut runs),
+                b'`' => self.backticks(at, block.end),
                 b'[' => self.bracket_opens(at),
                 b']' => self.bracket_closes(at),
                 _ => at + 1,
@@ -98,17 +121,20 @@ impl<'a> Scan<'a> {
     ///
     /// Inside a marker, code must end on the marker's line; a stray backtick in one marker would
     /// otherwise swallow the next.
-    fn backticks(&mut self, at: usize, end: usize, runs: &mut Runs) -> usize {
+    fn backticks(&mut self, at: usize, end: usize) -> usize {
         let len = run_len(&self.text.as_bytes()[at..end]);
         self.spend(len);
-        let (code_end, passed) = runs.end(len, at + len);
+        let (code_end, passed) = self.runs.end(len, at + len);
         self.spend(passed);
         code_end.filter(|end| self.open_markers == 0 || *end <= self.line_end).unwrap_or(at + len)
     }
 
     fn bracket_opens(&mut self, at: usize) -> usize {
-        let is_marker = self.text[at..].starts_with(PREFIX);
-        self.open.push(Open { at, is_marker });
+        let is_marker = is_start(self.text, at);
+        // Outside a marker a bracket has nothing to balance.
+        if is_marker || self.open_markers > 0 {
+            self.open.push(Open { at, is_marker });
+        }
         self.open_markers += usize::from(is_marker);
         if is_marker { at + PREFIX.len() } else { at + 1 }
     }
