@@ -183,7 +183,7 @@ pub(crate) struct Output {
 /// Gives what git is to read, piece by piece: adds to the buffer, or says that this was all.
 pub(crate) type Feed<'f> = dyn FnMut(&mut Vec<u8>) -> Result<bool, GitError> + 'f;
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     /// Adds an argument after the command.
     pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
@@ -249,6 +249,11 @@ impl Call<'_> {
         self.start(None)
     }
 
+    /// Begins it without input, for a caller who has something else to do meanwhile.
+    pub(crate) fn begin(self) -> Result<Running<'a>, GitError> {
+        self.spawn(false)
+    }
+
     /// Runs it with `bytes` to read.
     pub(crate) fn feed(self, bytes: &[u8]) -> Result<Output, GitError> {
         let mut given = false;
@@ -266,7 +271,11 @@ impl Call<'_> {
         self.start(Some(feed))
     }
 
-    fn start(mut self, feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+    fn start(self, feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+        self.spawn(feed.is_some())?.finish(feed)
+    }
+
+    fn spawn(mut self, is_fed: bool) -> Result<Running<'a>, GitError> {
         let mut command = Command::new(&self.git.program);
         command.env_clear().env("PATH", &self.git.search).envs(ENVIRONMENT);
         command.envs(self.environment.drain(..)).current_dir(&self.folder);
@@ -278,25 +287,15 @@ impl Call<'_> {
         if self.held.is_some() {
             end_with_us(&mut command);
         }
-        command.stdin(match (self.held.take(), &feed) {
-            (Some(lock), None) => Stdio::from(lock),
-            (None, None) => Stdio::null(),
-            (_, Some(_)) => Stdio::piped(),
+        command.stdin(match (self.held.take(), is_fed) {
+            (Some(lock), false) => Stdio::from(lock),
+            (None, false) => Stdio::null(),
+            (_, true) => Stdio::piped(),
         });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(GitError::io("starting git"))?;
-        let talked = self.talk(&mut child, feed);
-        if talked.is_err() {
-            end(&mut child);
-        }
-        let (bytes, complaint, truncated) = talked?;
-        let status = child.wait().map_err(GitError::io("waiting for git"))?;
-        match status.code() {
-            Some(code) if self.accepted.contains(&code) => Ok(Output { code, bytes, truncated }),
-            // Git met a closed pipe because enough had been read.
-            _ if truncated => Ok(Output { code: 0, bytes, truncated }),
-            Some(_) | None => Err(self.failed(status, &complaint)),
-        }
+        let child = command.spawn().map_err(GitError::io("starting git"))?;
+        let deadline = Instant::now() + self.timeout;
+        Ok(Running { call: self, child: Some(child), deadline })
     }
 
     /// Moves bytes until git has closed its ends, or the time is over.
@@ -304,8 +303,8 @@ impl Call<'_> {
         &self,
         child: &mut Child,
         mut feed: Option<&mut Feed<'_>>,
+        deadline: Instant,
     ) -> Result<(Vec<u8>, Vec<u8>, bool), GitError> {
-        let deadline = Instant::now() + self.timeout;
         let mut stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
         let mut stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
         let mut stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
@@ -361,6 +360,46 @@ impl Call<'_> {
             (None, None) => "no status".to_owned(),
         };
         GitError::Failed { command: self.command.to_owned(), status, message: shorten(complaint) }
+    }
+}
+
+/// A call of git that has begun; git ends with it.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Running<'a> {
+    call: Call<'a>,
+    /// None once it is waited for.
+    child: Option<Child>,
+    deadline: Instant,
+}
+
+impl Running<'_> {
+    /// Waits for the answer.
+    pub(crate) fn answer(self) -> Result<Output, GitError> {
+        self.finish(None)
+    }
+
+    fn finish(mut self, feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+        let call = &self.call;
+        let Some(child) = &mut self.child else { return Err(call.late()) };
+        // Where this fails, git is ended with `self`.
+        let (bytes, complaint, truncated) = call.talk(child, feed, self.deadline)?;
+        let status = child.wait().map_err(GitError::io("waiting for git"))?;
+        self.child = None;
+        match status.code() {
+            Some(code) if call.accepted.contains(&code) => Ok(Output { code, bytes, truncated }),
+            // Git met a closed pipe because enough had been read.
+            _ if truncated => Ok(Output { code: 0, bytes, truncated }),
+            Some(_) | None => Err(call.failed(status, &complaint)),
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            end(child);
+        }
     }
 }
 
