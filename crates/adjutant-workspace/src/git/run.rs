@@ -34,6 +34,12 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// How much a call may say unless it says otherwise: the status of a million paths.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
+/// Where git finds a file that it was handed.
+pub(super) const INPUT: &str = "/proc/self/fd/0";
+
+/// How much a program writes into a pipe at a time.
+const PAGE: usize = 4096;
+
 /// How much of what git complains about is kept.
 const STDERR_BYTES: usize = 64 * 1024;
 
@@ -148,6 +154,7 @@ impl Git {
             timeout: self.timeout,
             accepted: &[0],
             held: None,
+            input: None,
         }
     }
 }
@@ -167,6 +174,7 @@ pub(crate) struct Call<'a> {
     timeout: Duration,
     accepted: &'static [i32],
     held: Option<OwnedFd>,
+    input: Option<File>,
 }
 
 /// What git answered.
@@ -244,6 +252,12 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Hands git an open file, which it knows as [`INPUT`].
+    pub(crate) fn input(mut self, file: File) -> Self {
+        self.input = Some(file);
+        self
+    }
+
     /// Runs it without input.
     pub(crate) fn run(self) -> Result<Output, GitError> {
         self.start(None)
@@ -287,48 +301,15 @@ impl<'a> Call<'a> {
         if self.held.is_some() {
             end_with_us(&mut command);
         }
-        command.stdin(match (self.held.take(), is_fed) {
-            (Some(lock), false) => Stdio::from(lock),
+        let input = self.held.take().or_else(|| self.input.take().map(OwnedFd::from));
+        command.stdin(match (input, is_fed) {
+            (Some(file), false) => Stdio::from(file),
             (None, false) => Stdio::null(),
             (_, true) => Stdio::piped(),
         });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let child = command.spawn().map_err(GitError::io("starting git"))?;
-        let deadline = Instant::now() + self.timeout;
-        Ok(Running { call: self, child: Some(child), deadline })
-    }
-
-    /// Moves bytes until git has closed its ends, or the time is over.
-    fn talk(
-        &self,
-        child: &mut Child,
-        mut feed: Option<&mut Feed<'_>>,
-        deadline: Instant,
-    ) -> Result<(Vec<u8>, Vec<u8>, bool), GitError> {
-        let mut stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-        let mut stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-        let mut stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-        for pipe in [&stdin, &stdout, &stderr].into_iter().flatten() {
-            fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(GitError::io("talking to git"))?;
-        }
-        let (mut said, mut complaint, mut truncated) = (Vec::new(), Vec::new(), false);
-        let (mut waiting, mut given) = (Vec::new(), 0);
-        while stdout.is_some() || stderr.is_some() {
-            self.wait([&stdin, &stdout, &stderr], deadline)?;
-            if stdin.is_some() {
-                give(&mut stdin, &mut feed, &mut waiting, &mut given)?;
-            }
-            take(&mut stderr, &mut complaint, STDERR_BYTES)?;
-            if take(&mut stdout, &mut said, self.max_bytes)? {
-                if !self.cut {
-                    let command = self.command.to_owned();
-                    return Err(GitError::TooMuch { command, max_bytes: self.max_bytes });
-                }
-                truncated = true;
-                stdout = None;
-            }
-        }
-        Ok((said, complaint, truncated))
+        Running::new(self, child)
     }
 
     fn wait(&self, pipes: [&Option<File>; 3], deadline: Instant) -> Result<(), GitError> {
@@ -371,27 +352,86 @@ pub(crate) struct Running<'a> {
     /// None once it is waited for.
     child: Option<Child>,
     deadline: Instant,
+    stdin: Option<File>,
+    stdout: Option<File>,
+    stderr: Option<File>,
+    said: Vec<u8>,
+    complaint: Vec<u8>,
+    truncated: bool,
 }
 
-impl Running<'_> {
+impl<'a> Running<'a> {
+    fn new(call: Call<'a>, mut child: Child) -> Result<Self, GitError> {
+        let deadline = Instant::now() + call.timeout;
+        let stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let (child, said, complaint) = (Some(child), Vec::new(), Vec::new());
+        let truncated = false;
+        let running =
+            Self { call, child, deadline, stdin, stdout, stderr, said, complaint, truncated };
+        for pipe in [&running.stdin, &running.stdout, &running.stderr].into_iter().flatten() {
+            fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(GitError::io("talking to git"))?;
+        }
+        Ok(running)
+    }
+
     /// Waits for the answer.
     pub(crate) fn answer(self) -> Result<Output, GitError> {
         self.finish(None)
     }
 
-    fn finish(mut self, feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
-        let call = &self.call;
-        let Some(child) = &mut self.child else { return Err(call.late()) };
+    /// Waits until git is likely to have said everything, and returns what it said: what it writes into a pipe
+    /// comes in whole pages but for the last one. It still has to end, and may have more to say.
+    pub(crate) fn so_far(&mut self) -> Result<&[u8], GitError> {
+        while self.stdout.is_some() && self.said.len().is_multiple_of(PAGE) {
+            self.talk(&mut None, &mut Vec::new(), &mut 0)?;
+        }
+        Ok(&self.said)
+    }
+
+    fn finish(mut self, mut feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+        let (mut waiting, mut given) = (Vec::new(), 0);
         // Where this fails, git is ended with `self`.
-        let (bytes, complaint, truncated) = call.talk(child, feed, self.deadline)?;
+        while self.stdout.is_some() || self.stderr.is_some() {
+            self.talk(&mut feed, &mut waiting, &mut given)?;
+        }
+        let Some(child) = &mut self.child else { return Err(self.call.late()) };
         let status = child.wait().map_err(GitError::io("waiting for git"))?;
         self.child = None;
+        let (bytes, truncated) = (std::mem::take(&mut self.said), self.truncated);
         match status.code() {
-            Some(code) if call.accepted.contains(&code) => Ok(Output { code, bytes, truncated }),
+            Some(code) if self.call.accepted.contains(&code) => {
+                Ok(Output { code, bytes, truncated })
+            }
             // Git met a closed pipe because enough had been read.
             _ if truncated => Ok(Output { code: 0, bytes, truncated }),
-            Some(_) | None => Err(call.failed(status, &complaint)),
+            Some(_) | None => Err(self.call.failed(status, &self.complaint)),
         }
+    }
+
+    /// Waits until bytes can be moved, and moves them.
+    fn talk(
+        &mut self,
+        feed: &mut Option<&mut Feed<'_>>,
+        waiting: &mut Vec<u8>,
+        given: &mut usize,
+    ) -> Result<(), GitError> {
+        self.call.wait([&self.stdin, &self.stdout, &self.stderr], self.deadline)?;
+        if self.stdin.is_some() {
+            give(&mut self.stdin, feed, waiting, given)?;
+        }
+        take(&mut self.stderr, &mut self.complaint, STDERR_BYTES)?;
+        let max_bytes = self.call.max_bytes;
+        if take(&mut self.stdout, &mut self.said, max_bytes)? {
+            if !self.call.cut {
+                let command = self.call.command.to_owned();
+                return Err(GitError::TooMuch { command, max_bytes });
+            }
+            self.truncated = true;
+            self.stdout = None;
+        }
+        Ok(())
     }
 }
 
