@@ -545,3 +545,25 @@ fn names(folder: &Path) -> Result<Vec<String>, GitError> {
     all.sort();
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_keeps_its_time_wherever_it_goes() {
+        // Two file systems on most machines.
+        let [from, near] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let far = tempfile::tempdir_in("/dev/shm").unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        for to in [near.path(), far.path()] {
+            let index = from.path().join("index");
+            fs::write(&index, "entries").unwrap();
+            File::options().write(true).open(&index).unwrap().set_modified(time).unwrap();
+            let to = to.join("index");
+            move_index(&index, &to).unwrap();
+            assert_eq!(fs::read_to_string(&to).unwrap(), "entries");
+            assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), time);
+        }
+    }
+}
