@@ -1,6 +1,6 @@
 //! The true state of a work tree, as a commit.
 //!
-//! One look by git, on a copy of the user's index, says what differs from HEAD; only that is read
+//! One look by git, with the user's index or a copy of it, says what differs from HEAD; only that is read
 //! and stored. What lies beside it is in the index itself, see `index`, and git is asked where it is not. Files whose dates and sizes git already knows count as unchanged. A file with a
 //! content filter (large file storage, line endings) is a pointer or normal form in HEAD and
 //! something else on disk: untouched, it stays what HEAD says; touched, it is stored as it lies on disk.
@@ -16,14 +16,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
-use super::graft::Folders;
+use super::graft::{Folders, Planned};
 use super::id::ObjectId;
 use super::import::{Commit, IDENTITY, Imported, seconds};
 use super::index::Index;
 use super::object::Storing;
 use super::repository::{Repository, path_of};
-use super::run::Call;
-use super::scratch::Scratch;
+use super::run::{Call, INPUT};
+use super::scratch::{Scratch, open_index};
 use super::trust::open_plain;
 use crate::trees::is_prepared;
 use crate::{RelPath, Root};
@@ -172,38 +172,46 @@ impl Repository {
         head: Option<ObjectId>,
         at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
     ) -> Result<Snapshot, GitError> {
+        let state = State { repository: self, head: head.as_ref() };
         let scratch = self.scratch(head.as_ref())?;
-        let (status, folders) = match &head {
-            Some(head) => {
-                let (status, folders) = scratch.status_of(self, head)?;
-                (status, Some(folders))
-            }
-            None => (scratch.status(self)?, None),
+        let Looked { status, folders, planned, at } = match &head {
+            Some(head) => scratch.status_of(&state, head, at)?,
+            None => Looked::new(scratch.status(self)?, None, at(None)?),
         };
         let Status { changes, mut skipped, .. } = status;
         let changes = self.without_reserved(changes, &mut skipped);
         let unchanged = folders.as_ref().filter(|_| changes.is_empty()).and_then(Folders::top);
+        let mut submodules = None;
         let (commit, tree, head_tree) = match (&head, unchanged) {
             (Some(head), Some(tree)) => (head.clone(), tree.clone(), tree.clone()),
             (Some(_) | None, Some(_) | None) => {
-                let root = Root::open(self.work_tree()).map_err(|source| GitError::Path {
-                    path: self.work_tree().to_owned(),
-                    source,
-                })?;
-                let commit = Commit {
-                    base: head.as_ref(),
-                    root: &root,
-                    changes: &changes,
-                    message: MESSAGE,
-                    at: at(head.as_ref())?,
+                let stored = match planned {
+                    Some(planned) => {
+                        submodules = Some(self.submodules(&scratch, planned.base_tree())?);
+                        planned.keep(|| scratch.clear())?
+                    }
+                    None => None,
                 };
-                let Imported { made, base_tree } =
-                    scratch.import_upon(commit, folders, Storing::Durable)?;
+                let Imported { made, base_tree } = match stored {
+                    Some(stored) => stored,
+                    None => {
+                        let root = state.root()?;
+                        let commit = state.commit(&root, &changes, at);
+                        // What was planned had no more use for it.
+                        let again = submodules.is_some().then(|| self.scratch(head.as_ref()));
+                        let again = again.transpose()?;
+                        let scratch = again.as_ref().unwrap_or(&scratch);
+                        scratch.import_upon(commit, folders, Storing::Durable)?
+                    }
+                };
                 skipped.extend(made.skipped);
                 (made.commit, made.tree, base_tree)
             }
         };
-        let submodules = self.submodules(&scratch, &head_tree)?;
+        let submodules = match submodules {
+            Some(submodules) => submodules,
+            None => self.submodules(&scratch, &head_tree)?,
+        };
         let filtered = self.names_filters();
         Ok(Snapshot { head, head_tree, commit, tree, changes, skipped, submodules, filtered })
     }
@@ -231,9 +239,16 @@ impl Repository {
     ) -> Result<Call<'c>, GitError> {
         let own = self.common_dir().join("info/exclude");
         if own.is_file() {
-            let copy = || -> io::Result<u64> {
-                let mut to = fs::File::create(scratch.path("info").join("exclude"))?;
-                io::copy(&mut open_plain(&own)?, &mut to)
+            let copy = || -> io::Result<()> {
+                let mut text = Vec::new();
+                open_plain(&own)?.read_to_end(&mut text)?;
+                let says_nothing = |line: &[u8]| line.is_empty() || line.starts_with(b"#");
+                // What git puts there explains itself and has no patterns.
+                if text.split(|byte| *byte == b'\n').all(says_nothing) {
+                    return Ok(());
+                }
+                fs::create_dir_all(scratch.path("info"))?;
+                fs::write(scratch.path("info").join("exclude"), text)
             };
             copy().map_err(GitError::io("copying the exclude file"))?;
         }
@@ -277,29 +292,65 @@ impl Scratch<'_> {
     /// Looks at a work tree with a copy of its index; differences are to this scratch's HEAD.
     pub(crate) fn status(&self, repository: &Repository) -> Result<Status, GitError> {
         self.copy_index(repository.git_dir())?;
-        self.look(repository, Submodules::Ignored)
+        let output = self.looking(repository, Submodules::Ignored)?.run()?;
+        read_status(&output.bytes).ok_or_else(unreadable)
     }
 
     /// Looks at a work tree, and reads the folders of this scratch's HEAD on the way to what differs.
+    ///
+    /// Git says what differs and then takes a while to end: meanwhile the commit is made out, and thrown away
+    /// where git had more to say or failed.
     fn status_of(
         &self,
-        repository: &Repository,
+        state: &State<'_>,
         head: &ObjectId,
-    ) -> Result<(Status, Folders), GitError> {
-        self.copy_index(repository.git_dir())?;
-        let Some(index) = Index::read(&self.index(), self.empty_tree().as_str().len() / 2) else {
-            let look = || self.look(repository, Submodules::Ignored);
-            return self.reading(head, look, |status| &status.changes);
+        at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
+    ) -> Result<Looked, GitError> {
+        let (git_dir, id_bytes) =
+            (state.repository.git_dir(), self.empty_tree().as_str().len() / 2);
+        let is_plain = |(_, bytes): &(_, Vec<u8>)| Index::is_plain(bytes, id_bytes);
+        let (mut running, index) = match open_index(git_dir)?.filter(is_plain) {
+            Some((file, bytes)) => {
+                // The very file that is read here: git replaces an index, and changes none.
+                let look = self.looking(state.repository, Submodules::Staged)?;
+                let running = look.env("GIT_INDEX_FILE", INPUT).input(file).begin()?;
+                (running, Index::parse(bytes, id_bytes))
+            }
+            None => {
+                self.copy_index(git_dir)?;
+                (self.looking(state.repository, Submodules::Ignored)?.begin()?, None)
+            }
         };
-        let status = self.look(repository, Submodules::Staged)?;
-        let told = if status.staged { None } else { index.folders(&status.changes) };
-        match told {
-            Some(folders) => Ok((status, folders)),
-            None => self.reading(head, || Ok(status), |status| &status.changes),
+        let at = at(Some(head))?;
+        let Some(index) = index else {
+            let look = || read_status(&running.answer()?.bytes).ok_or_else(unreadable);
+            let (status, folders) = self.reading(head, look, |status| &status.changes)?;
+            return Ok(Looked::new(status, Some(folders), at));
+        };
+        let mut all = index.few_folders();
+        let mut told = |bytes: &[u8]| {
+            let status = read_status(bytes).ok_or_else(unreadable)?;
+            let mut folders = || all.take().or_else(|| index.folders(&status.changes));
+            let folders = if status.staged { None } else { folders() };
+            Ok::<_, GitError>(Looked::new(status, folders, at))
+        };
+        let said = running.so_far()?.to_vec();
+        let early = told(&said).map(|looked| state.plan(self, looked));
+        let output = running.answer()?;
+        let looked = if output.bytes == said { early? } else { told(&output.bytes)? };
+        if looked.folders.is_some() {
+            return Ok(looked);
         }
+        let look = || Ok(looked.status);
+        let (status, folders) = self.reading(head, look, |status| &status.changes)?;
+        Ok(Looked::new(status, Some(folders), at))
     }
 
-    fn look(&self, repository: &Repository, submodules: Submodules) -> Result<Status, GitError> {
+    fn looking(
+        &self,
+        repository: &Repository,
+        submodules: Submodules,
+    ) -> Result<Call<'_>, GitError> {
         let call = self.call_in("status", repository.work_tree()).args([
             "--porcelain=v2",
             "-z",
@@ -310,10 +361,62 @@ impl Scratch<'_> {
                 Submodules::Staged => "--ignore-submodules=dirty",
             },
         ]);
-        let output = repository.excluding(self, call)?.run()?;
-        read_status(&output.bytes)
-            .ok_or_else(|| GitError::Unreadable { command: "status".to_owned() })
+        repository.excluding(self, call)
     }
+}
+
+/// What is captured.
+struct State<'s> {
+    repository: &'s Repository,
+    head: Option<&'s ObjectId>,
+}
+
+impl<'s> State<'s> {
+    fn root(&self) -> Result<Root, GitError> {
+        let path = self.repository.work_tree();
+        Root::open(path).map_err(|source| GitError::Path { path: path.to_owned(), source })
+    }
+
+    fn commit<'c>(&self, root: &'c Root, changes: &'c [Change], at: SystemTime) -> Commit<'c>
+    where
+        's: 'c,
+    {
+        Commit { base: self.head, root, changes, message: MESSAGE, at }
+    }
+
+    /// Makes out the commit of what was found; where that fails, it is made later.
+    fn plan(&self, scratch: &Scratch<'_>, mut looked: Looked) -> Looked {
+        let changes = looked.status.changes.clone();
+        let changes = self.repository.without_reserved(changes, &mut Vec::new());
+        if let Some(folders) = looked.folders.as_ref().filter(|_| !changes.is_empty())
+            && let Ok(root) = self.root()
+        {
+            let commit = self.commit(&root, &changes, looked.at);
+            looked.planned = scratch.plan(commit, folders, Storing::Durable).ok().flatten();
+        }
+        looked
+    }
+}
+
+/// What a look at a work tree found, and what was done about it.
+struct Looked {
+    status: Status,
+    /// Those of HEAD on the way to what differs, where they are known.
+    folders: Option<Folders>,
+    /// The commit, where it is made out already.
+    planned: Option<Planned>,
+    /// What it is dated with.
+    at: SystemTime,
+}
+
+impl Looked {
+    const fn new(status: Status, folders: Option<Folders>, at: SystemTime) -> Self {
+        Self { status, folders, planned: None, at }
+    }
+}
+
+fn unreadable() -> GitError {
+    GitError::Unreadable { command: "status".to_owned() }
 }
 
 fn read_status(bytes: &[u8]) -> Option<Status> {

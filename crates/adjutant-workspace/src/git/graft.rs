@@ -32,6 +32,9 @@ const FEW_OBJECTS: usize = 128;
 /// How many bytes of content are stored singly.
 const FEW_BYTES: u64 = 4 * WHOLE_BYTES;
 
+/// More than a file had when it was opened.
+const ROOM: usize = 64;
+
 /// The mode of a folder.
 pub(super) const FOLDER: &[u8] = b"40000";
 const SUBMODULE: &[u8] = b"160000 ";
@@ -134,11 +137,7 @@ impl Scratch<'_> {
         folders: Option<Folders>,
         storing: Storing,
     ) -> Result<Option<Imported>, GitError> {
-        if commit.changes.len() > FEW {
-            return Ok(None);
-        }
-        let is_much = || self.is_shared() || most_objects(commit.changes) > FEW_OBJECTS;
-        if storing == Storing::Durable && is_much() {
+        if !self.is_little(commit, storing) {
             return Ok(None);
         }
         let folders = match (folders, commit.base) {
@@ -146,6 +145,27 @@ impl Scratch<'_> {
             (None, Some(base)) => self.reading(base, || Ok(commit.changes), |changes| changes)?.1,
             (None, None) => Folders::default(),
         };
+        match self.plan(commit, &folders, storing)? {
+            Some(planned) => planned.keep(|| ()),
+            None => Ok(None),
+        }
+    }
+
+    fn is_little(&self, commit: Commit<'_>, storing: Storing) -> bool {
+        let is_much = || self.is_shared() || most_objects(commit.changes) > FEW_OBJECTS;
+        commit.changes.len() <= FEW && (storing == Storing::Nothing || !is_much())
+    }
+
+    /// Says what the commit of a few changes would be, and writes nothing; none where git must make it.
+    pub(super) fn plan(
+        &self,
+        commit: Commit<'_>,
+        folders: &Folders,
+        storing: Storing,
+    ) -> Result<Option<Planned>, GitError> {
+        if !self.is_little(commit, storing) {
+            return Ok(None);
+        }
         let base_tree = match commit.base {
             Some(_) => match folders.top() {
                 Some(id) => id.clone(),
@@ -155,12 +175,35 @@ impl Scratch<'_> {
             None => self.empty_tree().clone(),
         };
         let store = Store::new(self.objects(), self.empty_tree(), storing);
-        let graft = Graft { store, folders: &folders, skipped: Vec::new(), bytes: 0 };
-        match graft.finish(commit, base_tree) {
-            // Git needs one file for all of them.
-            Err(error) if error.is_out_of_files() => Ok(None),
-            done => done,
-        }
+        let graft = Graft { store, folders, skipped: Vec::new(), bytes: 0 };
+        without_files(graft.plan(commit, base_tree))
+    }
+}
+
+/// A commit that is known to the last bit and not stored.
+pub(super) struct Planned {
+    store: Store,
+    imported: Imported,
+}
+
+impl Planned {
+    /// Returns the tree of what it is made upon.
+    pub(super) const fn base_tree(&self) -> &ObjectId {
+        &self.imported.base_tree
+    }
+
+    /// Stores it, and does something else meanwhile; none where git must store it.
+    pub(super) fn keep(self, meanwhile: impl FnOnce()) -> Result<Option<Imported>, GitError> {
+        let Self { store, imported } = self;
+        without_files(store.settle(meanwhile).map(|()| Some(imported)))
+    }
+}
+
+/// Leaves to git what more files would have to be open for: it needs one for all of them.
+fn without_files<T>(done: Result<Option<T>, GitError>) -> Result<Option<T>, GitError> {
+    match done {
+        Err(error) if error.is_out_of_files() => Ok(None),
+        done => done,
     }
 }
 
@@ -191,23 +234,22 @@ enum Entry<'f> {
 }
 
 impl<'f> Graft<'f> {
-    /// Makes the commit; none where git must make it.
-    fn finish(
+    /// Says what the commit is; none where git must make it.
+    fn plan(
         mut self,
         commit: Commit<'_>,
         base_tree: ObjectId,
-    ) -> Result<Option<Imported>, GitError> {
+    ) -> Result<Option<Planned>, GitError> {
         let Some(mut top) = self.folder(b"", Some(&base_tree)) else { return Ok(None) };
         if self.apply(commit, &mut top)?.is_none() {
             return Ok(None);
         }
-        let tree = self.write(&top, &base_tree)?;
+        let tree = self.add(&top, &base_tree)?;
         let text = words(commit, &tree);
         let made = self.store.name(Kind::Commit, &text)?;
-        self.store.add(&made, Kind::Commit, &text)?;
-        self.store.settle()?;
+        self.store.add(&made, Kind::Commit, text);
         let made = Committed { commit: made, tree, skipped: self.skipped };
-        Ok(Some(Imported { made, base_tree }))
+        Ok(Some(Planned { store: self.store, imported: Imported { made, base_tree } }))
     }
 
     /// Reads a folder of the base; none where git must be asked.
@@ -258,18 +300,19 @@ impl<'f> Graft<'f> {
                     self.skipped.push(Skipped { path: path.as_path().to_owned(), reason });
                     Some(())
                 }
-                Taken::Link(target) => self.put(top, path.as_path(), "120000", &target)?,
+                Taken::Link(target) => self.put(top, path.as_path(), "120000", target)?,
                 Taken::File { len, .. } if len > WHOLE_BYTES || self.bytes + len > FEW_BYTES => {
                     None
                 }
                 Taken::File { file, len, mode } => {
                     self.bytes += len;
-                    let mut bytes = Vec::new();
+                    // With room to spare no read is needed to see that this was all.
+                    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + ROOM);
                     // A file that grows is taken as far as it was when it was opened.
                     file.take(len)
                         .read_to_end(&mut bytes)
                         .map_err(GitError::io("reading a changed file"))?;
-                    self.put(top, path.as_path(), mode, &bytes)?
+                    self.put(top, path.as_path(), mode, bytes)?
                 }
             };
             if done.is_none() {
@@ -311,9 +354,9 @@ impl<'f> Graft<'f> {
         top: &mut Folder<'f>,
         path: &Path,
         mode: &str,
-        bytes: &[u8],
+        bytes: Vec<u8>,
     ) -> Result<Option<()>, GitError> {
-        let id = self.store.name(Kind::Blob, bytes)?;
+        let id = self.store.name(Kind::Blob, &bytes)?;
         let mut folder = top;
         let mut names = names(path).peekable();
         while let Some(name) = names.next() {
@@ -323,7 +366,7 @@ impl<'f> Graft<'f> {
                 // Of another mode it may be the id of something else, which need not be there.
                 let known = matches!(folder.remove(name), Some(Entry::Stored(had)) if *had == line);
                 if !known {
-                    self.store.add(&id, Kind::Blob, bytes)?;
+                    self.store.add(&id, Kind::Blob, bytes);
                 }
                 folder.insert(name.to_vec().into(), Entry::Stored(line.into()));
                 return Ok(Some(()));
@@ -369,8 +412,8 @@ impl<'f> Graft<'f> {
         }
     }
 
-    /// Stores a folder and those below it; returns its id.
-    fn write(&mut self, folder: &Folder<'_>, base_tree: &ObjectId) -> Result<ObjectId, GitError> {
+    /// Adds a folder and those below it; returns its id.
+    fn add(&mut self, folder: &Folder<'_>, base_tree: &ObjectId) -> Result<ObjectId, GitError> {
         let mut bytes = Vec::new();
         for (key, entry) in &folder.entries {
             match entry {
@@ -378,7 +421,7 @@ impl<'f> Graft<'f> {
                 // Git keeps no folder without files.
                 Entry::Open(below) if below.is_bare() => {}
                 Entry::Open(below) => {
-                    let id = bytes_of_id(&self.write(below, base_tree)?);
+                    let id = bytes_of_id(&self.add(below, base_tree)?);
                     let name = key.strip_suffix(b"/").unwrap_or(key);
                     for part in [FOLDER, b" ", name, b"\0", &id] {
                         bytes.extend_from_slice(part);
@@ -388,7 +431,7 @@ impl<'f> Graft<'f> {
         }
         let id = self.store.name(Kind::Tree, &bytes)?;
         if folder.was.as_ref() != Some(&id) && id != *base_tree {
-            self.store.add(&id, Kind::Tree, &bytes)?;
+            self.store.add(&id, Kind::Tree, bytes);
         }
         Ok(id)
     }

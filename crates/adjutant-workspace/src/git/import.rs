@@ -167,8 +167,7 @@ impl Scratch<'_> {
         submodules: &BTreeSet<PathBuf>,
     ) -> Result<(Imported, BTreeSet<PathBuf>), GitError> {
         let mut stream = Stream::new(commit, submodules);
-        let unfinished = Unfinished::before(self.objects().join("pack"));
-        let output = self
+        let running = self
             .call("fast-import")
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
             .config(ONE_PACK)
@@ -176,7 +175,12 @@ impl Scratch<'_> {
             .config("core.fsyncMethod=fsync")
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
-            .stream(&mut |buffer| stream.next(buffer));
+            .begin_fed()?;
+        let mut unfinished = Unfinished::of(running.process(), &self.objects().join("pack"));
+        let output = running.answer_to(&mut |buffer| {
+            unfinished.look();
+            stream.next(buffer)
+        });
         if output.is_err() {
             unfinished.remove();
         }

@@ -5,12 +5,10 @@
 //! sparse or shortened, that has conflicts, submodules or files without content yet, and one whose folders changed
 //! since git last named them, is left to git.
 //!
-//! Start at [`Index::read`]. Invariant: what is told is what git itself would commit of this index.
+//! Start at [`Index::parse`]. Invariant: what is told is what git itself would commit of this index.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::ops::Range;
-use std::path::Path;
 
 use super::change::Change;
 use super::graft::{FOLDER, Folders, above};
@@ -39,6 +37,9 @@ const ANNOUNCED: u16 = 0x2000;
 
 /// What the part with the folders is called.
 const FOLDERS: &[u8] = b"TREE";
+
+/// How many entries are listed although few of them may be wanted.
+const FEW_ENTRIES: usize = 5_000;
 
 /// How deep folders may lie.
 const MAX_DEPTH: usize = 256;
@@ -70,20 +71,11 @@ struct Folder {
 
 impl Index {
     /// Reads an index with ids of so many bytes; none where it must be left to git.
-    pub(super) fn read(path: &Path, id_bytes: usize) -> Option<Self> {
-        Self::parse(fs::read(path).ok()?, id_bytes)
-    }
-
-    fn parse(bytes: Vec<u8>, id_bytes: usize) -> Option<Self> {
+    pub(super) fn parse(bytes: Vec<u8>, id_bytes: usize) -> Option<Self> {
         // A sum of everything ends it. Git does not look at it either.
         let end = bytes.len().checked_sub(id_bytes)?;
         let mut rest = Reader { bytes: bytes.get(..end)?, at: 0 };
-        let extendable = match (rest.take(4)?, rest.number()?) {
-            (b"DIRC", 2) => false,
-            (b"DIRC", 3) => true,
-            _ => return None,
-        };
-        let count = rest.number()?;
+        let (count, extendable) = rest.start()?;
         // A number out of nowhere must not claim memory: an entry has more bytes than this.
         let mut entries = Vec::with_capacity(count.min(end / STAT_BYTES));
         for _ in 0..count {
@@ -108,9 +100,41 @@ impl Index {
         Some(Self { bytes, entries, top })
     }
 
+    /// Says whether an index has entries of files only and lies in one file, which takes a small part of the
+    /// time to read it.
+    pub(super) fn is_plain(bytes: &[u8], id_bytes: usize) -> bool {
+        Self::has_parts(bytes, id_bytes).is_some()
+    }
+
+    fn has_parts(bytes: &[u8], id_bytes: usize) -> Option<()> {
+        let end = bytes.len().checked_sub(id_bytes)?;
+        let mut rest = Reader { bytes: bytes.get(..end)?, at: 0 };
+        let (count, extendable) = rest.start()?;
+        for _ in 0..count {
+            rest.entry(id_bytes, extendable)?;
+        }
+        while !rest.is_empty() {
+            let name = rest.take(4)?;
+            let size = rest.number()?;
+            rest.take(size)?;
+            // See `parse`.
+            name.first().filter(|first| first.is_ascii_uppercase())?;
+        }
+        Some(())
+    }
+
     /// Lists the folders on the way to some changes, the top one in any case; none where git must be asked.
     pub(super) fn folders(&self, changes: &[Change]) -> Option<Folders> {
-        let mut list = List { index: self, wanted: &above(changes), listed: Folders::default() };
+        self.list(Some(&above(changes)))
+    }
+
+    /// Lists all folders where they are few enough to be listed before it is known which are wanted.
+    pub(super) fn few_folders(&self) -> Option<Folders> {
+        if self.entries.len() > FEW_ENTRIES { None } else { self.list(None) }
+    }
+
+    fn list(&self, wanted: Option<&BTreeSet<Vec<u8>>>) -> Option<Folders> {
+        let mut list = List { index: self, wanted, listed: Folders::default() };
         list.add(&self.top, &[], &self.entries)?;
         Some(list.listed)
     }
@@ -119,7 +143,8 @@ impl Index {
 /// Folders in the making.
 struct List<'i> {
     index: &'i Index,
-    wanted: &'i BTreeSet<Vec<u8>>,
+    /// Which are listed; all where nothing is said.
+    wanted: Option<&'i BTreeSet<Vec<u8>>>,
     listed: Folders,
 }
 
@@ -138,7 +163,7 @@ impl List<'_> {
                 Some(end) => {
                     let (name, inner) = (name.get(..end)?, whole.get(..above + end)?);
                     let below = folder.below.get(name)?;
-                    if self.wanted.contains(inner) {
+                    if self.wanted.is_none_or(|wanted| wanted.contains(inner)) {
                         self.add(below, inner, rest.get(..below.files)?)?;
                     }
                     (FOLDER, name, &below.id, below.files)
@@ -176,6 +201,16 @@ impl<'b> Reader<'b> {
     fn number(&mut self) -> Option<usize> {
         let bytes = self.take(4)?.try_into().ok()?;
         usize::try_from(u32::from_be_bytes(bytes)).ok()
+    }
+
+    /// Reads what begins an index: how many entries there are, and whether they may have more flags.
+    fn start(&mut self) -> Option<(usize, bool)> {
+        let extendable = match (self.take(4)?, self.number()?) {
+            (b"DIRC", 2) => false,
+            (b"DIRC", 3) => true,
+            _ => return None,
+        };
+        Some((self.number()?, extendable))
     }
 
     fn flags(&mut self) -> Option<u16> {
@@ -245,7 +280,8 @@ impl<'b> Reader<'b> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::fs;
+    use std::path::{Path, PathBuf};
     use std::process::Command;
 
     use super::*;
@@ -295,7 +331,12 @@ mod tests {
     }
 
     fn read(tree: &Path, format: &str) -> Option<Index> {
-        Index::read(&tree.join(".git/index"), if format == "sha1" { 20 } else { 32 })
+        let bytes = fs::read(tree.join(".git/index")).unwrap();
+        let id_bytes = if format == "sha1" { 20 } else { 32 };
+        let is_plain = Index::is_plain(&bytes, id_bytes);
+        let read = Index::parse(bytes, id_bytes);
+        assert!(is_plain || read.is_none(), "only a plain index is read");
+        read
     }
 
     #[test]

@@ -44,5 +44,6 @@ pub(crate) use import::{FILE_BYTES, Imported};
 pub(crate) use listing::{Listing, TreeEntry};
 pub(crate) use object::{Storing, blob_id};
 pub(crate) use repository::{bytes_of, path_of};
+pub(crate) use run::Running;
 pub(crate) use scratch::Scratch;
 pub(crate) use trust::{open_plain, own_parts};

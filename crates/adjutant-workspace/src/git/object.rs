@@ -4,11 +4,12 @@
 //! appears under the name of an object only once its bytes are on disk: after a power cut there is no empty
 //! object that git would take for the real one. Git's own gc removes temporary files a crash leaves.
 //!
-//! Start at [`Store::add`]; nothing is promised before [`Store::settle`].
+//! Start at [`Store::add`]; nothing is written before [`Store::settle`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write as _};
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +25,9 @@ use super::id::ObjectId;
 
 /// How many files are synced at the same time.
 const AT_ONCE: usize = 16;
+
+/// From so many objects on a second thread writes half of them.
+const MANY: usize = 8;
 
 /// What a sync takes where nothing waits for a disk; threads would take longer.
 const QUICK: Duration = Duration::from_micros(100);
@@ -75,32 +79,31 @@ pub(crate) enum Storing {
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
-    /// That folder, from the first object on: what is named from there need not be found anew each time.
+    /// That folder, once something is stored: what is named from there need not be found anew each time.
     opened: Option<OwnedFd>,
     algorithm: &'static digest::Algorithm,
     storing: Storing,
-    /// To make one takes longer than to pack a file.
-    packer: Option<Compress>,
     /// By where they belong in the folder. No file stays open: a change may make more objects than files can be.
     waiting: BTreeMap<String, Waiting>,
-    /// Whether a sync is not worth a thread here, as far as is known.
-    is_quick: bool,
 }
 
 /// An object that is to be on disk.
 #[derive(Debug)]
 struct Waiting {
+    /// What it consists of, until it is written.
+    header: Vec<u8>,
+    bytes: Vec<u8>,
     /// Where it lies until it is on disk; none for an object that was there.
     temporary: Option<String>,
     is_synced: bool,
+    is_named: bool,
 }
 
 impl Store {
     /// Begins to write into `folder`, with ids as long as `like`.
     pub(super) fn new(folder: PathBuf, like: &ObjectId, storing: Storing) -> Self {
         let algorithm = algorithm(like);
-        let (opened, packer, waiting) = (None, None, BTreeMap::new());
-        Self { folder, opened, algorithm, storing, packer, waiting, is_quick: true }
+        Self { folder, opened: None, algorithm, storing, waiting: BTreeMap::new() }
     }
 
     /// Returns the length of an id in bytes.
@@ -116,58 +119,49 @@ impl Store {
         id_of(context.finish().as_ref())
     }
 
-    /// Adds an object whose id is known.
-    pub(super) fn add(&mut self, id: &ObjectId, kind: Kind, bytes: &[u8]) -> Result<(), GitError> {
+    /// Adds an object whose id is known; it is in memory until all are stored.
+    pub(super) fn add(&mut self, id: &ObjectId, kind: Kind, bytes: Vec<u8>) {
         let (folder, rest) = id.as_str().split_at(2);
-        let name = format!("{folder}/{rest}");
-        if self.storing == Storing::Nothing || self.waiting.contains_key(&name) {
+        if self.storing == Storing::Durable {
+            let header = header(kind, bytes.len());
+            let (temporary, is_synced, is_named) = (None, false, false);
+            let one = Waiting { header, bytes, temporary, is_synced, is_named };
+            self.waiting.entry(format!("{folder}/{rest}")).or_insert(one);
+        }
+    }
+
+    /// Writes everything, waits until it is on disk, and gives it its name; does something else meanwhile.
+    pub(super) fn settle(mut self, meanwhile: impl FnOnce()) -> Result<(), GitError> {
+        self.store_all(meanwhile).map_err(GitError::io("storing an object"))
+    }
+
+    fn store_all(&mut self, meanwhile: impl FnOnce()) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            meanwhile();
             return Ok(());
         }
-        self.write(folder, name, &header(kind, bytes.len()), bytes)
-            .map_err(GitError::io("storing an object"))
-    }
-
-    fn write(&mut self, folder: &str, name: String, header: &[u8], bytes: &[u8]) -> io::Result<()> {
-        let within = match &self.opened {
-            Some(opened) => opened,
-            None => self.opened.insert(File::open(&self.folder)?.into()),
-        };
-        let (file, temporary) = match freshened(within.as_fd(), &name) {
-            Some(file) => (file, None),
-            None => {
-                let packed = match bytes.len() {
-                    0..=SMALL_BYTES => as_it_is(&[header, bytes].concat()),
-                    _ => {
-                        let new = || Compress::new(Compression::fast(), true);
-                        packed(self.packer.get_or_insert_with(new), &[header, bytes])?
-                    }
-                };
-                let (mut file, temporary) = create(within.as_fd(), folder)?;
-                let written = file.write_all(&packed);
-                (file, Some((temporary, written)))
-            }
-        };
-        let (temporary, written) = temporary.map_or((None, Ok(())), |(at, done)| (Some(at), done));
-        let waiting = self.waiting.entry(name).or_insert(Waiting { temporary, is_synced: false });
-        written?;
-        if self.is_quick {
-            let begun = Instant::now();
-            file.sync_data()?;
-            waiting.is_synced = true;
-            self.is_quick = begun.elapsed() < QUICK;
+        let opened: &OwnedFd = self.opened.insert(File::open(&self.folder)?.into());
+        let within = opened.as_fd();
+        let mut all: Vec<(&String, &mut Waiting)> = self.waiting.iter_mut().collect();
+        let half = if all.len() < MANY { 0 } else { all.len() / 2 };
+        let (one, other) = all.split_at_mut(half);
+        let (first, second) = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new();
+            let begun = (half > 0).then(|| thread.spawn_scoped(scope, || place(within, one)));
+            let second = place(within, other);
+            meanwhile();
+            let failed = |_| Err(io::Error::other("storing failed"));
+            // Where no thread is to be had, that half is late.
+            let first = begun.and_then(Result::ok).map(|it| it.join().unwrap_or_else(failed));
+            (first, second)
+        });
+        second?;
+        match first {
+            Some(first) => first?,
+            None => place(within, one)?,
         }
-        Ok(())
-    }
-
-    /// Waits until everything is on disk, and then gives it its name.
-    pub(super) fn settle(mut self) -> Result<(), GitError> {
-        self.name_all().map_err(GitError::io("storing an object"))
-    }
-
-    fn name_all(&mut self) -> io::Result<()> {
-        let Some(within) = &self.opened else { return Ok(()) };
-        let late: Vec<(&String, &Waiting)> =
-            self.waiting.iter().filter(|(_, one)| !one.is_synced).collect();
+        let late: Vec<&mut (&String, &mut Waiting)> =
+            all.iter_mut().filter(|(_, one)| !one.is_named).collect();
         sync_all(&late, |(name, one)| match (&one.temporary, open(within, name)) {
             // What the kernel could not write since the file was closed is said to whoever opens it next.
             (Some(temporary), _) => open(within, temporary)?.sync_data(),
@@ -175,19 +169,78 @@ impl Store {
             (None, Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             (None, opened) => opened?.sync_data(),
         })?;
-        for (name, one) in &mut self.waiting {
-            if let Some(temporary) = &one.temporary {
-                renameat(within, temporary, within, name)?;
-                one.temporary = None;
-            }
-        }
-        let mut folders: BTreeSet<&str> =
-            self.waiting.keys().filter_map(|name| name.split('/').next()).collect();
-        // One of them may be new.
-        folders.insert(".");
-        let folders: Vec<&str> = folders.into_iter().collect();
-        sync_all(&folders, |folder| sync_folder(open(within, folder)))
+        // A folder of objects may be new.
+        name_all(within, late.into_iter().map(|(name, one)| (name.as_str(), &mut **one)), Some("."))
     }
+}
+
+/// Writes some objects, and names them where it is known that they are on disk.
+fn place(within: BorrowedFd<'_>, some: &mut [(&String, &mut Waiting)]) -> io::Result<()> {
+    // To make a packer takes longer than to pack a file.
+    let (mut packer, mut is_quick) = (None, true);
+    for (name, one) in some.iter_mut() {
+        write(within, name, one, &mut packer, &mut is_quick)?;
+    }
+    if some.iter().any(|(_, one)| !one.is_synced) {
+        return Ok(());
+    }
+    name_all(within, some.iter_mut().map(|(name, one)| (name.as_str(), &mut **one)), None)
+}
+
+/// Writes an object into a file of no name; `is_quick` says whether a sync is not worth a thread here, as far
+/// as is known.
+fn write(
+    within: BorrowedFd<'_>,
+    name: &str,
+    one: &mut Waiting,
+    packer: &mut Option<Compress>,
+    is_quick: &mut bool,
+) -> io::Result<()> {
+    let (header, bytes) = (mem::take(&mut one.header), mem::take(&mut one.bytes));
+    let file = match freshened(within, name) {
+        Some(file) => file,
+        None => {
+            let packed = match bytes.len() {
+                0..=SMALL_BYTES => as_it_is(&[header, bytes].concat()),
+                _ => {
+                    let new = || Compress::new(Compression::fast(), true);
+                    packed(packer.get_or_insert_with(new), &[&header, &bytes])?
+                }
+            };
+            let folder = name.split('/').next().unwrap_or_default();
+            let (mut file, temporary) = create(within, folder)?;
+            one.temporary = Some(temporary);
+            file.write_all(&packed)?;
+            file
+        }
+    };
+    if *is_quick {
+        let begun = Instant::now();
+        file.sync_data()?;
+        one.is_synced = true;
+        *is_quick = begun.elapsed() < QUICK;
+    }
+    Ok(())
+}
+
+/// Gives objects that are on disk their names, and waits until those are on disk too, in these folders and
+/// in another one.
+fn name_all<'w>(
+    within: BorrowedFd<'_>,
+    some: impl Iterator<Item = (&'w str, &'w mut Waiting)>,
+    other: Option<&'w str>,
+) -> io::Result<()> {
+    let mut folders: BTreeSet<&str> = other.into_iter().collect();
+    for (name, one) in some {
+        if let Some(temporary) = &one.temporary {
+            renameat(within, temporary, within, name)?;
+            one.temporary = None;
+        }
+        one.is_named = true;
+        folders.extend(name.split('/').next());
+    }
+    let folders: Vec<&str> = folders.into_iter().collect();
+    sync_all(&folders, |folder| sync_folder(open(within, folder)))
 }
 
 impl Drop for Store {
@@ -394,22 +447,57 @@ mod tests {
             let left = folder.join(format!("tmp_obj_{}_{number}", std::process::id()));
             fs::write(left, "torn").unwrap();
         }
-        store.add(&id, Kind::Blob, b"text").unwrap();
-        store.settle().unwrap();
+        store.add(&id, Kind::Blob, b"text".to_vec());
+        store.settle(|| ()).unwrap();
         assert_ne!(fs::read(folder.join(rest)).unwrap(), b"torn");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 501);
     }
 
+    /// Adds many objects and returns the folders that they belong into.
+    fn add_many(store: &mut Store) -> Vec<String> {
+        let add = |number: usize| {
+            let text = number.to_string().into_bytes();
+            let id = store.name(Kind::Blob, &text).unwrap();
+            store.add(&id, Kind::Blob, text);
+            id.as_str()[..2].to_owned()
+        };
+        (0..4 * MANY).map(add).collect()
+    }
+
+    fn count(folder: &Path, is_one: impl Fn(&str) -> bool + Copy) -> usize {
+        let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+        let count_one = |entry: fs::DirEntry| match entry.path() {
+            path if path.is_dir() => count(&path, is_one),
+            path => usize::from(is_one(path.file_name().unwrap().to_str().unwrap())),
+        };
+        entries.map(count_one).sum()
+    }
+
     #[test]
-    fn objects_that_are_not_kept_leave_nothing() {
+    fn many_objects_are_all_stored_and_stored_once() {
         let objects = tempfile::tempdir().unwrap();
         let like = ObjectId::parse(&"1".repeat(40)).unwrap();
-        let mut store = Store::new(objects.path().to_owned(), &like, Storing::Durable);
-        let id = store.name(Kind::Blob, b"text").unwrap();
-        let folder = objects.path().join(&id.as_str()[..2]);
-        store.add(&id, Kind::Blob, b"text").unwrap();
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        drop(store);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        for _ in 0..2 {
+            let mut store = Store::new(objects.path().to_owned(), &like, Storing::Durable);
+            add_many(&mut store);
+            assert_eq!(count(objects.path(), |name| name.starts_with("tmp_obj_")), 0);
+            store.settle(|| ()).unwrap();
+            assert_eq!(count(objects.path(), |name| name.len() == 38), 4 * MANY);
+            assert_eq!(count(objects.path(), |name| name.starts_with("tmp_obj_")), 0);
+        }
+    }
+
+    #[test]
+    fn objects_that_cannot_all_be_stored_leave_nothing_unfinished() {
+        let like = ObjectId::parse(&"1".repeat(40)).unwrap();
+        for which in [0, 2 * MANY, 4 * MANY - 1] {
+            let objects = tempfile::tempdir().unwrap();
+            let mut store = Store::new(objects.path().to_owned(), &like, Storing::Durable);
+            let mut folders = add_many(&mut store);
+            folders.sort();
+            fs::write(objects.path().join(&folders[which]), "in the way").unwrap();
+            assert!(store.settle(|| ()).is_err());
+            assert_eq!(count(objects.path(), |name| name.starts_with("tmp_obj_")), 0);
+        }
     }
 }

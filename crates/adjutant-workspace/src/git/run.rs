@@ -34,6 +34,12 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// How much a call may say unless it says otherwise: the status of a million paths.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
+/// Where git finds a file that it was handed.
+pub(super) const INPUT: &str = "/proc/self/fd/0";
+
+/// How much a program writes into a pipe at a time.
+const PAGE: usize = 4096;
+
 /// How much of what git complains about is kept.
 const STDERR_BYTES: usize = 64 * 1024;
 
@@ -148,6 +154,7 @@ impl Git {
             timeout: self.timeout,
             accepted: &[0],
             held: None,
+            input: None,
         }
     }
 }
@@ -167,6 +174,7 @@ pub(crate) struct Call<'a> {
     timeout: Duration,
     accepted: &'static [i32],
     held: Option<OwnedFd>,
+    input: Option<File>,
 }
 
 /// What git answered.
@@ -183,7 +191,7 @@ pub(crate) struct Output {
 /// Gives what git is to read, piece by piece: adds to the buffer, or says that this was all.
 pub(crate) type Feed<'f> = dyn FnMut(&mut Vec<u8>) -> Result<bool, GitError> + 'f;
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     /// Adds an argument after the command.
     pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
@@ -244,9 +252,25 @@ impl Call<'_> {
         self
     }
 
+    /// Hands git an open file, which it knows as [`INPUT`].
+    pub(crate) fn input(mut self, file: File) -> Self {
+        self.input = Some(file);
+        self
+    }
+
     /// Runs it without input.
     pub(crate) fn run(self) -> Result<Output, GitError> {
         self.start(None)
+    }
+
+    /// Begins it without input, for a caller who has something else to do meanwhile.
+    pub(crate) fn begin(self) -> Result<Running<'a>, GitError> {
+        self.spawn(false)
+    }
+
+    /// Begins it; it waits for what it is to read.
+    pub(crate) fn begin_fed(self) -> Result<Running<'a>, GitError> {
+        self.spawn(true)
     }
 
     /// Runs it with `bytes` to read.
@@ -266,7 +290,11 @@ impl Call<'_> {
         self.start(Some(feed))
     }
 
-    fn start(mut self, feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+    fn start(self, feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+        self.spawn(feed.is_some())?.finish(feed)
+    }
+
+    fn spawn(mut self, is_fed: bool) -> Result<Running<'a>, GitError> {
         let mut command = Command::new(&self.git.program);
         command.env_clear().env("PATH", &self.git.search).envs(ENVIRONMENT);
         command.envs(self.environment.drain(..)).current_dir(&self.folder);
@@ -278,58 +306,15 @@ impl Call<'_> {
         if self.held.is_some() {
             end_with_us(&mut command);
         }
-        command.stdin(match (self.held.take(), &feed) {
-            (Some(lock), None) => Stdio::from(lock),
-            (None, None) => Stdio::null(),
-            (_, Some(_)) => Stdio::piped(),
+        let input = self.held.take().or_else(|| self.input.take().map(OwnedFd::from));
+        command.stdin(match (input, is_fed) {
+            (Some(file), false) => Stdio::from(file),
+            (None, false) => Stdio::null(),
+            (_, true) => Stdio::piped(),
         });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(GitError::io("starting git"))?;
-        let talked = self.talk(&mut child, feed);
-        if talked.is_err() {
-            end(&mut child);
-        }
-        let (bytes, complaint, truncated) = talked?;
-        let status = child.wait().map_err(GitError::io("waiting for git"))?;
-        match status.code() {
-            Some(code) if self.accepted.contains(&code) => Ok(Output { code, bytes, truncated }),
-            // Git met a closed pipe because enough had been read.
-            _ if truncated => Ok(Output { code: 0, bytes, truncated }),
-            Some(_) | None => Err(self.failed(status, &complaint)),
-        }
-    }
-
-    /// Moves bytes until git has closed its ends, or the time is over.
-    fn talk(
-        &self,
-        child: &mut Child,
-        mut feed: Option<&mut Feed<'_>>,
-    ) -> Result<(Vec<u8>, Vec<u8>, bool), GitError> {
-        let deadline = Instant::now() + self.timeout;
-        let mut stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-        let mut stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-        let mut stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-        for pipe in [&stdin, &stdout, &stderr].into_iter().flatten() {
-            fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(GitError::io("talking to git"))?;
-        }
-        let (mut said, mut complaint, mut truncated) = (Vec::new(), Vec::new(), false);
-        let (mut waiting, mut given) = (Vec::new(), 0);
-        while stdout.is_some() || stderr.is_some() {
-            self.wait([&stdin, &stdout, &stderr], deadline)?;
-            if stdin.is_some() {
-                give(&mut stdin, &mut feed, &mut waiting, &mut given)?;
-            }
-            take(&mut stderr, &mut complaint, STDERR_BYTES)?;
-            if take(&mut stdout, &mut said, self.max_bytes)? {
-                if !self.cut {
-                    let command = self.command.to_owned();
-                    return Err(GitError::TooMuch { command, max_bytes: self.max_bytes });
-                }
-                truncated = true;
-                stdout = None;
-            }
-        }
-        Ok((said, complaint, truncated))
+        let child = command.spawn().map_err(GitError::io("starting git"))?;
+        Running::new(self, child)
     }
 
     fn wait(&self, pipes: [&Option<File>; 3], deadline: Instant) -> Result<(), GitError> {
@@ -361,6 +346,115 @@ impl Call<'_> {
             (None, None) => "no status".to_owned(),
         };
         GitError::Failed { command: self.command.to_owned(), status, message: shorten(complaint) }
+    }
+}
+
+/// A call of git that has begun; git ends with it.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Running<'a> {
+    call: Call<'a>,
+    /// None once it is waited for.
+    child: Option<Child>,
+    deadline: Instant,
+    stdin: Option<File>,
+    stdout: Option<File>,
+    stderr: Option<File>,
+    said: Vec<u8>,
+    complaint: Vec<u8>,
+    truncated: bool,
+}
+
+impl<'a> Running<'a> {
+    fn new(call: Call<'a>, mut child: Child) -> Result<Self, GitError> {
+        let deadline = Instant::now() + call.timeout;
+        let stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let (child, said, complaint) = (Some(child), Vec::new(), Vec::new());
+        let truncated = false;
+        let running =
+            Self { call, child, deadline, stdin, stdout, stderr, said, complaint, truncated };
+        for pipe in [&running.stdin, &running.stdout, &running.stderr].into_iter().flatten() {
+            fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(GitError::io("talking to git"))?;
+        }
+        Ok(running)
+    }
+
+    /// Returns the number of its process.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Waits for the answer to what `feed` gives to read.
+    pub(crate) fn answer_to(self, feed: &mut Feed<'_>) -> Result<Output, GitError> {
+        self.finish(Some(feed))
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn answer(self) -> Result<Output, GitError> {
+        self.finish(None)
+    }
+
+    /// Waits until git is likely to have said everything, and returns what it said: what it writes into a pipe
+    /// comes in whole pages but for the last one. It still has to end, and may have more to say.
+    pub(crate) fn so_far(&mut self) -> Result<&[u8], GitError> {
+        while self.stdout.is_some() && self.said.len().is_multiple_of(PAGE) {
+            self.talk(&mut None, &mut Vec::new(), &mut 0)?;
+        }
+        Ok(&self.said)
+    }
+
+    fn finish(mut self, mut feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+        let (mut waiting, mut given) = (Vec::new(), 0);
+        // Where this fails, git is ended with `self`.
+        while self.stdout.is_some() || self.stderr.is_some() {
+            self.talk(&mut feed, &mut waiting, &mut given)?;
+        }
+        let Some(child) = &mut self.child else { return Err(self.call.late()) };
+        let status = child.wait().map_err(GitError::io("waiting for git"))?;
+        self.child = None;
+        let (bytes, truncated) = (std::mem::take(&mut self.said), self.truncated);
+        match status.code() {
+            Some(code) if self.call.accepted.contains(&code) => {
+                Ok(Output { code, bytes, truncated })
+            }
+            // Git met a closed pipe because enough had been read.
+            _ if truncated => Ok(Output { code: 0, bytes, truncated }),
+            Some(_) | None => Err(self.call.failed(status, &self.complaint)),
+        }
+    }
+
+    /// Waits until bytes can be moved, and moves them.
+    fn talk(
+        &mut self,
+        feed: &mut Option<&mut Feed<'_>>,
+        waiting: &mut Vec<u8>,
+        given: &mut usize,
+    ) -> Result<(), GitError> {
+        self.call.wait([&self.stdin, &self.stdout, &self.stderr], self.deadline)?;
+        if self.stdin.is_some() {
+            give(&mut self.stdin, feed, waiting, given)?;
+        }
+        take(&mut self.stderr, &mut self.complaint, STDERR_BYTES)?;
+        let max_bytes = self.call.max_bytes;
+        if take(&mut self.stdout, &mut self.said, max_bytes)? {
+            if !self.call.cut {
+                let command = self.call.command.to_owned();
+                return Err(GitError::TooMuch { command, max_bytes });
+            }
+            self.truncated = true;
+            self.stdout = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            end(child);
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -25,6 +25,9 @@ const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Younger ones stay although their process is not seen: it may be in another namespace.
 const FRESH: Duration = Duration::from_secs(60 * 60);
+
+/// What is being done with the index of a checkout.
+const READING: &str = "reading the index";
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -43,7 +46,6 @@ impl Repository {
         let scratch = Scratch { repository: self, folder };
         let made = || -> io::Result<()> {
             fs::create_dir(scratch.folder.join("refs"))?;
-            fs::create_dir(scratch.folder.join("info"))?;
             let head = head.map_or("ref: refs/heads/none".to_owned(), ToString::to_string);
             fs::write(scratch.folder.join("HEAD"), head + "\n")?;
             fs::write(scratch.folder.join("config"), self.scratch_config())
@@ -114,6 +116,12 @@ impl Scratch<'_> {
         self.folder.join(name.as_ref())
     }
 
+    /// Removes it before its time, where nobody calls git with it any more.
+    pub(super) fn clear(&self) {
+        // Best effort: `sweep` finds what stays.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+
     /// Copies the index of a checkout, with its time and the parts it is split into.
     ///
     /// The time matters: git trusts the dates of files only where they are older than the index.
@@ -140,6 +148,17 @@ impl Scratch<'_> {
     }
 }
 
+/// Opens the index of a checkout and reads it; none where there is none.
+pub(super) fn open_index(git_dir: &Path) -> Result<Option<(fs::File, Vec<u8>)>, GitError> {
+    let mut file = match open_plain(&git_dir.join("index")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(GitError::io(READING))?,
+    };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(GitError::io(READING))?;
+    Ok(Some((file, bytes)))
+}
+
 /// Makes a folder that is nobody's yet: a process of the same number in another container may have one.
 fn new_folder(all: &Path) -> io::Result<PathBuf> {
     fs::create_dir_all(all)?;
@@ -156,8 +175,7 @@ fn new_folder(all: &Path) -> io::Result<PathBuf> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        // Best effort: `sweep` finds what stays.
-        let _ = fs::remove_dir_all(&self.folder);
+        self.clear();
     }
 }
 

@@ -228,7 +228,7 @@ impl<'a> Bases<'a> {
         let made = (|| {
             fs::create_dir(&files).map_err(GitError::io("making a base"))?;
             let scratch = self.repository.scratch(None)?;
-            export::check_out(&scratch, tree, &files, None, Some(held.duplicate()?))?;
+            export::check_out(&scratch, tree, &files, held.duplicate()?)?;
             set_state(&base, &format!("ready {tree}"))
         })();
         if let Err(error) = made {

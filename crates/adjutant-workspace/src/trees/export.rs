@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 
-use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Scratch, bytes_of};
+use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Running, Scratch, bytes_of};
 use crate::kernel::{self, Links};
 use crate::{PathError, Root};
 
@@ -52,23 +52,26 @@ impl Repository {
     }
 }
 
-/// Writes the whole tree into an empty folder, leaving its index at `index` if that is wanted.
+/// Writes the whole tree into an empty folder; the scratch has the index of it then.
 pub(crate) fn check_out(
     scratch: &Scratch<'_>,
     tree: &ObjectId,
     into: &Path,
-    index: Option<&Path>,
-    lock: Option<OwnedFd>,
+    lock: OwnedFd,
 ) -> Result<(), GitError> {
-    let mut call = scratch.call_in("read-tree", into);
-    call = call.args(["-u", "--reset", "--no-sparse-checkout"]).arg(tree.as_str());
-    if let Some(index) = index {
-        call = call.env("GIT_INDEX_FILE", index);
-    }
-    if let Some(lock) = lock {
-        call = call.holding(lock);
-    }
-    call.run().map(drop)
+    begin_check_out(scratch, tree, into, lock)?.answer().map(drop)
+}
+
+/// Begins to do so.
+pub(crate) fn begin_check_out<'s>(
+    scratch: &'s Scratch<'_>,
+    tree: &ObjectId,
+    into: &Path,
+    lock: OwnedFd,
+) -> Result<Running<'s>, GitError> {
+    let call = scratch.call_in("read-tree", into);
+    let call = call.args(["-u", "--reset", "--no-sparse-checkout"]).arg(tree.as_str());
+    call.holding(lock).begin()
 }
 
 /// Writes these files of a tree over what is in the folder.

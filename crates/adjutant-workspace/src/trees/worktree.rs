@@ -38,6 +38,12 @@ const BETWEEN: Duration = Duration::from_millis(5);
 /// What is being done when a record cannot be read.
 const READING: &str = "reading the record of a work tree";
 
+/// What is being done while there is no work tree yet.
+const MAKING: &str = "making a work tree";
+
+/// Where the files lie until git has an entry for them; no child has such a name.
+const FILES: &str = "files.next";
+
 /// The work trees made for children of one repository.
 #[derive(Debug)]
 pub struct Worktrees<'a> {
@@ -87,7 +93,7 @@ impl<'a> Worktrees<'a> {
     /// Why it could not be made; what was begun is taken back.
     pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
-        fs::create_dir_all(&slot).map_err(GitError::io("making a work tree"))?;
+        fs::create_dir_all(&slot).map_err(GitError::io(MAKING))?;
         let held = self.seize(&slot)?;
         let there = slot.join("record").try_exists().map_err(GitError::io(READING))?;
         let held = held.filter(|_| !there);
@@ -157,7 +163,7 @@ impl<'a> Worktrees<'a> {
         Ok(true)
     }
 
-    /// Has git make the entry, alone, and then the files; returns the name git gave it.
+    /// Has git make the entry, alone, and the files meanwhile; returns the name git gave the entry.
     fn add(
         &self,
         reference: &ResultRef,
@@ -166,6 +172,11 @@ impl<'a> Worktrees<'a> {
         held: &Held,
     ) -> Result<String, GitError> {
         let path = slot.join(reference.child());
+        // Git makes an entry for an empty folder only; the files take its place afterwards.
+        let files = slot.join(FILES);
+        fs::create_dir(&files).map_err(GitError::io(MAKING))?;
+        let scratch = self.repository.scratch(None)?;
+        let checkout = export::begin_check_out(&scratch, base, &files, held.duplicate()?)?;
         {
             // Additions at the same time lose each other's entries. The shared folder itself is
             // locked, so that every process on this repository meets here.
@@ -179,9 +190,14 @@ impl<'a> Worktrees<'a> {
                 .run()?;
         }
         let name = entry_name(self.repository, &path)?;
-        let index = self.repository.common_dir().join("worktrees").join(&name).join("index");
-        let scratch = self.repository.scratch(None)?;
-        export::check_out(&scratch, base, &path, Some(&index), Some(held.duplicate()?))?;
+        checkout.answer()?;
+        let entry = self.repository.common_dir().join("worktrees").join(&name);
+        let put = || -> io::Result<()> {
+            fs::rename(path.join(".git"), files.join(".git"))?;
+            fs::rename(&files, &path)?;
+            move_index(&scratch.index(), &entry.join("index"))
+        };
+        put().map_err(GitError::io(MAKING))?;
         Record { base: base.clone(), stage: Stage::Ready(name.clone()) }.write(slot)?;
         Ok(name)
     }
@@ -381,6 +397,18 @@ fn look_over(folder: &Dir, at: &Path, skipped: &mut Vec<Skipped>) -> Result<(), 
     Ok(())
 }
 
+/// Puts an index where it belongs, with its time: git trusts the dates of files that are older.
+fn move_index(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            let modified = fs::metadata(from)?.modified()?;
+            fs::copy(from, to)?;
+            File::options().write(true).open(to)?.set_modified(modified)
+        }
+        done => done,
+    }
+}
+
 /// Locks the repository's list of work trees for everyone else.
 fn alone(repository: &Repository) -> Result<Held, GitError> {
     let folder = Held::folder(repository.common_dir())?;
@@ -516,4 +544,26 @@ fn names(folder: &Path) -> Result<Vec<String>, GitError> {
         folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     all.sort();
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_keeps_its_time_wherever_it_goes() {
+        // Two file systems on most machines.
+        let [from, near] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let far = tempfile::tempdir_in("/dev/shm").unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        for to in [near.path(), far.path()] {
+            let index = from.path().join("index");
+            fs::write(&index, "entries").unwrap();
+            File::options().write(true).open(&index).unwrap().set_modified(time).unwrap();
+            let to = to.join("index");
+            move_index(&index, &to).unwrap();
+            assert_eq!(fs::read_to_string(&to).unwrap(), "entries");
+            assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), time);
+        }
+    }
 }

@@ -70,3 +70,59 @@ fn a_git_that_fails_is_quoted_in_one_short_line() {
     assert!(error.contains("status 77") && error.contains("second"), "{error}");
     assert!(!error.contains(char::is_control), "{error:?}");
 }
+
+/// The git of this machine.
+fn real() -> PathBuf {
+    let search = std::env::var_os("PATH").unwrap();
+    std::env::split_paths(&search).map(|folder| folder.join("git")).find(|it| it.is_file()).unwrap()
+}
+
+/// A git that does `then` with what the real one says of a work tree, which is in `$said`.
+fn with_status(user: &User, then: &str) -> TempDir {
+    let said = user.outer.path().join("said");
+    let (real, said) = (real().display().to_string(), said.display().to_string());
+    let status = format!("said='{said}'; '{real}' \"$@\" > \"$said\"; {then}; exit");
+    pretend(
+        "2.47",
+        &format!(
+            "for word; do if [ \"$word\" = status ]; then {status}; fi; done\nexec '{real}' \"$@\""
+        ),
+    )
+}
+
+#[test]
+fn a_state_that_git_tells_in_pieces_is_captured_whole() {
+    let user = User::new();
+    for number in 0..5 {
+        user.write(format!("untracked-{number}"), &number.to_string());
+    }
+    user.write("README", "changed\n");
+    let whole = user.open().capture(now()).unwrap();
+    assert_eq!(whole.changes.len(), 6);
+    let said = user.outer.path().join("said");
+    // In the middle of a path, and after a whole record.
+    let record = "? untracked-0".len() + 1;
+    for cut in [record / 2, record, 3 * record] {
+        // Not for synchronisation: whether it is read in between or not, all of it counts.
+        let then = format!(
+            "tail -c {cut} \"$said\" > \"$said.end\"; head -c -{cut} \"$said\"; sleep 0.1; cat \"$said.end\""
+        );
+        let folder = with_status(&user, &then);
+        let repository = open_with(&folder, &user, Duration::from_secs(60)).unwrap();
+        let pieces = repository.capture(now()).unwrap();
+        assert!(fs::read(&said).unwrap().len() > 5 * record);
+        assert_eq!((pieces.tree, pieces.changes), (whole.tree.clone(), whole.changes.clone()));
+    }
+}
+
+#[test]
+fn what_a_git_said_that_failed_in_the_end_is_not_stored() {
+    let user = User::new();
+    user.write("README", "changed\n");
+    let folder = with_status(&user, "cat \"$said\"; exit 3");
+    let repository = open_with(&folder, &user, Duration::from_secs(60)).unwrap();
+    let before = on_disk(&user.tree.join(".git/objects"));
+    let error = repository.capture(now()).unwrap_err();
+    assert!(error.to_string().contains("status 3"), "{error}");
+    assert_eq!(on_disk(&user.tree.join(".git/objects")), before);
+}
