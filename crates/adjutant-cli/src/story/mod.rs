@@ -570,10 +570,19 @@ pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failur
     }
 }
 
-/// Returns the names of the stories beside that of a run that goes on; none where its file cannot be read.
+/// Returns the names of the stories beside that of a run that goes on; none where its file cannot be read, which is said.
 pub(crate) fn stories_again(work: &StoryWork) -> BTreeSet<String> {
-    let file = work.prd.as_ref().and_then(|path| PrdFile::open(path).ok());
-    file.map(|file| names(file.prd())).unwrap_or_default()
+    match work.prd.as_ref().map(PrdFile::look) {
+        Some(Ok(prd)) => names(&prd),
+        Some(Err(error)) => {
+            let failure = Failure::caused(Exit::Failed, &error);
+            say(&format!(
+                "adjutant: the other stories are not known, so a task that is the name of one would be begun: {failure}"
+            ));
+            BTreeSet::new()
+        }
+        None => BTreeSet::new(),
+    }
 }
 
 /// Returns the names of all stories, tasks of earlier runs included.
