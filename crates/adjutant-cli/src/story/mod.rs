@@ -45,6 +45,10 @@ use crate::work::{Placed, after_run};
 const UNALLOWED: &str =
     "its verify command needs your consent: --trust-prd allows it, --verify COMMAND replaces it";
 
+/// Why a story is not begun that plans a task whose command needs consent; `--verify` is for the story itself.
+const UNALLOWED_BELOW: &str =
+    "the verify command of a task it plans needs your consent: --trust-prd allows it";
+
 /// What to do where the agent of a story gets no workspace.
 const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
 
@@ -246,9 +250,9 @@ impl Reading<'_> {
             Err(left) => return Ok(left),
         };
         self.consent.renew(self.file.prd(), self.file.path(), self.archive);
-        if story.verify.is_some() && self.verify_of(&story).is_none() {
+        if let Some(why) = self.unallowed(&story) {
             // What nobody may check would be paid for and could not pass.
-            return Ok(self.leave(id, UNALLOWED));
+            return Ok(self.leave(id, why));
         }
         let again = match self.before(&story)? {
             Before::Begin(why) => why,
@@ -486,6 +490,17 @@ impl Reading<'_> {
     fn verify_of(&self, story: &Story) -> Option<String> {
         let own = self.args.verify.clone().or_else(|| self.settings.verify.clone());
         own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
+    }
+
+    /// Says why a story is not begun for want of consent: a command decides that nobody allowed.
+    fn unallowed(&self, story: &Story) -> Option<&'static str> {
+        if story.verify.is_some() && self.verify_of(story).is_none() {
+            return Some(UNALLOWED);
+        }
+        // Without delegation no planned task is run, and none can pass.
+        let is_open = !self.consent.is_given() && self.settings.policy.policy().enabled;
+        let is_below = is_open && story.planned.iter().any(|planned| planned.verify.is_some());
+        is_below.then_some(UNALLOWED_BELOW)
     }
 
     fn work_of(&self, story: &Story, takes_in: Vec<String>) -> StoryWork {
