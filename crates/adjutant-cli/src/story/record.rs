@@ -158,7 +158,7 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
         depth: child.depth,
         can_delegate,
         max_delegations: if can_delegate { most } else { 0 },
-        passes: status == Outcome::Completed && !is_left_out(view, child),
+        passes: is_in_story(view, child),
         status,
         summary: summary(child, status),
         files_changed: files.map(|file| file.path.clone()).collect(),
@@ -169,10 +169,26 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
     })
 }
 
-/// Says whether the work of a child is no part of the story: in conflict, or not merged.
-fn is_left_out(view: &RunView, child: &Delegation) -> bool {
-    let merge = NodeStory::of(view, child).and_then(|node| node.merge);
-    matches!(merge, Some(Merge::Conflict | Merge::Failed))
+/// Says whether a child completed and its work is in the story: it and all between them were merged, or changed nothing.
+fn is_in_story(view: &RunView, child: &Delegation) -> bool {
+    let mut node = child;
+    // The story's own agent has no parent; what is in its workspace is the story.
+    while let Some(parent) = node.parent {
+        let (is_kept, is_lost) = node.kept.as_deref().map_or((false, false), |(kept, problem)| {
+            (kept.commit.is_some(), problem.is_some())
+        });
+        let is_merged = || {
+            let merge = NodeStory::of(view, node).and_then(|node| node.merge);
+            merge == Some(Merge::Merged)
+        };
+        let is_completed = node.state == State::Ended(Outcome::Completed);
+        if !is_completed || is_lost || (is_kept && !is_merged()) {
+            return false;
+        }
+        let Some(above) = view.delegation(parent) else { return false };
+        node = above;
+    }
+    true
 }
 
 /// Returns what a delegation said it did; unless it completed, why it did not comes first.
