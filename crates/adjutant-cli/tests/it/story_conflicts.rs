@@ -202,12 +202,13 @@ fn a_child_passes_only_where_its_work_is_in_the_story() {
         ];
         [begin.to_vec(), rest].concat()
     };
+    let own = || writes("US-001", "own", "own\n");
     let (all, none): (&[&str], &[&str]) = (&[], &["--set", "merge_children=false"]);
     // What the tasks do after the deepest one, the flags, and whether the upper and the deepest pass.
     for (what, rest, flags, passes) in [
-        ("all is merged", vec![done(ONE), done("US-001")], all, [true, true]),
-        ("nothing is merged", vec![done(ONE), done("US-001")], none, [false, false]),
-        ("the one above is partial", vec![partial(ONE), done("US-001")], all, [false, false]),
+        ("all is merged", vec![done(ONE), own(), done("US-001")], all, [true, true]),
+        ("nothing is merged", vec![done(ONE), own(), done("US-001")], none, [false, false]),
+        ("the one above is partial", vec![partial(ONE), own(), done("US-001")], all, [false, false]),
     ] {
         let project = Project::new(&one_story(), below(rest));
         let out = project.story(flags);
