@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use adjutant_core::prd::{Prd, Story, child_number};
-use adjutant_core::{Outcome, RunId};
+use adjutant_core::{Event, Outcome, RunId};
 use adjutant_engine::prd::resolved;
 use adjutant_engine::work::{Whereabouts, Work};
-use adjutant_engine::{Archive, RunFiles};
+use adjutant_engine::{Archive, ArchiveError, RunFiles};
 use adjutant_view::story::StoryReport;
 use adjutant_view::{Liveness, RunView};
 
-use super::record::recorded;
+use super::record::{Recorded, recorded};
 use crate::exit::Failure;
 use crate::records::{liveness, numbers};
 use crate::work::{explained, search};
@@ -187,25 +187,23 @@ impl<'a> History<'a> {
     /// Returns what a story begins with: the work of those it depends on as far as it is not in the tree
     /// already, those that others depend on first. Otherwise why it cannot begin.
     pub(super) fn work_before(&self, prd: &Prd, story: &Story) -> Result<Foundation, String> {
-        let unread = |failure: Failure| format!("the work before it cannot be read: {failure}");
         let mut found = Foundation::default();
         let before: Vec<_> =
             before(prd, story).into_iter().filter_map(|id| Some((id, done_by(prd, id)?))).collect();
         if before.is_empty() {
             return Ok(found);
         }
-        let runs = self.archive.runs().map_err(crate::records::failed).map_err(unread)?;
-        for (id, run) in before {
+        let runs = self.archive.runs().map_err(|error| unread(&crate::records::failed(error)))?;
+        for (id, recorded) in before {
+            let run = recorded.run;
             let Some(files) = runs.iter().find(|files| files.id() == run) else {
                 found.remarks.push(format!(
                     "{run}, which did {id}, is not known here: it began with your files as if they had that work"
                 ));
                 continue;
             };
-            let (view, _) = numbers(files).map_err(unread)?;
-            let is_it = StoryReport::of(&view).is_some_and(|it| it.passes && it.id == id);
-            let Some(commit) = commit_of(&view).filter(|_| is_it) else { continue };
-            match self.whereabouts(&commit).map_err(unread)? {
+            let Some(commit) = passed_as(files, id, recorded)? else { continue };
+            match self.whereabouts(&commit).map_err(|failure| unread(&failure))? {
                 Whereabouts::Merged => {}
                 Whereabouts::Kept => found.commits.push(commit),
                 Whereabouts::Dropped => {
@@ -224,6 +222,48 @@ impl<'a> History<'a> {
     }
 }
 
+/// Returns the commit that a run passed a story with, also where it went on since and passes no more; nothing where it
+/// changed nothing. Otherwise why that is not known.
+fn passed_as(files: &RunFiles, id: &str, recorded: Recorded) -> Result<Option<String>, String> {
+    let run = recorded.run;
+    if recorded.is_empty {
+        return Ok(None);
+    }
+    let (view, _) = numbers(files).map_err(|failure| unread(&failure))?;
+    let latest = commit_of(&view);
+    let Some(commit) = recorded.commit else {
+        let is_it = StoryReport::of(&view).is_some_and(|it| it.passes && it.id == id);
+        let why = "is not what it passed with any more, and its entry names no commit";
+        return if is_it { Ok(latest) } else { Err(missing(id, run, why)) };
+    };
+    if latest.as_ref() == Some(&commit) || has_kept(files, &commit)? {
+        return Ok(Some(commit));
+    }
+    Err(missing(id, run, "is not the commit that its entry names"))
+}
+
+/// Says whether the agent at the root of a run ever left this commit.
+///
+/// A PRD is content of the repository: what it names is built on only where it came of that run, lest
+/// it hand an agent what lies on another branch.
+fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, String> {
+    let root = files.id().root_session();
+    let read = |error: ArchiveError| unread(&crate::records::failed(error));
+    for record in files.records().map_err(read)? {
+        if let Event::SpaceKept { session, kept, .. } = record.map_err(read)?.event
+            && session == root
+            && kept.commit.as_deref() == Some(commit)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn unread(failure: &Failure) -> String {
+    format!("the work before it cannot be read: {failure}")
+}
+
 /// Says that a story cannot begin because the work before it is lost, and what can be done.
 fn missing(id: &str, run: RunId, why: &str) -> String {
     format!(
@@ -232,10 +272,10 @@ fn missing(id: &str, run: RunId, why: &str) -> String {
     )
 }
 
-/// Returns the run that did a story by what its entry says; one without a run was done by a person, in the tree.
-fn done_by(prd: &Prd, id: &str) -> Option<RunId> {
+/// Returns what the entry of a story that is done says of its run; one without a run was done by a person, in the tree.
+fn done_by(prd: &Prd, id: &str) -> Option<Recorded> {
     let is_done = prd.story(id).is_some_and(|story| story.passes);
-    recorded(prd, id).map(|it| it.run).filter(|_| is_done)
+    recorded(prd, id).filter(|_| is_done)
 }
 
 /// Returns the commit of the work of a run's own agent; nothing where it changed nothing.

@@ -208,7 +208,12 @@ fn a_child_passes_only_where_its_work_is_in_the_story() {
     for (what, rest, flags, passes) in [
         ("all is merged", vec![done(ONE), own(), done("US-001")], all, [true, true]),
         ("nothing is merged", vec![done(ONE), own(), done("US-001")], none, [false, false]),
-        ("the one above is partial", vec![partial(ONE), own(), done("US-001")], all, [false, false]),
+        (
+            "the one above is partial",
+            vec![partial(ONE), own(), done("US-001")],
+            all,
+            [false, false],
+        ),
     ] {
         let project = Project::new(&one_story(), below(rest));
         let out = project.story(flags);

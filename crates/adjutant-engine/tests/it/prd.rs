@@ -62,6 +62,7 @@ fn done(run: &str) -> Outcome {
         summary: "Done.".into(),
         branch: None,
         reference: None,
+        commit: None,
         cost: Usd::ZERO,
         estimated: false,
         tokens_in: 1,
