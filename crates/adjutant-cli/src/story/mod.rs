@@ -18,6 +18,7 @@ use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, RunId};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
+use adjutant_engine::work::Whereabouts;
 use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
 use adjutant_view::RunView;
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
@@ -380,11 +381,15 @@ impl Reading<'_> {
         let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
         let remark = format!("was done by {run}; it is written down now, --again begins it anew");
         say(&format!("adjutant: {id} {remark}"));
-        // A branch is only a name that may be missing; files were changed then, if they were to be.
-        let placed = match self.merge() {
-            MergeAfter::Branch => after_run(self.archive, &view, MergeAfter::Branch),
-            MergeAfter::Apply | MergeAfter::Report => Placed::nowhere(),
+        let merge = self.merge();
+        // A branch is only a name that may be missing; files are changed once.
+        let is_due = match merge {
+            MergeAfter::Branch => true,
+            MergeAfter::Apply => self.history.place_of(&view)? == Some(Whereabouts::Kept),
+            MergeAfter::Report => false,
         };
+        let placed =
+            if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
         let is_placed = placed.exit == Exit::Completed;
         record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
         self.tell(&view, placed, |report| {

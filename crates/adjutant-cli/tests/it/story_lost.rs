@@ -94,6 +94,27 @@ fn a_story_whose_work_is_there_is_written_down_with_its_branch() {
 }
 
 #[test]
+fn work_that_was_to_be_applied_before_a_crash_is_applied_once() {
+    // As if it had been killed before the files were changed, and after that.
+    for (merge, is_there) in [("report", false), ("apply", true)] {
+        let project = project();
+        let out = project.story(&["--story", "A", "--merge", merge]);
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(project.rig().work().join("a").exists(), is_there);
+        project.repo.git(["checkout", "-q", "prd.json"]);
+        if is_there {
+            project.rig().write("a", "by a, and by the person\n");
+        }
+        let out = project.story(&["--story", "A", "--merge", "apply"]);
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(project.rig().runs().len(), 1, "{out}");
+        let text = if is_there { "by a, and by the person\n" } else { "by a\n" };
+        assert_eq!(project.repo.read("a"), text, "{merge}: {out}");
+        assert_eq!(project.entry("A")["passes"], true, "{out}");
+    }
+}
+
+#[test]
 fn what_changed_nothing_cannot_be_lost() {
     let project = Project::new(&chain(), [done("A"), done("B")]);
     assert_eq!(project.story(&["--story", "A"]).code, 0);
