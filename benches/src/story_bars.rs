@@ -138,6 +138,7 @@ fn written(round: usize) -> Written {
         summary: "It works. It was tested.".into(),
         branch: None,
         reference: None,
+        commit: None,
         estimated: false,
         cost: Usd::ZERO,
         tokens_in: 1_000,

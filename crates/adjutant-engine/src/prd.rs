@@ -173,23 +173,26 @@ impl PrdFile {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, PrdError> {
         let path = path.into();
         let shown = path.display().to_string();
-        let failed = |source: PathError| PrdError::file("open", &shown, source);
-        let Some(name) = path.file_name().map(OsStr::to_owned) else {
-            return Err(failed(PathError::NotRegular(adjutant_workspace::FileKind::Directory)));
-        };
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let root = Root::open(parent.unwrap_or(Path::new("."))).map_err(failed)?;
-        let dir = root.open_dir(&RelPath::default()).map_err(failed)?;
+        let (dir, name, place) = found(&path, &shown)?;
         let temp = temp_name(&name);
-        let place = dir.place(&name).map_err(failed)?;
         let path = resolved(&path);
         let lock = lock(&dir, &shown)?;
-        let Read { text, mode } =
-            read(&place, &shown)?.ok_or(PathError::NotFound).map_err(failed)?;
+        let Read { text, mode } = present(&place, &shown)?;
         let prd = parse(&text, &shown)?;
         try_out(&path, &place, &text, mode, &temp)?;
         drop(lock);
         Ok(Self { path, dir, name, temp, prd })
+    }
+
+    /// Reads the PRD at `path` for one who writes nothing: no lock is taken, and it may be read-only.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or is no PRD.
+    pub fn look(path: impl AsRef<Path>) -> Result<Prd, PrdError> {
+        let shown = path.as_ref().display().to_string();
+        let (_, _, place) = found(path.as_ref(), &shown)?;
+        parse(&present(&place, &shown)?.text, &shown)
     }
 
     /// Returns the PRD as it was last read or written.
@@ -213,7 +216,7 @@ impl PrdFile {
         let shown = self.path.display().to_string();
         let failed = |source: PathError| PrdError::file("open", &shown, source);
         let place = self.dir.place(&self.name).map_err(failed)?;
-        let read = read(&place, &shown)?.ok_or(PathError::NotFound).map_err(failed)?;
+        let read = present(&place, &shown)?;
         if read.text != self.prd.to_text() {
             self.prd = parse(&read.text, &shown)?;
         }
@@ -352,6 +355,25 @@ fn lock(dir: &Dir, shown: &str) -> Result<DirLock, PrdError> {
     let taken = locked(dir, Lock::Exclusive);
     let taken = taken.map_err(|source| PrdError::file("lock the folder of", shown, source))?;
     taken.ok_or(PrdError::Busy { path: shown.to_owned(), seconds: PATIENCE.as_secs() })
+}
+
+/// Finds the folder of a path, and the place in it.
+fn found(path: &Path, shown: &str) -> Result<(Dir, OsString, Place), PrdError> {
+    let failed = |source: PathError| PrdError::file("open", shown, source);
+    let Some(name) = path.file_name().map(OsStr::to_owned) else {
+        return Err(failed(PathError::NotRegular(adjutant_workspace::FileKind::Directory)));
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let root = Root::open(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+    let dir = root.open_dir(&RelPath::default()).map_err(failed)?;
+    let place = dir.place(&name).map_err(failed)?;
+    Ok((dir, name, place))
+}
+
+/// Reads a file that has to be there.
+fn present(place: &Place, shown: &str) -> Result<Read, PrdError> {
+    let missing = || PrdError::file("open", shown, PathError::NotFound);
+    read(place, shown)?.ok_or_else(missing)
 }
 
 fn read(place: &Place, shown: &str) -> Result<Option<Read>, PrdError> {

@@ -1,17 +1,18 @@
 //! What earlier runs did for the stories of a PRD, as their journals say.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use adjutant_core::prd::{Prd, Story, child_number};
-use adjutant_core::{Outcome, RunId};
+use adjutant_core::{Event, Outcome, RunId};
 use adjutant_engine::prd::resolved;
 use adjutant_engine::work::{Whereabouts, Work};
-use adjutant_engine::{Archive, RunFiles};
+use adjutant_engine::{Archive, ArchiveError, RunFiles};
 use adjutant_view::story::StoryReport;
 use adjutant_view::{Liveness, RunView};
 
-use super::record::recorded;
+use super::record::{Recorded, recorded};
 use crate::exit::Failure;
 use crate::records::{liveness, numbers};
 use crate::work::{explained, search};
@@ -71,13 +72,25 @@ pub(super) struct History<'a> {
     runs: BTreeMap<RunId, Seen>,
     /// Those on stories of the PRD, the latest first.
     order: Vec<RunId>,
+    /// Commits that runs are known to have left, which stays true whatever becomes of them.
+    left: BTreeSet<(RunId, String)>,
+    /// The repository, once it was asked about.
+    work: OnceCell<Work>,
 }
 
 impl<'a> History<'a> {
     /// Makes one that knows nothing yet.
     pub(super) fn new(archive: &'a Archive, workdir: &Path, prd: &Path) -> Self {
         let prd = resolved(prd);
-        Self { archive, workdir: workdir.to_owned(), prd, runs: BTreeMap::new(), order: Vec::new() }
+        Self {
+            archive,
+            workdir: workdir.to_owned(),
+            prd,
+            runs: BTreeMap::new(),
+            order: Vec::new(),
+            left: BTreeSet::new(),
+            work: OnceCell::new(),
+        }
     }
 
     /// Reads what the runs of the tree say of a story by now; one that cannot be read says nothing.
@@ -174,38 +187,50 @@ impl<'a> History<'a> {
     /// Says why the work of a run that completed is lost; nothing where it is there, or it changed nothing.
     pub(super) fn lost(&self, run: RunId) -> Result<Option<String>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
-        let Some(commit) = commit_of(&numbers(&files)?.0) else { return Ok(None) };
-        Ok(match self.whereabouts(&commit)? {
-            Whereabouts::Merged | Whereabouts::Kept => None,
-            Whereabouts::Dropped => Some(format!("the work of {run} was discarded")),
-            Whereabouts::Gone => {
+        Ok(match self.place_of(&numbers(&files)?.0)? {
+            None | Some(Whereabouts::Merged | Whereabouts::Kept) => None,
+            Some(Whereabouts::Dropped) => Some(format!("the work of {run} was discarded")),
+            Some(Whereabouts::Gone) => {
                 Some(format!("the work of {run} is not in this repository any more"))
             }
         })
     }
 
+    /// Says where the work of a run is by now; nothing where it changed nothing.
+    pub(super) fn place_of(&self, view: &RunView) -> Result<Option<Whereabouts>, Failure> {
+        let Some(commit) = commit_of(view) else { return Ok(None) };
+        Ok(self.whereabouts(&[commit])?.pop())
+    }
+
     /// Returns what a story begins with: the work of those it depends on as far as it is not in the tree
     /// already, those that others depend on first. Otherwise why it cannot begin.
-    pub(super) fn work_before(&self, prd: &Prd, story: &Story) -> Result<Foundation, String> {
-        let unread = |failure: Failure| format!("the work before it cannot be read: {failure}");
+    pub(super) fn work_before(&mut self, prd: &Prd, story: &Story) -> Result<Foundation, String> {
         let mut found = Foundation::default();
         let before: Vec<_> =
             before(prd, story).into_iter().filter_map(|id| Some((id, done_by(prd, id)?))).collect();
         if before.is_empty() {
             return Ok(found);
         }
-        let runs = self.archive.runs().map_err(crate::records::failed).map_err(unread)?;
-        for (id, run) in before {
-            let Some(files) = runs.iter().find(|files| files.id() == run) else {
+        let runs = self.archive.runs().map_err(|error| unread(&crate::records::failed(error)))?;
+        let runs: BTreeMap<RunId, RunFiles> =
+            runs.into_iter().map(|files| (files.id(), files)).collect();
+        let (mut works, mut commits) = (Vec::new(), Vec::new());
+        for (id, recorded) in before {
+            let run = recorded.run;
+            let Some(files) = runs.get(&run) else {
                 found.remarks.push(format!(
                     "{run}, which did {id}, is not known here: it began with your files as if they had that work"
                 ));
                 continue;
             };
-            let (view, _) = numbers(files).map_err(unread)?;
-            let is_it = StoryReport::of(&view).is_some_and(|it| it.passes && it.id == id);
-            let Some(commit) = commit_of(&view).filter(|_| is_it) else { continue };
-            match self.whereabouts(&commit).map_err(unread)? {
+            if let Some(commit) = self.passed_as(files, id, recorded)? {
+                works.push((id, run));
+                commits.push(commit);
+            }
+        }
+        let places = self.whereabouts(&commits).map_err(|failure| unread(&failure))?;
+        for (((id, run), commit), place) in works.into_iter().zip(commits).zip(places) {
+            match place {
                 Whereabouts::Merged => {}
                 Whereabouts::Kept => found.commits.push(commit),
                 Whereabouts::Dropped => {
@@ -218,10 +243,74 @@ impl<'a> History<'a> {
         Ok(found)
     }
 
-    fn whereabouts(&self, commit: &str) -> Result<Whereabouts, Failure> {
-        let work = Work::open(&search(), &self.workdir, self.archive.path());
-        work.and_then(|work| work.whereabouts(commit)).map_err(|error| explained(&error))
+    /// Returns the commit that a run passed a story with, also where it went on since and passes no more; nothing
+    /// where it changed nothing. Otherwise why that is not known.
+    fn passed_as(
+        &mut self,
+        files: &RunFiles,
+        id: &str,
+        recorded: Recorded,
+    ) -> Result<Option<String>, String> {
+        let run = recorded.run;
+        if recorded.is_empty {
+            return Ok(None);
+        }
+        if let Some(commit) = &recorded.commit
+            && self.left.contains(&(run, commit.clone()))
+        {
+            return Ok(recorded.commit);
+        }
+        let (view, _) = numbers(files).map_err(|failure| unread(&failure))?;
+        let latest = commit_of(&view);
+        let Some(commit) = recorded.commit else {
+            let is_it = StoryReport::of(&view).is_some_and(|it| it.passes && it.id == id);
+            let why = "is not what it passed with any more, and its entry names no commit";
+            return if is_it { Ok(latest) } else { Err(missing(id, run, why)) };
+        };
+        if latest.as_ref() == Some(&commit) || has_kept(files, &commit)? {
+            self.left.insert((run, commit.clone()));
+            return Ok(Some(commit));
+        }
+        Err(missing(id, run, "is not the commit that its entry names"))
     }
+
+    /// Says where works are by now; the repository is opened once.
+    fn whereabouts(&self, commits: &[String]) -> Result<Vec<Whereabouts>, Failure> {
+        if commits.is_empty() {
+            return Ok(Vec::new());
+        }
+        let opened = match self.work.get() {
+            Some(work) => work,
+            None => {
+                let work = Work::open(&search(), &self.workdir, self.archive.path());
+                let work = work.map_err(|error| explained(&error))?;
+                self.work.get_or_init(|| work)
+            }
+        };
+        opened.whereabouts(commits).map_err(|error| explained(&error))
+    }
+}
+
+/// Says whether the agent at the root of a run ever left this commit.
+///
+/// A PRD is content of the repository: what it names is built on only where it came of that run, lest
+/// it hand an agent what lies on another branch.
+fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, String> {
+    let root = files.id().root_session();
+    let read = |error: ArchiveError| unread(&crate::records::failed(error));
+    for record in files.records().map_err(read)? {
+        if let Event::SpaceKept { session, kept, .. } = record.map_err(read)?.event
+            && session == root
+            && kept.commit.as_deref() == Some(commit)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn unread(failure: &Failure) -> String {
+    format!("the work before it cannot be read: {failure}")
 }
 
 /// Says that a story cannot begin because the work before it is lost, and what can be done.
@@ -232,10 +321,10 @@ fn missing(id: &str, run: RunId, why: &str) -> String {
     )
 }
 
-/// Returns the run that did a story by what its entry says; one without a run was done by a person, in the tree.
-fn done_by(prd: &Prd, id: &str) -> Option<RunId> {
+/// Returns what the entry of a story that is done says of its run; one without a run was done by a person, in the tree.
+fn done_by(prd: &Prd, id: &str) -> Option<Recorded> {
     let is_done = prd.story(id).is_some_and(|story| story.passes);
-    recorded(prd, id).map(|it| it.run).filter(|_| is_done)
+    recorded(prd, id).filter(|_| is_done)
 }
 
 /// Returns the commit of the work of a run's own agent; nothing where it changed nothing.

@@ -18,6 +18,7 @@ use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, RunId};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
+use adjutant_engine::work::Whereabouts;
 use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
 use adjutant_view::RunView;
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
@@ -44,6 +45,10 @@ use crate::work::{Placed, after_run};
 /// Why a story is not begun whose command needs consent.
 const UNALLOWED: &str =
     "its verify command needs your consent: --trust-prd allows it, --verify COMMAND replaces it";
+
+/// Why a story is not begun that plans a task whose command needs consent; `--verify` is for the story itself.
+const UNALLOWED_BELOW: &str =
+    "the verify command of a task it plans needs your consent: --trust-prd allows it";
 
 /// What to do where the agent of a story gets no workspace.
 const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
@@ -246,9 +251,9 @@ impl Reading<'_> {
             Err(left) => return Ok(left),
         };
         self.consent.renew(self.file.prd(), self.file.path(), self.archive);
-        if story.verify.is_some() && self.verify_of(&story).is_none() {
+        if let Some(why) = self.unallowed(&story) {
             // What nobody may check would be paid for and could not pass.
-            return Ok(self.leave(id, UNALLOWED));
+            return Ok(self.leave(id, why));
         }
         let again = match self.before(&story)? {
             Before::Begin(why) => why,
@@ -376,11 +381,15 @@ impl Reading<'_> {
         let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
         let remark = format!("was done by {run}; it is written down now, --again begins it anew");
         say(&format!("adjutant: {id} {remark}"));
-        // A branch is only a name that may be missing; files were changed then, if they were to be.
-        let placed = match self.merge() {
-            MergeAfter::Branch => after_run(self.archive, &view, MergeAfter::Branch),
-            MergeAfter::Apply | MergeAfter::Report => Placed::nowhere(),
+        let merge = self.merge();
+        // A branch is only a name that may be missing; files are changed once.
+        let is_due = match merge {
+            MergeAfter::Branch => true,
+            MergeAfter::Apply => self.history.place_of(&view)? == Some(Whereabouts::Kept),
+            MergeAfter::Report => false,
         };
+        let placed =
+            if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
         let is_placed = placed.exit == Exit::Completed;
         record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
         self.tell(&view, placed, |report| {
@@ -488,6 +497,17 @@ impl Reading<'_> {
         own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
     }
 
+    /// Says why a story is not begun for want of consent: a command decides that nobody allowed.
+    fn unallowed(&self, story: &Story) -> Option<&'static str> {
+        if story.verify.is_some() && self.verify_of(story).is_none() {
+            return Some(UNALLOWED);
+        }
+        // Without delegation no planned task is run, and none can pass.
+        let is_open = !self.consent.is_given() && self.settings.policy.policy().enabled;
+        let is_below = is_open && story.planned.iter().any(|planned| planned.verify.is_some());
+        is_below.then_some(UNALLOWED_BELOW)
+    }
+
     fn work_of(&self, story: &Story, takes_in: Vec<String>) -> StoryWork {
         let plan = story.planned.iter().map(|planned| MarkedTask {
             description: planned.task(),
@@ -570,10 +590,19 @@ pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failur
     }
 }
 
-/// Returns the names of the stories beside that of a run that goes on; none where its file cannot be read.
+/// Returns the names of the stories beside that of a run that goes on; none where its file cannot be read, which is said.
 pub(crate) fn stories_again(work: &StoryWork) -> BTreeSet<String> {
-    let file = work.prd.as_ref().and_then(|path| PrdFile::open(path).ok());
-    file.map(|file| names(file.prd())).unwrap_or_default()
+    match work.prd.as_ref().map(PrdFile::look) {
+        Some(Ok(prd)) => names(&prd),
+        Some(Err(error)) => {
+            let failure = Failure::caused(Exit::Failed, &error);
+            say(&format!(
+                "adjutant: the other stories are not known, so a task that is the name of one would be begun: {failure}"
+            ));
+            BTreeSet::new()
+        }
+        None => BTreeSet::new(),
+    }
 }
 
 /// Returns the names of all stories, tasks of earlier runs included.

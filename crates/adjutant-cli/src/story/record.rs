@@ -52,6 +52,10 @@ pub(super) struct Recorded {
     pub(super) run: RunId,
     /// Whether it completed the story.
     pub(super) is_completed: bool,
+    /// The commit of its work; an entry of an earlier version names none.
+    pub(super) commit: Option<String>,
+    /// Whether it completed the story and changed nothing.
+    pub(super) is_empty: bool,
 }
 
 /// Reads what was written down in the entry of a story.
@@ -59,7 +63,9 @@ pub(super) fn recorded(prd: &Prd, story: &str) -> Option<Recorded> {
     let entry: Value = serde_json::from_str(prd.entry(story)?).ok()?;
     let record = &entry["adjutant"];
     let is_completed = record["status"] == Outcome::Completed.word();
-    Some(Recorded { run: record["run"].as_str()?.parse().ok()?, is_completed })
+    let commit = record["commit"].as_str().map(str::to_owned);
+    let is_empty = is_completed && commit.is_none() && record["reference"].is_null();
+    Some(Recorded { run: record["run"].as_str()?.parse().ok()?, is_completed, commit, is_empty })
 }
 
 /// Says whether a run began after another.
@@ -124,14 +130,18 @@ fn written(view: &RunView, branch: Option<String>) -> Option<Written> {
     let (root, policy) = (view.root()?, view.policy()?);
     let State::Ended(status) = root.state else { return None };
     let children = view.delegations().filter_map(|child| child_outcome(view, child, policy));
+    // The report decides for all who say whether a story passes, and never by a claim alone.
+    let passes = StoryReport::of(view)?.passes;
+    let kept = root.kept.as_deref().map(|(kept, _)| kept);
     Some(Written {
-        // The report decides for all who say whether a story passes, and never by a claim alone.
-        passes: StoryReport::of(view)?.passes,
+        passes,
         run: view.run()?.to_string(),
         status,
         summary: summary(root, status),
         branch,
-        reference: root.kept.as_ref().and_then(|kept| kept.0.reference.clone()),
+        reference: kept.and_then(|kept| kept.reference.clone()),
+        // The reference moves when the run goes on; what passed is this.
+        commit: kept.and_then(|kept| kept.commit.clone()).filter(|_| passes),
         cost: root.inclusive.usd,
         estimated: root.inclusive.is_estimated(),
         tokens_in: root.inclusive.usage.input_total(),
@@ -158,7 +168,7 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
         depth: child.depth,
         can_delegate,
         max_delegations: if can_delegate { most } else { 0 },
-        passes: status == Outcome::Completed && !is_left_out(view, child),
+        passes: is_in_story(view, child),
         status,
         summary: summary(child, status),
         files_changed: files.map(|file| file.path.clone()).collect(),
@@ -169,10 +179,27 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
     })
 }
 
-/// Says whether the work of a child is no part of the story: in conflict, or not merged.
-fn is_left_out(view: &RunView, child: &Delegation) -> bool {
-    let merge = NodeStory::of(view, child).and_then(|node| node.merge);
-    matches!(merge, Some(Merge::Conflict | Merge::Failed))
+/// Says whether a child completed and its work is in the story: it and all between them were merged, or changed nothing.
+fn is_in_story(view: &RunView, child: &Delegation) -> bool {
+    let mut node = child;
+    // The story's own agent has no parent; what is in its workspace is the story.
+    while let Some(parent) = node.parent {
+        let (is_kept, is_lost) = node
+            .kept
+            .as_deref()
+            .map_or((false, false), |(kept, problem)| (kept.commit.is_some(), problem.is_some()));
+        let is_merged = || {
+            let merge = NodeStory::of(view, node).and_then(|node| node.merge);
+            merge == Some(Merge::Merged)
+        };
+        let is_completed = node.state == State::Ended(Outcome::Completed);
+        if !is_completed || is_lost || (is_kept && !is_merged()) {
+            return false;
+        }
+        let Some(above) = view.delegation(parent) else { return false };
+        node = above;
+    }
+    true
 }
 
 /// Returns what a delegation said it did; unless it completed, why it did not comes first.

@@ -224,11 +224,12 @@ impl Chosen {
         // Where git cannot be asked, there is nothing to say about it.
         let kept = if self.stands_on.is_empty() { Ok(Vec::new()) } else { self.work.all_results() };
         let kept = kept.unwrap_or_default();
+        let places = self.work.whereabouts(&self.stands_on).unwrap_or_default();
         let mut runs: Vec<String> = Vec::new();
-        for commit in &self.stands_on {
+        for (commit, place) in self.stands_on.iter().zip(places) {
             let found = kept.iter().find(|it| it.commit == *commit && !runs.contains(&it.run));
             if let Some(found) = found
-                && matches!(self.work.whereabouts(commit), Ok(Whereabouts::Kept))
+                && place == Whereabouts::Kept
             {
                 runs.push(found.run.clone());
             }

@@ -1,5 +1,8 @@
 //! Branches of stories that depend on each other, merged with plain git.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
 use crate::story_rig::{Project, done, runs, writes};
@@ -283,4 +286,52 @@ fn what_stands_on_work_that_is_not_merged_names_it_in_its_order() {
         assert_eq!(out.code, 0, "{out}");
     }
     assert_eq!(project.repo.read("chain"), "a\nb\nc\n");
+}
+
+/// Works on one story, and returns how often git was called for it.
+fn git_calls(project: &Project, story: &str) -> usize {
+    let [folder, calls] = ["counted", "calls"].map(|name| project.rig().path().join(name));
+    let found = std::env::var_os("PATH").unwrap();
+    let git = std::env::split_paths(&found).map(|it| it.join("git")).find(|it| it.exists());
+    let text = format!(
+        "#!/bin/sh\necho called >> '{}'\nexec '{}' \"$@\"\n",
+        calls.display(),
+        git.unwrap().display()
+    );
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("git"), text).unwrap();
+    fs::set_permissions(folder.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&calls, "").unwrap();
+    let search = std::env::join_paths([folder].into_iter().chain(std::env::split_paths(&found)));
+    let out = project.working(&["--story", story]).env("PATH", search.unwrap()).run();
+    assert_eq!(out.code, 0, "{out}");
+    fs::read_to_string(calls).unwrap().lines().count()
+}
+
+#[test]
+fn what_a_story_takes_does_not_grow_with_those_before_it() {
+    const STORIES: usize = 16;
+    let id = |number: usize| format!("S-{number:02}");
+    let story = |number: usize| {
+        let before: Vec<String> = (1..number).map(id).collect();
+        // One depends on all before it, as a chain does in the end.
+        json!({ "id": id(number), "title": "A part", "dependencies": before, "passes": false })
+    };
+    let turns = |number: usize| {
+        let id = id(number);
+        [runs(&id, &format!("echo {id} >> chain")), done(&id)]
+    };
+    let prd = json!({ "userStories": (1..=STORIES).map(story).collect::<Vec<_>>() });
+    let project = Project::new(&prd, (1..=STORIES).flat_map(turns));
+    for number in [1, 2] {
+        assert_eq!(project.story(&["--story", &id(number)]).code, 0);
+    }
+    let third = git_calls(&project, &id(3));
+    for number in 4..STORIES {
+        assert_eq!(project.story(&["--story", &id(number)]).code, 0);
+    }
+    let last = git_calls(&project, &id(STORIES));
+    assert!(third > 0 && last <= third, "{third} calls of git with 2 before it, {last} with 15");
+    let tip = project.repo.git(["show", &format!("adjutant/{}:chain", id(STORIES))]);
+    assert_eq!(tip.lines().count(), STORIES);
 }

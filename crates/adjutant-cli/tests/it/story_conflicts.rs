@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::story_rig::{Project, calls, done, one_story, runs, says, writes};
+use crate::story_rig::{Project, calls, done, one_story, partial, runs, says, writes};
 
 const ONE: &str = "Change it one way";
 const TWO: &str = "Change it the other way";
@@ -188,6 +188,64 @@ fn a_child_of_a_child_conflicts_with_its_own_parent_only() {
     assert_eq!(out.code, 0, "{out}");
     let run = project.rig().only_run();
     assert_eq!(project.left(&run, "A third way", "long").lines().nth(1), Some("third line"));
+}
+
+#[test]
+fn a_child_passes_only_where_its_work_is_in_the_story() {
+    const DEEP: &str = "Do a part of it";
+    let below = |rest: Vec<Value>| {
+        let begin = [
+            says("US-001", &format!("[delegate:{ONE}:2]")),
+            says(ONE, &format!("[delegate:{DEEP}:1]")),
+            writes(DEEP, "deep", "deep\n"),
+            done(DEEP),
+        ];
+        [begin.to_vec(), rest].concat()
+    };
+    let own = || writes("US-001", "own", "own\n");
+    let (all, none): (&[&str], &[&str]) = (&[], &["--set", "merge_children=false"]);
+    // What the tasks do after the deepest one, the flags, and whether the upper and the deepest pass.
+    for (what, rest, flags, passes) in [
+        ("all is merged", vec![done(ONE), own(), done("US-001")], all, [true, true]),
+        ("nothing is merged", vec![done(ONE), own(), done("US-001")], none, [false, false]),
+        (
+            "the one above is partial",
+            vec![partial(ONE), own(), done("US-001")],
+            all,
+            [false, false],
+        ),
+    ] {
+        let project = Project::new(&one_story(), below(rest));
+        let out = project.story(flags);
+        let entries = ["US-001-DEL-001", "US-001-DEL-001-DEL-001"].map(|id| project.entry(id));
+        let found = entries.each_ref().map(|entry| entry["passes"] == true);
+        assert_eq!(found, passes, "{what}: {entries:?} {out}");
+        // What passes is there, whatever was said of it.
+        let files = project.files(&project.rig().only_run(), "US-001");
+        assert_eq!(files.contains(&"deep".to_owned()), passes[1], "{what}: {files:?}");
+    }
+}
+
+#[test]
+fn what_was_merged_into_a_task_in_conflict_does_not_pass() {
+    const DEEP: &str = "Do a part of it";
+    let turns = [
+        says("US-001", &format!("[delegate:{ONE}:2]\n[delegate:{TWO}:2]")),
+        writes(ONE, "same", "one\n"),
+        done(ONE),
+        says(TWO, &format!("[delegate:{DEEP}:1]")),
+        writes(DEEP, "deep", "deep\n"),
+        done(DEEP),
+        writes(TWO, "same", "two\n"),
+        done(TWO),
+        done("US-001"),
+    ];
+    let project = Project::new(&one_story(), turns);
+    let out = project.story(&[]);
+    let passes = |id: &str| project.entry(id)["passes"] == true;
+    assert!(passes("US-001") && passes("US-001-DEL-001"), "{out}");
+    assert!(!passes("US-001-DEL-002"), "{out}");
+    assert!(!passes("US-001-DEL-002-DEL-001"), "it is in a work that is in conflict: {out}");
 }
 
 #[test]

@@ -2,11 +2,12 @@
 //! what was typed makes no sense.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::story_rig::{Project, done, one_story, says, writes};
+use crate::story_rig::{Project, done, one_story, partial, says, writes};
 
 /// A story whose child would wait for a minute after it has written a file and read it.
 fn slow() -> Vec<Value> {
@@ -116,12 +117,7 @@ fn who_cancels_ends_the_story_and_begins_no_other() {
 fn a_partial_story_says_how_to_go_on_and_does() {
     let turns = vec![
         writes("US-001", "half", "half\n"),
-        json!({ "label": "US-001", "call": [{ "tool": "Return", "args": {
-            "status": "partial", "summary": "Half of it is done. The rest needs a word.",
-            "artifacts": [], "errors": [{ "type": "execution", "message": "a word is missing",
-            "code": "EXECUTION_ERROR", "recoverable": true, "recommendation": "Say the word." }],
-            "next_steps": "Say the word.",
-        } }] }),
+        partial("US-001"),
         writes("US-001", "whole", "whole\n"),
         done("US-001"),
     ];
@@ -137,6 +133,35 @@ fn a_partial_story_says_how_to_go_on_and_does() {
     let files = project.files(&run, "US-001");
     assert!(files.contains(&"half".to_owned()) && files.contains(&"whole".to_owned()), "{files:?}");
     assert_eq!(project.rig().runs().len(), 1);
+}
+
+#[test]
+fn a_run_that_goes_on_knows_the_other_stories_also_of_a_file_that_is_read_only() {
+    let mut prd = one_story();
+    let other = json!({ "id": "US-002", "title": "Other", "dependencies": ["US-001"] });
+    prd["userStories"].as_array_mut().unwrap().push(other);
+    for is_gone in [false, true] {
+        let turns = [
+            partial("US-001"),
+            says("US-001", "[delegate:US-002:1]"),
+            done("US-001"),
+            done("US-002"),
+        ];
+        let project = Project::new(&prd, turns);
+        assert_eq!(project.story(&["--story", "US-001"]).code, 3);
+        let run = project.rig().only_run();
+        let file = project.rig().work().join("prd.json");
+        if is_gone {
+            fs::remove_file(file).unwrap();
+        } else {
+            fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
+        let refused = project.told(&run, "US-001").join("\n").contains("is the name of a story");
+        assert_eq!(refused, !is_gone, "{out}");
+        let said = out.stderr.contains("the other stories are not known");
+        assert_eq!(said, is_gone, "{out}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::story_rig::{Project, done, runs, writes};
+use crate::story_rig::{Project, done, partial, runs, writes};
 
 /// B builds on what A wrote.
 fn chain() -> Value {
@@ -94,6 +94,27 @@ fn a_story_whose_work_is_there_is_written_down_with_its_branch() {
 }
 
 #[test]
+fn work_that_was_to_be_applied_before_a_crash_is_applied_once() {
+    // As if it had been killed before the files were changed, and after that.
+    for (merge, is_there) in [("report", false), ("apply", true)] {
+        let project = project();
+        let out = project.story(&["--story", "A", "--merge", merge]);
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(project.rig().work().join("a").exists(), is_there);
+        project.repo.git(["checkout", "-q", "prd.json"]);
+        if is_there {
+            project.rig().write("a", "by a, and by the person\n");
+        }
+        let out = project.story(&["--story", "A", "--merge", "apply"]);
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(project.rig().runs().len(), 1, "{out}");
+        let text = if is_there { "by a, and by the person\n" } else { "by a\n" };
+        assert_eq!(project.repo.read("a"), text, "{merge}: {out}");
+        assert_eq!(project.entry("A")["passes"], true, "{out}");
+    }
+}
+
+#[test]
 fn what_changed_nothing_cannot_be_lost() {
     let project = Project::new(&chain(), [done("A"), done("B")]);
     assert_eq!(project.story(&["--story", "A"]).code, 0);
@@ -150,6 +171,61 @@ fn a_story_is_not_built_without_the_work_it_depends_on() {
         let out = project.story(&[]);
         assert_eq!(out.code, 0, "{how}: {out}");
         assert_eq!(project.left(&run_of(&project, "B"), "B", "b"), "by a", "{how}");
+    }
+}
+
+/// Has A done, and then goes on with its run, which ends partial and has another work than what passed.
+fn after_more(first: &[Value]) -> (Project, String) {
+    let more = [runs("A", "echo more >> a; echo half > half"), partial("A")];
+    let second = [runs("B", "cat a > b || echo none > b"), done("B")];
+    let project = Project::new(&chain(), [first, &more, &second].concat());
+    let out = project.story(&["--story", "A"]);
+    assert_eq!(out.code, 0, "{out}");
+    let run = run_of(&project, "A");
+    let out = project.call(["resume", &run, "--yes", "--say", "more"]).run();
+    assert_eq!(out.code, 3, "{out}");
+    assert_eq!(project.entry("A")["passes"], true, "{out}");
+    (project, run)
+}
+
+#[test]
+fn a_story_is_built_on_the_work_that_passed_though_its_run_went_on() {
+    let (project, run) = after_more(&[writes("A", "a", "by a\n"), done("A")]);
+    let passed = project.repo.git(["rev-parse", "adjutant/A"]);
+    assert_eq!(project.entry("A")["adjutant"]["commit"], passed.as_str());
+    assert_ne!(project.kept(&run, "A"), passed, "the run has other work by now");
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.left(&run_of(&project, "B"), "B", "b"), "by a", "{out}");
+    assert_eq!(project.repo.git(["rev-parse", "adjutant/B~1"]), passed);
+}
+
+#[test]
+fn a_story_is_built_on_nothing_where_what_passed_changed_nothing() {
+    let (project, _) = after_more(&[done("A")]);
+    assert_eq!(project.entry("A")["adjutant"].get("commit"), None);
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.left(&run_of(&project, "B"), "B", "b"), "none", "{out}");
+}
+
+#[test]
+fn a_story_is_left_where_nobody_knows_what_passed() {
+    for (how, why) in [("no commit", "names no commit"), ("another commit", "is not the commit")] {
+        let (project, _) = after_more(&[writes("A", "a", "by a\n"), done("A")]);
+        let mut prd = project.prd();
+        let record = prd["userStories"][0]["adjutant"].as_object_mut().unwrap();
+        // As an earlier version wrote it; or as someone would who wants other content built on.
+        if how == "no commit" {
+            record.remove("commit");
+        } else {
+            record["commit"] = json!(project.repo.git(["rev-parse", "HEAD"]));
+        }
+        project.rig().write("prd.json", prd.to_string());
+        let json = project.json(&[], 3);
+        let left = json["not_begun"][0]["why"].as_str().unwrap();
+        assert!(left.contains(why) && left.contains("Set `passes` of A to false"), "{json:#}");
+        assert_eq!(project.rig().runs().len(), 1, "{how}");
     }
 }
 

@@ -38,6 +38,17 @@ pub(crate) fn done(who: &str) -> Value {
     calls(who, "Return", &result)
 }
 
+/// A turn in which an agent ends with a part of its work.
+pub(crate) fn partial(who: &str) -> Value {
+    let result = json!({
+        "status": "partial", "summary": "Half of it is done. The rest needs a word.",
+        "artifacts": [], "errors": [{ "type": "execution", "message": "a word is missing",
+        "code": "EXECUTION_ERROR", "recoverable": true, "recommendation": "Say the word." }],
+        "next_steps": "Say the word.",
+    });
+    calls(who, "Return", &result)
+}
+
 /// The one story of a PRD.
 pub(crate) fn one_story() -> Value {
     json!({ "userStories": [{ "id": "US-001", "title": "Log in", "passes": false }] })

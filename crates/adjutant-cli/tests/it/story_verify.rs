@@ -174,6 +174,28 @@ fn a_planned_child_has_a_command_of_its_own() {
 }
 
 #[test]
+fn a_story_with_a_planned_task_whose_command_nobody_allowed_is_not_begun() {
+    let prd = json!({ "userStories": [{
+        "id": "US-001", "title": "Log in", "passes": false,
+        "delegationStrategy": [{ "description": "Implement JWT", "verify": "false" }],
+    }] });
+    // A command for the story itself decides nothing about the task.
+    for flags in [&[][..], &["--verify", "true"]] {
+        let turns = [writes("Implement JWT", "jwt", "x\n"), done("Implement JWT"), done("US-001")];
+        let project = Project::new(&prd, turns);
+        let json = project.json(flags, 3);
+        let why = json["not_begun"][0]["why"].as_str().unwrap();
+        assert!(why.contains("of a task it plans needs your consent"), "{json:#}");
+        assert!(project.rig().runs().is_empty(), "nothing was paid for");
+        assert_eq!(project.prd(), prd);
+        // Where nothing is handed down, no task needs a command.
+        let out = project.working(flags).run();
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(project.entry("US-001-DEL-001"), Value::Null);
+    }
+}
+
+#[test]
 fn the_command_runs_in_the_sandbox() {
     let project = Project::new(&one_story(), claims());
     let outside = project.rig().home().join("outside");

@@ -11,12 +11,13 @@ use crate::time::rfc3339;
 pub(super) const RECORD: &str = "adjutant";
 
 /// The names of what stands there.
-const RECORDED: [&str; 11] = [
+const RECORDED: [&str; 12] = [
     "run",
     "status",
     "summary",
     "branch",
     "reference",
+    "commit",
     "cost_usd",
     "estimated",
     "tokens_in",
@@ -53,6 +54,8 @@ pub struct Outcome {
     pub branch: Option<String>,
     /// The reference that keeps its work, where there is any.
     pub reference: Option<String>,
+    /// The commit of its work, where it passes and changed something: what others are built on.
+    pub commit: Option<String>,
     /// What it cost, its children included.
     pub cost: Usd,
     /// Whether part of the cost counts at its reservation because no provider reported it.
@@ -114,6 +117,7 @@ impl Outcome {
         record.insert("summary".into(), json!(self.summary));
         record.extend(self.branch.iter().map(|branch| ("branch".into(), json!(branch))));
         record.extend(self.reference.iter().map(|it| ("reference".into(), json!(it))));
+        record.extend(self.commit.iter().map(|it| ("commit".into(), json!(it))));
         record.insert("cost_usd".into(), json!(self.cost));
         record.extend(self.estimated.then(|| ("estimated".into(), json!(true))));
         record.insert("tokens_in".into(), json!(self.tokens_in));

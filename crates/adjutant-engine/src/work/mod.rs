@@ -309,24 +309,32 @@ impl Work {
         Ok(!applications(&self.repository.applied()?, commit).is_empty())
     }
 
-    /// Says where work is by now that was kept as this commit.
+    /// Says where work is by now that was kept as these commits, in their order; what it costs does not grow with them.
     ///
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn whereabouts(&self, commit: &str) -> Result<Whereabouts, WorkError> {
-        let Some(id) = ObjectId::parse(commit) else {
-            return Ok(Whereabouts::Gone);
-        };
+    pub fn whereabouts(&self, commits: &[String]) -> Result<Vec<Whereabouts>, WorkError> {
+        let asked: Vec<ObjectId> = commits.iter().filter_map(|it| ObjectId::parse(it)).collect();
         // First, for another repository may lie by now where one was that work was merged into.
-        if !self.has_commit(commit)? {
-            return Ok(Whereabouts::Gone);
-        }
-        if self.is_applied(commit)? || self.repository.is_in_head(&id)? {
-            return Ok(Whereabouts::Merged);
-        }
-        let is_kept = self.repository.is_kept(&id)?;
-        Ok(if is_kept { Whereabouts::Kept } else { Whereabouts::Dropped })
+        let present = self.repository.present(&asked)?;
+        let applied = self.repository.applied()?;
+        let open = |it: &&ObjectId| {
+            present.contains(*it) && applications(&applied, it.as_str()).is_empty()
+        };
+        let open: Vec<ObjectId> = asked.iter().filter(open).cloned().collect();
+        let merged = self.repository.in_head(&open)?;
+        let open: Vec<ObjectId> = open.into_iter().filter(|it| !merged.contains(it)).collect();
+        let kept = self.repository.kept(&open)?;
+        Ok(commits
+            .iter()
+            .map(|commit| match ObjectId::parse(commit).filter(|it| present.contains(it)) {
+                None => Whereabouts::Gone,
+                Some(id) if kept.contains(&id) => Whereabouts::Kept,
+                Some(id) if open.contains(&id) => Whereabouts::Dropped,
+                Some(_) => Whereabouts::Merged,
+            })
+            .collect())
     }
 
     /// Says whether the branch of a result is there and at it.

@@ -32,6 +32,7 @@ fn with_prd(what: &str, path: &str) {
             summary: "x".repeat(round % 5000),
             branch: None,
             reference: None,
+            commit: None,
             cost: Usd::ZERO,
             estimated: false,
             tokens_in: 0,

@@ -62,6 +62,7 @@ fn done(run: &str) -> Outcome {
         summary: "Done.".into(),
         branch: None,
         reference: None,
+        commit: None,
         cost: Usd::ZERO,
         estimated: false,
         tokens_in: 1,
@@ -123,6 +124,24 @@ fn what_is_no_prd_that_can_be_replaced_is_refused_before_anything_is_paid() {
     fs::remove_file(linked.path("prd.json")).unwrap();
     fs::create_dir(linked.path("prd.json")).unwrap();
     assert_eq!(linked.refused(), "cannot read prd.json");
+}
+
+#[test]
+fn whoever_only_reads_needs_no_right_to_write_waits_for_nobody_and_leaves_no_trace() {
+    let project = Project::with(TWO);
+    let folder = project.0.path();
+    let (file, held) = (project.path("prd.json"), fs::File::open(folder).unwrap());
+    held.lock().unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    let changed = || fs::metadata(folder).unwrap().modified().unwrap();
+    let before = changed();
+    let stories = PrdFile::look(&file).unwrap();
+    assert_eq!(stories.stories().len(), 2);
+    assert_eq!(changed(), before, "a copy was written beside it");
+    assert!(PrdFile::look(project.path("none.json")).is_err());
+    let broken = Project::with("{");
+    let error = PrdFile::look(broken.path("prd.json")).unwrap_err();
+    assert_eq!(broken.shown(&error), broken.refused(), "it is told like one that is opened");
 }
 
 #[test]

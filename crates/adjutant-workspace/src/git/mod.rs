@@ -20,6 +20,7 @@ mod leftover;
 mod listing;
 mod merge;
 mod object;
+mod reach;
 mod refs;
 mod repository;
 mod run;

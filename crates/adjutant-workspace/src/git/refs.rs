@@ -260,38 +260,9 @@ impl Repository {
         Ok(())
     }
 
-    /// Says whether a branch, here or as it was last fetched, or a reference of ours still keeps a commit.
-    ///
-    /// # Errors
-    ///
-    /// Why git could not be asked.
-    pub fn is_kept(&self, commit: &ObjectId) -> Result<bool, GitError> {
-        let call = self.call("for-each-ref").args(["--count=1", "--contains", commit.as_str()]);
-        let ours = ResultRef::PREFIX.trim_end_matches('/');
-        let kept = call.args(["refs/heads", "refs/remotes", ours]).run()?;
-        Ok(!kept.bytes.is_empty())
-    }
-
-    /// Says whether HEAD has the work: the commit itself, or all its changes.
-    ///
-    /// # Errors
-    ///
-    /// Why git could not be asked.
-    pub fn is_in_head(&self, commit: &ObjectId) -> Result<bool, GitError> {
-        let Some(head) = self.head()? else { return Ok(false) };
-        if self.is_ancestor(commit, &head)? { Ok(true) } else { self.has_changes(commit, &head) }
-    }
-
     /// Says whether a commit is another one or among those before it.
     pub(crate) fn is_ancestor(&self, one: &ObjectId, of: &ObjectId) -> Result<bool, GitError> {
         let call = self.call("merge-base").arg("--is-ancestor");
         Ok(call.args([one.as_str(), of.as_str()]).accept(&[0, 1]).run()?.code == 0)
-    }
-
-    /// Says whether merging a result into a commit would change nothing.
-    fn has_changes(&self, commit: &ObjectId, head: &ObjectId) -> Result<bool, GitError> {
-        // A commit without a base is no result of ours; whether it is merged is not known.
-        let Ok(preview) = self.preview(commit, head) else { return Ok(false) };
-        Ok(preview.is_clean() && preview.tree == self.tree_of(head)?)
     }
 }

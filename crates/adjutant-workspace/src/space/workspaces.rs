@@ -197,20 +197,20 @@ impl Workspaces {
         }
         let (repository, now) = (&shared.repository, SystemTime::now());
         let mut start = shared.capture()?;
-        for result in results {
-            if repository.is_ancestor(result, &start.commit)? {
-                continue;
-            }
-            if repository.is_ancestor(&start.commit, result)? {
-                start.commit.clone_from(result);
-                continue;
-            }
+        let mut rest = repository.outside(results, &start.commit)?;
+        // Most often the work of one stands on that of all the others, and on the state.
+        if let Some(upon) = shared.upon(&start.commit, &rest)? {
+            start.commit = upon;
+            rest = repository.outside(&rest, &start.commit)?;
+        }
+        while let Some(result) = rest.first() {
             let Preview { tree, conflicts } = repository.preview(result, &start.commit)?;
             if !conflicts.is_empty() {
                 return Ok(Some((result.clone(), conflicts)));
             }
             let (parents, message) = ([&start.commit, result], "Work that this begins with");
             start.commit = repository.commit_tree(&parents, &tree, message, now)?;
+            rest = repository.outside(rest.get(1..).unwrap_or_default(), &start.commit)?;
         }
         shared.hold_for(run, &start.commit)?;
         start.held = true;
@@ -284,6 +284,27 @@ impl Shared {
 
     pub(super) fn worktree_path(&self, reference: &ResultRef) -> PathBuf {
         self.private.join("worktrees").join(reference.run()).join(reference.child())
+    }
+
+    /// Returns the first of those results that come before no other one which stands on a state, if any does.
+    fn upon(&self, state: &ObjectId, results: &[ObjectId]) -> Result<Option<ObjectId>, GitError> {
+        if results.is_empty() {
+            return Ok(None);
+        }
+        let latest = self.repository.latest(&[results, &[state.clone()]].concat())?;
+        if latest.contains(state) {
+            return Ok(None);
+        }
+        let latest: Vec<_> = results.iter().filter(|it| latest.contains(it)).collect();
+        if let [only] = latest.as_slice() {
+            return Ok(Some((*only).clone()));
+        }
+        for result in latest {
+            if self.repository.is_ancestor(state, result)? {
+                return Ok(Some(result.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the state of the user's tree as this batch knows it.

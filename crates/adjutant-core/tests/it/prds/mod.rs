@@ -28,6 +28,7 @@ fn done() -> Outcome {
         summary: "All of it works.".into(),
         branch: Some("adjutant/US-007".into()),
         reference: None,
+        commit: None,
         cost: Usd::from_pico(450_000_000_000),
         estimated: false,
         tokens_in: 12_500,
