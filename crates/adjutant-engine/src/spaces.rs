@@ -394,10 +394,10 @@ impl Spaces {
         if done.as_ref().is_ok_and(passed) {
             return Ok((done?, PutBack::default()));
         }
-        // What became of the command is known, whatever becomes of what it left.
-        let failed = |error| PutBack { problem: Some(chain(&error)), ..PutBack::default() };
-        let back = workspace.put_back().unwrap_or_else(failed);
-        Ok((done?, back))
+        match workspace.put_back() {
+            Ok(back) => Ok((done?, back)),
+            Err(error) => Ok((not_back(done, &chain(&error)), PutBack::default())),
+        }
     }
 
     /// Lets go of what the run began from, once it has ended well and left nothing.
@@ -422,6 +422,17 @@ impl Drop for Judged<'_> {
     fn drop(&mut self) {
         self.0.accept();
     }
+}
+
+/// Says that a command left files nobody can work with: its agent would go on with what is not its work.
+///
+/// Like all that was not held by a sandbox it counts as not run, so it says nothing about the work.
+fn not_back(done: Result<ToolOutput, String>, problem: &str) -> ToolOutput {
+    let said = done.map_or_else(|problem| problem, |output| output.content);
+    ToolOutput::error(format!(
+        "What it changed could not be put back ({problem}). The work is what there was before it ran, and is kept \
+         so; a full disk is a usual cause. What it said:\n\n{said}"
+    ))
 }
 
 fn as_space(record: Record) -> Space {

@@ -53,7 +53,7 @@ const WORK: &str = "echo work > made; mkdir folder; echo in > folder/file; echo 
     echo object > x.o; mkdir -p out cache; echo object > out/y.o; echo '*' > cache/.gitignore; \
     echo cached > cache/c";
 
-fn begun(user: &User, wish: KindWish) -> (Workspaces, Workspace) {
+pub(super) fn begun(user: &User, wish: KindWish) -> (Workspaces, Workspace) {
     user.write("ten", "10\n");
     user.write("gone", "away\n");
     user.write(".gitignore", "*.o\n*.log\n");
@@ -253,14 +253,13 @@ fn what_cannot_be_put_back_is_said_and_stops_nobody() {
         let user = in_memory();
         let (spaces, space) = begun(&user, wish);
         space.claim(now()).unwrap();
-        act(&space, "echo spoilt > made; echo junk > junk");
+        act(&space, "echo spoilt > made; echo spoilt > ten; echo junk > junk");
         // The content that was claimed is gone from the repository.
         user.write("same", "work\n");
-        let id = user.git(["hash-object", "same"]);
-        let (folder, rest) = id.trim().split_at(2);
-        std::fs::remove_file(user.path(".git/objects").join(folder).join(rest)).unwrap();
+        lose(&user, &user.git(["hash-object", "same"]));
         let back = space.put_back().unwrap();
-        assert!(back.problem.is_some() || back.left == [PathBuf::from("made")], "{back:?}");
+        assert_eq!((back.left, back.problem), (vec![PathBuf::from("made")], None), "{wish:?}");
+        assert_eq!(read(&space, "ten").as_deref(), Some("1\n"), "all else is put back: {wish:?}");
         // From here on what lies there is the work, for whoever asks.
         act(&space, "test \"$(cat made)\" = spoilt; test ! -e junk; echo mended > made");
         let record = space.record();
@@ -269,5 +268,50 @@ fn what_cannot_be_put_back_is_said_and_stops_nobody() {
         let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
         assert_eq!(contents(&user, &kept).get("made").map(String::as_str), Some("mended\n"));
         space.close().unwrap();
+    }
+}
+
+/// Takes an object out of a repository.
+fn lose(user: &User, id: &str) {
+    let (folder, rest) = id.trim().split_at(2);
+    std::fs::remove_file(user.path(".git/objects").join(folder).join(rest)).unwrap();
+}
+
+#[test]
+fn a_state_that_is_lost_as_a_whole_is_said_and_stops_nobody() {
+    for (wish, _) in KINDS {
+        for part in ["", "^{tree}", ":folder"] {
+            let user = in_memory();
+            let (_spaces, space) = begun(&user, wish);
+            let states = || user.git(["for-each-ref", "--format=%(objectname)", "refs/adjutant"]);
+            let before = states();
+            space.claim(now()).unwrap();
+            let after = states();
+            let claimed = after.lines().find(|id| !before.contains(id)).unwrap();
+            act(&space, "echo spoilt > made");
+            lose(&user, &user.git(["rev-parse", &format!("{claimed}{part}")]));
+            let back = space.put_back().unwrap();
+            assert!(back.problem.is_some(), "{wish:?}, {part}: {back:?}");
+            assert_eq!(read(&space, "made").as_deref(), Some("spoilt\n"), "{wish:?}, {part}");
+        }
+    }
+}
+
+#[test]
+fn a_repository_that_cannot_be_reached_for_a_while_costs_no_work() {
+    for (wish, _) in KINDS {
+        let user = in_memory();
+        let (_spaces, space) = begun(&user, wish);
+        let before = all(&space);
+        space.claim(now()).unwrap();
+        act(&space, JUDGES[0]);
+        let (objects, away) = (user.path(".git/objects"), user.path(".git/away"));
+        std::fs::rename(&objects, &away).unwrap();
+        std::fs::create_dir(&objects).unwrap();
+        space.put_back().unwrap_err();
+        assert!(space.root().is_err(), "{wish:?}: nobody works on what the command left");
+        std::fs::remove_dir_all(&objects).unwrap();
+        std::fs::rename(&away, &objects).unwrap();
+        assert_eq!(all(&space), before, "{wish:?}");
     }
 }

@@ -3,6 +3,7 @@
 mod borrowed;
 mod choice;
 mod claim;
+mod claim_full;
 mod claim_killed;
 mod closed;
 mod crash;
