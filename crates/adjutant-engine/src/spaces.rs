@@ -4,7 +4,7 @@
 //! is its own workspace, or that of the nearest above it who has one; nobody falls back to the tree
 //! of a person.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
     Kept, Kind, KindWish, Options, PutBack, Record, SandboxWish, SpaceError, Swept, Workspace,
-    Workspaces,
+    Workspaces, ignored_among,
 };
 use adjutant_workspace::{
     Binary, Conflict, DiffStatus, GitError, ObjectId, Patch, SkipReason, Skipped,
@@ -302,21 +302,28 @@ impl Spaces {
         }
     }
 
-    /// Keeps the work in a workspace, then clears the workspace away.
+    /// Keeps the work in a workspace, then clears the workspace away. Of what is ignored only what the agent
+    /// itself `changed` is said to be left out: nobody expects a build to come back.
     pub(crate) fn keep(
         &self,
         session: SessionId,
         space: &Space,
         message: &str,
+        mut changed: BTreeSet<PathBuf>,
     ) -> Result<KeptWork, String> {
         let gate = self.gate(session);
         let mut is_shut = gate.write().unwrap_or_else(PoisonError::into_inner);
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        if space.kind == SpaceKind::Worktree {
+            // Of a folder that is ignored as a whole nobody says what is in it.
+            let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
+            changed.retain(|path| is_there(path).is_ok());
+        }
         let kept = workspace.conclude(message, at).map_err(|error| chain(&error))?;
         self.lock().remove(&session);
         *is_shut = true;
-        Ok(as_kept(kept))
+        Ok(as_kept(kept, &changed))
     }
 
     /// Merges the kept work of a child into a workspace; with a conflict nothing is changed, and what
@@ -382,11 +389,12 @@ impl Spaces {
         &self,
         session: SessionId,
         space: &Space,
+        changed: &BTreeSet<PathBuf>,
         act: impl FnOnce() -> Result<ToolOutput, String>,
     ) -> Result<(ToolOutput, PutBack), String> {
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        workspace.claim(at).map_err(|error| chain(&error))?;
+        workspace.claim(at, changed).map_err(|error| chain(&error))?;
         let judged = Judged(&workspace);
         let done = act();
         drop(judged);
@@ -453,23 +461,24 @@ fn as_record(space: &Space) -> Record {
     Record { kind, path, base, layers, remarks }
 }
 
-fn as_kept(kept: Kept) -> KeptWork {
+fn as_kept(kept: Kept, changed: &BTreeSet<PathBuf>) -> KeptWork {
     let files = kept.diff.entries.iter().map(|entry| ChangedFile {
         path: entry.path.display().to_string(),
         how: how(&entry.status),
         added: entry.lines.map(|lines| lines.added),
         removed: entry.lines.map(|lines| lines.removed),
     });
-    // Whatever the repository ignores is not work: nobody expects a build to come back.
     let left_out = |it: &&Skipped| it.reason != SkipReason::Ignored && !it.is_work();
     let named = |it: &Skipped| format!("{} ({})", it.path.display(), why(it.reason));
-    let skipped = kept.skipped.iter().filter(left_out);
+    let skipped = kept.skipped.iter().filter(left_out).map(named);
+    let ignored = ignored_among(changed, &kept.skipped);
+    let ignored = ignored.map(|path| format!("{} ({})", path.display(), why(SkipReason::Ignored)));
     let left = kept.skipped.iter().filter(|it| it.is_work());
     KeptWork {
         reference: kept.commit.as_ref().map(|_| kept.reference.to_string()),
         commit: kept.commit.map(|commit| commit.as_str().to_owned()),
         files: files.collect(),
-        skipped: skipped.map(named).collect(),
+        skipped: skipped.chain(ignored).collect(),
         left: left.map(named).collect(),
     }
 }
@@ -534,17 +543,37 @@ impl Bench {
     pub(crate) fn judge(
         &self,
         session: SessionId,
+        changed: &BTreeSet<PathBuf>,
         act: impl FnOnce(&Toolbox) -> Result<ToolOutput, String>,
     ) -> Result<(ToolOutput, PutBack), String> {
         self.with_toolbox(|toolbox| match self {
             Self::Own { spaces, owner, space, .. } if *owner == session => {
-                spaces.judging(session, space, || act(toolbox))
+                spaces.judging(session, space, changed, || act(toolbox))
             }
             // Others may be at work there, whose work it is.
             Self::Own { .. } | Self::Shared(_) | Self::Closed => {
                 Ok((act(toolbox)?, PutBack::default()))
             }
         })
+    }
+
+    /// Returns those of some paths that git ignores in the workspace of `session`, so that its result will not
+    /// have them. Blocks.
+    pub(crate) fn ignored(
+        &self,
+        session: SessionId,
+        some: &BTreeSet<PathBuf>,
+    ) -> BTreeSet<PathBuf> {
+        let left_out = match self {
+            Self::Own { spaces, owner, space, .. } if *owner == session && !some.is_empty() => {
+                let workspace = spaces.get(session, space);
+                workspace.and_then(|it| it.left_out().map_err(|error| chain(&error)))
+            }
+            Self::Own { .. } | Self::Shared(_) | Self::Closed => return BTreeSet::new(),
+        };
+        // What cannot be told now is told when the work is kept.
+        let left_out = left_out.unwrap_or_default();
+        ignored_among(some, &left_out).map(Path::to_owned).collect()
     }
 
     fn toolbox(&self) -> Result<Arc<Toolbox>, String> {

@@ -58,19 +58,26 @@ pub struct PutBack {
 impl Workspace {
     /// Notes the state as it is: until [`Workspace::put_back`] nothing that is written counts as work.
     ///
+    /// Of what is ignored only those of `named` are among what [`Workspace::keep`] says it left out.
+    ///
     /// # Errors
     ///
     /// Why it could not be noted; nothing has changed then.
-    pub fn claim(&self, at: SystemTime) -> Result<(), SpaceError> {
+    pub fn claim(&self, at: SystemTime, named: &BTreeSet<PathBuf>) -> Result<(), SpaceError> {
         self.with(|shared, space| {
             self.stand_at_the_claim();
             self.go_on(shared, space)?;
             let (imported, mut skipped) = space.import(MESSAGE, at, Storing::Durable)?;
             let claimed = imported.made.commit;
             shared.hold(self.reference(), &claimed)?;
-            skipped.retain(|skipped| skipped.reason != SkipReason::Ignored);
-            forget_reserved(&shared.repository, space, &claimed, &mut skipped)?;
+            let ignored: Vec<Skipped> =
+                skipped.extract_if(.., |skipped| skipped.reason == SkipReason::Ignored).collect();
             let root = space.root()?;
+            let ignored =
+                ignored_among(named, &ignored).filter(|path| kind_at(&root, path).is_some());
+            let reason = SkipReason::Ignored;
+            skipped.extend(ignored.map(|path| Skipped { path: path.to_owned(), reason }));
+            forget_reserved(&shared.repository, space, &claimed, &mut skipped)?;
             let look = space.look(&root)?;
             let odd = look.odd.iter().filter(|path| !is_pattern_file(path)).cloned().collect();
             let patterns = patterns(&shared.repository, &root, look, &claimed)?;
@@ -154,6 +161,17 @@ pub(super) fn keep_claimed(
         None => Diff::default(),
     };
     Ok(Kept { commit, reference: reference.clone(), base, diff, skipped: note.skipped })
+}
+
+/// Returns those of some paths that were left out as ignored, by themselves or with a folder above them.
+pub fn ignored_among<'n>(
+    named: &'n BTreeSet<PathBuf>,
+    skipped: &[Skipped],
+) -> impl Iterator<Item = &'n Path> + use<'n> {
+    let ignored = skipped.iter().filter(|skipped| skipped.reason == SkipReason::Ignored);
+    let ignored: BTreeSet<PathBuf> = ignored.map(|skipped| skipped.path.clone()).collect();
+    let is_in = move |path: &&Path| path.ancestors().any(|at| ignored.contains(at));
+    named.iter().map(PathBuf::as_path).filter(is_in)
 }
 
 /// Takes the reserved file out of what was skipped where it is as in the commit: it was put back before.

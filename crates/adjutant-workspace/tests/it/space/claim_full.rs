@@ -1,5 +1,6 @@
 //! A disk that is full when what a command wrote is to be put back: the work is still what was claimed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::process::Command;
@@ -62,7 +63,7 @@ fn the_life_with_a_small_disk() {
         let (mut failed, mut done) = (0, 0);
         // From no room at all to more than everything needs, through each step on the way.
         for room in (0..40).map(|step| step * (LARGE / 16)) {
-            space.claim(now()).unwrap();
+            space.claim(now(), &BTreeSet::new()).unwrap();
             act(&space, JUDGE);
             let filler = fill(&state(&user), room);
             match space.put_back() {
@@ -89,7 +90,7 @@ fn the_life_with_a_small_disk() {
         assert!(failed > 1 && done > 1, "{kind}: {failed} and {done}");
 
         // Nobody goes on: what was claimed is kept as soon as there is room.
-        space.claim(now()).unwrap();
+        space.claim(now(), &BTreeSet::new()).unwrap();
         act(&space, JUDGE);
         let filler = fill(&state(&user), 0);
         space.put_back().unwrap_err();
