@@ -25,6 +25,7 @@ use adjutant_workspace::{
 use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
 use crate::clock::{Wall, wall_now};
+use crate::prd::temp_name;
 
 /// What a person says about workspaces.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ impl SpaceSetup {
             wish,
             network: if network { Network::Granted } else { Network::Off },
             include_ignored: self.include_ignored.clone(),
-            reserved: self.reserved_in(tree),
+            reserved: self.reserved_in(tree).unwrap_or_default(),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
@@ -107,13 +108,15 @@ impl SpaceSetup {
         Ok(all)
     }
 
-    /// Returns the reserved file as the repository at `tree` knows it; none where it lies elsewhere.
-    fn reserved_in(&self, tree: &Path) -> Option<PathBuf> {
+    /// Returns the reserved file as the repository at `tree` knows it, and the copy that is made of it while it is
+    /// saved; none where it lies elsewhere.
+    fn reserved_in(&self, tree: &Path) -> Option<Vec<PathBuf>> {
         let file = self.reserved.as_ref()?;
         // The folder may be reached by a link, the file may not be one.
         let folder = file.parent()?.canonicalize().ok()?;
-        let file = folder.join(file.file_name()?);
-        file.strip_prefix(tree.canonicalize().ok()?).ok().map(Path::to_owned)
+        let name = file.file_name()?;
+        let folder = folder.strip_prefix(tree.canonicalize().ok()?).ok()?;
+        Some(vec![folder.join(name), folder.join(temp_name(name))])
     }
 
     /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what

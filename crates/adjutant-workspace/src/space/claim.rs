@@ -77,7 +77,7 @@ impl Workspace {
                 ignored_among(named, &ignored).filter(|path| kind_at(&root, path).is_some());
             let reason = SkipReason::Ignored;
             skipped.extend(ignored.map(|path| Skipped { path: path.to_owned(), reason }));
-            forget_reserved(&shared.repository, space, &claimed, &mut skipped)?;
+            forget_reserved(&shared.repository, &root, &claimed, &mut skipped)?;
             let look = space.look(&root)?;
             let odd = look.odd.iter().filter(|path| !is_pattern_file(path)).cloned().collect();
             let patterns = patterns(&shared.repository, &root, look, &claimed)?;
@@ -174,21 +174,27 @@ pub fn ignored_among<'n>(
     named.iter().map(PathBuf::as_path).filter(is_in)
 }
 
-/// Takes the reserved file out of what was skipped where it is as in the commit: it was put back before.
+/// Takes reserved files out of what was skipped that are as in the commit: they were put back before.
 fn forget_reserved(
     repository: &Repository,
-    space: &mut Space,
+    root: &Root,
     claimed: &ObjectId,
     skipped: &mut Vec<Skipped>,
 ) -> Result<(), SpaceError> {
     let is_reserved = |skipped: &Skipped| skipped.reason == SkipReason::Reserved;
-    let Some(reserved) = skipped.iter().find(|it| is_reserved(it)) else { return Ok(()) };
-    let tree = repository.listing(claimed)?;
-    if let Some(entry) = tree.get(&reserved.path)
-        && is_as(&space.root()?, &reserved.path, entry)?
-    {
-        skipped.retain(|skipped| !is_reserved(skipped));
+    if !skipped.iter().any(is_reserved) {
+        return Ok(());
     }
+    let tree = repository.listing(claimed)?;
+    let mut is_back = BTreeSet::new();
+    for it in skipped.iter().filter(|it| is_reserved(it)) {
+        if let Some(entry) = tree.get(&it.path)
+            && is_as(root, &it.path, entry)?
+        {
+            is_back.insert(it.path.clone());
+        }
+    }
+    skipped.retain(|it| !(is_reserved(it) && is_back.contains(&it.path)));
     Ok(())
 }
 

@@ -62,7 +62,7 @@ pub(super) fn begun(user: &User, wish: KindWish) -> (Workspaces, Workspace) {
     user.write("prd.json", "{\"stories\": []}\n");
     std::os::unix::fs::symlink("ten", user.path("link")).unwrap();
     user.commit("more");
-    let options = Options { reserved: Some("prd.json".into()), ..options(wish) };
+    let options = Options { reserved: vec!["prd.json".into()], ..options(wish) };
     let spaces = Workspaces::open(&user.tree, &state(user), options).unwrap();
     let space = spaces.make("run", "a", "1", None).unwrap();
     act(&space, WORK);
