@@ -1,5 +1,6 @@
 //! Performing effects: the one place where data turns into model calls, tool runs and questions.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -309,19 +310,19 @@ pub(crate) fn use_tool(
 }
 
 /// Whose word a command is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
     /// An agent's, as part of its work.
     Work,
-    /// A person's, who has the work judged by it.
-    Judge,
+    /// A person's, who has the work judged by it; with the files that the agent's tools changed.
+    Judge(BTreeSet<PathBuf>),
 }
 
 /// Runs a command in the workspace of a delegation; blocks.
 pub(crate) fn run_command(
     bench: &Bench,
     session: SessionId,
-    (aim, request): (Aim, &ToolCall),
+    (aim, request): (&Aim, &ToolCall),
     environment: &[(String, String)],
     cancel: &Cancel,
     heard: &mpsc::Sender<Heard>,
@@ -338,7 +339,10 @@ pub(crate) fn run_command(
         };
         let ran = match aim {
             Aim::Work => bench.with_toolbox(run),
-            Aim::Judge => bench.judge(session, run).map(|(output, back)| put_back(output, &back)),
+            Aim::Judge(changed) => {
+                let judged = bench.judge(session, changed, run);
+                judged.map(|(output, back)| put_back(output, &back))
+            }
         };
         ran.unwrap_or_else(|problem| {
             ToolOutput::error(format!(
@@ -394,7 +398,12 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
 ///
 /// The contract itself says which paths it wants to know about, so nothing is parsed twice.
 pub(crate) fn verify(bench: &Bench, session: SessionId, call: Option<u32>, text: String) -> Done {
-    let look = || bench.with_toolbox(|toolbox| Ok(look_at(toolbox, &text)));
+    let look = || {
+        bench.with_toolbox(|toolbox| {
+            let facts = look_at(toolbox, &text);
+            Ok(without_ignored(bench, session, toolbox.root(), facts))
+        })
+    };
     let facts = guard(|| look().unwrap_or_default());
     Done::Verified { session, call, text, facts }
 }
@@ -408,6 +417,20 @@ fn look_at(toolbox: &Toolbox, text: &str) -> Facts {
     };
     let _verdict = validate(text, &Contract::default(), &look);
     facts.take()
+}
+
+/// Says of files that are there which of them no result will have.
+fn without_ignored(bench: &Bench, session: SessionId, root: &Root, mut facts: Facts) -> Facts {
+    let named = |path: &str| root.relative(path).ok().map(|path| path.as_path().to_owned());
+    let there = facts.iter().filter(|(_, fact)| *fact == ArtifactFact::Present);
+    let there: BTreeSet<PathBuf> = there.filter_map(|(path, _)| named(path)).collect();
+    let ignored = bench.ignored(session, &there);
+    for (path, fact) in &mut facts {
+        if *fact == ArtifactFact::Present && named(path).is_some_and(|it| ignored.contains(&it)) {
+            *fact = ArtifactFact::Ignored;
+        }
+    }
+    facts
 }
 
 /// Returns what tells a contract about the artifacts below `root`.

@@ -344,7 +344,8 @@ pub fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-fn temp_name(name: &OsStr) -> OsString {
+/// Names the copy of a PRD that takes its place once it is whole.
+pub(crate) fn temp_name(name: &OsStr) -> OsString {
     let mut temp = OsString::from(".");
     temp.push(name);
     temp.push(".adjutant-new");

@@ -11,6 +11,7 @@ use adjutant_store::{Durability, Journal, Record, RunDir};
 use crate::clock::wall_now;
 use crate::engine::EngineError;
 use crate::marking;
+use crate::runner::changed_by;
 use crate::spaces::{SpaceSetup, Spaces};
 
 /// What became of it.
@@ -84,7 +85,9 @@ fn keeps(tree: &Tree, run: &RunDir, workdir: &Path) -> Vec<Command> {
     let spaces = setup.open(workdir, false);
     let spaces = spaces.map(|all| Spaces::new(all, setup, run.id(), wall_now));
     let kept = |session, space: &Space| match &spaces {
-        Ok(spaces) => spaces.keep(session, space, &message(tree, session)),
+        Ok(spaces) => {
+            spaces.keep(session, space, &message(tree, session), changed_by(tree, session))
+        }
         Err(problem) => Err(problem.clone()),
     };
     due.into_iter()

@@ -4,7 +4,7 @@
 //! is its own workspace, or that of the nearest above it who has one; nobody falls back to the tree
 //! of a person.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{
     Kept, Kind, KindWish, Options, PutBack, Record, SandboxWish, SpaceError, Swept, Workspace,
-    Workspaces,
+    Workspaces, ignored_among,
 };
 use adjutant_workspace::{
     Binary, Conflict, DiffStatus, GitError, ObjectId, Patch, SkipReason, Skipped,
@@ -25,6 +25,7 @@ use adjutant_workspace::{
 use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
 use crate::clock::{Wall, wall_now};
+use crate::prd::temp_name;
 
 /// What a person says about workspaces.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ impl SpaceSetup {
             wish,
             network: if network { Network::Granted } else { Network::Off },
             include_ignored: self.include_ignored.clone(),
-            reserved: self.reserved_in(tree),
+            reserved: self.reserved_in(tree).unwrap_or_default(),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
@@ -107,13 +108,15 @@ impl SpaceSetup {
         Ok(all)
     }
 
-    /// Returns the reserved file as the repository at `tree` knows it; none where it lies elsewhere.
-    fn reserved_in(&self, tree: &Path) -> Option<PathBuf> {
+    /// Returns the reserved file as the repository at `tree` knows it, and the copy that is made of it while it is
+    /// saved; none where it lies elsewhere.
+    fn reserved_in(&self, tree: &Path) -> Option<Vec<PathBuf>> {
         let file = self.reserved.as_ref()?;
         // The folder may be reached by a link, the file may not be one.
         let folder = file.parent()?.canonicalize().ok()?;
-        let file = folder.join(file.file_name()?);
-        file.strip_prefix(tree.canonicalize().ok()?).ok().map(Path::to_owned)
+        let name = file.file_name()?;
+        let folder = folder.strip_prefix(tree.canonicalize().ok()?).ok()?;
+        Some(vec![folder.join(name), folder.join(temp_name(name))])
     }
 
     /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what
@@ -302,21 +305,28 @@ impl Spaces {
         }
     }
 
-    /// Keeps the work in a workspace, then clears the workspace away.
+    /// Keeps the work in a workspace, then clears the workspace away. Of what is ignored only what the agent
+    /// itself `changed` is said to be left out: nobody expects a build to come back.
     pub(crate) fn keep(
         &self,
         session: SessionId,
         space: &Space,
         message: &str,
+        mut changed: BTreeSet<PathBuf>,
     ) -> Result<KeptWork, String> {
         let gate = self.gate(session);
         let mut is_shut = gate.write().unwrap_or_else(PoisonError::into_inner);
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        if space.kind == SpaceKind::Worktree {
+            // Of a folder that is ignored as a whole nobody says what is in it.
+            let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
+            changed.retain(|path| is_there(path).is_ok());
+        }
         let kept = workspace.conclude(message, at).map_err(|error| chain(&error))?;
         self.lock().remove(&session);
         *is_shut = true;
-        Ok(as_kept(kept))
+        Ok(as_kept(kept, &changed))
     }
 
     /// Merges the kept work of a child into a workspace; with a conflict nothing is changed, and what
@@ -382,11 +392,12 @@ impl Spaces {
         &self,
         session: SessionId,
         space: &Space,
+        changed: &BTreeSet<PathBuf>,
         act: impl FnOnce() -> Result<ToolOutput, String>,
     ) -> Result<(ToolOutput, PutBack), String> {
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        workspace.claim(at).map_err(|error| chain(&error))?;
+        workspace.claim(at, changed).map_err(|error| chain(&error))?;
         let judged = Judged(&workspace);
         let done = act();
         drop(judged);
@@ -394,10 +405,10 @@ impl Spaces {
         if done.as_ref().is_ok_and(passed) {
             return Ok((done?, PutBack::default()));
         }
-        // What became of the command is known, whatever becomes of what it left.
-        let failed = |error| PutBack { problem: Some(chain(&error)), ..PutBack::default() };
-        let back = workspace.put_back().unwrap_or_else(failed);
-        Ok((done?, back))
+        match workspace.put_back() {
+            Ok(back) => Ok((done?, back)),
+            Err(error) => Ok((not_back(done, &chain(&error)), PutBack::default())),
+        }
     }
 
     /// Lets go of what the run began from, once it has ended well and left nothing.
@@ -424,6 +435,17 @@ impl Drop for Judged<'_> {
     }
 }
 
+/// Says that a command left files nobody can work with: its agent would go on with what is not its work.
+///
+/// Like all that was not held by a sandbox it counts as not run, so it says nothing about the work.
+fn not_back(done: Result<ToolOutput, String>, problem: &str) -> ToolOutput {
+    let said = done.map_or_else(|problem| problem, |output| output.content);
+    ToolOutput::error(format!(
+        "What it changed could not be put back ({problem}). The work is what there was before it ran, and is kept \
+         so; a full disk is a usual cause. What it said:\n\n{said}"
+    ))
+}
+
 fn as_space(record: Record) -> Space {
     let kind = match record.kind {
         Kind::Overlay => SpaceKind::Overlay,
@@ -442,23 +464,24 @@ fn as_record(space: &Space) -> Record {
     Record { kind, path, base, layers, remarks }
 }
 
-fn as_kept(kept: Kept) -> KeptWork {
+fn as_kept(kept: Kept, changed: &BTreeSet<PathBuf>) -> KeptWork {
     let files = kept.diff.entries.iter().map(|entry| ChangedFile {
         path: entry.path.display().to_string(),
         how: how(&entry.status),
         added: entry.lines.map(|lines| lines.added),
         removed: entry.lines.map(|lines| lines.removed),
     });
-    // Whatever the repository ignores is not work: nobody expects a build to come back.
     let left_out = |it: &&Skipped| it.reason != SkipReason::Ignored && !it.is_work();
     let named = |it: &Skipped| format!("{} ({})", it.path.display(), why(it.reason));
-    let skipped = kept.skipped.iter().filter(left_out);
+    let skipped = kept.skipped.iter().filter(left_out).map(named);
+    let ignored = ignored_among(changed, &kept.skipped);
+    let ignored = ignored.map(|path| format!("{} ({})", path.display(), why(SkipReason::Ignored)));
     let left = kept.skipped.iter().filter(|it| it.is_work());
     KeptWork {
         reference: kept.commit.as_ref().map(|_| kept.reference.to_string()),
         commit: kept.commit.map(|commit| commit.as_str().to_owned()),
         files: files.collect(),
-        skipped: skipped.map(named).collect(),
+        skipped: skipped.chain(ignored).collect(),
         left: left.map(named).collect(),
     }
 }
@@ -523,17 +546,37 @@ impl Bench {
     pub(crate) fn judge(
         &self,
         session: SessionId,
+        changed: &BTreeSet<PathBuf>,
         act: impl FnOnce(&Toolbox) -> Result<ToolOutput, String>,
     ) -> Result<(ToolOutput, PutBack), String> {
         self.with_toolbox(|toolbox| match self {
             Self::Own { spaces, owner, space, .. } if *owner == session => {
-                spaces.judging(session, space, || act(toolbox))
+                spaces.judging(session, space, changed, || act(toolbox))
             }
             // Others may be at work there, whose work it is.
             Self::Own { .. } | Self::Shared(_) | Self::Closed => {
                 Ok((act(toolbox)?, PutBack::default()))
             }
         })
+    }
+
+    /// Returns those of some paths that git ignores in the workspace of `session`, so that its result will not
+    /// have them. Blocks.
+    pub(crate) fn ignored(
+        &self,
+        session: SessionId,
+        some: &BTreeSet<PathBuf>,
+    ) -> BTreeSet<PathBuf> {
+        let left_out = match self {
+            Self::Own { spaces, owner, space, .. } if *owner == session && !some.is_empty() => {
+                let workspace = spaces.get(session, space);
+                workspace.and_then(|it| it.left_out().map_err(|error| chain(&error)))
+            }
+            Self::Own { .. } | Self::Shared(_) | Self::Closed => return BTreeSet::new(),
+        };
+        // What cannot be told now is told when the work is kept.
+        let left_out = left_out.unwrap_or_default();
+        ignored_among(some, &left_out).map(Path::to_owned).collect()
     }
 
     fn toolbox(&self) -> Result<Arc<Toolbox>, String> {

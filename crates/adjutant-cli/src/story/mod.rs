@@ -388,8 +388,7 @@ impl Reading<'_> {
             MergeAfter::Apply => self.history.place_of(&view)? == Some(Whereabouts::Kept),
             MergeAfter::Report => false,
         };
-        let placed =
-            if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
+        let placed = if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
         let is_placed = placed.exit == Exit::Completed;
         record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
         self.tell(&view, placed, |report| {

@@ -415,3 +415,62 @@ fn the_agent_cannot_make_the_command_pass_by_changing_what_it_means() {
     assert_ne!(out.code, 0, "{out}");
     assert_eq!(project.entry("US-001")["passes"], false);
 }
+
+/// A turn in which an agent claims to be done and names a file.
+fn done_with(path: &str) -> Value {
+    let mut turn = done("US-001");
+    turn["call"][0]["args"]["artifacts"] = json!([{ "type": "code", "path": path }]);
+    turn
+}
+
+#[test]
+fn a_file_that_git_ignores_is_no_artifact_and_its_agent_is_told() {
+    for kind in ["overlay", "worktree"] {
+        let turns = [
+            writes("US-001", "build/x.py", "print()\n"),
+            writes("US-001", "y", "y\n"),
+            done_with("build/x.py"),
+            writes("US-001", "x.py", "print()\n"),
+            done_with("x.py"),
+        ];
+        let project = Project::new(&with_verify("test -f build/x.py && test -f y"), turns);
+        project.rig().write(".gitignore", "build/\n");
+        let json = project.json(&["--trust-prd", "--workspace", kind], 0);
+        let run = project.rig().only_run();
+        let files = project.files(&run, "US-001");
+        assert!(files.contains(&"x.py".to_owned()), "{kind}: {files:?}");
+        assert!(!files.contains(&"build/x.py".to_owned()), "{kind}: {files:?}");
+        assert_eq!(
+            project.events(&run, "checked").len(),
+            1,
+            "{kind}: only what can be kept is judged"
+        );
+        let said = serde_json::to_string(&project.rig().events(&run)).unwrap();
+        assert!(said.contains("Artifact is ignored by git"), "{kind}: {said}");
+        // A person hears that the branch is not all that was judged.
+        let left = &json["stories"][0]["left_out"];
+        assert_eq!(left, &json!(["build/x.py (ignored)"]), "{kind}: {json:#}");
+    }
+}
+
+#[test]
+fn of_what_git_ignores_only_what_the_agent_wrote_is_named() {
+    for (kind, verify) in
+        [("overlay", "true"), ("worktree", "true"), ("overlay", ""), ("worktree", "")]
+    {
+        let turns = [
+            runs("US-001", "mkdir -p build && echo x > build/made && echo x > build/more"),
+            writes("US-001", "build/kept", "kept\n"),
+            writes("US-001", "build/gone", "gone\n"),
+            runs("US-001", "rm build/gone"),
+            writes("US-001", "y", "y\n"),
+            done_with("y"),
+        ];
+        let prd = if verify.is_empty() { one_story() } else { with_verify(verify) };
+        let project = Project::new(&prd, turns);
+        project.rig().write(".gitignore", "build/\n");
+        let json = project.json(&["--trust-prd", "--workspace", kind], 0);
+        let left = &json["stories"][0]["left_out"];
+        assert_eq!(left, &json!(["build/kept (ignored)"]), "{kind}, {verify}: {json:#}");
+    }
+}

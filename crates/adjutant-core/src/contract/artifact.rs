@@ -20,11 +20,17 @@ pub enum ArtifactFact {
     NotAFile,
     /// The path leads out of the root, by a link for example.
     Outside,
+    /// A file with content lies there that git ignores, so that no result holds it.
+    Ignored,
     /// A file with content lies there.
     Present,
     /// Nobody looked.
     Unchecked,
 }
+
+/// What is wrong with a file that git ignores, and what its agent can do.
+const IGNORED: &str = "is ignored by git, so your result will not have it (write it to a path that no .gitignore \
+                       matches, or do not name it as an artifact if nobody needs it)";
 
 /// Answers for callers that cannot look at the disk.
 #[must_use]
@@ -93,6 +99,7 @@ fn judge_path(
         ArtifactFact::Empty => (Code::ValidationFailed, "is empty"),
         ArtifactFact::NotAFile => (Code::ValidationFailed, "is not a file"),
         ArtifactFact::Outside => (Code::ValidationFailed, "leads out of the root"),
+        ArtifactFact::Ignored => (Code::ValidationFailed, IGNORED),
     };
     findings.error_with(code, field, format!("Artifact {problem}: {shown}"));
 }
@@ -214,9 +221,11 @@ mod tests {
             "blank.md" => ArtifactFact::Empty,
             "folder" => ArtifactFact::NotAFile,
             "link.md" => ArtifactFact::Outside,
+            "build/x.py" => ArtifactFact::Ignored,
             _ => ArtifactFact::Present,
         };
-        let paths = ["gone.md", "blank.md", "folder", "link.md", "there.md", "/etc/passwd"];
+        let paths =
+            ["gone.md", "blank.md", "folder", "link.md", "there.md", "/etc/passwd", "build/x.py"];
         let artifacts: Vec<Value> =
             paths.iter().map(|path| json!({"type": "plan", "path": path})).collect();
         insta::assert_snapshot!(check(artifacts.into(), &facts), @r"
@@ -225,7 +234,8 @@ mod tests {
         error artifacts[2].path: Artifact is not a file: folder
         error artifacts[3].path: Artifact leads out of the root: link.md
         error artifacts[5].path: Artifact path must be relative: /etc/passwd
-        read 6
+        error artifacts[6].path: Artifact is ignored by git, so your result will not have it (write it to a path that no .gitignore matches, or do not name it as an artifact if nobody needs it): build/x.py
+        read 7
         ");
     }
 

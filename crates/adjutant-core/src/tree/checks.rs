@@ -79,7 +79,9 @@ fn failed(command: &str, text: &str) -> String {
 fn not_run(command: &str, why: &str) -> End {
     End::partial(
         Code::ToolUnavailable,
-        format!("Whether the work passes is not known: `{command}` could not be run. {why}"),
+        format!(
+            "Whether the work passes is not known: `{command}` could not be run as it should. {why}"
+        ),
         "`adjutant doctor` says what is missing; then `adjutant resume` goes on.",
     )
 }

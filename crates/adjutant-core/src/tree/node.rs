@@ -122,7 +122,7 @@ pub struct Node {
     /// The files its return named, once one was taken.
     pub(super) artifacts: Vec<Artifact>,
     /// The files its tools changed.
-    pub(super) changed: BTreeSet<String>,
+    pub changed: BTreeSet<String>,
     pub(super) marks: Marks,
     /// The workspace of its own, once there is one.
     pub space: Option<Space>,

@@ -72,7 +72,7 @@ const BATCH: usize = 256;
 /// Signs of life that may wait; more are told together with the next.
 pub(crate) const HEARD_QUEUE: usize = 256;
 
-pub(crate) use perform::message;
+pub(crate) use perform::{changed_by, message};
 
 /// What the effects need.
 pub(crate) struct Shop {

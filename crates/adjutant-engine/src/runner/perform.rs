@@ -1,12 +1,16 @@
 //! Performing effects: each becomes a task whose result is the next input.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
 use adjutant_core::space::{NoSpace, Space};
 use adjutant_core::write::RUN;
-use adjutant_core::{Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec};
+use adjutant_core::{
+    Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
+};
 use adjutant_tools::Approved;
 use adjutant_workspace::sandbox::Cancel;
 
@@ -178,7 +182,8 @@ impl Runner {
             let cancel = Arc::new(cancel);
             let held = Arc::clone(&cancel);
             std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {
-                let ended = run_command(&bench, session, (aim, &call), &environment, &held, &heard);
+                let ended =
+                    run_command(&bench, session, (&aim, &call), &environment, &held, &heard);
                 // Nobody waits where the run is over.
                 let _ = done.send(ended);
             })?;
@@ -224,10 +229,11 @@ impl Runner {
 
     fn keep_space(&mut self, session: SessionId, space: Space) {
         let label = self.tree.node(session).map(|node| node.label.to_string()).unwrap_or_default();
+        let changed = changed_by(&self.tree, session);
         let spaces = self.shop.spaces.clone();
         self.tasks.spawn_blocking(move || {
             let result = guard(|| match spaces {
-                Some(spaces) => spaces.keep(session, &space, &message(&label, session)),
+                Some(spaces) => spaces.keep(session, &space, &message(&label, session), changed),
                 None => Err("nobody said where workspaces are kept".to_owned()),
             });
             Done::SpaceKept { session, result }
@@ -369,4 +375,10 @@ impl Preamble {
         }
         tools.iter().filter(|tool| is_offered(tool)).cloned().collect()
     }
+}
+
+/// Returns the files that the tools of a delegation changed.
+pub(crate) fn changed_by(tree: &Tree, session: SessionId) -> BTreeSet<PathBuf> {
+    let changed = tree.node(session).into_iter().flat_map(|node| &node.changed);
+    changed.map(PathBuf::from).collect()
 }

@@ -8,6 +8,7 @@ use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall};
 use serde_json::json;
 
 use super::Runner;
+use super::perform::changed_by;
 use crate::crash::guard;
 use crate::desk::{Asker, Desk};
 use crate::engine::EngineError;
@@ -50,7 +51,8 @@ impl Runner {
         let arguments = json!({ "command": command, "timeout": timeout_s });
         let (id, name) = (String::new(), RUN.to_owned());
         let call = ToolCall { id, name, arguments, malformed: false };
-        self.begin_command(session, (Aim::Judge, call), move |result| {
+        let aim = Aim::Judge(changed_by(&self.tree, session));
+        self.begin_command(session, (aim, call), move |result| {
             let (check, text) = match result {
                 // What held a command is only known of one that ran.
                 Ok(output) if output.sandbox.is_none() => (Check::NotRun, output.content),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, Outcome};
-use adjutant_engine::{Control, EngineError};
+use adjutant_engine::{Control, EngineError, SpaceSetup};
 
 use crate::spaces_rig::{KINDS, Yard, adds, call, kept, says, told};
 
@@ -135,5 +135,25 @@ async fn what_a_command_prints_is_told_while_it_runs_and_a_cancel_ends_it_at_onc
         assert_eq!(story.ends(), ["long: cancelled CANCELLED"], "{kind:?}");
         assert_eq!(yard.work(&story, "long")["ran"], "begun\n", "{kind:?}");
         assert!(took < Duration::from_secs(60), "{kind:?}: {took:?} with the keeping of its work");
+    }
+}
+
+#[tokio::test]
+async fn the_copy_of_a_record_that_somebody_saves_is_in_no_work() {
+    for kind in KINDS {
+        let yard = Yard::new();
+        for name in ["prd.json", ".prd.json.adjutant-new"] {
+            std::fs::write(yard.tree().join(name), "{}\n").unwrap();
+        }
+        let reserved = Some(yard.tree().join("prd.json"));
+        let setup = SpaceSetup { reserved, ..yard.setup(kind) };
+        let copy = "{ file_path = \".prd.json.adjutant-new\", content = \"mine\" }";
+        let script = adds("one", "one") + &call("one", "Write", copy) + &says("one", "done");
+        let story = yard.rig(kind, &script).spaces(setup).task("one", "a").delegate().await;
+        assert_eq!(story.outcome(), Outcome::Completed, "{kind:?}: {:?}", story.ends());
+        let files: Vec<String> = yard.work(&story, "one").into_keys().collect();
+        assert_eq!(files, ["list", "mine"], "{kind:?}");
+        let skipped = kept(&story, "one").skipped;
+        assert_eq!(skipped, [".prd.json.adjutant-new (only Adjutant changes it)"], "{kind:?}");
     }
 }

@@ -8,8 +8,10 @@
 //! Start at [`Repository::commit`]. Invariant: a reference moves only after all it leads to is on disk.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,7 +19,7 @@ use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
 use super::graft::Folders;
 use super::id::{ObjectId, ResultRef};
-use super::leftover::Unfinished;
+use super::leftover::Quarantine;
 use super::object::{Storing, sync_folders};
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
@@ -167,24 +169,21 @@ impl Scratch<'_> {
         submodules: &BTreeSet<PathBuf>,
     ) -> Result<(Imported, BTreeSet<PathBuf>), GitError> {
         let mut stream = Stream::new(commit, submodules);
-        let running = self
+        let quarantine = Quarantine::new(self.objects()).map_err(GitError::io("storing a pack"))?;
+        let mut others = Vec::new();
+        quote(&self.objects(), &mut others);
+        let output = self
             .call("fast-import")
+            .env("GIT_OBJECT_DIRECTORY", quarantine.folder())
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", OsString::from_vec(others))
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
             .config(ONE_PACK)
             .config("core.fsync=committed,loose-object")
             .config("core.fsyncMethod=fsync")
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
-            .begin_fed()?;
-        let mut unfinished = Unfinished::of(running.process(), &self.objects().join("pack"));
-        let output = running.answer_to(&mut |buffer| {
-            unfinished.look();
-            stream.next(buffer)
-        });
-        if output.is_err() {
-            unfinished.remove();
-        }
-        let output = output?;
+            .stream(&mut |buffer| stream.next(buffer))?;
+        quarantine.release().map_err(GitError::io("storing a pack"))?;
         // The folder of packs may be new.
         sync_folders([self.objects().join("pack").as_path(), &self.objects()])
             .map_err(GitError::io("storing a pack"))?;

@@ -1,122 +1,120 @@
-//! What git leaves among the objects when it cannot finish a pack, as on a full disk.
+//! A place of our own among the objects of a repository, where git packs what it is given.
 //!
-//! Git itself removes such files only when they are two weeks old, and until then they take the room that is
-//! missing. What nobody has open is no sign: another git closes a pack before it names it, and one in another
-//! container is not seen. Invariant: nothing is removed but files that the git called here had open for its pack.
+//! What is whole is moved to the others. What git could not finish, as on a full disk, goes with the place: git
+//! itself removes such files only when they are two weeks old, and until then they take the room that is missing.
+//!
+//! Invariant: nothing is removed that another git made. Whether one still needs an unfinished pack cannot be seen:
+//! it closes the file before it gives it its name, and may run where this process does not see it.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How the name of an unfinished pack begins. Its index is made at the end and takes little room.
-const UNFINISHED: &str = "tmp_pack_";
+/// How such places are called: as git calls its own, so that it removes in time what a crash left.
+const NAME: &str = "tmp_objdir-adjutant";
 
-/// The unfinished pack of one process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The place; it goes with its value.
 #[derive(Debug)]
-pub(super) struct Unfinished {
-    /// What the process has open, as the kernel tells it.
-    handles: Option<PathBuf>,
+pub(super) struct Quarantine {
+    objects: PathBuf,
     folder: PathBuf,
-    /// By path, with what tells a file from another one of that name.
-    found: BTreeMap<PathBuf, (u64, u64)>,
 }
 
-impl Unfinished {
-    /// Begins to look for what a process that was started here makes in a folder of packs; it must not be waited
-    /// for before the last look.
-    pub(super) fn of(process: Option<u32>, folder: &Path) -> Self {
-        let handles = process.map(|process| PathBuf::from(format!("/proc/{process}/fd")));
-        let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-        Self { handles, folder, found: BTreeMap::new() }
-    }
-
-    /// Looks what the process has open, until there is something: it has one pack all the time.
-    pub(super) fn look(&mut self) {
-        let Some(handles) = self.handles.as_ref().filter(|_| self.found.is_empty()) else { return };
-        for handle in fs::read_dir(handles).into_iter().flatten().flatten() {
-            let Ok(path) = fs::read_link(handle.path()) else { continue };
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.starts_with(UNFINISHED)
-                && path.parent() == Some(&self.folder)
-                && let Ok(found) = fs::metadata(handle.path())
-            {
-                self.found.insert(path, (found.dev(), found.ino()));
+impl Quarantine {
+    /// Makes one among the objects of a repository.
+    pub(super) fn new(objects: PathBuf) -> io::Result<Self> {
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let folder = objects.join(format!("{NAME}-{}-{number}", std::process::id()));
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(Self { objects, folder }),
+                // A process of the same number in another container may have one.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Removes what the process, which must have ended, left.
-    pub(super) fn remove(self) {
-        for (path, file) in self.found {
-            let now = path.symlink_metadata().map(|found| (found.dev(), found.ino()));
-            if now.is_ok_and(|now| now == file) {
-                // Best effort: git collects what stays.
-                let _ = fs::remove_file(path);
+    /// Returns where git is to store.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Moves the packs that are whole to the others.
+    pub(super) fn release(self) -> io::Result<()> {
+        let from = self.folder.join("pack");
+        let entries = match fs::read_dir(&from) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            if name.as_encoded_bytes().starts_with(b"pack-") {
+                names.push(name);
             }
         }
+        // Whoever finds the list of a pack looks for the pack.
+        names.sort_by_key(|name| Path::new(name).extension().is_some_and(|end| end == "idx"));
+        let into = self.objects.join("pack");
+        fs::create_dir_all(&into)?;
+        names.iter().try_for_each(|name| fs::rename(from.join(name), into.join(name)))
+    }
+}
+
+impl Drop for Quarantine {
+    fn drop(&mut self) {
+        // Best effort: git collects what stays.
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-    use std::process::{Child, Command, Stdio};
-
     use super::*;
 
-    /// Starts a process that makes some files and keeps them open.
-    fn holding(folder: &Path, names: [&str; 2]) -> Child {
-        let script = format!("exec 3>{} 4>{}; echo; read end", names[0], names[1]);
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(script).current_dir(folder);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
-        child
-    }
-
     fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
-        let mut all: Vec<String> =
-            entries.map(|it| it.file_name().into_string().unwrap()).collect();
-        all.sort();
-        all
+        let all = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            all.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     #[test]
-    fn only_the_pack_of_the_one_process_goes() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
-        let put = |name: &str| fs::File::create(folder.join(name)).unwrap();
-        put("tmp_pack_before");
-        let mut ours = holding(folder, ["tmp_pack_ours", "pack-1.pack"]);
-        let mut unfinished = Unfinished::of(Some(ours.id()), folder);
-        // Closed, and about to be named by a git that is seen or not.
-        put("tmp_pack_closed");
-        put("tmp_idx_closed");
-        let mut other = holding(folder, ["tmp_pack_open", "pack-2.pack"]);
-        unfinished.look();
-        for child in [&mut ours, &mut other] {
-            child.kill().unwrap();
-            child.wait().unwrap();
+    fn what_is_whole_is_moved_and_what_others_have_begun_stays() {
+        for is_whole in [true, false] {
+            let objects = tempfile::tempdir().unwrap();
+            let put = |folder: &Path, name: &str| {
+                fs::create_dir_all(folder.join("pack")).unwrap();
+                fs::write(folder.join("pack").join(name), name).unwrap();
+            };
+            put(objects.path(), "pack-1.pack");
+            let ours = Quarantine::new(objects.path().to_owned()).unwrap();
+            let other = Quarantine::new(objects.path().to_owned()).unwrap();
+            // Another git has closed it and not named it yet.
+            put(objects.path(), "tmp_pack_other");
+            for name in ["pack-2.idx", "pack-2.pack", "tmp_pack_ours"] {
+                put(ours.folder(), name);
+            }
+            if is_whole {
+                ours.release().unwrap();
+            } else {
+                drop(ours);
+            }
+            let mut expected = vec!["pack-1.pack", "tmp_pack_other"];
+            if is_whole {
+                expected.splice(1..1, ["pack-2.idx", "pack-2.pack"]);
+            }
+            assert_eq!(names(&objects.path().join("pack")), expected);
+            let left = other.folder().file_name().unwrap().to_str().unwrap().to_owned();
+            assert_eq!(names(objects.path()), ["pack".to_owned(), left]);
+            // Where nothing was packed there is nothing to move.
+            other.release().unwrap();
+            assert_eq!(names(objects.path()), ["pack"]);
         }
-        unfinished.remove();
-        let left = ["tmp_idx_closed", "tmp_pack_before", "tmp_pack_closed", "tmp_pack_open"];
-        assert_eq!(names(folder), [&["pack-1.pack", "pack-2.pack"], &left[..]].concat());
-    }
-
-    #[test]
-    fn a_file_that_took_the_name_of_the_pack_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
-        let mut ours = holding(folder, ["tmp_pack_1", "tmp_pack_2"]);
-        let mut unfinished = Unfinished::of(Some(ours.id()), folder);
-        unfinished.look();
-        fs::write(folder.join("other"), "whole").unwrap();
-        fs::rename(folder.join("other"), folder.join("tmp_pack_1")).unwrap();
-        ours.kill().unwrap();
-        ours.wait().unwrap();
-        unfinished.remove();
-        assert_eq!(names(folder), ["tmp_pack_1"]);
     }
 }

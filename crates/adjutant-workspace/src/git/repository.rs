@@ -39,7 +39,7 @@ pub struct Repository {
     empty_tree: ObjectId,
     is_shared: bool,
     stale_lock: Duration,
-    reserved: Option<PathBuf>,
+    reserved: Vec<PathBuf>,
 }
 
 impl Repository {
@@ -81,7 +81,7 @@ impl Repository {
             empty_tree: well_known(EMPTY_TREE_SHA1)?,
             is_shared: false,
             stale_lock: STALE_LOCK,
-            reserved: None,
+            reserved: Vec::new(),
         };
         repository.take_config()?;
         repository.sweep();
@@ -101,32 +101,34 @@ impl Repository {
         self
     }
 
-    /// Leaves a file out of every commit of work, named by its path in the work tree: somebody else
-    /// writes it.
+    /// Leaves files out of every commit of work, named by their paths in the work tree: somebody else
+    /// writes them.
     #[must_use]
-    pub fn with_reserved(mut self, path: Option<PathBuf>) -> Self {
-        self.reserved = path;
+    pub fn with_reserved(mut self, paths: Vec<PathBuf>) -> Self {
+        self.reserved = paths;
         self
     }
 
     /// Says whether somebody keeps a record of results in the tree, and goes on from them.
-    pub(crate) const fn has_record(&self) -> bool {
-        self.reserved.is_some()
+    pub(crate) fn has_record(&self) -> bool {
+        !self.reserved.is_empty()
     }
 
-    /// Takes the reserved file out of what somebody changed, and names it.
+    /// Takes the reserved files out of what somebody changed, and names them.
     pub(crate) fn without_reserved(
         &self,
         mut changes: Vec<Change>,
         skipped: &mut Vec<Skipped>,
     ) -> Vec<Change> {
-        let Some(reserved) = &self.reserved else { return changes };
-        let before = changes.len();
-        changes.retain(|change| change.path().as_path() != reserved);
-        if changes.len() < before {
-            let (path, reason) = (reserved.clone(), SkipReason::Reserved);
-            skipped.push(Skipped { path, reason });
-        }
+        changes.retain(|change| {
+            let path = change.path().as_path();
+            let is_reserved = self.reserved.iter().any(|reserved| reserved == path);
+            if is_reserved {
+                let (path, reason) = (path.to_owned(), SkipReason::Reserved);
+                skipped.push(Skipped { path, reason });
+            }
+            !is_reserved
+        });
         changes
     }
 

@@ -268,11 +268,6 @@ impl<'a> Call<'a> {
         self.spawn(false)
     }
 
-    /// Begins it; it waits for what it is to read.
-    pub(crate) fn begin_fed(self) -> Result<Running<'a>, GitError> {
-        self.spawn(true)
-    }
-
     /// Runs it with `bytes` to read.
     pub(crate) fn feed(self, bytes: &[u8]) -> Result<Output, GitError> {
         let mut given = false;
@@ -379,16 +374,6 @@ impl<'a> Running<'a> {
             fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(GitError::io("talking to git"))?;
         }
         Ok(running)
-    }
-
-    /// Returns the number of its process.
-    pub(crate) fn process(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
-    }
-
-    /// Waits for the answer to what `feed` gives to read.
-    pub(crate) fn answer_to(self, feed: &mut Feed<'_>) -> Result<Output, GitError> {
-        self.finish(Some(feed))
     }
 
     /// Waits for the answer.

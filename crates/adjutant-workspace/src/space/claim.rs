@@ -6,7 +6,8 @@
 //! a build need not begin anew. Nothing that the command wrote is stored to find out.
 //!
 //! Start at [`Workspace::claim`]. Invariant: the note goes only after everything is back, so whoever is
-//! killed meanwhile changes nothing. What cannot be put back is named and is work from then on.
+//! killed meanwhile, or finds the disk full, changes nothing. Only what the repository itself has lost of the state
+//! is given up: it is named, and what lies there is work from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,8 +24,8 @@ use super::workspaces::Shared;
 use crate::git::{Listing, PATTERNS, Storing, guarded, read_patterns};
 use crate::trees::{has_folder, is_as, kind_at, put, remove_all, sync_disk, take_out, write_out};
 use crate::{
-    Change, Diff, DiffEntry, DiffStatus, FileKind, ObjectId, RelPath, Repository, ResultRef, Root,
-    SkipReason, Skipped,
+    Change, Diff, DiffEntry, DiffStatus, FileKind, ObjectId, PathError, RelPath, Repository,
+    ResultRef, Root, SkipReason, Skipped,
 };
 
 /// What the commit of a state says that is judged.
@@ -48,28 +49,35 @@ const PLAIN: u32 = 0o100_644;
 pub struct PutBack {
     /// The paths that are as they were, in order.
     pub paths: Vec<PathBuf>,
-    /// The paths that could not be put back; what lies there is work from now on.
+    /// The paths whose content the repository has lost; what lies there is work from now on.
     pub left: Vec<PathBuf>,
-    /// Why it is not known what else differs, where it is not.
+    /// Why it is not known what differs, where the repository has lost that.
     pub problem: Option<String>,
 }
 
 impl Workspace {
     /// Notes the state as it is: until [`Workspace::put_back`] nothing that is written counts as work.
     ///
+    /// Of what is ignored only those of `named` are among what [`Workspace::keep`] says it left out.
+    ///
     /// # Errors
     ///
     /// Why it could not be noted; nothing has changed then.
-    pub fn claim(&self, at: SystemTime) -> Result<(), SpaceError> {
+    pub fn claim(&self, at: SystemTime, named: &BTreeSet<PathBuf>) -> Result<(), SpaceError> {
         self.with(|shared, space| {
             self.stand_at_the_claim();
             self.go_on(shared, space)?;
             let (imported, mut skipped) = space.import(MESSAGE, at, Storing::Durable)?;
             let claimed = imported.made.commit;
             shared.hold(self.reference(), &claimed)?;
-            skipped.retain(|skipped| skipped.reason != SkipReason::Ignored);
-            forget_reserved(&shared.repository, space, &claimed, &mut skipped)?;
+            let ignored: Vec<Skipped> =
+                skipped.extract_if(.., |skipped| skipped.reason == SkipReason::Ignored).collect();
             let root = space.root()?;
+            let ignored =
+                ignored_among(named, &ignored).filter(|path| kind_at(&root, path).is_some());
+            let reason = SkipReason::Ignored;
+            skipped.extend(ignored.map(|path| Skipped { path: path.to_owned(), reason }));
+            forget_reserved(&shared.repository, &root, &claimed, &mut skipped)?;
             let look = space.look(&root)?;
             let odd = look.odd.iter().filter(|path| !is_pattern_file(path)).cloned().collect();
             let patterns = patterns(&shared.repository, &root, look, &claimed)?;
@@ -82,7 +90,8 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// Why it could not be noted; the state that was claimed still counts then.
+    /// Why not everything could be put back; the state that was claimed still counts then, and whoever goes on
+    /// here tries again.
     pub fn put_back(&self) -> Result<PutBack, SpaceError> {
         // Should it fail, nobody works here before it is done: that would not be kept.
         self.stand_at_the_claim();
@@ -98,15 +107,32 @@ impl Workspace {
 
 /// Puts back what a command wrote, where one was at work.
 pub(super) fn put_back(shared: &Shared, space: &mut Space) -> Result<PutBack, SpaceError> {
-    let folder = space.folder();
+    let (folder, repository) = (space.folder(), &shared.repository);
     let mut back = PutBack::default();
     if let Some(note) = Note::read(&folder)?
-        && let Err(error) = restore(&shared.repository, space, &note, &mut back)
+        && let Err(error) = restore(repository, space, &note, &BTreeSet::new(), &mut back)
     {
-        back.problem = Some(said(&error));
+        // Whatever else is wrong may be right the next time, and until then the note holds the work.
+        let lost = lost(repository, space, &note);
+        if lost.is_empty() {
+            return Err(error);
+        }
+        match repository.listing(&note.claimed) {
+            Ok(_) => restore(repository, space, &note, &lost, &mut back)?,
+            Err(_) => back.problem = Some(said(&error)),
+        }
     }
     Note::remove(&folder)?;
     Ok(back)
+}
+
+/// Returns what the repository no longer has of a state; nothing where that cannot be told.
+fn lost(repository: &Repository, space: &Space, note: &Note) -> BTreeSet<ObjectId> {
+    let base = space.record().base();
+    // Where not even the base is found it is not this state that is lost.
+    let knows_base = base.is_ok_and(|base| matches!(repository.has(&base), Ok(true)));
+    let lost = || repository.lost(&note.claimed).unwrap_or_default();
+    if knows_base { lost() } else { BTreeSet::new() }
 }
 
 /// Keeps the state that was claimed; the files are not looked at.
@@ -137,21 +163,38 @@ pub(super) fn keep_claimed(
     Ok(Kept { commit, reference: reference.clone(), base, diff, skipped: note.skipped })
 }
 
-/// Takes the reserved file out of what was skipped where it is as in the commit: it was put back before.
+/// Returns those of some paths that were left out as ignored, by themselves or with a folder above them.
+pub fn ignored_among<'n>(
+    named: &'n BTreeSet<PathBuf>,
+    skipped: &[Skipped],
+) -> impl Iterator<Item = &'n Path> + use<'n> {
+    let ignored = skipped.iter().filter(|skipped| skipped.reason == SkipReason::Ignored);
+    let ignored: BTreeSet<PathBuf> = ignored.map(|skipped| skipped.path.clone()).collect();
+    let is_in = move |path: &&Path| path.ancestors().any(|at| ignored.contains(at));
+    named.iter().map(PathBuf::as_path).filter(is_in)
+}
+
+/// Takes reserved files out of what was skipped that are as in the commit: they were put back before.
 fn forget_reserved(
     repository: &Repository,
-    space: &mut Space,
+    root: &Root,
     claimed: &ObjectId,
     skipped: &mut Vec<Skipped>,
 ) -> Result<(), SpaceError> {
     let is_reserved = |skipped: &Skipped| skipped.reason == SkipReason::Reserved;
-    let Some(reserved) = skipped.iter().find(|it| is_reserved(it)) else { return Ok(()) };
-    let tree = repository.listing(claimed)?;
-    if let Some(entry) = tree.get(&reserved.path)
-        && is_as(&space.root()?, &reserved.path, entry)?
-    {
-        skipped.retain(|skipped| !is_reserved(skipped));
+    if !skipped.iter().any(is_reserved) {
+        return Ok(());
     }
+    let tree = repository.listing(claimed)?;
+    let mut is_back = BTreeSet::new();
+    for it in skipped.iter().filter(|it| is_reserved(it)) {
+        if let Some(entry) = tree.get(&it.path)
+            && is_as(root, &it.path, entry)?
+        {
+            is_back.insert(it.path.clone());
+        }
+    }
+    skipped.retain(|it| !(is_reserved(it) && is_back.contains(&it.path)));
     Ok(())
 }
 
@@ -213,11 +256,12 @@ impl Look {
     }
 }
 
-/// Puts everything back, as far as that can be done.
+/// Puts everything back but what is `lost`.
 fn restore(
     repository: &Repository,
     space: &mut Space,
     note: &Note,
+    lost: &BTreeSet<ObjectId>,
     back: &mut PutBack,
 ) -> Result<(), SpaceError> {
     let skipped = note.skipped.iter().map(|skipped| &skipped.path);
@@ -227,23 +271,32 @@ fn restore(
         note,
         unknown: skipped.chain(&note.odd).map(PathBuf::as_path).collect(),
     };
-    let folder = space.folder();
+    let images = space.folder().join(BACK);
     let mut touched = BTreeSet::new();
     let root = space.root()?;
-    for round in 0..=ROUNDS {
-        let wrong = state.wrong(repository, &root, space.look(&root)?)?;
-        back.left = wrong.paths();
-        if back.left.is_empty() || round == ROUNDS {
-            break;
+    let (mut round, mut failed) = (0, None);
+    let left = loop {
+        let (wrong, left) = state.wrong(repository, &root, space.look(&root)?)?.without(lost);
+        let paths = wrong.paths();
+        let Some(first) = paths.first() else { break left };
+        if round == ROUNDS {
+            let (path, source) = failed.map_or((first.clone(), None), |(at, why)| (at, Some(why)));
+            return Err(SpaceError::NotBack { path, source });
         }
-        touched.extend(back.left.iter().cloned());
-        wrong.mend(repository, &root, &folder.join(BACK))?;
-    }
+        round += 1;
+        let mended = wrong.mend(repository, &root, &images);
+        // Also where it failed: they take the room that may be missing.
+        let cleared = remove_all(&images).map_err(SpaceError::io("putting files back"));
+        failed = mended?;
+        cleared?;
+        touched.extend(paths);
+    };
     if !touched.is_empty() {
         let top = root.open_dir(&RelPath::default()).map_err(SpaceError::path(root.path()))?;
         sync_disk(top.handle().as_fd()).map_err(SpaceError::io("putting files back"))?;
     }
-    back.paths = touched.into_iter().filter(|path| !back.left.contains(path)).collect();
+    back.paths = touched.into_iter().collect();
+    back.left = left;
     Ok(())
 }
 
@@ -342,10 +395,30 @@ impl Wrong {
         all.into_iter().cloned().collect()
     }
 
-    /// Makes the paths what they were. What does not work is seen by the next look.
-    fn mend(&self, repository: &Repository, root: &Root, images: &Path) -> Result<(), SpaceError> {
+    /// Takes out what cannot be put back because its content is lost, and names it.
+    fn without(mut self, lost: &BTreeSet<ObjectId>) -> (Self, Vec<PathBuf>) {
+        let is_lost = |source: &Source| matches!(source, Source::Stored(id) if lost.contains(id));
+        let gone = self.missed.extract_if(.., |(_, _, source)| is_lost(source));
+        let left = gone.map(|(path, ..)| path).collect();
+        (self, left)
+    }
+
+    /// Makes the paths what they were; returns the first where that did not work, which the next look finds
+    /// again.
+    fn mend(
+        &self,
+        repository: &Repository,
+        root: &Root,
+        images: &Path,
+    ) -> Result<Option<(PathBuf, PathError)>, SpaceError> {
+        let mut failed = None;
+        let mut note = |path: &Path, done: Result<(), PathError>| {
+            if let Err(error) = done {
+                failed.get_or_insert((path.to_owned(), error));
+            }
+        };
         for path in &self.gone {
-            let _ = take_out(root, path);
+            note(path, take_out(root, path));
         }
         let clear = || remove_all(images).and_then(|()| fs::create_dir(images));
         clear().map_err(SpaceError::io("putting files back"))?;
@@ -360,9 +433,9 @@ impl Wrong {
         }
         write_out(repository, &stored.iter().collect::<Vec<_>>(), images, None)?;
         for (number, (path, mode, _)) in self.missed.iter().enumerate() {
-            let _ = put(root, path, *mode, &images.join(number.to_string()));
+            note(path, put(root, path, *mode, &images.join(number.to_string())));
         }
-        remove_all(images).map_err(SpaceError::io("putting files back"))
+        Ok(failed)
     }
 }
 

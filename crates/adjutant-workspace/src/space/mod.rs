@@ -31,7 +31,7 @@ mod workspace;
 mod workspaces;
 mod worktree;
 
-pub use claim::PutBack;
+pub use claim::{PutBack, ignored_among};
 pub use error::SpaceError;
 pub use record::{Kind, Record};
 pub use sweep::Swept;

@@ -17,6 +17,9 @@ use crate::{ObjectId, SkipReason, Skipped};
 /// Its name. No child is called so: names do not begin with a dot.
 const CLAIMED: &str = ".claimed";
 
+/// The first line, with the version of what follows.
+const FORM: &str = "adjutant claimed 1";
+
 /// What is noted of a state that is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
@@ -36,15 +39,16 @@ impl Note {
         folder.join(CLAIMED).symlink_metadata().is_ok()
     }
 
-    /// Reads the one in the folder of a workspace; one that means nothing is none.
+    /// Reads the one in the folder of a workspace. One that means nothing is an error: it is there, so what
+    /// lies in the workspace is not the work.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, SpaceError> {
-        match fs::read_to_string(folder.join(CLAIMED)) {
-            Ok(text) => Ok(Self::parse(&text)),
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) =>
-            {
-                Ok(None)
+        let path = folder.join(CLAIMED);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let note = std::str::from_utf8(&bytes).ok().and_then(Self::parse);
+                note.map(Some).ok_or(SpaceError::Note { path })
             }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(SpaceError::io("reading what is judged")(error)),
         }
     }
@@ -72,7 +76,7 @@ impl Note {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{}\n", self.claimed);
+        let mut text = format!("{FORM}\n{}\n", self.claimed);
         for Skipped { path, reason } in &self.skipped {
             text.push_str(&format!("skipped {} {}\n", word(*reason), hex(bytes_of(path))));
         }
@@ -87,6 +91,7 @@ impl Note {
 
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
+        lines.next().filter(|form| *form == FORM)?;
         let claimed = ObjectId::parse(lines.next()?.trim())?;
         let (skipped, odd, patterns) = Default::default();
         let mut note = Self { claimed, skipped, odd, patterns };
@@ -184,9 +189,27 @@ mod tests {
         Note::remove(folder.path()).unwrap();
         Note::remove(folder.path()).unwrap();
         assert_eq!(Note::read(folder.path()).unwrap(), None);
-        for torn in ["", "\n", "abc\n", &format!("{}\nskipped", "a".repeat(40))] {
-            fs::write(folder.path().join(CLAIMED), torn).unwrap();
-            assert_eq!(Note::read(folder.path()).unwrap(), None, "{torn}");
+    }
+
+    #[test]
+    fn a_note_that_means_nothing_is_there_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = "a".repeat(40);
+        for text in [
+            "",
+            "\n",
+            "abc\n",
+            &format!("{id}\n"),
+            &format!("{FORM}\n"),
+            &format!("{FORM}\n{id}\nskipped"),
+            &format!("{FORM}\n{id}\nother - 00\n"),
+            &format!("adjutant claimed 2\n{id}\n"),
+        ] {
+            fs::write(folder.path().join(CLAIMED), text).unwrap();
+            let read = Note::read(folder.path());
+            assert!(matches!(read, Err(SpaceError::Note { .. })), "{text}: {read:?}");
         }
+        fs::write(folder.path().join(CLAIMED), b"\xff").unwrap();
+        assert!(matches!(Note::read(folder.path()), Err(SpaceError::Note { .. })));
     }
 }

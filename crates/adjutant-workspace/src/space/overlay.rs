@@ -276,6 +276,8 @@ pub(super) fn path_error(error: SpaceError) -> PathError {
         | SpaceError::Unkept { .. }
         | SpaceError::Closed { .. }
         | SpaceError::Record(_)
+        | SpaceError::NotBack { .. }
+        | SpaceError::Note { .. }
         | SpaceError::Include { .. } => PathError::Io(std::io::Error::other(error)),
     }
 }

@@ -204,6 +204,18 @@ impl Workspace {
         })
     }
 
+    /// Returns what no commit of the work as it is now would hold, and why; nothing is stored.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be found out.
+    pub fn left_out(&self) -> Result<Vec<Skipped>, SpaceError> {
+        self.with(|shared, space| {
+            self.go_on(shared, space)?;
+            Ok(space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?.1)
+        })
+    }
+
     /// Commits all work to `refs/adjutant/<run>/<child>`; doing it again changes nothing.
     ///
     /// What the repository's patterns ignore is left out and named. Of a state that was claimed

@@ -61,8 +61,8 @@ pub struct Options {
     pub network: Network,
     /// Ignored folders that come along, relative to the repository.
     pub include_ignored: Vec<PathBuf>,
-    /// A file that is no part of anybody's work, by its path in the repository.
-    pub reserved: Option<PathBuf>,
+    /// Files that are no part of anybody's work, by their paths in the repository.
+    pub reserved: Vec<PathBuf>,
     /// The program that mounts and confines.
     pub helper: Helper,
 }

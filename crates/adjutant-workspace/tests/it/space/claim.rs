@@ -1,5 +1,7 @@
 //! What the command writes that judges the work is no part of it.
 
+use std::collections::BTreeSet;
+
 use adjutant_workspace::space::{PutBack, Swept};
 use adjutant_workspace::{SkipReason, Skipped};
 
@@ -53,14 +55,14 @@ const WORK: &str = "echo work > made; mkdir folder; echo in > folder/file; echo 
     echo object > x.o; mkdir -p out cache; echo object > out/y.o; echo '*' > cache/.gitignore; \
     echo cached > cache/c";
 
-fn begun(user: &User, wish: KindWish) -> (Workspaces, Workspace) {
+pub(super) fn begun(user: &User, wish: KindWish) -> (Workspaces, Workspace) {
     user.write("ten", "10\n");
     user.write("gone", "away\n");
     user.write(".gitignore", "*.o\n*.log\n");
     user.write("prd.json", "{\"stories\": []}\n");
     std::os::unix::fs::symlink("ten", user.path("link")).unwrap();
     user.commit("more");
-    let options = Options { reserved: Some("prd.json".into()), ..options(wish) };
+    let options = Options { reserved: vec!["prd.json".into()], ..options(wish) };
     let spaces = Workspaces::open(&user.tree, &state(user), options).unwrap();
     let space = spaces.make("run", "a", "1", None).unwrap();
     act(&space, WORK);
@@ -85,7 +87,7 @@ fn after_a_command_that_fails_everything_is_as_it_was_claimed() {
         let (_spaces, space) = begun(&user, wish);
         let before = all(&space);
         for judge in JUDGES {
-            space.claim(now()).unwrap();
+            space.claim(now(), &BTreeSet::new()).unwrap();
             let stored = objects(&user);
             act(&space, judge);
             let back = space.put_back().unwrap();
@@ -112,7 +114,7 @@ fn after_a_command_that_passes_the_work_is_what_was_claimed() {
             let user = in_memory();
             let (spaces, space) = begun(&user, wish);
             let before = all(&space);
-            space.claim(now()).unwrap();
+            space.claim(now(), &BTreeSet::new()).unwrap();
             let stored = objects(&user);
             act(&space, judge);
             space.accept();
@@ -165,7 +167,7 @@ fn whoever_goes_on_after_a_command_that_passed_finds_what_was_claimed() {
         let user = in_memory();
         let (_spaces, space) = begun(&user, wish);
         let before = all(&space);
-        space.claim(now()).unwrap();
+        space.claim(now(), &BTreeSet::new()).unwrap();
         act(&space, JUDGES[0]);
         space.accept();
         act(&space, "test ! -e new; echo more > later");
@@ -188,14 +190,14 @@ fn what_could_not_be_kept_of_the_work_is_neither_put_back_nor_forgotten() {
         );
         let look = "ls -ld big pipe README; cat prd.json";
         let before = run(&space, look).1;
-        space.claim(now()).unwrap();
+        space.claim(now(), &BTreeSet::new()).unwrap();
         act(&space, "truncate -s 600M bigger; mkfifo pipe2; rm made");
         let back = space.put_back().unwrap();
         let paths: Vec<_> = back.paths.iter().map(|path| path.display().to_string()).collect();
         assert_eq!(paths, ["bigger", "made", "pipe2"], "{wish:?}");
         assert_eq!(run(&space, look).1, before, "{wish:?}");
 
-        space.claim(now()).unwrap();
+        space.claim(now(), &BTreeSet::new()).unwrap();
         act(&space, "truncate -s 600M bigger");
         space.accept();
         let kept = space.conclude("work\n", now()).unwrap();
@@ -243,7 +245,7 @@ fn whoever_dies_while_work_is_judged_leaves_the_work() {
 /// Has a command judge the work, and ends as a killed process does.
 fn space_judged(spaces: &Workspaces, record: &adjutant_workspace::space::Record, judge: &str) {
     let space = spaces.adopt("run", "a", record).unwrap();
-    space.claim(now()).unwrap();
+    space.claim(now(), &BTreeSet::new()).unwrap();
     act(&space, judge);
 }
 
@@ -252,15 +254,14 @@ fn what_cannot_be_put_back_is_said_and_stops_nobody() {
     for (wish, _) in KINDS {
         let user = in_memory();
         let (spaces, space) = begun(&user, wish);
-        space.claim(now()).unwrap();
-        act(&space, "echo spoilt > made; echo junk > junk");
+        space.claim(now(), &BTreeSet::new()).unwrap();
+        act(&space, "echo spoilt > made; echo spoilt > ten; echo junk > junk");
         // The content that was claimed is gone from the repository.
         user.write("same", "work\n");
-        let id = user.git(["hash-object", "same"]);
-        let (folder, rest) = id.trim().split_at(2);
-        std::fs::remove_file(user.path(".git/objects").join(folder).join(rest)).unwrap();
+        lose(&user, &user.git(["hash-object", "same"]));
         let back = space.put_back().unwrap();
-        assert!(back.problem.is_some() || back.left == [PathBuf::from("made")], "{back:?}");
+        assert_eq!((back.left, back.problem), (vec![PathBuf::from("made")], None), "{wish:?}");
+        assert_eq!(read(&space, "ten").as_deref(), Some("1\n"), "all else is put back: {wish:?}");
         // From here on what lies there is the work, for whoever asks.
         act(&space, "test \"$(cat made)\" = spoilt; test ! -e junk; echo mended > made");
         let record = space.record();
@@ -269,5 +270,50 @@ fn what_cannot_be_put_back_is_said_and_stops_nobody() {
         let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
         assert_eq!(contents(&user, &kept).get("made").map(String::as_str), Some("mended\n"));
         space.close().unwrap();
+    }
+}
+
+/// Takes an object out of a repository.
+fn lose(user: &User, id: &str) {
+    let (folder, rest) = id.trim().split_at(2);
+    std::fs::remove_file(user.path(".git/objects").join(folder).join(rest)).unwrap();
+}
+
+#[test]
+fn a_state_that_is_lost_as_a_whole_is_said_and_stops_nobody() {
+    for (wish, _) in KINDS {
+        for part in ["", "^{tree}", ":folder"] {
+            let user = in_memory();
+            let (_spaces, space) = begun(&user, wish);
+            let states = || user.git(["for-each-ref", "--format=%(objectname)", "refs/adjutant"]);
+            let before = states();
+            space.claim(now(), &BTreeSet::new()).unwrap();
+            let after = states();
+            let claimed = after.lines().find(|id| !before.contains(id)).unwrap();
+            act(&space, "echo spoilt > made");
+            lose(&user, &user.git(["rev-parse", &format!("{claimed}{part}")]));
+            let back = space.put_back().unwrap();
+            assert!(back.problem.is_some(), "{wish:?}, {part}: {back:?}");
+            assert_eq!(read(&space, "made").as_deref(), Some("spoilt\n"), "{wish:?}, {part}");
+        }
+    }
+}
+
+#[test]
+fn a_repository_that_cannot_be_reached_for_a_while_costs_no_work() {
+    for (wish, _) in KINDS {
+        let user = in_memory();
+        let (_spaces, space) = begun(&user, wish);
+        let before = all(&space);
+        space.claim(now(), &BTreeSet::new()).unwrap();
+        act(&space, JUDGES[0]);
+        let (objects, away) = (user.path(".git/objects"), user.path(".git/away"));
+        std::fs::rename(&objects, &away).unwrap();
+        std::fs::create_dir(&objects).unwrap();
+        space.put_back().unwrap_err();
+        assert!(space.root().is_err(), "{wish:?}: nobody works on what the command left");
+        std::fs::remove_dir_all(&objects).unwrap();
+        std::fs::rename(&away, &objects).unwrap();
+        assert_eq!(all(&space), before, "{wish:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! A process that is killed while it puts back what a command wrote that judged the work.
 
+use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -70,7 +71,7 @@ fn killed_while_it_is_put_back_the_work_is_still_what_was_claimed() {
         // Before the first file, in the middle, and at the last one.
         for number in [100, 120, 100 + FILES / 2, 99 + FILES] {
             let space = spaces.adopt("run", "a", &record).unwrap();
-            space.claim(now()).unwrap();
+            space.claim(now(), &BTreeSet::new()).unwrap();
             act(&space, "mv w v; echo '*' > .gitignore; echo junk > junk");
             drop(space);
             let mut life = start(&user, &record);
@@ -90,7 +91,7 @@ fn killed_while_it_is_put_back_the_work_is_still_what_was_claimed() {
         assert!(torn > 0, "{kind}: none was hit in the middle");
         // The same where nobody goes on.
         let space = spaces.adopt("run", "a", &record).unwrap();
-        space.claim(now()).unwrap();
+        space.claim(now(), &BTreeSet::new()).unwrap();
         act(&space, "mv w v; echo junk > junk");
         drop(space);
         let mut life = start(&user, &record);

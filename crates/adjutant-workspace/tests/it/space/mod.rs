@@ -3,6 +3,7 @@
 mod borrowed;
 mod choice;
 mod claim;
+mod claim_full;
 mod claim_killed;
 mod closed;
 mod crash;
@@ -43,7 +44,7 @@ fn state(user: &User) -> PathBuf {
 
 fn options(wish: KindWish) -> Options {
     let (network, include_ignored) = (Network::Off, Vec::new());
-    Options { wish, network, include_ignored, reserved: None, helper: helper() }
+    Options { wish, network, include_ignored, reserved: Vec::new(), helper: helper() }
 }
 
 fn open(user: &User, wish: KindWish) -> Workspaces {
