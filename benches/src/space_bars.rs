@@ -77,7 +77,7 @@ pub(crate) fn open(repo: &Repo, wish: KindWish, helper: &Helper) -> Result<Works
         wish,
         network: Network::Off,
         include_ignored: Vec::new(),
-        reserved: None,
+        reserved: Vec::new(),
         helper: helper.clone(),
     };
     Ok(Workspaces::open(&repo.tree(), &state, options)?)
