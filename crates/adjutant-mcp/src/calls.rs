@@ -1,11 +1,13 @@
 //! Which run a call has begun, kept on disk: clients repeat a call whose answer they did not wait for.
 //!
 //! A file for each call, named by its hash, holds the run. It is locked while the run is begun, so
-//! that of two equal calls at once only one begins anything, in whichever server they arrive.
+//! that of two equal calls at once only one begins anything, in whichever server they arrive. The process
+//! of the run shares the lock and writes the run there (see `handover`): a server may be killed at any
+//! time.
 
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -105,16 +107,28 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Returns the run it began, if it began one.
-    pub(crate) fn run(&mut self) -> Option<RunId> {
-        let mut text = String::new();
-        let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut text));
-        read.ok().and_then(|_| text.trim().parse().ok())
+    pub(crate) fn run(&self) -> Option<RunId> {
+        // At its place, not where the file was read last: another process shares that.
+        let mut text = [0; NOTE_BYTES];
+        let read = self.file.read_at(&mut text, 0).ok()?;
+        str::from_utf8(&text[..read]).ok()?.lines().next()?.parse().ok()
     }
 
-    /// Remembers the run it began.
-    pub(crate) fn keep(mut self, run: RunId) -> io::Result<()> {
-        self.file.rewind()?;
-        self.file.set_len(0)?;
-        self.file.write_all(format!("{run}\n").as_bytes())
+    /// Returns the file with the lock.
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
     }
+}
+
+/// The most that is read of a note; a run's name is far shorter.
+const NOTE_BYTES: usize = 128;
+
+/// Notes the run that a call began, on disk when this returns.
+///
+/// Over what was there, never after taking that away: whoever reads it finds the one or the other.
+pub(crate) fn note(claim: &File, run: RunId) -> io::Result<()> {
+    let text = format!("{run}\n");
+    claim.write_all_at(text.as_bytes(), 0)?;
+    claim.set_len(text.len() as u64)?;
+    claim.sync_all()
 }

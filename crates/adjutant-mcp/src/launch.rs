@@ -5,6 +5,9 @@
 //! it does is in its journal.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -14,7 +17,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
+use crate::calls::Claim;
+use crate::handover::hand;
 use crate::jobs::Job;
+use crate::owner::Owner;
 use crate::{Setup, TOKEN_VARIABLE};
 
 /// How long a process may take to begin a run. A hundredth of it is the rule.
@@ -30,15 +36,21 @@ pub(crate) async fn launch(
     setup: &Setup,
     terms: Vec<OsString>,
     job: &Job,
+    claim: &Claim,
+    owner: Option<&Owner>,
 ) -> Result<(RunId, watch::Receiver<bool>), String> {
     let mut command = Command::new(&setup.program);
     command.args(job.arguments(setup, terms));
     // What runs has no use for the right to begin more of them.
     command.env_remove(TOKEN_VARIABLE);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child =
-        command.spawn().map_err(|error| format!("cannot start a process for the run: {error}"))?;
-    let Ok(first) = tokio::time::timeout(BEGINS, hand_over(&mut child, &job.input())).await else {
+    let input = job.input();
+    let started = |error: io::Error| format!("cannot start a process for the run: {error}");
+    let (ours, theirs) = hand(claim, owner, input.len()).map_err(started)?;
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(started)?;
+    // It keeps the end of the socket that is the process's.
+    drop(command);
+    let Ok(first) = tokio::time::timeout(BEGINS, hand_over(&mut child, ours, &input)).await else {
         // It has said nothing of a run, so nothing is known to be lost.
         let _ = child.kill().await;
         return Err("the process for the run did not begin it in time".into());
@@ -58,10 +70,11 @@ pub(crate) async fn launch(
 }
 
 /// Writes what it reads and returns the first line of what comes back.
-async fn hand_over(child: &mut Child, input: &[u8]) -> Vec<u8> {
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+async fn hand_over(child: &mut Child, stdin: UnixStream, input: &[u8]) -> Vec<u8> {
+    let stdout = child.stdout.take();
     let write = async {
-        if let Some(mut stdin) = stdin {
+        let stdin = stdin.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(stdin));
+        if let Ok(mut stdin) = stdin {
             // One that refuses before it has read everything is heard below.
             let _ = stdin.write_all(input).await;
         }

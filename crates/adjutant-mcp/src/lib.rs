@@ -18,6 +18,7 @@ mod children;
 mod clients;
 mod era;
 mod flight;
+mod handover;
 mod http;
 mod jobs;
 mod launch;
@@ -44,6 +45,7 @@ use adjutant_engine::roster::UserFolders;
 
 pub use approval::Approval;
 pub use clients::{Client, SERVER, detach_after};
+pub use handover::Handed;
 pub use http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 pub use server::{ServeError, serve};
 

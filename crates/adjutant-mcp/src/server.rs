@@ -303,21 +303,23 @@ impl Server {
         let root = self.setup.root.display().to_string();
         let key = canonical::key(arguments, &root, &self.runs.caller(&client));
         let claim = self.calls.claim(&key).await.map_err(|error| chain(&error))?;
-        let mut claim = claim.ok_or("an equal call is being begun and does not get on")?;
+        let claim = claim.ok_or("an equal call is being begun and does not get on")?;
         let is_told = |run: &RunId| job.moves_on() && self.children.is_told(*run);
-        if let Some(run) = claim.run().filter(|run| !is_told(run) && self.runs.answers(*run)) {
+        let earlier = claim.run();
+        if let Some(run) = earlier {
+            // Its process may have noted it a moment ago.
+            self.runs.ready(run).await;
+        }
+        if let Some(run) = earlier.filter(|run| !is_told(run) && self.runs.answers(*run)) {
             return Ok((run, true));
         }
         let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
-        let (run, gone) = launch(&self.setup, self.terms(&client, context), job).await?;
+        let (run, gone) = launch(&self.setup, self.terms(&client, context), job, &claim, self.runs.owner()).await?;
         drop(turn);
         if job.has_aftermath() {
             self.children.add(run, gone);
         }
-        self.runs.own(run)?;
         self.runs.ready(run).await;
-        // A run that cannot be remembered is no worse for it.
-        let _ = claim.keep(run);
         Ok((run, false))
     }
 
