@@ -181,7 +181,7 @@ impl Server {
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
         let (id, is_repeated) = self.begin(job, arguments, context).await?;
-        let waiter = self.calls.wait_for(id);
+        let waiter = self.calls.wait_for(id).await;
         let run = id.to_string();
         let has_tasks = tasks::are_known(context);
         let settled = match said_meanwhile(taken_back.as_mut()).await {
@@ -215,7 +215,7 @@ impl Server {
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
         let (id, is_repeated) = self.begin(job, arguments, context).await?;
-        let waiter = self.calls.wait_for(id);
+        let waiter = self.calls.wait_for(id).await;
         let run = id.to_string();
         let settled = match said_meanwhile(taken_back.as_mut()).await {
             Some(reason) => Settled::TakenBack(reason),
@@ -234,7 +234,11 @@ impl Server {
 
     /// Ends a run whose call is taken back, unless another began it or waits for it.
     async fn let_go(&self, run: RunId, is_own: bool) -> Result<(), String> {
-        if is_own && self.calls.is_left(run) {
+        if !is_own {
+            return Ok(());
+        }
+        // Held while it ends: whoever would wait for it now waits until it has.
+        if let Some(_left) = self.calls.leave(run) {
             self.cancel(run.to_string()).await?;
         }
         Ok(())
@@ -254,7 +258,7 @@ impl Server {
         let mut taken_back = pin!(entry.taken_back());
         let run = args.run.clone();
         let (files, _) = self.apart(move |runs| runs.find(&run)).await?;
-        let _waiter = self.calls.wait_for(files.id());
+        let _waiter = self.calls.wait_for(files.id()).await;
         // Whoever no longer waits has not said that the work should end.
         let settled = self.see_through(&args.run, &mut turn, taken_back.as_mut()).await?;
         if let Settled::Asks(question) = settled {
@@ -456,6 +460,7 @@ impl ServerHandler for Server {
             Ok(round) => self.call(tool, arguments, &context, &round).await,
             Err(problem) => Err(problem),
         };
+        self.calls.sweep();
         Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem).into()))
     }
 
