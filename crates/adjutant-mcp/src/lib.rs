@@ -11,6 +11,7 @@
 
 mod answer;
 mod approval;
+mod begin;
 mod calls;
 mod canonical;
 mod changes;
