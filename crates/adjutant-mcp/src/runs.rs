@@ -178,7 +178,8 @@ impl Runs {
         Ok(here.take(LISTED).filter_map(|files| self.read(&files.id().to_string()).ok()).collect())
     }
 
-    /// Says whether a run that an equal call began still answers it: it goes on, or has an answer.
+    /// Says whether a run that an equal call began still answers it: it goes on, has an answer, or was
+    /// interrupted, and to begin another would pay a second time for what a person can go on with.
     ///
     /// Whoever calls again after a no, a failure or an end by hand asks again.
     pub(crate) fn answers(&self, run: RunId) -> bool {
@@ -197,8 +198,10 @@ impl Runs {
         });
         let has_answer = match seen.view.outcome() {
             Some(Outcome::Completed | Outcome::Partial) => !is_cut_short,
-            Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled | Outcome::Refused)
-            | None => false,
+            Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled | Outcome::Refused) => {
+                false
+            }
+            None => true,
         };
         has_answer && seen.age_ms() <= REPEATS_MS
     }
