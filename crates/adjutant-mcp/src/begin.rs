@@ -114,7 +114,10 @@ impl Server {
         }
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let root = self.setup.root.display().to_string();
-        let key = canonical::key(arguments, &root, &self.runs.caller(&client));
+        // Who starts the server anew with another model or budget wants another answer.
+        let terms: Vec<_> = self.setup.arguments.iter().chain(&self.setup.task_arguments).collect();
+        let terms: Vec<_> = terms.into_iter().map(|it| it.to_string_lossy()).collect();
+        let key = canonical::key(&json!([arguments, terms]), &root, &self.runs.caller(&client));
         Ok(Wish { job, key, terms: self.terms(&client, context) })
     }
 

@@ -63,6 +63,8 @@ pub struct Setup {
     pub arguments: Vec<OsString>,
     /// Further ones where it is a call of `Delegate`: commands and stories have presets of their own.
     pub task_arguments: Vec<OsString>,
+    /// Whether a run ends with the server that began it.
+    pub ends_with_server: bool,
     /// Where git is looked for, as in the value of `PATH`.
     pub search: OsString,
     /// The bounds of one call.
