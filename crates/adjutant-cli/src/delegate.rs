@@ -33,9 +33,9 @@ pub(crate) fn run_delegate(
     let root = absolute(&args.work.root)?;
     let mut settings = Settings::load(&args.work.policy, &root)?;
     apply_flags(&mut settings, &args.work, args.work.in_place)?;
-    let mut terms = None;
+    let (mut terms, mut handed) = (None, None);
     if args.detached.detached {
-        detached::leave(&args.detached)?;
+        handed = detached::leave(&args.detached)?;
         let archive = open_archive(given_home.clone())?;
         terms = Some(Terms::take(&args.detached, archive.path(), &root, &mut settings)?);
     }
@@ -105,7 +105,8 @@ pub(crate) fn run_delegate(
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     let spaces = args.work.spaces.setup(archive.path(), &root)?;
-    let conducted = conduct(engine.with_spaces(spaces), &archive, work, approver, &showing);
+    let engine = detached::tie(engine.with_spaces(spaces), handed);
+    let conducted = conduct(engine, &archive, work, approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;
     if let Some(terms) = terms {
@@ -296,6 +297,7 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         | EngineError::Thread(_)
         | EngineError::Chance(_)
         | EngineError::ToolName(_)
+        | EngineError::Note(_)
         | EngineError::Illegal(_) => Failure::caused(Exit::Failed, error),
     }
 }

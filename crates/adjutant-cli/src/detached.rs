@@ -10,9 +10,9 @@ use std::sync::Arc;
 use adjutant_core::policy::{Approval as Asks, Key, Source};
 use adjutant_core::{Event, Policy, Refusal, Usd};
 use adjutant_engine::{
-    Allowance, Answer, Approver, Inbox, Question as Put, Reservation, Slot, wall_now,
+    Allowance, Answer, Approver, Engine, Inbox, Question as Put, Reservation, Slot, wall_now,
 };
-use adjutant_mcp::Approval;
+use adjutant_mcp::{Approval, Handed};
 use adjutant_view::RunView;
 use adjutant_view::approval::Question;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
@@ -25,24 +25,39 @@ use crate::pure::read_stdin;
 use crate::settings::{Settings, open_archive};
 
 /// Leaves the session of whoever started us, so that nothing that ends them ends us, unless a person
-/// wants just that.
-pub(crate) fn leave(flags: &DetachedFlags) -> Result<(), Failure> {
+/// wants just that; returns what they hand us.
+pub(crate) fn leave(flags: &DetachedFlags) -> Result<Option<Handed>, Failure> {
     // One that leads a session already has left.
     let _ = rustix::process::setsid();
-    let Some(server) = flags.leash.and_then(Pid::from_raw) else { return Ok(()) };
+    let handed = Handed::receive().map_err(|error| {
+        Failure::new(Exit::Cancelled, format!("the server that began this run is gone: {error}"))
+    })?;
+    let Some(server) = flags.leash.and_then(Pid::from_raw) else { return Ok(handed) };
     let leashed = set_parent_process_death_signal(Some(Signal::TERM));
     // It may have died before it could be said that we end with it.
     if leashed.is_err() || getppid() != Some(server) {
         return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
     }
-    Ok(())
+    Ok(handed)
+}
+
+/// Has the run noted where an equal call looks for it.
+pub(crate) fn tie(engine: Engine, handed: Option<Handed>) -> Engine {
+    match handed {
+        Some(handed) => engine.noted_by(move |run, folder| handed.keep(run, folder)),
+        None => engine,
+    }
 }
 
 /// Reads the slash command that a client sent.
 ///
 /// On standard input, where nothing of it can be taken for a flag, and nobody who lists processes reads it.
-pub(crate) fn command() -> Result<String, Failure> {
+pub(crate) fn command(handed: Option<&Handed>) -> Result<String, Failure> {
     let text = read_stdin()?;
+    if handed.is_some_and(|handed| handed.bytes() != text.len()) {
+        // Half a command would be another one.
+        return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
+    }
     if !text.starts_with('/') || text.contains('\0') {
         return Err(Failure::usage("a command is one line of text that begins with a slash")
             .hint("`adjutant commands` lists them."));

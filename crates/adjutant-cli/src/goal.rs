@@ -7,6 +7,7 @@ use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{AgentName, Policy};
 use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
+use adjutant_mcp::Handed;
 
 use crate::agents;
 use crate::args::{GoalArgs, WorkFlags};
@@ -35,7 +36,7 @@ pub(crate) fn run_goal(
     }
     let is_detached = args.detached.detached;
     let workdir = absolute(&flags.root)?;
-    let sent = is_detached.then(|| sent(args)).transpose()?;
+    let (sent, handed) = is_detached.then(|| sent(args)).transpose()?.unzip();
     let typed = sent.as_deref().or(args.goal.as_deref());
     let errand = commands::errand(&workdir, typed)?;
     if is_detached {
@@ -109,7 +110,7 @@ pub(crate) fn run_goal(
         None => approver_of(flags, &policy),
     };
     let spaces = flags.spaces.setup(archive.path(), &workdir)?;
-    let engine = engine.with_spaces(spaces);
+    let engine = detached::tie(engine.with_spaces(spaces), handed.flatten());
     let conducted = conduct(engine, &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;
@@ -120,9 +121,9 @@ pub(crate) fn run_goal(
 }
 
 /// Leaves the session of the server and reads what its client sent.
-fn sent(args: &GoalArgs) -> Result<String, Failure> {
-    detached::leave(&args.detached)?;
-    detached::command()
+fn sent(args: &GoalArgs) -> Result<(String, Option<Handed>), Failure> {
+    let handed = detached::leave(&args.detached)?;
+    Ok((detached::command(handed.as_ref())?, handed))
 }
 
 /// Goes on with the latest run of a parent agent in this tree: the goal is the person's next word to it.

@@ -53,6 +53,7 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         program: program_path,
         arguments: arguments(args, &settings.mcp, &root, state.as_deref()),
         task_arguments: task_arguments(args),
+        ends_with_server: ends_with_server(args, &settings.mcp),
         search: crate::work::search(),
         approval: approval(args, &settings.mcp)?,
         asks_client: args.ask_client.or(settings.mcp.ask_client).unwrap_or(true),
@@ -153,6 +154,13 @@ fn approval(args: &McpArgs, config: &McpConfig) -> Result<Approval, Failure> {
     }
 }
 
+fn ends_with_server(args: &McpArgs, config: &McpConfig) -> bool {
+    match args.on_disconnect.or(config.on_disconnect).unwrap_or_default() {
+        OnDisconnect::Keep => false,
+        OnDisconnect::Cancel => true,
+    }
+}
+
 /// Returns what is said of calls of `Delegate` alone: other presets are named by what is begun.
 fn task_arguments(args: &McpArgs) -> Vec<OsString> {
     args.policy.preset.iter().flat_map(|name| ["--preset".into(), name.into()]).collect()
@@ -171,10 +179,6 @@ fn arguments(
     state.into_iter().for_each(|state| flag("--home", state.into()));
     let places = args.max_runs.or(config.max_runs).unwrap_or(MAX_RUNS);
     flag("--max-runs", places.to_string().into());
-    match args.on_disconnect.or(config.on_disconnect).unwrap_or_default() {
-        OnDisconnect::Keep => {}
-        OnDisconnect::Cancel => flag("--leash", std::process::id().to_string().into()),
-    }
     args.budget_usd.into_iter().for_each(|usd| flag("--budget-usd", usd.to_string().into()));
     if let Some(tokens) = args.budget_tokens {
         flag("--budget-tokens", tokens.to_string().into());

@@ -30,7 +30,7 @@ use crate::control::Door;
 use crate::desk::{Asker, Desk, ModelOpener, Models};
 use crate::execute::{Answer, Approver};
 use crate::ids::{Chance, IdSource, system};
-use crate::opening::{Opened, Storage};
+use crate::opening::{Note, Opened, Storage};
 use crate::prompt::{Hold, agent_name, system_prompt};
 use crate::role::Role;
 use crate::roster::Definition;
@@ -114,6 +114,9 @@ pub enum EngineError {
     /// The journal's thread ended without a word.
     #[error("the run stopped: the journal's writer is gone")]
     JournalGone,
+    /// Nobody would find the run.
+    #[error("the run cannot be noted where it is looked for")]
+    Note(#[source] io::Error),
     /// A thread cannot be started.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
@@ -237,6 +240,8 @@ pub struct Engine {
     story: Option<StoryWork>,
     /// What a person says about workspaces.
     spaces: Option<SpaceSetup>,
+    /// Who is told where the run is.
+    note: Option<Note>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -282,6 +287,7 @@ impl Engine {
             assignment: None,
             story: None,
             spaces: None,
+            note: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
         })
@@ -330,6 +336,14 @@ impl Engine {
     pub fn with_assignment(mut self, assignment: Assignment) -> Self {
         self.desk.take_assignment(&assignment);
         self.assignment = Some(assignment);
+        self
+    }
+
+    /// Has somebody note which run this is and where, before anything of it is recorded; where that fails
+    /// there is no run.
+    #[must_use]
+    pub fn noted_by(mut self, note: impl FnOnce(RunId, &Path) -> io::Result<()> + 'static) -> Self {
+        self.note = Some(Box::new(note));
         self
     }
 
@@ -442,13 +456,14 @@ impl Engine {
     }
 
     async fn drive(
-        self,
+        mut self,
         staff: Staff,
         opening: impl FnOnce(&Self, RunId) -> Result<Vec<Command>, EngineError>,
     ) -> Result<Finished, EngineError> {
         let Staff { storage, approver, reporters, narrator, control } = staff;
         let spaces = self.open_spaces()?;
-        let Opened { id, folder, journal, durable, lock } = storage.open(self.ids)?;
+        let opened = storage.open(self.ids)?.noted(self.note.take())?;
+        let Opened { id, folder, journal, durable, lock } = opened;
         let opening = opening(&self, id)?;
         let wall = self.ids.wall;
         let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));

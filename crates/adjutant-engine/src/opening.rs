@@ -1,5 +1,8 @@
 //! Where a run is written: a folder of the state directory, or a test's memory.
 
+use std::io;
+use std::path::Path;
+
 use adjutant_core::{Event, RunId};
 use adjutant_store::{
     Home, HomeError, Journal, JournalError, JournalReader, MemoryDisk, OpenError, Position, Record,
@@ -25,6 +28,23 @@ pub struct Opened {
     pub(crate) durable: watch::Receiver<Durable>,
     /// Held for as long as the run is written.
     pub(crate) lock: Option<RunLock>,
+}
+
+/// Notes which run it is and where.
+pub(crate) type Note = Box<dyn FnOnce(RunId, &Path) -> io::Result<()>>;
+
+impl Opened {
+    /// Has it noted that the run is there; takes it back where that fails.
+    pub(crate) fn noted(self, note: Option<Note>) -> Result<Self, EngineError> {
+        let (Some(note), Some(folder)) = (note, &self.folder) else { return Ok(self) };
+        if let Err(error) = note(self.id, folder.path()) {
+            let folder = folder.clone();
+            drop(self);
+            folder.take_back();
+            return Err(EngineError::Note(error));
+        }
+        Ok(self)
+    }
 }
 
 /// Attempts at finding an id that is not taken.

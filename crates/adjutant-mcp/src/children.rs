@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use adjutant_core::RunId;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// How long an answer is held back for what comes after the end: a branch is made, a PRD is written.
 const AFTERMATH: Duration = Duration::from_secs(10);
@@ -37,12 +38,16 @@ impl Children {
         known.alive.insert(run, gone);
     }
 
-    /// Waits until the process of a run is gone, if it is one of ours.
-    pub(crate) async fn gone(&self, run: &str) {
+    /// Waits until the process of a run is gone, if it is one of ours, but not beyond `until`.
+    pub(crate) async fn gone(&self, run: &str, until: Instant) {
         let gone = run.parse().ok().and_then(|run: RunId| self.known().alive.get(&run).cloned());
         let Some(mut gone) = gone else { return };
         // One that takes longer says what it has to say in its files.
-        let _ = tokio::time::timeout(AFTERMATH, gone.wait_for(|is_gone| *is_gone)).await;
+        let _ = tokio::time::timeout_at(
+            until.min(Instant::now() + AFTERMATH),
+            gone.wait_for(|is_gone| *is_gone),
+        )
+        .await;
     }
 
     /// Notes that a client was told of the end of a run.

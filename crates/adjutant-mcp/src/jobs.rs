@@ -109,6 +109,9 @@ impl Job {
             }
         }
         all.extend(setup.arguments.iter().cloned());
+        if setup.ends_with_server {
+            all.extend(["--leash".into(), std::process::id().to_string().into()]);
+        }
         all.extend(terms);
         match self {
             Self::Tasks(_) => all.extend(["--".into(), "-".into()]),

@@ -11,6 +11,7 @@
 
 mod answer;
 mod approval;
+mod begin;
 mod calls;
 mod canonical;
 mod changes;
@@ -18,6 +19,7 @@ mod children;
 mod clients;
 mod era;
 mod flight;
+mod handover;
 mod http;
 mod jobs;
 mod launch;
@@ -44,6 +46,7 @@ use adjutant_engine::roster::UserFolders;
 
 pub use approval::Approval;
 pub use clients::{Client, SERVER, detach_after};
+pub use handover::Handed;
 pub use http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 pub use server::{ServeError, serve};
 
@@ -60,6 +63,8 @@ pub struct Setup {
     pub arguments: Vec<OsString>,
     /// Further ones where it is a call of `Delegate`: commands and stories have presets of their own.
     pub task_arguments: Vec<OsString>,
+    /// Whether a run ends with the server that began it.
+    pub ends_with_server: bool,
     /// Where git is looked for, as in the value of `PATH`.
     pub search: OsString,
     /// The bounds of one call.

@@ -9,13 +9,14 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The file in the folder of a run.
 const FILE: &str = "owner";
 
 /// Who has begun a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Owner(String);
 
 impl Owner {
@@ -30,7 +31,10 @@ impl Owner {
     pub(crate) fn mark(&self, folder: &Path) -> io::Result<()> {
         let mut options = File::options();
         options.write(true).create_new(true).mode(0o600);
-        options.open(folder.join(FILE))?.write_all(format!("{self}\n").as_bytes())
+        let mut file = options.open(folder.join(FILE))?;
+        file.write_all(format!("{self}\n").as_bytes())?;
+        file.sync_all()?;
+        File::open(folder)?.sync_all()
     }
 
     /// Says whether the run in this folder is the owner's.

@@ -95,14 +95,9 @@ impl Runs {
         self.owner.as_ref().map_or_else(|| client.to_owned(), |owner| format!("{owner} {client}"))
     }
 
-    /// Notes whose run it is.
-    pub(crate) fn own(&self, run: RunId) -> Result<(), String> {
-        let Some(owner) = &self.owner else { return Ok(()) };
-        let lost = |error: &dyn std::error::Error| {
-            format!("{run} goes on, but cannot be noted as yours: {}", chain(error))
-        };
-        let (files, _) = self.archive.find(&run.to_string()).map_err(|error| lost(&error))?;
-        owner.mark(files.path()).map_err(|error| lost(&error))
+    /// Returns whose runs these are, where that is not everyone.
+    pub(crate) const fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
     }
 
     /// Waits until it can be told from the files of a run that has begun where it works.
@@ -183,7 +178,8 @@ impl Runs {
         Ok(here.take(LISTED).filter_map(|files| self.read(&files.id().to_string()).ok()).collect())
     }
 
-    /// Says whether a run that an equal call began still answers it: it goes on, or has an answer.
+    /// Says whether a run that an equal call began still answers it: it goes on, has an answer, or was
+    /// interrupted, and to begin another would pay a second time for what a person can go on with.
     ///
     /// Whoever calls again after a no, a failure or an end by hand asks again.
     pub(crate) fn answers(&self, run: RunId) -> bool {
@@ -202,8 +198,10 @@ impl Runs {
         });
         let has_answer = match seen.view.outcome() {
             Some(Outcome::Completed | Outcome::Partial) => !is_cut_short,
-            Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled | Outcome::Refused)
-            | None => false,
+            Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled | Outcome::Refused) => {
+                false
+            }
+            None => true,
         };
         has_answer && seen.age_ms() <= REPEATS_MS
     }

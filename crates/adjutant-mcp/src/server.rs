@@ -7,7 +7,6 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use adjutant_core::RunId;
 use adjutant_core::contract::{Contract, MetadataSource, Required, validate};
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::artifact_facts;
@@ -29,12 +28,12 @@ use crate::answer::{self, Form};
 use crate::approval::Settled;
 use crate::approval::ask::Asker;
 use crate::approval::rounds::{Round, Seals};
+use crate::begin::Begun;
 use crate::calls::Calls;
 use crate::canonical;
 use crate::children::Children;
 use crate::clients::detach_after;
 use crate::jobs::Job;
-use crate::launch::launch;
 use crate::owner::Owner;
 use crate::runs::{Runs, chain};
 use crate::through::Turn;
@@ -103,9 +102,9 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
 pub(crate) struct Server {
     pub(crate) setup: Arc<Setup>,
     pub(crate) runs: Runs,
-    calls: Calls,
-    closing: watch::Receiver<bool>,
-    launching: Arc<Semaphore>,
+    pub(crate) calls: Calls,
+    pub(crate) closing: watch::Receiver<bool>,
+    pub(crate) launching: Arc<Semaphore>,
     pub(crate) children: Children,
     pub(crate) asker: Asker,
     pub(crate) seals: Seals,
@@ -148,13 +147,8 @@ impl Server {
         round: &Round,
     ) -> Result<CallToolResponse, String> {
         let answer = match tool {
-            Named::Delegate | Named::Command | Named::Story => {
-                let job = Job::of(tool, &arguments, &self.setup.limits)?;
-                return self.delegate(&job, &arguments, context, round).await;
-            }
-            Named::Start => {
-                let job = Job::of(tool, &arguments, &self.setup.limits)?;
-                return self.start(&job, &arguments, context, round).await;
+            Named::Delegate | Named::Start | Named::Command | Named::Story => {
+                return self.delegate(tool, &arguments, context, round).await;
             }
             Named::Wait => return self.wait_for(parsed(arguments)?, context, round).await,
             Named::Status => self.status(parsed(arguments)?, self.room(context)).await,
@@ -168,57 +162,29 @@ impl Server {
         answer.map(Into::into)
     }
 
-    /// Begins a run and waits for it, as long as a call may.
+    /// Begins a run and waits as long as a call may: for its end, or for its first question alone where
+    /// the client asked for a handle or knows tasks.
     async fn delegate(
         &self,
-        job: &Job,
+        tool: Named,
         arguments: &Value,
         context: &RequestContext<RoleServer>,
         round: &Round,
     ) -> Result<CallToolResponse, String> {
+        let job = Job::of(tool, arguments, &self.setup.limits)?;
+        let form = job.form(&self.setup.limits);
         let mut turn = Turn::new(context, round, self.patience(context));
         // Entered before anything is awaited: a client may take its call back at any time.
         let mut entry = Entry::new(self, context.id.clone());
         let mut taken_back = pin!(entry.taken_back());
-        let (id, is_repeated) = self.begin(job, arguments, context).await?;
-        let waiter = self.calls.wait_for(id);
+        let begun = self.begun(job, arguments, &mut turn, taken_back.as_mut()).await?;
+        let Begun { run: id, is_repeated, waiter } = begun;
         let run = id.to_string();
-        let has_tasks = tasks::are_known(context);
+        let is_start = tool == Named::Start;
+        let waits = !is_start && !tasks::are_known(context);
         let settled = match said_meanwhile(taken_back.as_mut()).await {
             Some(reason) => Settled::TakenBack(reason),
-            None if has_tasks => self.settle(&run, &mut turn, taken_back).await?,
-            None => self.see_through(&run, &mut turn, taken_back).await?,
-        };
-        drop(waiter);
-        if settled.is_taken_back() {
-            self.let_go(id, turn.owns(id, is_repeated)).await?;
-        }
-        if let Settled::Asks(question) = settled {
-            return Ok((*question).into());
-        }
-        if matches!(settled, Settled::Clear) && has_tasks {
-            return self.read(&run).await.map(|seen| tasks::begun(&seen));
-        }
-        let form = job.form(&self.setup.limits);
-        self.results(&run, form, is_repeated, self.room(context)).await.map(Into::into)
-    }
-
-    /// Begins a run and waits for nothing but its first question.
-    async fn start(
-        &self,
-        job: &Job,
-        arguments: &Value,
-        context: &RequestContext<RoleServer>,
-        round: &Round,
-    ) -> Result<CallToolResponse, String> {
-        let mut turn = Turn::new(context, round, self.patience(context));
-        let mut entry = Entry::new(self, context.id.clone());
-        let mut taken_back = pin!(entry.taken_back());
-        let (id, is_repeated) = self.begin(job, arguments, context).await?;
-        let waiter = self.calls.wait_for(id);
-        let run = id.to_string();
-        let settled = match said_meanwhile(taken_back.as_mut()).await {
-            Some(reason) => Settled::TakenBack(reason),
+            None if waits => self.see_through(&run, &mut turn, taken_back).await?,
             None => self.settle(&run, &mut turn, taken_back).await?,
         };
         drop(waiter);
@@ -228,16 +194,14 @@ impl Server {
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
         }
-        let seen = self.read(&run).await?;
-        Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into())
-    }
-
-    /// Ends a run whose call is taken back, unless another began it or waits for it.
-    async fn let_go(&self, run: RunId, is_own: bool) -> Result<(), String> {
-        if is_own && self.calls.is_left(run) {
-            self.cancel(run.to_string()).await?;
+        if is_start {
+            let seen = self.read(&run).await?;
+            return Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into());
         }
-        Ok(())
+        if matches!(settled, Settled::Clear) && !waits {
+            return self.read(&run).await.map(|seen| tasks::begun(&seen));
+        }
+        self.results(&run, form, is_repeated, self.room(context)).await.map(Into::into)
     }
 
     async fn wait_for(
@@ -254,7 +218,7 @@ impl Server {
         let mut taken_back = pin!(entry.taken_back());
         let run = args.run.clone();
         let (files, _) = self.apart(move |runs| runs.find(&run)).await?;
-        let _waiter = self.calls.wait_for(files.id());
+        let _waiter = self.calls.wait_for(files.id()).await;
         // Whoever no longer waits has not said that the work should end.
         let settled = self.see_through(&args.run, &mut turn, taken_back.as_mut()).await?;
         if let Settled::Asks(question) = settled {
@@ -263,7 +227,7 @@ impl Server {
         if matches!(settled, Settled::Open) {
             let waited = self.attend_to(&args.run, For::End, &mut turn, taken_back).await?;
             if waited == Waited::Over {
-                self.children.gone(&args.run).await;
+                self.children.gone(&args.run, turn.until).await;
             }
         }
         self.results(&args.run, args.form, false, self.room(context)).await.map(Into::into)
@@ -287,38 +251,6 @@ impl Server {
         let left = left(taken_back, turn.context.ct.clone().cancelled_owned());
         let closing = &mut self.closing.clone();
         wait(&mut watch, what, turn.until, &mut turn.telling, closing, left).await
-    }
-
-    /// Finds the run of an equal call, or begins one.
-    async fn begin(
-        &self,
-        job: &Job,
-        arguments: &Value,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<(RunId, bool), String> {
-        if let Some(refusal) = &self.setup.refusal {
-            return Err(refusal.clone());
-        }
-        let client = context.client_info().map(|info| info.name).unwrap_or_default();
-        let root = self.setup.root.display().to_string();
-        let key = canonical::key(arguments, &root, &self.runs.caller(&client));
-        let claim = self.calls.claim(&key).await.map_err(|error| chain(&error))?;
-        let mut claim = claim.ok_or("an equal call is being begun and does not get on")?;
-        let is_told = |run: &RunId| job.moves_on() && self.children.is_told(*run);
-        if let Some(run) = claim.run().filter(|run| !is_told(run) && self.runs.answers(*run)) {
-            return Ok((run, true));
-        }
-        let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
-        let (run, gone) = launch(&self.setup, self.terms(&client, context), job).await?;
-        drop(turn);
-        if job.has_aftermath() {
-            self.children.add(run, gone);
-        }
-        self.runs.own(run)?;
-        self.runs.ready(run).await;
-        // A run that cannot be remembered is no worse for it.
-        let _ = claim.keep(run);
-        Ok((run, false))
     }
 
     async fn status(&self, args: StatusArgs, bytes: usize) -> Result<CallToolResult, String> {
@@ -346,7 +278,7 @@ impl Server {
         Ok(answer::of_run(&seen, form, &self.setup))
     }
 
-    async fn cancel(&self, run: String) -> Result<CallToolResult, String> {
+    pub(crate) async fn cancel(&self, run: String) -> Result<CallToolResult, String> {
         let (files, session, cancelled) = self.apart(move |runs| runs.cancel(&run)).await?;
         Ok(answer::of_cancel(&files, session, cancelled))
     }
@@ -454,6 +386,7 @@ impl ServerHandler for Server {
             Ok(round) => self.call(tool, arguments, &context, &round).await,
             Err(problem) => Err(problem),
         };
+        self.calls.sweep();
         Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem).into()))
     }
 

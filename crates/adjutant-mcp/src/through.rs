@@ -69,7 +69,7 @@ impl Server {
                 return Ok(waited.into());
             }
             if self.read(run).await?.is_over() {
-                self.children.gone(run).await;
+                self.children.gone(run, turn.until).await;
                 return Ok(Settled::Clear);
             }
         }

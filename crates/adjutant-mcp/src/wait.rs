@@ -83,10 +83,7 @@ pub(crate) async fn wait(
     left: impl Future<Output = Waited>,
 ) -> Result<Waited, String> {
     let waited = attend(run, what, until, telling, closing, left).await;
-    if telling.sending.is_some() {
-        // Progress must not come after the answer; a client that does not read has to bear it.
-        let _ = tokio::time::timeout(SETTLES, telling.sent()).await;
-    }
+    telling.settle().await;
     waited
 }
 
@@ -110,7 +107,7 @@ async fn attend(
         if looked.is_over || is_answered {
             return Ok(Waited::Over);
         }
-        telling.tell(run, looked.grew || is_due);
+        telling.tell(looked.grew || is_due, || picture(&run.view, run.now()));
         is_due = false;
         let due = telling.due();
         tokio::select! {
@@ -145,15 +142,15 @@ impl Telling {
     }
 
     /// Returns when something must be told at the latest.
-    fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         let wait = if self.is_behind && self.to.is_some() { PAUSE } else { SILENCE };
         let next = self.told.unwrap_or_else(Instant::now) + wait;
         // One that is still on its way is due no sooner than it has arrived.
         if self.sending.is_some() { next.max(Instant::now() + PAUSE) } else { next }
     }
 
-    /// Begins to tell what each subagent does if there is news, unless that was told a moment ago.
-    fn tell(&mut self, run: &Watch, is_news: bool) {
+    /// Begins to tell how things stand if there is news, unless something was told a moment ago.
+    pub(crate) fn tell(&mut self, is_news: bool, how: impl FnOnce() -> String) {
         self.is_behind |= is_news;
         let rests = self.told.is_some_and(|told| told.elapsed() < PAUSE);
         if rests || self.sending.is_some() || !self.is_behind {
@@ -163,7 +160,7 @@ impl Telling {
         let Some((peer, token)) = &self.to else { return };
         self.count += 1;
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.count));
-        let (peer, progress) = (peer.clone(), progress.with_message(picture(&run.view, run.now())));
+        let (peer, progress) = (peer.clone(), progress.with_message(how()));
         self.sending = Some(Box::pin(async move {
             // A client that is gone is noticed where it is read from.
             let _ = peer.notify_progress(progress).await;
@@ -171,12 +168,22 @@ impl Telling {
     }
 
     /// Waits until what is on its way has arrived; for ever if nothing is.
-    async fn sent(&mut self) {
+    pub(crate) async fn sent(&mut self) {
         match &mut self.sending {
             Some(sending) => sending.await,
             None => std::future::pending().await,
         }
         self.sending = None;
+    }
+}
+
+impl Telling {
+    /// Lets what is on its way arrive: progress must not come after the answer. A client that does not
+    /// read has to bear it.
+    pub(crate) async fn settle(&mut self) {
+        if self.sending.is_some() {
+            let _ = tokio::time::timeout(SETTLES, self.sent()).await;
+        }
     }
 }
 

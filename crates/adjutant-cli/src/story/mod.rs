@@ -20,6 +20,7 @@ use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::work::Whereabouts;
 use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
+use adjutant_mcp::Handed;
 use adjutant_view::RunView;
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
 use serde::Serialize;
@@ -68,8 +69,9 @@ pub(crate) fn run_story(
             .hint("Leave it out to have the PRD's own commands decide."));
     }
     let workdir = absolute(&flags.root)?;
+    let mut handed = None;
     let path = if args.detached.detached {
-        detached::leave(&args.detached)?;
+        handed = detached::leave(&args.detached)?;
         detached::prd(&workdir, &args.prd)?
     } else {
         std::path::absolute(&args.prd)
@@ -106,6 +108,7 @@ pub(crate) fn run_story(
         history,
         form,
         terms,
+        handed,
         has_begun: false,
         spent: Amount::default(),
         reports: Vec::new(),
@@ -168,6 +171,8 @@ struct Reading<'a> {
     form: Form,
     /// What a run on behalf of an MCP client goes by.
     terms: Option<Terms>,
+    /// What the server of that client handed us.
+    handed: Option<Handed>,
     /// Whether a run has begun.
     has_begun: bool,
     /// What the stories before have used up of what all of them may.
@@ -437,6 +442,7 @@ impl Reading<'_> {
             .with_story(work)
             .with_stories(names(self.file.prd()))
             .with_spaces(self.spaces()?);
+        let engine = detached::tie(engine, self.handed.take());
         let goal = Goal {
             agent: AgentName::new("story"),
             system: String::new(),

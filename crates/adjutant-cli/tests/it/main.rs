@@ -38,6 +38,7 @@ mod live;
 mod mcp;
 mod mcp_allowance;
 mod mcp_approval;
+mod mcp_begin;
 mod mcp_eras;
 mod mcp_hostile;
 mod mcp_http;

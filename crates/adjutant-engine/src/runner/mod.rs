@@ -15,7 +15,7 @@ use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, SessionId, Timestamp,
     ToolCall, ToolOutput, ToolSpec, Tree,
 };
-use adjutant_store::{Journal, JournalError, Record, RunDir, Seq};
+use adjutant_store::{Journal, JournalError, Position, Record, RunDir, Seq};
 use adjutant_workspace::sandbox::Cancel;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -139,6 +139,8 @@ pub(crate) struct Runner {
     held: VecDeque<Held>,
     /// Whether more decisions follow that count only together with this one.
     joined: bool,
+    /// Where the last record begins, if it counts only together with more.
+    open: Option<Position>,
     room: Room,
     /// Why everything was ended, once the disk is full: nothing more is recorded than that.
     full: Option<JournalError>,
@@ -174,6 +176,7 @@ impl Runner {
             tasks: JoinSet::new(),
             held: VecDeque::new(),
             joined: false,
+            open: None,
             room: Room::default(),
             full: None,
             closed: false,
@@ -190,6 +193,7 @@ impl Runner {
             self.joined = nth < last;
             self.submit(command)?;
         }
+        self.close_opening()?;
         if let Some(error) = self.full.take_if(|_| self.tree.nodes().nth(1).is_none()) {
             // Nobody was admitted and nothing was asked: better no run than one about nothing.
             self.journal.unstage(start);

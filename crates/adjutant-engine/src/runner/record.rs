@@ -49,9 +49,10 @@ impl Runner {
         let wall_ms = self.clock.wall_ms();
         let (first, start) = (self.held.len(), self.journal.position());
         let last = events.len().saturating_sub(1);
+        let mut last_begins = start;
         for (nth, event) in events.iter().enumerate() {
-            let durability =
-                if event.must_be_durable() { Durability::Sync } else { Durability::Lazy };
+            let durability = durability(event);
+            last_begins = self.journal.position();
             // What was decided together is on disk together or not at all.
             let staged = if nth < last || self.joined {
                 self.journal.stage_open(now, wall_ms, event, durability)
@@ -66,6 +67,9 @@ impl Runner {
         if let Err(error) = self.leave_room(&events) {
             self.journal.unstage(start);
             return self.run_out(error, queue);
+        }
+        if !events.is_empty() {
+            self.open = self.joined.then_some(last_begins);
         }
         let mut seq = start.seq;
         for event in events {
@@ -87,6 +91,19 @@ impl Runner {
         if self.held.front().is_some_and(|held| !held.event.must_be_durable()) {
             self.report_lazy();
         }
+        Ok(())
+    }
+
+    /// Lets the opening count as it is, also where its last command had nothing to add.
+    ///
+    /// What an earlier one led to is done as soon as it is on disk, and a crash must not undo that.
+    pub(super) fn close_opening(&mut self) -> Result<(), EngineError> {
+        self.joined = false;
+        let (Some(begins), Some(last)) = (self.open.take(), self.held.back()) else {
+            return Ok(());
+        };
+        self.journal.unstage(begins);
+        self.journal.stage(last.at, last.wall_ms, &last.event, durability(&last.event))?;
         Ok(())
     }
 
@@ -198,6 +215,10 @@ impl Runner {
             reporter.report(held.at, held.wall_ms, &held.event);
         }
     }
+}
+
+fn durability(event: &Event) -> Durability {
+    if event.must_be_durable() { Durability::Sync } else { Durability::Lazy }
 }
 
 /// Returns the call that waits for a person, where an event of admission belongs to one.

@@ -1,8 +1,11 @@
 //! Going on after a crash: a journal cut anywhere leads to the same end, and nothing is done twice.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use adjutant_core::{Event, Message, Outcome};
+use adjutant_core::policy::{Operation, Timeout};
+use adjutant_core::{Event, Message, Outcome, Policy};
 use adjutant_engine::{Answer, EngineError, Question, Resume};
 use adjutant_testkit::{Request, Rig, Story};
 
@@ -75,6 +78,12 @@ fn pair() -> Rig {
 
 fn lead() -> Rig {
     Rig::new().file("map.txt", "x marks the spot").script(LEAD).goal("Where are we?")
+}
+
+/// The same by a slash command, whose agent has a time limit and therefore begins with it.
+fn command() -> Rig {
+    let timed = |policy: &mut Policy| policy.timeout_max_s = Timeout::ByOperation;
+    lead().policy(timed).operation(Operation::Research)
 }
 
 /// The ends of records after which a crash may come: every one.
@@ -152,6 +161,34 @@ async fn a_lead_and_its_subagents_go_on_from_any_record() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_command_goes_on_from_any_record() {
+    survives(command).await;
+}
+
+/// Whoever is killed while a model thinks finds the call in the journal, however the run was opened.
+#[tokio::test(start_paused = true)]
+async fn no_model_is_called_while_the_records_before_it_wait_for_more() {
+    let untimed = |policy: &mut Policy| policy.timeout_max_s = Timeout::None;
+    let openings = [pair(), lead(), command(), command().policy(untimed)];
+    for (nth, rig) in openings.into_iter().enumerate() {
+        let (disk, calls) = (rig.disk(), Rc::new(Cell::new(0)));
+        let counted = Rc::clone(&calls);
+        let story = rig.when(move |event, _| {
+            if let Event::Reserved { .. } = event {
+                let (journal, last) = (disk.bytes(), "the last record");
+                let last =
+                    journal.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().expect(last);
+                let last: serde_json::Value = serde_json::from_slice(last).expect("a record");
+                assert_ne!(last["more"], true, "opening {nth}: {last}");
+                counted.set(counted.get() + 1);
+            }
+        });
+        assert_eq!(story.delegate().await.outcome(), Outcome::Completed, "opening {nth}");
+        assert!(calls.get() > 1, "opening {nth}: nothing was looked at");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_that_was_open_is_asked_again_and_one_answered_is_not() {
     let first = pair();
     let disk = first.disk();
@@ -189,7 +226,7 @@ async fn time_in_which_nobody_worked_does_not_count_and_the_rest_goes_on() {
     "#;
     let rig = || {
         let rig = Rig::new().script(slow).task("slow", "Take your time");
-        rig.policy(|policy| policy.timeout_s = adjutant_core::policy::Timeout::Seconds(2))
+        rig.policy(|policy| policy.timeout_s = Timeout::Seconds(2))
     };
     let first = rig();
     let disk = first.disk();
@@ -226,7 +263,7 @@ async fn one_that_timed_out_goes_on_with_its_conversation_and_finished_siblings_
     "#;
     let rig = || {
         let rig = Rig::new().script(script).task("quick", "Be quick").task("slow", "Be slow");
-        rig.policy(|policy| policy.timeout_s = adjutant_core::policy::Timeout::Seconds(2))
+        rig.policy(|policy| policy.timeout_s = Timeout::Seconds(2))
     };
     let first = rig();
     let disk = first.disk();
