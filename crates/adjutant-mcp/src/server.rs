@@ -309,7 +309,7 @@ impl Server {
             return Ok((run, true));
         }
         let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
-        let (run, gone) = launch(&self.setup, self.terms(&client, context), job).await?;
+        let (run, gone) = launch(&self.setup, self.terms(&client), job).await?;
         drop(turn);
         if job.has_aftermath() {
             self.children.add(run, gone);

@@ -398,13 +398,15 @@ impl Reading<'_> {
         &mut self,
         story: &Story,
         work: StoryWork,
-        policy: Policy,
+        mut policy: Policy,
         chosen: Chosen,
         remarks: Vec<String>,
     ) -> Result<Outcome, Failure> {
         let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
         say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
-        let has_price = chosen.model.spec().price.is_some();
+        if let Some(terms) = &self.terms {
+            terms.bound(&mut policy, chosen.model.spec().price.is_some());
+        }
         let setup = Setup {
             policy: policy.clone(),
             opener: Some(chosen.opener(&self.wiring)),
@@ -418,7 +420,7 @@ impl Reading<'_> {
         };
         let engine = Engine::new(setup).map_err(|error| failed(&error))?;
         let agents = self.roster.agents.iter().cloned();
-        let engine = engine
+        let mut engine = engine
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
             .with_stories(names(self.file.prd()))
@@ -432,7 +434,11 @@ impl Reading<'_> {
             if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
         let mut terms = self.terms.take();
         let approver = match &mut terms {
-            Some(terms) => terms.begin(has_price)?,
+            Some(terms) => {
+                engine = engine.asking_first(None);
+                let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
+                terms.begin(&preview.events)?
+            }
             None => approver(self.args.work.yes, terminal),
         };
         self.has_begun = true;
