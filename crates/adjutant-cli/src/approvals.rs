@@ -1,10 +1,11 @@
 //! `approvals` and `approve`: what waits for a person, and their answer.
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
-use adjutant_core::Event;
-use adjutant_engine::{Archive, ControlError, Inbox, Life, RunFiles, Waiting, wall_now};
-use adjutant_view::approval::Question;
+use adjutant_core::tree::WHOLE_RUN;
+use adjutant_engine::{Archive, Consents, ControlError, Inbox, Life, RunFiles, Waiting, wall_now};
+use adjutant_view::approval::{Question, is_asked_about};
 use adjutant_view::{Entry, RunView, sanitize};
 use serde_json::json;
 
@@ -66,8 +67,9 @@ impl Open {
         } else {
             format!("Start it    {program} approve {id} CODE   (the code is shown on a terminal)\n")
         };
+        let remedy = self.question.remedy().map(|it| format!("{it}\n\n")).unwrap_or_default();
         format!(
-            "{id}  {client} asks in {}, {} ago; expires in {}\n\n{}\n{code}Refuse it   {program} approve --deny {id}\n",
+            "{id}  {client} asks in {}, {} ago; expires in {}\n\n{}\n{remedy}{code}Refuse it   {program} approve --deny {id}\n",
             sanitize::line(&root),
             span(self.age_s()),
             span(self.left_ms / 1000),
@@ -180,14 +182,18 @@ fn look(archive: &Archive, waiting: &Waiting) -> Option<Option<(RunFiles, Questi
             break;
         };
         view.apply(Entry::new(record.at, record.wall_ms, &record.event));
-        if is_of_a_call(&record.event) {
+        if is_asked_about(&record.event) {
             admitted.push(record.event);
         }
     }
     let Some(open) = view.approvals().iter().find(|open| open.hash == waiting.hash) else {
         return is_whole.then_some(None);
     };
+    let prd = view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
+    let prd = prd.filter(|_| open.call == WHOLE_RUN);
+    let lacking = prd.map(|prd| Consents::at(archive.path()).lacking(prd)).unwrap_or_default();
     let question = Question::of_call(view.policy()?, &admitted, open.parent, open.call);
+    let question = question.with_unallowed(lacking);
     let latest = view.latest();
     let now = latest.at.plus_millis(files.since(latest.wall_ms));
     let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
@@ -197,12 +203,4 @@ fn look(archive: &Archive, waiting: &Waiting) -> Option<Option<(RunFiles, Questi
 /// Says whether all runs can be listed and this one is not among them.
 fn is_gone(archive: &Archive, waiting: &Waiting) -> bool {
     archive.runs().is_ok_and(|runs| runs.iter().all(|files| files.id() != waiting.run))
-}
-
-/// Says whether a question may be about it.
-pub(crate) fn is_of_a_call(event: &Event) -> bool {
-    if let Event::Granted(_) | Event::Refused { .. } | Event::ApprovalAsked { .. } = event {
-        return true;
-    }
-    false
 }

@@ -39,7 +39,10 @@ pub(crate) fn run_delegate(
         let archive = open_archive(given_home.clone())?;
         terms = Some(Terms::take(&args.detached, archive.path(), &root, &mut settings)?);
     }
-    let policy = settings.policy.policy().clone();
+    let mut policy = settings.policy.policy().clone();
+    if let Some(terms) = &terms {
+        terms.bound(&mut policy, true);
+    }
     let call = read_call(args, &settings.policy)?;
     if terms.is_some() {
         detached::judge_models(call.tasks.iter().filter_map(|task| task.model.as_deref()))?;

@@ -109,7 +109,7 @@ impl Terms {
     /// Does the same for a run whose agents decide themselves what they delegate.
     ///
     /// Where a person types a command or names a story, that is their yes to all of it. Nobody has typed
-    /// here, so each call of an agent is asked about, unless the person said otherwise.
+    /// here, so the whole run is asked about and then each call of an agent, unless the person said otherwise.
     pub(crate) fn of_agents(
         flags: &DetachedFlags,
         given_home: Option<PathBuf>,
@@ -128,22 +128,12 @@ impl Terms {
         }
         let asks = settings.policy.policy().approval == Asks::Batch;
         if asks && flags.approval.unwrap_or_default() == Approval::Deny {
-            // Its agent would begin, and be refused whatever it hands down.
             let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
             return Err(Failure::new(Exit::Refused, refusal.message()).hint(ALLOW));
         }
-        if asks && flags.approval.unwrap_or_default() == Approval::Inbox {
-            // Its first agent would work, and be paid, before there is anything to ask about.
-            let what = "the agent at the root of it works before anybody can be asked, and nothing lets it";
-            return Err(Failure::new(Exit::Refused, what).hint(UNASKED));
-        }
         let archive = open_archive(given_home)?;
         let mut terms = Self::take(flags, archive.path(), root, settings)?;
-        if let Some((_, left)) = &mut terms.allowance {
-            if *left == Usd::ZERO {
-                let what = "nothing is left of what clients may spend unasked today";
-                return Err(Failure::new(Exit::Refused, what).hint(UNASKED));
-            }
+        if let Some((_, left)) = terms.allowance.as_mut().filter(|(_, left)| *left > Usd::ZERO) {
             // Everything it does is paid from the amount, the agent at the root included.
             let own = settings.policy.policy().budget_usd;
             *left = own.map_or(*left, |own| own.min(*left));
@@ -152,15 +142,23 @@ impl Terms {
         Ok(Some(terms))
     }
 
-    /// Sets aside what a run of agents may cost, right before it begins.
-    pub(crate) fn begin(&mut self, has_price: bool) -> Result<Approver, Failure> {
-        if let Some((held, left)) = self.allowance.take() {
-            if !has_price {
-                let what = "the model has no known price, so no amount bounds what it may cost";
-                return Err(Failure::new(Exit::Refused, what).hint(PRICE));
-            }
-            self.reserved = Some(reserve(held, left)?);
+    /// Lets nothing but what is free start unasked where nothing is left of the amount, or where no amount
+    /// bounds what the agent at the root may cost.
+    ///
+    /// No person can set a policy to that; it says beside it that an amount was set.
+    pub(crate) fn bound(&self, policy: &mut Policy, has_price: bool) {
+        if let Some((_, left)) = &self.allowance
+            && (*left == Usd::ZERO || !has_price)
+        {
+            policy.approve_below_usd = Some(Usd::ZERO);
         }
+    }
+
+    /// Sets aside what a run of agents may cost that begins unasked, as `events` foresee it.
+    pub(crate) fn begin(&mut self, events: &[Event]) -> Result<Approver, Failure> {
+        let is_asked = events.iter().any(|event| matches!(event, Event::ApprovalAsked { .. }));
+        let held = self.allowance.take().filter(|(_, left)| !is_asked && *left > Usd::ZERO);
+        self.reserved = held.map(|(held, left)| reserve(held, left)).transpose()?;
         Ok(self.asks_later())
     }
 
@@ -267,15 +265,6 @@ fn reserve(held: Allowance, amount: Usd) -> Result<Reservation, Failure> {
 /// Whose the amount is that starts unasked: everybody's. A client gives itself its name, so an amount
 /// for each name would be as many amounts as it likes.
 const EVERY_CLIENT: &str = "all";
-
-/// How a person lets a run of agents begin.
-const UNASKED: &str = "A person allows it with `approval = \"auto-below USD\"` in [mcp] of their own config.toml or by \
-                       starting the server with --approval \"auto-below USD\", or types the command \
-                       themselves.";
-
-/// How a person says what a model costs.
-const PRICE: &str = "A person says what it costs with `price` in [models.\"PROVIDER/MODEL\"] of their own config.toml; \
-                     0 for one at home.";
 
 const DENIED: &str =
     "the person who set this server up lets nothing start that needs their approval";

@@ -52,7 +52,7 @@ pub(crate) fn run_goal(
     let in_place = flags.in_place || errand.as_ref().is_some_and(Errand::is_in_place);
     apply_flags(&mut settings, flags, in_place)?;
     let mut terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
-    let policy = settings.policy.policy().clone();
+    let mut policy = settings.policy.policy().clone();
     let mut roster = agents::find(&workdir)?;
     let agent = flags.agent.as_deref();
     let prepare = |errand: &Errand| errand.prepare(&settings.routes, agent, &mut roster);
@@ -68,7 +68,9 @@ pub(crate) fn run_goal(
     let chosen = agents::choose(&settings, flags, who, |name| wiring.choose(name))?;
     chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
-    let has_price = chosen.model.spec().price.is_some();
+    if let Some(terms) = &terms {
+        terms.bound(&mut policy, chosen.model.spec().price.is_some());
+    }
     let setup = Setup {
         policy: policy.clone(),
         opener: Some(chosen.opener(&wiring)),
@@ -105,12 +107,17 @@ pub(crate) fn run_goal(
         result_tokens: policy.result_tokens,
         merge: flags.merge.unwrap_or_default(),
     };
+    let spaces = flags.spaces.setup(archive.path(), &workdir)?;
+    let mut engine = engine.with_spaces(spaces);
     let approver = match &mut terms {
-        Some(terms) => terms.begin(has_price)?,
+        Some(terms) => {
+            engine = engine.asking_first(typed);
+            let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
+            terms.begin(&preview.events)?
+        }
         None => approver_of(flags, &policy),
     };
-    let spaces = flags.spaces.setup(archive.path(), &workdir)?;
-    let engine = detached::tie(engine.with_spaces(spaces), handed.flatten());
+    let engine = detached::tie(engine, handed.flatten());
     let conducted = conduct(engine, &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;

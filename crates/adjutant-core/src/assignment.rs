@@ -16,6 +16,9 @@ use crate::task::{Artifact, Status};
 pub struct Assignment {
     /// The command, without the slash.
     pub command: String,
+    /// The whole of it as a client sent it, where a person is asked about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<String>,
     /// The tasks it is about, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<u64>,
@@ -40,6 +43,7 @@ impl Assignment {
     pub fn new(command: &str, operation: Operation) -> Self {
         Self {
             command: command.to_owned(),
+            sent: None,
             tasks: Vec::new(),
             operation,
             language: "general".to_owned(),

@@ -48,6 +48,9 @@ pub enum Command {
     Assign(Box<Assignment>),
     /// Let the run work on a story.
     TakeStory(Box<StoryWork>),
+    /// Do the same as both for a run that nobody has typed: a person is asked before the agent at the
+    /// root begins, unless it may without asking.
+    AskToBegin { assignment: Option<Box<Assignment>>, story: Option<Box<StoryWork>> },
     /// Hand down what the markers of that turn ask for, and tell of those that cannot be read.
     DelegateMarkers {
         session: SessionId,

@@ -464,6 +464,19 @@ impl Event {
         self.session()
     }
 
+    /// Says whether the event is of what a run begins with: what a person is asked about who is asked
+    /// about the whole of it.
+    #[must_use]
+    pub const fn is_of_opening(&self) -> bool {
+        matches!(
+            self,
+            Self::RunStarted { .. }
+                | Self::AgentDefined { .. }
+                | Self::Assigned(_)
+                | Self::StoryTaken { .. }
+        )
+    }
+
     /// Says whether the event must be on disk before anything follows from it.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {
@@ -574,8 +587,8 @@ impl Event {
                 EXPIRED.clone_into(message);
                 backtrace.clear();
             }
+            Self::Assigned(assignment) => assignment.sent = None,
             Self::Delegated { .. }
-            | Self::Assigned(_)
             | Self::ApprovalAsked { .. }
             | Self::AutoApproved { .. }
             | Self::Approved { .. }

@@ -5,8 +5,11 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use crate::prd::PrdFile;
 
 const FOLDER: &str = "consents";
 
@@ -28,6 +31,18 @@ impl Consents {
     pub fn has(&self, digest: &str) -> bool {
         is_digest(digest)
             && fs::symlink_metadata(self.folder.join(digest)).is_ok_and(|it| it.is_file())
+    }
+
+    /// Returns what a PRD asks for that no person has agreed to; nothing of one that cannot be read.
+    #[must_use]
+    pub fn lacking(&self, prd: &Path) -> Vec<String> {
+        let Ok(file) = PrdFile::open(prd) else { return Vec::new() };
+        let wishes = file.prd().wishes();
+        let place = file.path().canonicalize().unwrap_or_else(|_| file.path().to_owned());
+        if wishes.is_empty() || self.has(&wishes.digest_at(place.as_os_str().as_bytes())) {
+            return Vec::new();
+        }
+        wishes.iter().map(ToString::to_string).collect()
     }
 
     /// Remembers that a person agreed to what has this hash.

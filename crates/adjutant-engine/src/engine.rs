@@ -219,6 +219,7 @@ impl Narrator for Terse {
 }
 
 /// What a parent agent is to achieve.
+#[derive(Clone)]
 pub struct Goal {
     /// The name it goes by.
     pub agent: AgentName,
@@ -238,6 +239,8 @@ pub struct Engine {
     assignment: Option<Assignment>,
     /// The story the run works on.
     story: Option<StoryWork>,
+    /// Whether a person is asked before the agent at the root begins.
+    asks_first: bool,
     /// What a person says about workspaces.
     spaces: Option<SpaceSetup>,
     /// Who is told where the run is.
@@ -286,6 +289,7 @@ impl Engine {
             system: setup.system,
             assignment: None,
             story: None,
+            asks_first: false,
             spaces: None,
             note: None,
             version: setup.version,
@@ -351,6 +355,17 @@ impl Engine {
     #[must_use]
     pub fn with_story(mut self, story: StoryWork) -> Self {
         self.story = Some(story);
+        self
+    }
+
+    /// Has a person asked about the whole run before the agent at its root begins, unless the policy lets
+    /// it; `sent` is the command that nobody has typed.
+    #[must_use]
+    pub fn asking_first(mut self, sent: Option<&str>) -> Self {
+        self.asks_first = true;
+        if let Some(assignment) = &mut self.assignment {
+            assignment.sent = sent.map(str::to_owned);
+        }
         self
     }
 
@@ -432,6 +447,22 @@ impl Engine {
             events = tree.decide(Timestamp::ZERO, command)?;
             for event in &events {
                 tree.evolve(Timestamp::ZERO, event)?;
+            }
+        }
+        Ok(Preview { events })
+    }
+
+    /// Returns what the core would answer to a goal before its agent takes a turn, without doing any of it.
+    pub fn preview_run(&self, goal: Goal) -> Result<Preview, EngineError> {
+        let mut tree = Tree::default();
+        let mut events = Vec::new();
+        for command in self.pursuit(self.ids.run()?, goal) {
+            if matches!(command, Command::TakeTurn { .. }) {
+                break;
+            }
+            for event in tree.decide(Timestamp::ZERO, command)? {
+                tree.evolve(Timestamp::ZERO, &event)?;
+                events.push(event);
             }
         }
         Ok(Preview { events })
@@ -529,8 +560,14 @@ impl Engine {
         let mut commands = vec![begin, define, self.define_child(Some(&agent))];
         let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
         commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
-        commands.extend(self.assignment.clone().map(|it| Command::Assign(Box::new(it))));
-        commands.extend(self.story.clone().map(|it| Command::TakeStory(Box::new(it))));
+        let (assignment, story) = (self.assignment.clone(), self.story.clone());
+        let (assignment, story) = (assignment.map(Box::new), story.map(Box::new));
+        if self.asks_first {
+            commands.push(Command::AskToBegin { assignment, story });
+        } else {
+            commands.extend(assignment.map(Command::Assign));
+            commands.extend(story.map(Command::TakeStory));
+        }
         commands.push(Command::TakeTurn { session: run.root_session() });
         commands
     }

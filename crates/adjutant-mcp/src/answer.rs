@@ -168,12 +168,13 @@ fn next(seen: &Seen, program: &str) -> Option<String> {
 fn approving(asking: &Asking, seen: &Seen, program: &str) -> String {
     let (minutes, run) = (asking.left_ms.div_ceil(60_000), seen.files.id());
     // An agent at the root has worked already when it asks.
-    let is_led = seen.view.root().is_some_and(|root| root.model.is_some());
+    let is_led = seen.view.root().is_some_and(|root| root.model.is_some()) && !asking.is_whole;
     let until = if is_led { "and hands nothing down" } else { "and nothing is spent" };
+    let remedy = asking.question.remedy().map(|it| format!("\n{it}")).unwrap_or_default();
     format!(
         "It waits for a person's approval, {until} before that. Tell them, within {minutes} min and in \
          a terminal of theirs: `{program} approvals` shows what is asked and a code, and `{program} approve {} CODE` \
-         starts it. Then call delegate_wait with {{\"run\":\"{run}\"}}.",
+         starts it. Then call delegate_wait with {{\"run\":\"{run}\"}}.{remedy}",
         asking.id
     )
 }

@@ -118,7 +118,7 @@ impl Server {
         let terms: Vec<_> = self.setup.arguments.iter().chain(&self.setup.task_arguments).collect();
         let terms: Vec<_> = terms.into_iter().map(|it| it.to_string_lossy()).collect();
         let key = canonical::key(&json!([arguments, terms]), &root, &self.runs.caller(&client));
-        Ok(Wish { job, key, terms: self.terms(&client, context) })
+        Ok(Wish { job, key, terms: self.terms(&client) })
     }
 
     async fn begin(&self, wish: Wish) -> Result<Begun, String> {

@@ -1,10 +1,8 @@
 //! What the agent at the root of a run came to: that of a slash command, or of a story.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use adjutant_engine::Consents;
-use adjutant_engine::prd::PrdFile;
 use adjutant_engine::work::Work;
 use adjutant_view::results::{command_end, command_head, ends, root_end};
 use adjutant_view::sanitize;
@@ -105,13 +103,5 @@ fn branch_of(seen: &Seen, report: &StoryReport, setup: &Setup) -> Option<String>
 /// Returns what the PRD of a run asks for that no person has agreed to.
 fn unallowed(seen: &Seen, setup: &Setup) -> Vec<String> {
     let path = seen.view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
-    let file = path.and_then(|path| PrdFile::open(path).ok());
-    let Some(file) = file else { return Vec::new() };
-    let wishes = file.prd().wishes();
-    let place = file.path().canonicalize().unwrap_or_else(|_| file.path().to_owned());
-    let of = wishes.digest_at(place.as_os_str().as_bytes());
-    if wishes.is_empty() || Consents::at(setup.archive.path()).has(&of) {
-        return Vec::new();
-    }
-    wishes.iter().map(ToString::to_string).collect()
+    path.map(|path| Consents::at(setup.archive.path()).lacking(path)).unwrap_or_default()
 }

@@ -69,7 +69,7 @@ pub struct Setup {
     pub search: OsString,
     /// The bounds of one call.
     pub limits: CallLimits,
-    /// What becomes of a call that needs approval where the client cannot ask for it.
+    /// What becomes of a call that needs approval.
     pub approval: Approval,
     /// Whether a client that can is made to ask.
     pub asks_client: bool,

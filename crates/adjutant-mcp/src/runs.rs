@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
-use adjutant_engine::{Archive, Cancelled, Expiry, Follow, Inbox, Life, RunFiles, wall_now};
+use adjutant_engine::{
+    Archive, Cancelled, Consents, Expiry, Follow, Inbox, Life, RunFiles, wall_now,
+};
+use adjutant_view::approval::is_asked_about;
 use adjutant_view::status::{Content, Look};
 use adjutant_view::{Entry, Liveness, RunView};
 
-use crate::approval::{Asking, is_of_a_call};
+use crate::approval::Asking;
 use crate::changes::{Changes, Subscription};
 use crate::owner::Owner;
 
@@ -157,11 +160,12 @@ impl Runs {
         for record in files.records().map_err(|error| chain(&error))? {
             let record = record.map_err(|error| chain(&error))?;
             view.apply(Entry::new(record.at, record.wall_ms, &record.event));
-            if is_of_a_call(&record.event) {
+            if is_asked_about(&record.event) {
                 admitted.push(record.event);
             }
         }
-        let mut asks = Asking::all(&view, &admitted, now(&files, &view));
+        let consents = Consents::at(self.archive.path());
+        let mut asks = Asking::all(&view, &admitted, now(&files, &view), &consents);
         if liveness == Liveness::Dead {
             view.close_open_calls();
             // Nobody would hear the answer.

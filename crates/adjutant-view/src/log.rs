@@ -2,6 +2,7 @@
 
 use adjutant_core::budget::Settlement;
 use adjutant_core::numbers::grouped;
+use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{Change, Event, Nudge, SessionId};
 
 use crate::entry::Entry;
@@ -93,6 +94,9 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
             format!("works in an {} of its own: {}", space.kind.word(), safe(&space.path))
         }
         Event::SpaceKept { kept, problem, .. } => kept_words(kept, problem.as_deref()),
+        Event::ApprovalAsked { call: WHOLE_RUN, hash, .. } => {
+            format!("approval asked for the whole run ({})", fit(hash, 12))
+        }
         Event::ApprovalAsked { parent, call, hash, .. } => {
             format!("approval asked for call {call} of {} ({})", name(view, *parent), fit(hash, 12))
         }

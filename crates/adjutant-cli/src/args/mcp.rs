@@ -24,9 +24,9 @@ pub(crate) struct McpArgs {
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// What becomes of a call that needs your approval where the client cannot ask you: `inbox` (it waits for
-    /// `adjutant approve`), `deny`, or `auto-below USD` (it starts while the worst cases of all
-    /// clients' calls of today fit the amount, where ended runs count with what they cost; else it waits) [default: `approval` in `[mcp]` of your config.toml, else inbox].
+    /// What becomes of a call that needs your approval: `inbox` (a client that can asks you, else it waits for
+    /// `adjutant approve`), `deny` (it is refused), or `auto-below USD` (it starts while the worst cases of all
+    /// clients' calls of today fit the amount, where ended runs count with what they cost; else as with inbox) [default: `approval` in `[mcp]` of your config.toml, else inbox].
     #[arg(long, value_name = "HOW")]
     pub(crate) approval: Option<Approval>,
 
@@ -94,8 +94,9 @@ A client starts this command and speaks to it on standard input and output. Each
 of its own and goes on when the client or the server ends; `adjutant status` shows it like any other. The
 client can start, watch and cancel runs of this tree, and approve nothing: a call that needs your approval
 is put to you through a client that can do so, and else waits for `adjutant approve` in any terminal.
-Slash commands and stories that it begins run under their own presets, --preset or not; what their agents
-hand down needs your approval too, and what a PRD wishes for is not granted through a client.
+Slash commands and stories run under their own presets, --preset or not. Beyond an amount of `auto-below` you
+are asked about the whole run before its agent begins, and then about what its agents hand down; what a PRD
+wishes for is not granted through a client.
 
 With --http the address is printed on standard output, and a bearer token once on standard error, unless
 ADJUTANT_MCP_TOKEN (32 characters or more) holds yours. Every request must show it. Runs belong to the token

@@ -417,13 +417,15 @@ impl Reading<'_> {
         &mut self,
         story: &Story,
         work: StoryWork,
-        policy: Policy,
+        mut policy: Policy,
         chosen: Chosen,
         remarks: Vec<String>,
     ) -> Result<Outcome, Failure> {
         let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
         say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
-        let has_price = chosen.model.spec().price.is_some();
+        if let Some(terms) = &self.terms {
+            terms.bound(&mut policy, chosen.model.spec().price.is_some());
+        }
         let setup = Setup {
             policy: policy.clone(),
             opener: Some(chosen.opener(&self.wiring)),
@@ -442,7 +444,7 @@ impl Reading<'_> {
             .with_story(work)
             .with_stories(names(self.file.prd()))
             .with_spaces(self.spaces()?);
-        let engine = detached::tie(engine, self.handed.take());
+        let mut engine = detached::tie(engine, self.handed.take());
         let goal = Goal {
             agent: AgentName::new("story"),
             system: String::new(),
@@ -452,7 +454,11 @@ impl Reading<'_> {
             if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
         let mut terms = self.terms.take();
         let approver = match &mut terms {
-            Some(terms) => terms.begin(has_price)?,
+            Some(terms) => {
+                engine = engine.asking_first(None);
+                let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
+                terms.begin(&preview.events)?
+            }
             None => approver(self.args.work.yes, terminal),
         };
         self.has_begun = true;

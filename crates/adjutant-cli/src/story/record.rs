@@ -129,6 +129,8 @@ fn in_the_way(prd: &Prd, archive: &Archive, view: &RunView, outcome: &Written) -
 fn written(view: &RunView, branch: Option<String>) -> Option<Written> {
     let (root, policy) = (view.root()?, view.policy()?);
     let State::Ended(status) = root.state else { return None };
+    // Nothing came of what nobody let begin.
+    root.started?;
     let children = view.delegations().filter_map(|child| child_outcome(view, child, policy));
     // The report decides for all who say whether a story passes, and never by a claim alone.
     let passes = StoryReport::of(view)?.passes;

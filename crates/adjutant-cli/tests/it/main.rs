@@ -49,6 +49,7 @@ mod mcp_presets;
 mod mcp_resources;
 mod mcp_rig;
 mod mcp_rounds;
+mod mcp_whole_run;
 mod pipes;
 mod pure;
 mod records;

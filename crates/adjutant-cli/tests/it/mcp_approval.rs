@@ -169,15 +169,19 @@ fn a_client_that_fails_to_ask_leaves_the_question_where_a_person_finds_it() {
     let listed = rig.run(["approvals", "--json"]).json();
     assert_eq!(listed["approvals"][0]["id"], data["approval"]["id"], "{listed}");
 
-    // Where the person wants nothing to wait, it is refused.
-    let mut client = asking(&rig, &["--approval", "deny"], "2025-11-25");
-    let call = client.begin("Delegate", task("b"));
-    let question = client.asked(QUESTION);
-    let error = json!({ "code": -32601, "message": "no such method" });
-    client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "error": error }));
-    let result = client.answer(call)["result"].clone();
-    assert_eq!(result["structuredContent"]["state"], "refused", "{result}");
     assert_eq!(rig.run(["cancel", data["run"].as_str().unwrap()]).code, 0);
+}
+
+/// A person who lets nothing start is not asked either, whatever the client can do.
+#[test]
+fn where_nothing_may_start_a_client_that_can_ask_is_refused_too() {
+    let rig = rig();
+    for version in ["2025-06-18", "2025-11-25"] {
+        let mut client = asking(&rig, &["--approval", "deny"], version);
+        let said = client.failure("Delegate", task("a"));
+        assert!(said.contains("Not approved") && said.contains("lets nothing start"), "{said}");
+    }
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 }
 
 /// A client may be told not to ask, whatever it can.

@@ -134,12 +134,32 @@ fn what_is_sealed_for_one_call_is_of_no_use_for_another() {
             "{result}"
         );
     }
-    let silent = json!({ "requestState": state });
-    let result = call(&mut client, "Delegate", &task("a"), &silent);
-    assert_eq!(result["isError"], true, "{result}");
     assert_eq!(rig.runs(), runs, "nothing was begun");
     assert!(!has_begun(&rig));
     assert_eq!(rig.run(["cancel", &runs[0]]).code, 0);
+}
+
+/// Whoever brings no answer is asked the same again, as the protocol wants it, and answers that.
+#[test]
+fn a_retry_without_an_answer_is_asked_again() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &[], &[]);
+    let asked = call(&mut client, "Delegate", &task("a"), &json!({}));
+    let first = state(&asked);
+    for silent in [
+        json!({ "requestState": first }),
+        json!({ "requestState": first, "inputResponses": {} }),
+        json!({ "requestState": first, "inputResponses": { "other": yes() } }),
+    ] {
+        let again = call(&mut client, "Delegate", &task("a"), &silent);
+        state(&again);
+        assert_eq!(again["inputRequests"], asked["inputRequests"], "{again}");
+    }
+    assert!(!has_begun(&rig));
+    let run = rig.only_run();
+    let result = call(&mut client, "Delegate", &task("a"), &says(&first, &yes()));
+    assert_eq!(result["structuredContent"]["state"], "completed", "{result}");
+    assert_eq!(rig.only_run(), run);
 }
 
 /// The seal may outlive the question by a moment; the call then asks anew.

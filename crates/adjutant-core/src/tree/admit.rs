@@ -451,6 +451,9 @@ impl Tree {
     /// Gives free places of a parent to its waiting children, first come, first served. Whoever has
     /// no time left is not started: a model call would be paid for and cut off at once.
     pub(super) fn start_queued(&self, now: Timestamp, parent: SessionId) -> Vec<Event> {
+        if let Some(begins) = self.start_root(now, parent) {
+            return vec![begins];
+        }
         // A parent that has ended has nobody waiting, unless a person took one up again.
         let Some(node) = self.node(parent).filter(|node| !node.is_waiting()) else {
             return Vec::new();
@@ -604,12 +607,19 @@ pub fn worst_case_within<'a>(
 
 /// Returns the hash an approval is bound to: every byte of the grants, so nothing can be swapped.
 fn call_hash(events: &[Event]) -> String {
-    let mut hash = Sha256::new();
-    for event in events {
-        // Serialising our own event cannot fail: no map with other keys than strings, no IO.
-        let bytes = serde_json::to_vec(event).unwrap_or_default();
-        hash.update((bytes.len() as u64).to_be_bytes());
-        hash.update(bytes);
-    }
+    hash_of(events, Sha256::new())
+}
+
+/// Returns the hash of events behind what was hashed before.
+pub(super) fn hash_of(events: &[Event], mut hash: Sha256) -> String {
+    events.iter().for_each(|event| add_to(&mut hash, event));
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Adds every byte of an event to a hash.
+pub(super) fn add_to(hash: &mut Sha256, event: &Event) {
+    // Serialising our own event cannot fail: no map with other keys than strings, no IO.
+    let bytes = serde_json::to_vec(event).unwrap_or_default();
+    hash.update((bytes.len() as u64).to_be_bytes());
+    hash.update(bytes);
 }

@@ -11,6 +11,7 @@ use crate::code::Code;
 use crate::event::Event;
 use crate::ids::SessionId;
 use crate::numbers::grouped;
+use crate::outcome::State;
 use crate::policy::Operation;
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
@@ -41,8 +42,9 @@ impl Tree {
     /// Gives the root a deadline, once and before it begins. It has the most its operation may take
     /// and not what is usual, so that it can still report on someone who used up the usual.
     pub(super) fn time_root(&self, now: Timestamp, operation: Operation) -> Option<Event> {
-        let fresh =
-            |root: &&Node| root.state.is_live() && root.deadline.is_none() && root.turn == 0;
+        let fresh = |root: &&Node| {
+            root.state == State::Running && root.deadline.is_none() && root.turn == 0
+        };
         let root = self.nodes.first().filter(fresh)?;
         let seconds = self.policy.longest(operation)?;
         let (session, deadline) = (root.session, Some(now.plus_seconds(seconds)));

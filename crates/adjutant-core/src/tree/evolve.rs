@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::admit::fingerprint;
 use super::domains::Domain;
+use super::lead::WHOLE_RUN;
 use super::node::{Node, OpenDelegation};
 use super::turn::{LOOP_WINDOW, is_final, uses_tools};
 use super::{Agent, Deadline, PendingApproval, Tree};
@@ -22,6 +23,7 @@ use crate::time::Timestamp;
 use crate::write::is_in_turn;
 
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
+    tree.read_opening(event);
     match event {
         Event::RunStarted { run, agent, goal, policy, model, .. } => {
             tree.begin(*run, agent, goal, policy, model.as_ref())
@@ -355,6 +357,9 @@ impl Tree {
         expires: Timestamp,
     ) -> Result<(), IllegalEvent> {
         let parent = self.known("approval_asked", parent)?;
+        if call == WHOLE_RUN {
+            return self.asked_to_begin(parent, hash, expires);
+        }
         // An earlier call may still wait for its own answer.
         let waiting = |child: &&usize| {
             let child = &self.nodes[**child];
@@ -377,7 +382,9 @@ impl Tree {
             for node in nodes {
                 self.nodes[node].approved = true;
                 self.set_state(node, State::Queued);
-                self.nodes[pending.parent].queue.push_back(node);
+                if node != pending.parent {
+                    self.nodes[pending.parent].queue.push_back(node);
+                }
             }
         }
         Ok(())
@@ -412,7 +419,7 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("started", session)?;
         let Some(parent) = self.nodes[index].parent else {
-            return self.root_timed(index, deadline);
+            return self.root_started(at, index, deadline);
         };
         // Places are given in order; whoever ended while waiting is passed over.
         let next = loop {
@@ -434,22 +441,6 @@ impl Tree {
             self.timers.insert((deadline, index, Deadline::Timeout));
         }
         self.open_mark(index, Work::Begun);
-        Ok(())
-    }
-
-    /// The root runs from the beginning; all that starts is its time.
-    pub(super) fn root_timed(
-        &mut self,
-        index: usize,
-        deadline: Option<Timestamp>,
-    ) -> Result<(), IllegalEvent> {
-        let root = &mut self.nodes[index];
-        let Some(deadline) = deadline.filter(|_| root.deadline.is_none()) else {
-            return Err(unfit("started", "the root runs already"));
-        };
-        root.deadline = Some(deadline);
-        root.timeout_s = root.started.map(|started| deadline.since(started).as_secs());
-        self.timers.insert((deadline, index, Deadline::Timeout));
         Ok(())
     }
 

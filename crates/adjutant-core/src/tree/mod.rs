@@ -13,6 +13,7 @@ mod checks;
 mod clock;
 mod domains;
 mod evolve;
+mod lead;
 mod mail;
 mod marks;
 mod merges;
@@ -26,6 +27,8 @@ mod turn;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest, Sha256};
 
 use crate::assignment::Assignment;
 use crate::command::Command;
@@ -45,6 +48,7 @@ use node::End;
 pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case, worst_case_within};
 pub use checks::MAX_CHECKS;
 pub use clock::Deadline;
+pub use lead::{WHOLE_RUN, worst_case_of_run};
 pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
 pub(crate) use resume::INTERRUPTED;
@@ -62,6 +66,8 @@ pub struct Tree {
     agents: Option<BTreeMap<AgentName, Agent>>,
     /// What a slash command said the run is about.
     assignment: Option<Assignment>,
+    /// What was recorded before the first turn; an answer about the whole run is bound to it.
+    opening: Sha256,
     stories: StoryGraph,
     timers: BTreeSet<(Timestamp, usize, Deadline)>,
     approvals: BTreeMap<String, PendingApproval>,
@@ -111,6 +117,7 @@ impl Default for Tree {
             by_session: BTreeMap::new(),
             agents: None,
             assignment: None,
+            opening: Sha256::new(),
             story: None,
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
@@ -144,6 +151,9 @@ impl Tree {
             }
             Command::Assign(assignment) => Ok(self.assign(now, assignment)),
             Command::TakeStory(story) => Ok(self.take_story(now, story)),
+            Command::AskToBegin { assignment, story } => {
+                Ok(self.ask_to_begin(now, assignment, story))
+            }
             Command::DelegateMarkers { session, turn, tasks, rejected } => {
                 Ok(self.delegate_markers(now, session, turn, tasks, rejected))
             }

@@ -100,7 +100,8 @@ impl Tree {
     /// Whoever begins thinks first; whoever was taken up again may have others to wait for.
     fn after_start(&self, session: SessionId) -> Reaction {
         let mut reaction = Reaction::default();
-        let Some(node) = self.node(session) else { return reaction };
+        let begun = self.node(session).filter(|node| !node.is_waiting());
+        let Some(node) = begun else { return reaction };
         self.next_step(node, &mut reaction);
         if !node.queue.is_empty() {
             reaction.commands.push(Command::StartQueued { parent: session });

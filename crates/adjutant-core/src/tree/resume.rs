@@ -337,7 +337,8 @@ impl Tree {
         for node in self.nodes.iter().filter(|node| node.state.is_live()) {
             match node.state {
                 State::Running if node.model.is_some() => self.next_step(node, &mut reaction),
-                State::Queued => parents.extend(node.parent),
+                // The root has nobody above it, and was asked about.
+                State::Queued => _ = parents.insert(node.parent.unwrap_or(ROOT)),
                 State::AwaitingApproval | State::Running | State::Ended(_) => {}
             }
         }

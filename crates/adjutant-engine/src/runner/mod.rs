@@ -132,6 +132,8 @@ pub(crate) struct Runner {
     works: BTreeMap<SessionId, Work>,
     /// Calls a person has yet to answer, by parent and number.
     asked: BTreeMap<(SessionId, u32), Vec<Event>>,
+    /// What the run began with, until its first turn: a person may be asked about the whole of it.
+    opening: Vec<Event>,
     questions: Questions,
     /// Calls of the `Delegate` tool that are being read or wait for it.
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
@@ -171,6 +173,7 @@ impl Runner {
             conversations: BTreeMap::new(),
             works: BTreeMap::new(),
             asked: BTreeMap::new(),
+            opening: Vec::new(),
             questions: Questions::default(),
             unread: BTreeMap::new(),
             tasks: JoinSet::new(),
@@ -189,8 +192,9 @@ impl Runner {
         let start = self.journal.position();
         let last = opening.len().saturating_sub(1);
         for (nth, command) in opening.into_iter().enumerate() {
-            // A run that began without its tasks would have lost them.
-            self.joined = nth < last;
+            // A run that began without its tasks would have lost them. A question is whole by itself: the
+            // turn behind it is taken once it is answered.
+            self.joined = nth < last && !matches!(command, Command::AskToBegin { .. });
             self.submit(command)?;
         }
         self.close_opening()?;

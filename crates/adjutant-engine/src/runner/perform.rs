@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
 use adjutant_core::space::{NoSpace, Space};
+use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::write::RUN;
 use adjutant_core::{
     Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
@@ -104,7 +105,10 @@ impl Runner {
                 });
             }
             Effect::AskApproval { parent, call, hash } => {
-                let events = self.asked.remove(&(parent, call)).unwrap_or_default();
+                let mut events = self.asked.remove(&(parent, call)).unwrap_or_default();
+                if call == WHOLE_RUN {
+                    events.splice(0..0, self.opening.iter().cloned());
+                }
                 let policy = Box::new(self.tree.policy().clone());
                 let left = self.tree.spendable(parent);
                 if let Some(run) = self.tree.run() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::{DELEGATE, TASK};
-use adjutant_core::{Command, Event, Refusal, SessionId, Timestamp, ToolSpec};
+use adjutant_core::{Command, Event, Refusal, SessionId, Timestamp, ToolSpec, Tree};
 use adjutant_store::{Durability, JournalError};
 
 use super::{Held, Preamble, Runner};
@@ -172,6 +172,13 @@ impl Runner {
             && let Some(call) = call_of(event)
         {
             self.asked.entry(call).or_default().push(event.clone());
+        }
+        let may_ask = self.tree.policy().approval == Approval::Batch;
+        let is_new = |tree: &Tree| tree.nodes().next().is_some_and(|root| root.turn == 0);
+        if may_ask && event.is_of_opening() && is_new(&self.tree) {
+            self.opening.push(event.clone());
+        } else if matches!(event, Event::Reserved { .. }) {
+            self.opening = Vec::new();
         }
         // Whoever thinks right now shares the conversation: a sign of life must not copy it.
         let Some(session) = event.conversation().filter(|_| event.is_said()) else { return };

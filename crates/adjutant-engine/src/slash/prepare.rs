@@ -227,6 +227,7 @@ impl Prepared {
         let route = self.route.as_ref().filter(|_| policy.max_depth > 0);
         Assignment {
             command: self.definition.name.to_string(),
+            sent: None,
             tasks: self.arguments.tasks.clone(),
             operation: self.operation,
             language: self.language.clone(),

@@ -62,13 +62,18 @@ pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
 
 /// Returns what is put to the person.
 pub(crate) fn form(asking: &Asking, root: &str) -> ElicitRequestParams {
+    let (what, title) = match asking.is_whole {
+        true => ("begin a run", "Begin this run?"),
+        false => ("start subagents", "Start these subagents?"),
+    };
+    let remedy = asking.question.remedy().map(|it| format!("\n{it}\n")).unwrap_or_default();
     let message = format!(
-        "A client asks Adjutant to start subagents in {}.\n\n{}",
+        "A client asks Adjutant to {what} in {}.\n\n{}{remedy}",
         adjutant_view::sanitize::line(root),
         asking.question.text(COLUMNS)
     );
     let choice = EnumSchema::builder(vec![START.to_owned(), REFUSE.to_owned()]).untitled();
-    let choice = choice.title("Start these subagents?").build();
+    let choice = choice.title(title).build();
     let properties = ElicitationSchema::builder().required_enum_schema(ANSWER, choice);
     ElicitRequestParams::FormElicitationParams {
         meta: None,

@@ -1,7 +1,10 @@
 //! A question that is open, as the journal of its run has it.
 
+use std::path::Path;
+
+use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{Event, Timestamp};
-use adjutant_engine::Inbox;
+use adjutant_engine::{Consents, Inbox};
 use adjutant_view::RunView;
 use adjutant_view::approval::Question;
 
@@ -13,30 +16,36 @@ pub(crate) struct Asking {
     pub(crate) id: String,
     /// What is at stake.
     pub(crate) question: Question,
+    /// Whether the whole run is asked about, and not what an agent of it hands down.
+    pub(crate) is_whole: bool,
     /// How long it stays open, in milliseconds.
     pub(crate) left_ms: u64,
 }
 
 impl Asking {
     /// Finds the open questions of a run among what was admitted.
-    pub(crate) fn all(view: &RunView, admitted: &[Event], now: Timestamp) -> Vec<Self> {
+    pub(crate) fn all(
+        view: &RunView,
+        admitted: &[Event],
+        now: Timestamp,
+        consents: &Consents,
+    ) -> Vec<Self> {
         let Some(policy) = view.policy().filter(|_| view.outcome().is_none()) else {
             return Vec::new();
         };
-        let open = view.approvals().iter().map(|open| Self {
-            hash: open.hash.clone(),
-            id: Inbox::name(&open.hash),
-            question: Question::of_call(policy, admitted, open.parent, open.call),
-            left_ms: open.expires.as_millis().saturating_sub(now.as_millis()),
+        let prd = view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
+        let open = view.approvals().iter().map(|open| {
+            let is_whole = open.call == WHOLE_RUN;
+            let lacking = prd.filter(|_| is_whole).map(|prd| consents.lacking(prd));
+            let question = Question::of_call(policy, admitted, open.parent, open.call);
+            Self {
+                hash: open.hash.clone(),
+                id: Inbox::name(&open.hash),
+                is_whole,
+                question: question.with_unallowed(lacking.unwrap_or_default()),
+                left_ms: open.expires.as_millis().saturating_sub(now.as_millis()),
+            }
         });
         open.collect()
     }
-}
-
-/// Says whether a question may be about it.
-pub(crate) fn is_of_a_call(event: &Event) -> bool {
-    if let Event::Granted(_) | Event::Refused { .. } | Event::ApprovalAsked { .. } = event {
-        return true;
-    }
-    false
 }

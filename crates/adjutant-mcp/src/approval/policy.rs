@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use adjutant_core::Usd;
 
-/// What becomes of a call that needs approval where the client cannot ask for it.
+/// What becomes of a call that needs approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approval {
-    /// It waits until a person answers in a terminal.
+    /// It is put to a person by a client that can; else it waits until they answer in a terminal.
     #[default]
     Inbox,
-    /// It is refused.
+    /// It is refused, whatever the client can do.
     Deny,
-    /// It starts while the worst cases of the client's calls of today fit this amount, else it waits.
-    /// Inclusive.
+    /// It starts while the worst cases of today's calls of clients fit this amount, else a person is asked
+    /// as above. Inclusive.
     AutoBelow(Usd),
 }
 

@@ -102,7 +102,8 @@ impl Seals {
                 .to_owned()
         })?;
         let said = request.input_responses.as_ref().and_then(|all| all.get(QUESTION));
-        let said = said.ok_or_else(|| format!("inputResponses: `{QUESTION}` is missing"))?;
+        // Whoever brings no answer is asked again, and that is no error.
+        let Some(said) = said else { return Ok(Round { call, answered: None }) };
         let said: ElicitResult = serde_json::from_value(said.clone())
             .map_err(|error| format!("inputResponses: `{QUESTION}`: {error}"))?;
         let answered =

@@ -8,7 +8,6 @@ use rmcp::model::{InputRequiredResult, ProtocolVersion};
 use rmcp::service::RequestContext;
 
 use super::ask::{self, Out, Verdict};
-use super::{Approval, Asking};
 use crate::runs::chain;
 use crate::server::{Server, is_a_timeout};
 use crate::through::Turn;
@@ -79,14 +78,15 @@ impl Server {
         let Some(_claim) = claim else { return Ok(Settled::Open) };
         let form = ask::form(asking, &root);
         let Ok(out) = Out::put(&context.peer, form).await else {
-            return self.unasked(run, asking).await;
+            return Ok(Settled::Open);
         };
         let (answer, take_back) = out.split();
         let waiting = self.attend_to(run, For::Answer(&asking.hash), turn, taken_back);
         tokio::select! {
             said = answer => match said {
                 Ok(said) => self.decide(run, &asking.hash, ask::verdict(&said)).await,
-                Err(_) => self.unasked(run, asking).await,
+                // It stays where a person finds it.
+                Err(_) => Ok(Settled::Open),
             },
             waited = waiting => {
                 take_back.tell("the question was answered elsewhere, or waits for an answer there").await;
@@ -99,17 +99,6 @@ impl Server {
         self.setup.asks_client && ask::can_ask(context.client_capabilities().as_ref())
     }
 
-    /// Does with a question what the person decided for clients that cannot put it.
-    async fn unasked(&self, run: &str, asking: &Asking) -> Result<Settled, String> {
-        match self.setup.approval {
-            Approval::Inbox | Approval::AutoBelow(_) => Ok(Settled::Open),
-            Approval::Deny => {
-                let reason = "the client did not put the question to anybody";
-                self.decide(run, &asking.hash, Err(reason.to_owned())).await
-            }
-        }
-    }
-
     async fn decide(&self, run: &str, hash: &str, verdict: Verdict) -> Result<Settled, String> {
         let (runs, run, hash) = (self.runs.clone(), run.to_owned(), hash.to_owned());
         let decided = tokio::task::spawn_blocking(move || runs.decide(&run, &hash, verdict)).await;
@@ -119,16 +108,8 @@ impl Server {
     }
 
     /// Returns what the process of a run is told of this client.
-    pub(crate) fn terms(
-        &self,
-        client: &str,
-        context: &RequestContext<RoleServer>,
-    ) -> Vec<OsString> {
-        let approval = match self.setup.approval {
-            // The question has to stay open until the client has put it.
-            Approval::Deny if self.can_ask(context) => Approval::Inbox,
-            approval @ (Approval::Deny | Approval::Inbox | Approval::AutoBelow(_)) => approval,
-        };
+    pub(crate) fn terms(&self, client: &str) -> Vec<OsString> {
+        let approval = self.setup.approval;
         let client: String =
             client.chars().filter(|it| !it.is_control()).take(CLIENT_CHARS).collect();
         vec![format!("--approval={approval}").into(), format!("--client={client}").into()]

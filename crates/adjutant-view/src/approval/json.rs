@@ -3,6 +3,7 @@
 use adjutant_core::{Grant, SessionId, Usd};
 use serde::Serialize;
 
+use super::lead::Whole;
 use super::{Question, RefusedTask, Risk};
 use crate::run::{Warning, warnings};
 use crate::wire::{ReasonJson, VERSION};
@@ -24,6 +25,7 @@ impl Question {
             },
             hash: self.hash.clone(),
             automatic: self.is_automatic(),
+            whole_run: self.whole.as_ref().map(Whole::kind),
         }
     }
 }
@@ -41,6 +43,9 @@ pub struct QuestionJson {
     /// Whether the call starts without asking.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     automatic: bool,
+    /// What the whole run is that is asked about; absent for tasks that are handed down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole_run: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,10 +6,12 @@
 
 mod domain;
 mod json;
+mod lead;
 mod text;
+mod unmet;
 
 use adjutant_core::budget::Amount;
-use adjutant_core::tree::{worst_case, worst_case_within};
+use adjutant_core::tree::{WHOLE_RUN, worst_case, worst_case_within};
 use adjutant_core::{Event, Grant, Label, Policy, Reason, SessionId, Timestamp, Usd};
 use serde::Serialize;
 
@@ -17,6 +19,7 @@ use crate::layout::{bracketed, excerpt};
 use crate::names::counted;
 use crate::sanitize;
 
+use self::lead::{Lead, Whole};
 pub use domain::domain_question;
 pub use json::QuestionJson;
 
@@ -65,6 +68,10 @@ pub struct Question {
     expires: Option<Timestamp>,
     left: Option<Amount>,
     automatic: Option<Usd>,
+    /// What the run is about, where that is what is asked; the only grant is its root then.
+    whole: Option<Whole>,
+    /// What the PRD of a story asks for that no person has agreed to.
+    unallowed: Vec<String>,
 }
 
 impl Question {
@@ -78,8 +85,12 @@ impl Question {
             expires: None,
             left: None,
             automatic: None,
+            whole: None,
+            unallowed: Vec::new(),
         };
+        let mut lead = Lead::default();
         for event in events {
+            lead.take(event);
             if let Event::Granted(grant) = event {
                 question.grants.push(Grant::clone(grant));
             } else if let Event::Refused { label, reason, .. } = event {
@@ -92,6 +103,9 @@ impl Question {
                 question.hash = Some(hash.clone());
                 question.automatic = Some(*amount);
             }
+        }
+        if let Some((grant, about)) = lead.asked(policy) {
+            (question.grants, question.whole) = (vec![grant], Some(about));
         }
         question
     }
@@ -110,6 +124,13 @@ impl Question {
     #[must_use]
     pub const fn with_left(mut self, left: Amount) -> Self {
         self.left = Some(left);
+        self
+    }
+
+    /// Says what the PRD of a story asks for that no person has agreed to; the answer does not change that.
+    #[must_use]
+    pub fn with_unallowed(mut self, wishes: Vec<String>) -> Self {
+        self.unallowed = wishes;
         self
     }
 
@@ -155,6 +176,9 @@ impl Question {
     /// Returns the most the call can consume, and its seconds where it is bounded in time.
     #[must_use]
     pub fn worst(&self) -> (Amount, Option<u64>) {
+        if let (Some(_), [root]) = (&self.whole, self.grants.as_slice()) {
+            return lead::worst(&self.policy, root);
+        }
         match self.left {
             Some(left) => worst_case_within(&self.policy, left, &self.grants),
             None => worst_case(&self.policy, &self.grants),
@@ -186,12 +210,26 @@ impl Question {
     }
 
     fn heading(&self) -> String {
+        if let Some(whole) = &self.whole {
+            return format!("{} (risk: {})", whole.title(), self.risk().word());
+        }
         let count = counted(self.grants.len(), "subagent");
         format!("Spawn {count} (risk: {})", self.risk().word())
     }
 }
 
+/// Says whether a question may be about it: what a call handed down, or what a run began with.
+#[must_use]
+pub fn is_asked_about(event: &Event) -> bool {
+    let is_of_call =
+        matches!(event, Event::Granted(_) | Event::Refused { .. } | Event::ApprovalAsked { .. });
+    is_of_call || event.is_of_opening()
+}
+
 fn belongs(event: &Event, of_parent: SessionId, of_call: u32) -> bool {
+    if event.is_of_opening() {
+        return of_call == WHOLE_RUN;
+    }
     if let Event::Granted(grant) = event {
         return grant.parent == of_parent && grant.call == of_call;
     }

@@ -28,7 +28,16 @@ impl Question {
             text.push('\n');
             text.push_str(&columns(&self.stakes(), &[]));
         }
-        for (title, lines) in [("Warnings", self.warnings()), ("Refused", self.refusals())] {
+        let wish = |wish: &String| format!("  {}\n", fit(wish, HEAD_CHARS));
+        let unallowed = self.unallowed.iter().map(wish).collect();
+        for (title, lines) in [
+            ("Warnings", self.warnings()),
+            ("Refused", self.refusals()),
+            (
+                "What the PRD asks for and nobody has allowed, so that it counts for nothing",
+                unallowed,
+            ),
+        ] {
             if !lines.is_empty() {
                 // Writing to a string cannot fail.
                 let _ = write!(text, "\n{title}\n{}", lines.concat());
@@ -73,11 +82,15 @@ impl Question {
         rows.push(vec!["Worst case".into(), self.worst_words()]);
         rows.push(vec!["Budget".into(), self.budget_words()]);
         if let Some(limit) = self.policy.approve_below_usd {
-            let words = match self.automatic {
-                Some(_) => format!("not needed: it fits the {limit} approved beforehand"),
-                None => format!("needed: it does not fit the {limit} approved beforehand"),
+            let words = match self.why_asked() {
+                None => format!("not needed: it fits the {limit} approved beforehand"),
+                Some(why) => format!("needed: {why}"),
             };
             rows.push(vec!["Approval".into(), words]);
+        }
+        if let Some(whole) = &self.whole {
+            rows.extend(whole.rows(&self.policy));
+            return rows;
         }
         let places = self.grants.first().map_or(0, |grant| grant.places);
         rows.push(vec!["At once".into(), grouped(places)]);

@@ -3,7 +3,7 @@
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::ContractKind;
 use adjutant_core::space::Space;
-use adjutant_core::tree::CALLS_PER_TURN;
+use adjutant_core::tree::{CALLS_PER_TURN, WHOLE_RUN};
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
@@ -252,6 +252,9 @@ fn is_judged(view: &RunView, delegation: &Delegation) -> bool {
 }
 
 fn asked(view: &RunView, parent: SessionId, call: u32) -> String {
+    if call == WHOLE_RUN {
+        return "Waiting for approval of the whole run".to_owned();
+    }
     let waits = |child: &&Delegation| child.call == call && child.state == State::AwaitingApproval;
     let parent = view.delegation(parent);
     let count = parent.map_or(0, |parent| view.children(parent).filter(waits).count());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
 use adjutant_core::contract::Return;
-use adjutant_core::tree::CALLS_PER_TURN;
+use adjutant_core::tree::{CALLS_PER_TURN, WHOLE_RUN};
 use adjutant_core::{
     AgentName, Code, ErrorKind, Event, Found, Grant, Label, ModelSpec, Outcome, Policy, Reason,
     RunId, SessionId, State, Timestamp, ToolCall, ToolOutput,
@@ -44,7 +44,11 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         Event::Granted(grant) => view.granted(entry.moment(), grant),
         Event::Refused { .. } => view.refused(entry),
         Event::ApprovalAsked { parent, call, hash, expires } => {
-            let waiting = view.waiting_in(*parent, *call);
+            let waiting = if *call == WHOLE_RUN {
+                view.root_waits()
+            } else {
+                view.waiting_in(*parent, *call)
+            };
             let hash = hash.clone();
             view.approvals.push(OpenApproval {
                 parent: *parent,
@@ -208,6 +212,13 @@ impl RunView {
         *above.call_sizes.entry(node.call).or_default() += 1;
         self.by_session.insert(node.session, place);
         self.delegations.push(node);
+    }
+
+    /// The root has not begun after all: a person is asked about the whole run. Returns its place.
+    fn root_waits(&mut self) -> Vec<usize> {
+        let Some(root) = self.delegations.first_mut() else { return Vec::new() };
+        (root.state, root.started, root.leg) = (State::AwaitingApproval, None, None);
+        vec![0]
     }
 
     /// Returns the places of the delegations of a call that wait for a person.

@@ -14,6 +14,7 @@ mod spaces;
 mod stories;
 mod time;
 mod turns;
+mod whole_run;
 mod writes;
 
 use adjutant_core::budget::{Amount, Settlement};

@@ -1,0 +1,149 @@
+//! A run that nobody has typed: a person is asked about the whole of it before its agent begins.
+//!
+//! What is asked is call number [`WHOLE_RUN`] of the root, and it is answered, denied and forgotten like
+//! any other. Invariant: while it is open the root has no time running, no workspace, no mark on the
+//! project's list and takes no turn.
+
+use super::admit::{add_to, hash_of};
+use super::evolve::unfit;
+use super::{Deadline, Node, PendingApproval, ROOT, Tree};
+use crate::assignment::{Assignment, Work};
+use crate::event::{Event, IllegalEvent};
+use crate::ids::SessionId;
+use crate::message::ModelSpec;
+use crate::money::Usd;
+use crate::outcome::State;
+use crate::policy::{Approval, Policy};
+use crate::refusal::TimeBound;
+use crate::story::StoryWork;
+use crate::time::Timestamp;
+
+/// The number of the call that is the run itself; those that an agent makes count from one.
+pub const WHOLE_RUN: u32 = 0;
+
+impl Tree {
+    /// Begins what a command or a story asks for, or asks a person first.
+    pub(super) fn ask_to_begin(
+        &self,
+        now: Timestamp,
+        assignment: Option<Box<Assignment>>,
+        story: Option<Box<StoryWork>>,
+    ) -> Vec<Event> {
+        let fresh = |root: &&Node| root.state == State::Running && root.turn == 0;
+        let Some(root) = self.nodes.first().filter(fresh) else { return Vec::new() };
+        if self.policy.approval == Approval::None || self.may_begin_unasked(root) {
+            let mut events = assignment.map(|it| self.assign(now, it)).unwrap_or_default();
+            events.extend(story.map(|it| self.take_story(now, it)).unwrap_or_default());
+            return events;
+        }
+        let about = [
+            assignment.filter(|_| self.assignment.is_none()).map(Event::Assigned),
+            // Its time begins with its work.
+            story
+                .filter(|_| self.story.is_none())
+                .map(|story| Event::StoryTaken { story, deadline: None }),
+        ];
+        let mut events: Vec<Event> = about.into_iter().flatten().collect();
+        let asked = Event::ApprovalAsked {
+            parent: root.session,
+            call: WHOLE_RUN,
+            hash: hash_of(&events, self.opening.clone()),
+            expires: now.plus_seconds(self.policy.approval_s),
+        };
+        // First: what follows changes nothing while the question is open.
+        events.insert(0, asked);
+        events
+    }
+
+    /// Says whether the worst case of the whole run fits the amount a person set beforehand.
+    ///
+    /// It holds that of everything below, which is judged by the same amount when it is handed down.
+    fn may_begin_unasked(&self, root: &Node) -> bool {
+        let Some(limit) = self.policy.approve_below_usd else { return false };
+        let worst = root.model.as_ref().and_then(|model| worst_case_of_run(&self.policy, model).1);
+        worst.is_some_and(|worst| self.auto_approved + worst <= limit)
+    }
+
+    /// Takes in what an answer about the whole run is bound to.
+    pub(super) fn read_opening(&mut self, event: &Event) {
+        let of_policy =
+            if let Event::RunStarted { policy, .. } = event { policy } else { &self.policy };
+        let asks = of_policy.approval == Approval::Batch;
+        let is_of_it = asks && event.is_of_opening();
+        if is_of_it && self.nodes.first().is_none_or(|root| root.turn == 0) {
+            add_to(&mut self.opening, event);
+        }
+    }
+
+    pub(super) fn asked_to_begin(
+        &mut self,
+        parent: usize,
+        hash: &str,
+        expires: Timestamp,
+    ) -> Result<(), IllegalEvent> {
+        let root = &mut self.nodes[parent];
+        if parent != ROOT || root.state != State::Running || root.turn > 0 {
+            return Err(unfit("approval_asked", "the run was under way already"));
+        }
+        (root.started, root.approved) = (None, false);
+        self.set_state(ROOT, State::AwaitingApproval);
+        self.timers.insert((expires, ROOT, Deadline::Approval));
+        let pending = PendingApproval { expires, parent: ROOT, nodes: vec![ROOT] };
+        self.approvals.insert(hash.to_owned(), pending);
+        Ok(())
+    }
+
+    /// Lets the root begin that a person said yes to, with the time it would have had without being asked
+    /// about.
+    pub(super) fn start_root(&self, now: Timestamp, session: SessionId) -> Option<Event> {
+        let waits = |root: &&Node| root.session == session && root.state == State::Queued;
+        self.nodes.first().filter(waits)?;
+        let seconds = match &self.assignment {
+            Some(assignment) => self.policy.longest(assignment.operation),
+            None => self.policy.total_s.filter(|_| self.story.is_some()),
+        };
+        let deadline = seconds.map(|seconds| now.plus_seconds(seconds));
+        Some(Event::Started { session, deadline, bound: TimeBound::Own })
+    }
+
+    /// The root runs from the beginning, and all that starts is its time; unless it was asked about.
+    pub(super) fn root_started(
+        &mut self,
+        at: Timestamp,
+        index: usize,
+        deadline: Option<Timestamp>,
+    ) -> Result<(), IllegalEvent> {
+        if self.nodes[index].state != State::Queued {
+            return self.root_timed(index, deadline);
+        }
+        self.set_state(index, State::Running);
+        self.nodes[index].started = Some(at);
+        self.open_mark(index, Work::Begun);
+        deadline.map_or(Ok(()), |deadline| self.root_timed(index, Some(deadline)))
+    }
+
+    pub(super) fn root_timed(
+        &mut self,
+        index: usize,
+        deadline: Option<Timestamp>,
+    ) -> Result<(), IllegalEvent> {
+        let root = &mut self.nodes[index];
+        let Some(deadline) = deadline.filter(|_| root.deadline.is_none()) else {
+            return Err(unfit("started", "the root runs already"));
+        };
+        root.deadline = Some(deadline);
+        root.timeout_s = root.started.map(|started| deadline.since(started).as_secs());
+        self.timers.insert((deadline, index, Deadline::Timeout));
+        Ok(())
+    }
+}
+
+/// Returns the most tokens a whole run can consume under a policy, and what they can cost on the model of
+/// its root, where that has a price.
+#[must_use]
+pub fn worst_case_of_run(policy: &Policy, model: &ModelSpec) -> (u64, Option<Usd>) {
+    let tokens = policy.budget_tokens_run.unwrap_or(u64::MAX);
+    let dearest = model.price.map(|price| price.ceiling(tokens, 0).max(price.ceiling(0, tokens)));
+    let cap = policy.budget_usd.unwrap_or(Usd::MAX);
+    (tokens, dearest.map(|usd| usd.min(cap)))
+}

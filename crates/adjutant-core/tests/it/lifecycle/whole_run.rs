@@ -1,0 +1,161 @@
+//! Part of `lifecycle`: a run that nobody has typed, which a person is asked about before it begins.
+
+use adjutant_core::assignment::Assignment;
+use adjutant_core::policy::Operation;
+use adjutant_core::story::StoryWork;
+use adjutant_core::tree::WHOLE_RUN;
+use adjutant_core::{Price, Resumption, Rights};
+
+use super::*;
+
+fn led(settings: &[&str], model: ModelSpec) -> Sim {
+    let policy =
+        policy(Preset::Command, &[&["approval=batch", "in_place=true"], settings].concat());
+    Sim::led_on(policy, "research", "/research 7", model)
+}
+
+fn command(tasks: &[u64]) -> Command {
+    let assignment = Assignment {
+        tasks: tasks.to_vec(),
+        sent: Some("/research 7".into()),
+        ..Assignment::new("research", Operation::Research)
+    };
+    Command::AskToBegin { assignment: Some(Box::new(assignment)), story: None }
+}
+
+fn story(title: &str) -> Command {
+    let plan = vec![adjutant_core::story::MarkedTask {
+        description: "A part".into(),
+        hours: 1,
+        verify: None,
+    }];
+    let work = StoryWork { id: "US-001".into(), title: title.into(), plan, ..StoryWork::default() };
+    Command::AskToBegin { assignment: None, story: Some(Box::new(work)) }
+}
+
+/// Asks; returns the hash of the question.
+fn ask(sim: &mut Sim, command: Command) -> String {
+    let events = sim.submit(command).unwrap();
+    sim.submit(Command::TakeTurn { session: sim.root() }).unwrap();
+    question(&events)
+}
+
+#[test]
+fn nothing_of_a_run_happens_before_a_person_says_yes_and_its_time_begins_then() {
+    let mut sim = led(&[], model());
+    let root = sim.root();
+    let hash = ask(&mut sim, command(&[7]));
+    assert_eq!(*sim.state(root), State::AwaitingApproval);
+    let asks = Effect::AskApproval { parent: root, call: WHOLE_RUN, hash: hash.clone() };
+    assert_eq!(sim.effects, [asks]);
+    assert_eq!(sim.node(root).deadline, None);
+    assert!(sim.ask(root, vec![about("x")], None).is_err(), "it hands nothing down");
+    sim.tick_at(600);
+    let events = sim.submit(yes(&hash)).unwrap();
+    assert_eq!(kinds(&events), "approved started");
+    let longest = Operation::Research.max_seconds();
+    assert_eq!(sim.node(root).deadline, Some(Timestamp::ZERO.plus_seconds(600 + longest)));
+    // Its task is marked before it thinks.
+    assert!(matches!(sim.effects.last(), Some(Effect::Mark { .. })), "{:?}", sim.effects);
+    assert_eq!(sim.submit(yes(&hash)).unwrap_err().code(), Code::ApprovalDenied);
+    sim.check_invariants();
+}
+
+#[test]
+fn a_story_that_is_asked_about_makes_no_workspace_and_hands_nothing_down() {
+    let policy = policy(Preset::Story, &["approval=batch", "enabled=true"]);
+    let mut sim = Sim::led(policy, "story", "Log in");
+    let root = sim.root();
+    let hash = ask(&mut sim, story("Log in"));
+    assert!(matches!(sim.effects[..], [Effect::AskApproval { .. }]), "{:?}", sim.effects);
+    sim.spaces_at_once = false;
+    sim.tick_at(60);
+    let events = sim.submit(yes(&hash)).unwrap();
+    assert_eq!(kinds(&events), "approved started");
+    assert!(matches!(sim.effects.last(), Some(Effect::MakeSpace { .. })), "{:?}", sim.effects);
+    assert_eq!(sim.node(root).deadline, Some(Timestamp::ZERO.plus_seconds(60 + 7_200)));
+}
+
+#[test]
+fn a_no_silence_and_a_cancel_end_a_run_before_it_began() {
+    let mut denied = led(&[], model());
+    let hash = ask(&mut denied, command(&[7]));
+    let no = Command::Deny { hash, reason: "a person said no".into() };
+    assert_eq!(kinds(&denied.submit(no).unwrap()), "denied ended run_ended");
+
+    let mut silent = led(&[], model());
+    ask(&mut silent, command(&[7]));
+    assert_eq!(silent.tick_next(), Some(Deadline::Approval));
+
+    let mut cancelled = led(&[], model());
+    ask(&mut cancelled, command(&[7]));
+    let root = cancelled.root();
+    cancelled.cancel(root);
+    for (sim, outcome) in
+        [(denied, Outcome::Refused), (silent, Outcome::Refused), (cancelled, Outcome::Cancelled)]
+    {
+        assert_eq!(sim.tree.outcome(), Some(outcome));
+        assert!(sim.effects.iter().all(|effect| !matches!(effect, Effect::Mark { .. })));
+        assert_eq!(sim.tree.open_questions(), 0);
+        sim.check_over();
+        // Nobody takes it up by a way around the question.
+        let mut again = Sim::replay(&sim.log);
+        assert_eq!(again.submit(Command::Resume(Box::default())).unwrap(), []);
+    }
+}
+
+#[test]
+fn an_answer_about_a_run_is_bound_to_all_that_it_begins_with() {
+    let hash = |settings: &[&str], asked: Command| ask(&mut led(settings, model()), asked);
+    let one = hash(&[], command(&[7]));
+    assert_eq!(one, hash(&[], command(&[7])));
+    let other = ["concurrency=2"];
+    let all = [one, hash(&[], command(&[8])), hash(&other, command(&[7])), hash(&[], story("a"))];
+    let mut different = [&all[..], &[hash(&[], story("b"))]].concat();
+    different.sort();
+    different.dedup();
+    assert_eq!(different.len(), 5);
+}
+
+/// The whole worst case must fit; what has no price fits nothing, and what is free fits even nothing left.
+#[test]
+fn a_run_begins_unasked_within_the_amount() {
+    let price = Price { input: 0.0, output: 0.0, cache_read: 0.0, cache_write: 0.0 };
+    let free = ModelSpec { price: Some(price), ..model() };
+    for (limit, budget, model, begins) in [
+        (Some(2.0), "budget_usd=2", priced(), true),
+        (Some(2.0), "budget_usd=2.01", priced(), false),
+        (Some(9.0), "budget_usd=2", model(), false),
+        (Some(0.0), "budget_usd=2", free.clone(), true),
+        (Some(0.0), "budget_usd=2", priced(), false),
+        (None, "budget_usd=2", free, false),
+    ] {
+        let mut policy = policy(Preset::Command, &["approval=batch", "in_place=true", budget]);
+        policy.approve_below_usd = limit.and_then(Usd::from_dollars);
+        let mut sim = Sim::led_on(policy, "research", "/research 7", model);
+        sim.submit(command(&[])).unwrap();
+        let root = sim.root();
+        assert_eq!(*sim.state(root) == State::Running, begins, "{limit:?} {budget}");
+        assert_eq!(sim.tree.auto_approved(), Usd::ZERO, "what it hands down is counted then");
+    }
+}
+
+#[test]
+fn a_run_that_died_between_question_answer_and_beginning_goes_on_from_there() {
+    let mut sim = led(&[], model());
+    let root = sim.root();
+    let hash = ask(&mut sim, command(&[]));
+    let rights = Rights::of(sim.tree.policy());
+    let wish = || Resumption { rights: rights.clone(), ..Resumption::default() };
+    sim.restart(wish());
+    let again = Effect::AskApproval { parent: root, call: WHOLE_RUN, hash: hash.clone() };
+    assert!(sim.effects.contains(&again), "{:?}", sim.effects);
+    assert_eq!(*sim.state(root), State::AwaitingApproval);
+    sim.submit(yes(&hash)).unwrap();
+    let is_answer = |(_, event): &(Timestamp, Event)| matches!(event, Event::Approved { .. });
+    let answer = sim.log.iter().position(is_answer).unwrap();
+    sim.log.truncate(answer + 1);
+    let events = sim.restart(wish());
+    assert!(kinds(&events).contains("started"), "{}", kinds(&events));
+    assert_eq!(*sim.state(root), State::Running);
+}

@@ -1,0 +1,177 @@
+//! The agent at the root, where a person is asked about the whole run before it begins.
+
+use adjutant_core::budget::Amount;
+use adjutant_core::story::StoryWork;
+use adjutant_core::tree::{WHOLE_RUN, worst_case_of_run};
+use adjutant_core::{
+    AgentName, Assignment, Brief, Event, Grant, Label, ModelSpec, Policy, Rights, RunId,
+};
+
+use crate::layout::fit;
+
+/// Columns that a command or the title of a story may take.
+const TITLE_COLUMNS: usize = 120;
+
+/// Columns of a command that decides, or of where a PRD is.
+const LINE_COLUMNS: usize = 200;
+
+/// What is known of how a run begins.
+#[derive(Default)]
+pub(super) struct Lead<'a> {
+    begun: Option<(RunId, &'a AgentName, &'a str, Option<&'a ModelSpec>)>,
+    rights: Option<&'a Rights>,
+    assignment: Option<&'a Assignment>,
+    story: Option<&'a StoryWork>,
+    is_asked: bool,
+}
+
+/// What a whole run is about.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Whole {
+    /// A slash command, as a client sent it.
+    Command(String),
+    /// A story.
+    Story(Box<StoryWork>),
+    /// Some other goal.
+    Goal,
+}
+
+impl<'a> Lead<'a> {
+    /// Takes in what an event says of it.
+    pub(super) fn take(&mut self, event: &'a Event) {
+        if let Event::RunStarted { run, agent, goal, model, .. } = event {
+            self.begun = Some((*run, agent, goal, model.as_ref()));
+        } else if let Event::AgentDefined { agent, rights, .. } = event {
+            let is_lead = self.begun.is_some_and(|(_, lead, ..)| lead == agent);
+            self.rights = self.rights.or(is_lead.then_some(rights));
+        } else if let Event::Assigned(assignment) = event {
+            self.assignment = Some(assignment);
+        } else if let Event::StoryTaken { story, .. } = event {
+            self.story = Some(story);
+        } else if let Event::ApprovalAsked { call: WHOLE_RUN, .. } = event {
+            self.is_asked = true;
+        }
+    }
+
+    /// Returns the root as if it were handed down, and what it is about, where that is asked.
+    pub(super) fn asked(&self, policy: &Policy) -> Option<(Grant, Whole)> {
+        let (run, agent, goal, model) = self.begun.filter(|_| self.is_asked)?;
+        let whole = match (self.assignment, self.story) {
+            (Some(assignment), _) => Whole::Command(sent(assignment)),
+            (None, Some(story)) => Whole::Story(Box::new(story.clone())),
+            (None, None) => Whole::Goal,
+        };
+        let timeout_s = match self.assignment {
+            Some(assignment) => policy.longest(assignment.operation),
+            None => policy.total_s.filter(|_| self.story.is_some()),
+        };
+        let label = match &whole {
+            Whole::Story(story) => story.label(),
+            Whole::Command(_) | Whole::Goal => {
+                let short: String = agent.as_str().chars().take(Label::MAX_CHARS).collect();
+                Label::new(&short).unwrap_or_else(|_| Label::unnamed())
+            }
+        };
+        let mut brief = Brief::new(label, agent.clone(), &whole.text(goal));
+        brief.model = model.cloned();
+        let rights = Rights::of(policy);
+        let session = run.root_session();
+        let grant = Grant {
+            session,
+            parent: session,
+            call: WHOLE_RUN,
+            index: 0,
+            places: policy.concurrency,
+            brief,
+            depth: 0,
+            path: vec![agent.to_string()],
+            rights: self.rights.map_or_else(|| rights.clone(), |own| rights.intersection(own)),
+            timeout_s,
+            clamped: false,
+            preface: None,
+            task: None,
+            opening_bytes: 0,
+            awaiting_approval: true,
+        };
+        Some((grant, whole))
+    }
+}
+
+/// Returns a command as it was sent; of an old journal, what is known of it.
+fn sent(assignment: &Assignment) -> String {
+    assignment.sent.clone().unwrap_or_else(|| {
+        let tasks: Vec<String> = assignment.tasks.iter().map(|task| format!(" {task}")).collect();
+        format!("/{}{}", assignment.command, tasks.concat())
+    })
+}
+
+impl Whole {
+    /// Returns what would be done, for a heading.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::Command(sent) => format!("Run {}", fit(sent, TITLE_COLUMNS)),
+            Self::Story(story) => {
+                format!(
+                    "Work on the story {}",
+                    fit(&format!("{} {}", story.id, story.title), TITLE_COLUMNS)
+                )
+            }
+            Self::Goal => "Let an agent work towards a goal".to_owned(),
+        }
+    }
+
+    /// Names the kind of it for programs.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Command(_) => "command",
+            Self::Story(_) => "story",
+            Self::Goal => "goal",
+        }
+    }
+
+    /// Returns what its agent is to do.
+    fn text(&self, goal: &str) -> String {
+        match self {
+            Self::Command(sent) => sent.clone(),
+            Self::Story(story) => {
+                let plan = story.plan.iter().map(|task| format!("\nplanned: {}", task.description));
+                format!("{}{}", story.title, plan.collect::<String>())
+            }
+            Self::Goal => goal.to_owned(),
+        }
+    }
+
+    /// Returns the rows that only such a question has.
+    pub(super) fn rows(&self, policy: &Policy) -> Vec<Vec<String>> {
+        let row = |title: &str, words: String| vec![title.to_owned(), words];
+        let mut rows = Vec::new();
+        if let Self::Story(story) = self {
+            let prd = story.prd.iter().map(|prd| row("PRD", fit(prd, LINE_COLUMNS)));
+            rows.extend(prd);
+            let planned = story.plan.iter().filter_map(|task| task.verify.as_ref());
+            for command in story.verify.iter().chain(planned) {
+                rows.push(row(
+                    "Verify",
+                    format!("runs `{}` to decide", fit(command, LINE_COLUMNS)),
+                ));
+            }
+        }
+        let below = match (policy.enabled, policy.max_depth) {
+            (false, _) | (_, 0) => "nothing".to_owned(),
+            (true, depth) => {
+                let levels =
+                    if depth == 1 { "1 level".to_owned() } else { format!("{depth} levels") };
+                format!("up to {levels} of subagents, each call asked about by the same rules")
+            }
+        };
+        rows.push(row("Hands down", below));
+        rows
+    }
+}
+
+/// Returns the most a whole run can consume, and its seconds where it is bounded in time.
+pub(super) fn worst(policy: &Policy, root: &Grant) -> (Amount, Option<u64>) {
+    let worst = root.brief.model.as_ref().map(|model| worst_case_of_run(policy, model));
+    let (tokens, usd) = worst.unwrap_or((u64::MAX, None));
+    (Amount { tokens, usd: usd.unwrap_or_default() }, root.timeout_s)
+}

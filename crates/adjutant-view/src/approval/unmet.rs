@@ -1,0 +1,76 @@
+//! Why a call is asked about although a person set an amount within which calls start unasked.
+
+use adjutant_core::Usd;
+
+use super::{Question, is_priced};
+use crate::sanitize;
+
+/// What is in the way of starting unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Unmet {
+    /// Nobody knows what these models cost, so no amount bounds them.
+    Unpriced(Vec<String>),
+    /// Nothing is left of the amount.
+    UsedUp,
+    /// It may cost more than is left.
+    TooHigh { worst: Usd, left: Usd },
+}
+
+impl Question {
+    fn unmet(&self) -> Option<Unmet> {
+        let left = self.policy.approve_below_usd.filter(|_| !self.is_automatic())?;
+        let unpriced = self.grants.iter().filter(|grant| !is_priced(grant));
+        let models = unpriced.filter_map(|grant| grant.brief.model.as_ref());
+        let mut models: Vec<String> = models.map(|model| model.name.clone()).collect();
+        models.sort();
+        models.dedup();
+        match self.worst_usd() {
+            None => Some(Unmet::Unpriced(models)),
+            Some(_) if left == Usd::ZERO => Some(Unmet::UsedUp),
+            Some(worst) => Some(Unmet::TooHigh { worst, left }),
+        }
+    }
+
+    /// Says in a few words why the amount that was set beforehand does not cover the call.
+    pub(super) fn why_asked(&self) -> Option<String> {
+        Some(match self.unmet()? {
+            Unmet::Unpriced(models) => {
+                format!("no price is known for {}", sanitize::line(&models.join(", ")))
+            }
+            Unmet::UsedUp => "nothing is left of the amount approved beforehand".to_owned(),
+            Unmet::TooHigh { left, .. } => {
+                format!("it does not fit the {left} approved beforehand")
+            }
+        })
+    }
+
+    /// Says why a call of an MCP client is asked about although `auto-below` is set, and what a person does
+    /// so that such calls start unasked.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        let what = match self.unmet()? {
+            Unmet::Unpriced(models) => {
+                let entry = |model: &String| {
+                    let name = model.replace('\\', "\\\\").replace('"', "\\\"");
+                    format!("\n  [models.\"{name}\"]\n  price = {{ input = 0, output = 0 }}")
+                };
+                let lines: String = models.iter().map(entry).collect();
+                format!(
+                    "no price is known for {}, so no amount bounds what it may cost. Say what it costs in \
+                     dollars per million tokens, 0 for a model at home, in your own config.toml:{lines}",
+                    models.join(", ")
+                )
+            }
+            Unmet::UsedUp => "what clients may spend unasked today is used up or set aside for runs that \
+                              go on. It is counted anew each day (UTC); more is allowed with `approval = \
+                              \"auto-below USD\"` in [mcp] of your own config.toml."
+                .to_owned(),
+            Unmet::TooHigh { worst, left } => format!(
+                "its worst case is {worst}, and {left} is left for it today. Lower the worst case with \
+                 --budget-usd or --budget-tokens of the server, or allow more with `approval = \
+                 \"auto-below USD\"` in [mcp] of your own config.toml."
+            ),
+        };
+        Some(format!("auto-below does not cover it: {}", sanitize::block(&what)))
+    }
+}
