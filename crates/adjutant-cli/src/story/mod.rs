@@ -241,7 +241,7 @@ impl Reading<'_> {
         let _claim = match self.archive.claim_story(self.file.path(), id) {
             Ok(claim) => claim,
             Err(ClaimError::Held { pid }) => {
-                let why = self.busy(id, pid);
+                let why = self.busy(id, pid)?;
                 return Ok(self.leave(id, &why));
             }
             Err(error @ ClaimError::File(_)) => return Err(Failure::caused(Exit::Failed, &error)),
@@ -282,14 +282,18 @@ impl Reading<'_> {
 
     /// Looks at what ran before on a story, and what that means for it.
     fn before(&mut self, story: &Story) -> Result<Before, Failure> {
-        self.history.look(&story.id);
+        self.history.look(&story.id)?;
         let asked = asked(story, self.verify_of(story).as_deref());
         Ok(match self.history.find(&story.id, &asked) {
             Some(Earlier::Running(run)) => {
                 Before::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
             }
             Some(_) if self.args.again => Before::Begin(None),
-            Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run) => {
+            Some(Earlier::Unread(run)) => Before::Leave(format!(
+                "{run} cannot be read ({}); --again begins it anew",
+                self.history.problem(run)
+            )),
+            Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
                 match self.history.lost(run)? {
                     None => Before::Done(run),
                     Some(why) => Before::Begin(Some(format!("{why}, so it was begun anew"))),
@@ -331,11 +335,11 @@ impl Reading<'_> {
     }
 
     /// Says who works on a story that another process has claimed.
-    fn busy(&mut self, id: &str, pid: Option<u32>) -> String {
+    fn busy(&mut self, id: &str, pid: Option<u32>) -> Result<String, Failure> {
         let process =
             pid.map_or_else(|| "another process".to_owned(), |it| format!("process {it}"));
-        self.history.look(id);
-        completed(&match self.history.at_work(id) {
+        self.history.look(id)?;
+        Ok(completed(&match self.history.at_work(id) {
             Some(run) => format!(
                 "{run} works on it ({process}): `adjutant watch {run}` follows it, `adjutant wait {run}` waits \
                  for its end"
@@ -343,7 +347,7 @@ impl Reading<'_> {
             None => format!(
                 "{process} works on it: `adjutant status` lists its run once that has begun"
             ),
-        })
+        }))
     }
 
     /// Reads the file anew; one that took no outcome is tried out too, since only the story itself may
@@ -366,13 +370,12 @@ impl Reading<'_> {
     ///
     /// Whoever took `passes` back after it was written down wants the story done again, and what a
     /// later run came to is not taken back by an earlier one.
-    fn is_unrecorded(&self, id: &str, run: RunId) -> bool {
-        let recorded = record::recorded(self.file.prd(), id);
-        match recorded {
+    fn is_unrecorded(&self, id: &str, run: RunId) -> Result<bool, Failure> {
+        Ok(match record::recorded(self.file.prd(), id) {
             None => true,
             Some(it) if it.run == run => !it.is_completed,
-            Some(it) => record::began_later(self.archive, run, it.run),
-        }
+            Some(it) => record::began_later(self.archive, run, it.run)?,
+        })
     }
 
     /// Writes down what an earlier run achieved and could not write: nothing is done twice.
@@ -388,8 +391,7 @@ impl Reading<'_> {
             MergeAfter::Apply => self.history.place_of(&view)? == Some(Whereabouts::Kept),
             MergeAfter::Report => false,
         };
-        let placed =
-            if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
+        let placed = if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
         let is_placed = placed.exit == Exit::Completed;
         record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
         self.tell(&view, placed, |report| {
