@@ -14,6 +14,7 @@ use adjutant_view::{Entry, Liveness, RunView};
 
 use super::record::{Recorded, recorded};
 use crate::exit::Failure;
+use crate::output::say;
 use crate::records::{liveness, numbers};
 use crate::work::{explained, search};
 
@@ -76,6 +77,8 @@ pub(super) struct History<'a> {
     runs: BTreeMap<RunId, Seen>,
     /// Those on stories of the PRD, the latest first.
     order: Vec<RunId>,
+    /// Whether there are more than are looked at, which was said.
+    is_cut: bool,
     /// Why some of them cannot be read.
     problems: BTreeMap<RunId, String>,
     /// Commits that runs are known to have left, which stays true whatever becomes of them.
@@ -94,6 +97,7 @@ impl<'a> History<'a> {
             prd,
             runs: BTreeMap::new(),
             order: Vec::new(),
+            is_cut: false,
             problems: BTreeMap::new(),
             left: BTreeSet::new(),
             work: OnceCell::new(),
@@ -105,6 +109,15 @@ impl<'a> History<'a> {
         let mut looked_at = 0;
         self.order.clear();
         for files in self.archive.runs().map_err(crate::records::failed)? {
+            if looked_at == LOOKED_AT {
+                if !std::mem::replace(&mut self.is_cut, true) {
+                    say(&format!(
+                        "adjutant: only the latest {LOOKED_AT} runs of this folder were looked at for what was done \
+                         before; `adjutant prune` clears old ones"
+                    ));
+                }
+                break;
+            }
             let run = files.id();
             let is_known = match self.runs.get(&run) {
                 None => false,
@@ -127,9 +140,6 @@ impl<'a> History<'a> {
                 Some(Seen::Elsewhere) | None => continue,
             }
             looked_at += 1;
-            if looked_at == LOOKED_AT {
-                break;
-            }
         }
         Ok(())
     }

@@ -76,6 +76,12 @@ pub(crate) fn run_story(
             .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?
     };
     let file = PrdFile::open(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+    if file.path().to_str().is_none() {
+        // The journal names it, and the run would not find it again.
+        let shown = file.path().display();
+        return Err(Failure::usage(format!("`{shown}`: the path of a PRD must be UTF-8")));
+    }
+    let order = order(&file, args.story.as_deref())?;
     let mut settings = Settings::load_as(&flags.policy, &workdir, Some(Preset::Story))?;
     apply_flags(&mut settings, flags, false)?;
     let terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
@@ -112,7 +118,7 @@ pub(crate) fn run_story(
         left: Vec::new(),
         unsaved: false,
     };
-    let done = reading.run_all();
+    let done = reading.run_all(order);
     reading.wiring.end_recording();
     let exit = done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit);
     // What was done before something broke is reported all the same.
@@ -141,6 +147,19 @@ fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
         say(&format!("adjutant: {origin}: {warning}"));
     }
     Ok(())
+}
+
+/// Returns the stories to be worked on, in their order: those that are left, or the one that was asked for.
+fn order(file: &PrdFile, story: Option<&str>) -> Result<Vec<String>, Failure> {
+    let (prd, path) = (file.prd(), file.path().display().to_string());
+    let found = match story {
+        Some(id) => prd.select(id).map(|story| vec![story]),
+        None => prd.order(),
+    };
+    let found = found.map_err(|error| {
+        Failure::usage(format!("{}: {error}", adjutant_view::sanitize::line(&path)))
+    })?;
+    Ok(found.into_iter().map(|story| story.id.clone()).collect())
 }
 
 /// What an earlier run means for a story.
@@ -180,18 +199,8 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Works on every story that is ready, or on the one that was asked for.
-    fn run_all(&mut self) -> Result<Exit, Failure> {
-        let file = self.file.path().display().to_string();
-        let of_file = |error: adjutant_core::prd::PrdError| {
-            Failure::usage(format!("{}: {error}", adjutant_view::sanitize::line(&file)))
-        };
-        let order: Vec<String> = match &self.args.story {
-            Some(id) => vec![self.file.prd().select(id).map_err(of_file)?.id.clone()],
-            None => {
-                self.file.prd().order().map_err(of_file)?.iter().map(|it| it.id.clone()).collect()
-            }
-        };
+    /// Works on those of the stories that are ready.
+    fn run_all(&mut self, order: Vec<String>) -> Result<Exit, Failure> {
         if order.is_empty() {
             let has_none = self.file.prd().stories().is_empty();
             let what =
@@ -551,7 +560,9 @@ impl Reading<'_> {
                 all: json(&self.reports),
             });
         }
-        print(&completed(&render(&self.reports)))?;
+        if !self.reports.is_empty() {
+            print(&completed(&render(&self.reports)))?;
+        }
         for (id, why) in &self.left {
             print(&format!("{id}: not begun, {why}\n"))?;
         }
