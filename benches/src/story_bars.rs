@@ -4,6 +4,7 @@
 //! A delegation is measured through the real binary, by the times in its own journal: from the answer
 //! that holds the markers until the agent is told what came of them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,7 +20,7 @@ use crate::fixture::{Place, has_memory};
 use crate::repos::{Repo, timed};
 use crate::sample::{Plan, Spread, cpu_micros};
 use crate::spawn::{Binary, target_dir};
-use crate::table::{MILLIS, Row};
+use crate::table::{MILLIS, Row, TIMES};
 use crate::{Failure, say};
 
 /// Files of the repository.
@@ -34,6 +35,8 @@ binary: admission, workspace, two turns and a file, the commit, the merge; repos
 const SLOWEST: &str = "of all children the time until the last one is through this phase, counted from the end of the \
 phase before";
 const PRD: &str = "PrdFile::open, one story's outcome, PrdFile::save with its syncs, on the disk of the target folder";
+
+const CHAIN: &str = "`adjutant story --story` for the last of a chain against the second, processor time of adjutant and of all it started; each story depends on the one before";
 
 /// What one call of markers took, in milliseconds, phase by phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +58,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = answers(plan)?;
     rows.push(prds(plan)?);
     let binary = Binary::build()?;
+    rows.push(chain(plan, &binary)?);
     if has_memory() {
         let repo = Repo::make(FILES, Place::Memory)?;
         rows.extend(delegations(plan, &binary, &repo, 1, "in memory", Some(80.0))?);
@@ -148,6 +152,56 @@ fn written(round: usize) -> Written {
     }
 }
 
+/// The last story of a chain against the second: what one takes must not grow with those before it.
+fn chain(plan: &Plan, binary: &Binary) -> Result<Row, Failure> {
+    let stories = plan.pick(60, 8);
+    let place = if has_memory() { Place::Memory } else { Place::Disk };
+    let repo = Repo::make(FILES, place)?;
+    let id = |number: usize| format!("S-{number:03}");
+    let story = |number: usize| {
+        let before: Vec<String> = (1..number).rev().take(1).map(id).collect();
+        json!({ "id": id(number), "title": "A part", "dependencies": before, "passes": false })
+    };
+    let all: Vec<Value> = (1..=stories).map(story).collect();
+    let (prd, script) = (repo.beside("chain.json"), repo.beside("chain-script.json"));
+    fs::write(&prd, json!({ "userStories": all }).to_string())?;
+    fs::write(&script, chain_script().to_string())?;
+    let mut taken = Vec::new();
+    for number in 1..=stories {
+        taken.push(chained(binary, &repo, &prd, &script, &id(number))?);
+    }
+    // The first makes the base.
+    let median = |part: &[f64]| Spread::of(part.to_vec()).median;
+    let (first, last) = (median(&taken[1..4]), median(&taken[stories - 3..]));
+    let name = format!("the last of a chain of {stories} stories against the first");
+    Ok(Row::at_most(name, Spread::exact(last / first), 3.0, TIMES).note(CHAIN))
+}
+
+fn chain_script() -> Value {
+    let made = json!({ "tool": "Write", "args": { "file_path": "made/{{label}}.txt", "content": "made\n" } });
+    json!({ "turn": [
+        { "agent": "story", "call": [made] },
+        { "agent": "story", "call": [returned()] },
+    ] })
+}
+
+/// Works on one story of a chain; returns the processor time it took.
+fn chained(
+    binary: &Binary,
+    repo: &Repo,
+    prd: &Path,
+    script: &Path,
+    story: &str,
+) -> Result<f64, Failure> {
+    let mut args: Vec<OsString> = vec!["story".into(), prd.into(), "--story".into(), story.into()];
+    args.extend(["--yes", "--events", "--model"].map(Into::into));
+    args.push(format!("script:{}", script.display()).into());
+    args.extend(["--home".into(), repo.beside("home").into(), "--root".into(), repo.tree().into()]);
+    let (path, home) = (std::env::var_os("PATH").unwrap_or_default(), repo.beside("nobody"));
+    let vars = [("PATH", path.as_os_str()), ("HOME", home.as_os_str())];
+    Ok(binary.run_in(&repo.tree(), &args, &vars)?.cpu_ms)
+}
+
 /// A story whose agent hands so many tasks down in one answer.
 fn delegations(
     plan: &Plan,
@@ -196,18 +250,23 @@ fn script_for(children: usize) -> Value {
     let markers: String = (1..=children).map(|nth| format!("[delegate:part-{nth}:1]\n")).collect();
     let made =
         |path: &str| json!({ "tool": "Write", "args": { "file_path": path, "content": "made\n" } });
-    let back = json!({ "tool": "Return", "args": {
-        "status": "completed",
-        "summary": "All of it was made. It is in the files.",
-        "artifacts": [],
-        "errors": [],
-    } });
+    let back = returned();
     json!({ "turn": [
         { "agent": "story", "text": markers },
         { "agent": "story", "call": [back] },
         { "agent": "worker", "call": [made("made/{{label}}.txt")] },
         { "agent": "worker", "call": [back] },
     ] })
+}
+
+/// The call by which an agent hands back that all is done.
+fn returned() -> Value {
+    json!({ "tool": "Return", "args": {
+        "status": "completed",
+        "summary": "All of it was made. It is in the files.",
+        "artifacts": [],
+        "errors": [],
+    } })
 }
 
 fn delegation(

@@ -269,7 +269,12 @@ fn from_environment(policy: &mut Layered) -> Result<(), Failure> {
         let text = text
             .into_string()
             .map_err(|_| Failure::usage(format!("environment {name}: it is not UTF-8")))?;
-        let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        let value = match text.as_str() {
+            // As variables that switch something are written elsewhere.
+            "1" if name == "ENABLE_DELEGATION" => Value::Bool(true),
+            "0" if name == "ENABLE_DELEGATION" => Value::Bool(false),
+            json => serde_json::from_str(json).unwrap_or(Value::String(text)),
+        };
         let source = Source::Environment(name);
         policy.set(key.name(), &value, &source).map_err(|error| refused(&error, Some(source)))?;
     }

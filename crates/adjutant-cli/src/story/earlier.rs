@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use adjutant_core::prd::{Prd, Story, child_number};
-use adjutant_core::{Event, Outcome, RunId};
+use adjutant_core::{Event, Outcome, Preset, RunId};
 use adjutant_engine::prd::resolved;
 use adjutant_engine::work::{Whereabouts, Work};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
 use adjutant_view::story::StoryReport;
-use adjutant_view::{Liveness, RunView};
+use adjutant_view::{Entry, Liveness, RunView};
 
 use super::record::{Recorded, recorded};
 use crate::exit::Failure;
+use crate::output::say;
 use crate::records::{liveness, numbers};
 use crate::work::{explained, search};
 
@@ -33,6 +34,8 @@ pub(super) enum Earlier {
     Spent(RunId),
     /// It ended otherwise.
     Over,
+    /// What it came to cannot be read.
+    Unread(RunId),
 }
 
 /// What a story begins with.
@@ -62,6 +65,8 @@ enum Seen {
     Other,
     /// It worked on a story.
     On(Past),
+    /// It is of this tree and cannot be read so far that its story is known.
+    Unread,
 }
 
 /// The runs on the stories of one PRD.
@@ -72,6 +77,10 @@ pub(super) struct History<'a> {
     runs: BTreeMap<RunId, Seen>,
     /// Those on stories of the PRD, the latest first.
     order: Vec<RunId>,
+    /// Whether there are more than are looked at, which was said.
+    is_cut: bool,
+    /// Why some of them cannot be read.
+    problems: BTreeMap<RunId, String>,
     /// Commits that runs are known to have left, which stays true whatever becomes of them.
     left: BTreeSet<(RunId, String)>,
     /// The repository, once it was asked about.
@@ -88,16 +97,27 @@ impl<'a> History<'a> {
             prd,
             runs: BTreeMap::new(),
             order: Vec::new(),
+            is_cut: false,
+            problems: BTreeMap::new(),
             left: BTreeSet::new(),
             work: OnceCell::new(),
         }
     }
 
-    /// Reads what the runs of the tree say of a story by now; one that cannot be read says nothing.
-    pub(super) fn look(&mut self, story: &str) {
+    /// Reads what the runs of the tree say of a story by now.
+    pub(super) fn look(&mut self, story: &str) -> Result<(), Failure> {
         let mut looked_at = 0;
         self.order.clear();
-        for files in self.archive.runs().unwrap_or_default() {
+        for files in self.archive.runs().map_err(crate::records::failed)? {
+            if looked_at == LOOKED_AT {
+                if !std::mem::replace(&mut self.is_cut, true) {
+                    say(&format!(
+                        "adjutant: only the latest {LOOKED_AT} runs of this folder were looked at for what was done \
+                         before; `adjutant prune` clears old ones"
+                    ));
+                }
+                break;
+            }
             let run = files.id();
             let is_known = match self.runs.get(&run) {
                 None => false,
@@ -105,6 +125,8 @@ impl<'a> History<'a> {
                 Some(Seen::Other) => true,
                 // What came of it may be another thing by now.
                 Some(Seen::On(past)) => past.story != story,
+                // Or somebody put it in order.
+                Some(Seen::Unread) => false,
             };
             if !is_known {
                 match self.see(&files) {
@@ -113,53 +135,83 @@ impl<'a> History<'a> {
                 }
             }
             match self.runs.get(&run) {
-                Some(Seen::On(_)) => self.order.push(run),
+                Some(Seen::On(_) | Seen::Unread) => self.order.push(run),
                 Some(Seen::Other) => {}
                 Some(Seen::Elsewhere) | None => continue,
             }
             looked_at += 1;
-            if looked_at == LOOKED_AT {
-                break;
-            }
         }
+        Ok(())
     }
 
     /// Looks at one run; nothing where it cannot be told yet.
-    fn see(&self, files: &RunFiles) -> Option<Seen> {
+    fn see(&mut self, files: &RunFiles) -> Option<Seen> {
         // Asked first: a run that ends while it is read must not look interrupted.
-        let is_alive = liveness(files).ok()? == Liveness::Alive;
+        let life = liveness(files);
+        let is_alive = matches!(life, Ok(Liveness::Alive));
         match files.workdir() {
             None if is_alive => return None,
             found if found.as_ref() != Some(&self.workdir) => return Some(Seen::Elsewhere),
             _ => {}
         }
-        let (view, _) = numbers(files).ok()?;
+        let (view, problem) = match life.and_then(|_| numbers(files)) {
+            Ok((view, _)) => (view, None),
+            // It is being written, and who does so has a claim.
+            Err(_) if is_alive => return None,
+            Err(failure) => (beginning(files), Some(failure.to_string())),
+        };
         // A run of another day may have been given another spelling of the same path.
         let is_ours = |prd: &String| resolved(Path::new(prd)) == self.prd;
         let story = view.story().filter(|it| it.prd.as_ref().is_some_and(is_ours));
-        let Some(story) = story else { return (!is_alive).then_some(Seen::Other) };
+        let Some(story) = story else {
+            let is_other = view.story().is_some()
+                || view.policy().is_some_and(|policy| policy.preset != Preset::Story);
+            if let Some(problem) = problem.filter(|_| !is_other) {
+                self.problems.insert(files.id(), problem);
+                return Some(Seen::Unread);
+            }
+            return (!is_alive).then_some(Seen::Other);
+        };
         let ids = view.delegations().filter_map(|child| child.story.as_deref());
         let numbers = ids.filter_map(|id| child_number(&story.id, id));
+        let came_to = match problem {
+            None => came_to(files.id(), &view, is_alive),
+            Some(problem) => {
+                self.problems.insert(files.id(), problem);
+                Earlier::Unread(files.id())
+            }
+        };
         Some(Seen::On(Past {
             story: story.id.clone(),
             asked: story.asked.clone(),
-            came_to: came_to(files.id(), &view, is_alive),
+            came_to,
             last_child: numbers.max().unwrap_or(0).into(),
         }))
+    }
+
+    /// Says why a run cannot be read.
+    pub(super) fn problem(&self, run: RunId) -> &str {
+        self.problems.get(&run).map_or("", String::as_str)
     }
 
     fn on<'h>(&'h self, story: &'h str) -> impl Iterator<Item = &'h Past> {
         let seen = self.order.iter().filter_map(|run| self.runs.get(run));
         seen.filter_map(move |seen| match seen {
             Seen::On(past) => Some(past).filter(|past| past.story == story),
-            Seen::Elsewhere | Seen::Other => None,
+            Seen::Elsewhere | Seen::Other | Seen::Unread => None,
         })
     }
 
     /// Returns what the latest run on a story came to of which the same was asked; whoever works on
     /// the story comes first, whatever it was asked.
     pub(super) fn find(&self, story: &str, asked: &str) -> Option<Earlier> {
-        let same = || self.on(story).find(|past| past.asked == asked).map(|past| past.came_to);
+        let came_to = |run: &RunId| match self.runs.get(run)? {
+            Seen::On(past) if past.story == story && past.asked == asked => Some(past.came_to),
+            // It may have been on this one.
+            Seen::Unread => Some(Earlier::Unread(*run)),
+            Seen::On(_) | Seen::Elsewhere | Seen::Other => None,
+        };
+        let same = || self.order.iter().find_map(came_to);
         self.at_work(story).map(Earlier::Running).or_else(same)
     }
 
@@ -167,7 +219,11 @@ impl<'a> History<'a> {
     pub(super) fn at_work(&self, story: &str) -> Option<RunId> {
         self.on(story).find_map(|past| match past.came_to {
             Earlier::Running(run) => Some(run),
-            Earlier::Passed(_) | Earlier::Open(_) | Earlier::Spent(_) | Earlier::Over => None,
+            Earlier::Passed(_)
+            | Earlier::Open(_)
+            | Earlier::Spent(_)
+            | Earlier::Over
+            | Earlier::Unread(_) => None,
         })
     }
 
@@ -175,7 +231,7 @@ impl<'a> History<'a> {
     pub(super) fn unfinished(&self, story: &str) -> Option<RunId> {
         match self.on(story).next()?.came_to {
             Earlier::Open(run) | Earlier::Spent(run) => Some(run),
-            Earlier::Passed(_) | Earlier::Running(_) | Earlier::Over => None,
+            Earlier::Passed(_) | Earlier::Running(_) | Earlier::Over | Earlier::Unread(_) => None,
         }
     }
 
@@ -307,6 +363,15 @@ fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, String> {
         }
     }
     Ok(false)
+}
+
+/// Reads a run as far as it can be read.
+fn beginning(files: &RunFiles) -> RunView {
+    let mut view = RunView::default();
+    for record in files.records().into_iter().flatten().map_while(Result::ok) {
+        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+    }
+    view
 }
 
 fn unread(failure: &Failure) -> String {

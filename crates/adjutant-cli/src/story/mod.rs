@@ -78,6 +78,12 @@ pub(crate) fn run_story(
             .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?
     };
     let file = PrdFile::open(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+    if file.path().to_str().is_none() {
+        // The journal names it, and the run would not find it again.
+        let shown = file.path().display();
+        return Err(Failure::usage(format!("`{shown}`: the path of a PRD must be UTF-8")));
+    }
+    let order = order(&file, args.story.as_deref())?;
     let mut settings = Settings::load_as(&flags.policy, &workdir, Some(Preset::Story))?;
     apply_flags(&mut settings, flags, false)?;
     let terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
@@ -115,7 +121,7 @@ pub(crate) fn run_story(
         left: Vec::new(),
         unsaved: false,
     };
-    let done = reading.run_all();
+    let done = reading.run_all(order);
     reading.wiring.end_recording();
     let exit = done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit);
     // What was done before something broke is reported all the same.
@@ -144,6 +150,19 @@ fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
         say(&format!("adjutant: {origin}: {warning}"));
     }
     Ok(())
+}
+
+/// Returns the stories to be worked on, in their order: those that are left, or the one that was asked for.
+fn order(file: &PrdFile, story: Option<&str>) -> Result<Vec<String>, Failure> {
+    let (prd, path) = (file.prd(), file.path().display().to_string());
+    let found = match story {
+        Some(id) => prd.select(id).map(|story| vec![story]),
+        None => prd.order(),
+    };
+    let found = found.map_err(|error| {
+        Failure::usage(format!("{}: {error}", adjutant_view::sanitize::line(&path)))
+    })?;
+    Ok(found.into_iter().map(|story| story.id.clone()).collect())
 }
 
 /// What an earlier run means for a story.
@@ -185,18 +204,8 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Works on every story that is ready, or on the one that was asked for.
-    fn run_all(&mut self) -> Result<Exit, Failure> {
-        let file = self.file.path().display().to_string();
-        let of_file = |error: adjutant_core::prd::PrdError| {
-            Failure::usage(format!("{}: {error}", adjutant_view::sanitize::line(&file)))
-        };
-        let order: Vec<String> = match &self.args.story {
-            Some(id) => vec![self.file.prd().select(id).map_err(of_file)?.id.clone()],
-            None => {
-                self.file.prd().order().map_err(of_file)?.iter().map(|it| it.id.clone()).collect()
-            }
-        };
+    /// Works on those of the stories that are ready.
+    fn run_all(&mut self, order: Vec<String>) -> Result<Exit, Failure> {
         if order.is_empty() {
             let has_none = self.file.prd().stories().is_empty();
             let what =
@@ -246,7 +255,7 @@ impl Reading<'_> {
         let _claim = match self.archive.claim_story(self.file.path(), id) {
             Ok(claim) => claim,
             Err(ClaimError::Held { pid }) => {
-                let why = self.busy(id, pid);
+                let why = self.busy(id, pid)?;
                 return Ok(self.leave(id, &why));
             }
             Err(error @ ClaimError::File(_)) => return Err(Failure::caused(Exit::Failed, &error)),
@@ -287,14 +296,18 @@ impl Reading<'_> {
 
     /// Looks at what ran before on a story, and what that means for it.
     fn before(&mut self, story: &Story) -> Result<Before, Failure> {
-        self.history.look(&story.id);
+        self.history.look(&story.id)?;
         let asked = asked(story, self.verify_of(story).as_deref());
         Ok(match self.history.find(&story.id, &asked) {
             Some(Earlier::Running(run)) => {
                 Before::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
             }
             Some(_) if self.args.again => Before::Begin(None),
-            Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run) => {
+            Some(Earlier::Unread(run)) => Before::Leave(format!(
+                "{run} cannot be read ({}); --again begins it anew",
+                self.history.problem(run)
+            )),
+            Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
                 match self.history.lost(run)? {
                     None => Before::Done(run),
                     Some(why) => Before::Begin(Some(format!("{why}, so it was begun anew"))),
@@ -336,11 +349,11 @@ impl Reading<'_> {
     }
 
     /// Says who works on a story that another process has claimed.
-    fn busy(&mut self, id: &str, pid: Option<u32>) -> String {
+    fn busy(&mut self, id: &str, pid: Option<u32>) -> Result<String, Failure> {
         let process =
             pid.map_or_else(|| "another process".to_owned(), |it| format!("process {it}"));
-        self.history.look(id);
-        completed(&match self.history.at_work(id) {
+        self.history.look(id)?;
+        Ok(completed(&match self.history.at_work(id) {
             Some(run) => format!(
                 "{run} works on it ({process}): `adjutant watch {run}` follows it, `adjutant wait {run}` waits \
                  for its end"
@@ -348,7 +361,7 @@ impl Reading<'_> {
             None => format!(
                 "{process} works on it: `adjutant status` lists its run once that has begun"
             ),
-        })
+        }))
     }
 
     /// Reads the file anew; one that took no outcome is tried out too, since only the story itself may
@@ -371,13 +384,12 @@ impl Reading<'_> {
     ///
     /// Whoever took `passes` back after it was written down wants the story done again, and what a
     /// later run came to is not taken back by an earlier one.
-    fn is_unrecorded(&self, id: &str, run: RunId) -> bool {
-        let recorded = record::recorded(self.file.prd(), id);
-        match recorded {
+    fn is_unrecorded(&self, id: &str, run: RunId) -> Result<bool, Failure> {
+        Ok(match record::recorded(self.file.prd(), id) {
             None => true,
             Some(it) if it.run == run => !it.is_completed,
-            Some(it) => record::began_later(self.archive, run, it.run),
-        }
+            Some(it) => record::began_later(self.archive, run, it.run)?,
+        })
     }
 
     /// Writes down what an earlier run achieved and could not write: nothing is done twice.
@@ -560,7 +572,9 @@ impl Reading<'_> {
                 all: json(&self.reports),
             });
         }
-        print(&completed(&render(&self.reports)))?;
+        if !self.reports.is_empty() {
+            print(&completed(&render(&self.reports)))?;
+        }
         for (id, why) in &self.left {
             print(&format!("{id}: not begun, {why}\n"))?;
         }

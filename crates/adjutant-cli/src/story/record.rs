@@ -69,14 +69,14 @@ pub(super) fn recorded(prd: &Prd, story: &str) -> Option<Recorded> {
 }
 
 /// Says whether a run began after another.
-pub(super) fn began_later(archive: &Archive, one: RunId, other: RunId) -> bool {
+pub(super) fn began_later(archive: &Archive, one: RunId, other: RunId) -> Result<bool, Failure> {
     if one.stamp() != other.stamp() {
-        return one.stamp() > other.stamp();
+        return Ok(one.stamp() > other.stamp());
     }
     // Within a second the archive knows which came first; the latest stands first.
-    let runs = archive.runs().unwrap_or_default();
+    let runs = archive.runs().map_err(crate::records::failed)?;
     let place = |run: RunId| runs.iter().position(|files| files.id() == run);
-    matches!((place(one), place(other)), (Some(one), Some(other)) if one < other)
+    Ok(matches!((place(one), place(other)), (Some(one), Some(other)) if one < other))
 }
 
 /// Writes what came of a run into the file; its work is on `branch` where one was made.
@@ -89,7 +89,7 @@ pub(super) fn save(
     let (Some(story), Some(outcome)) = (view.story(), written(view, branch)) else {
         return Ok(());
     };
-    if let Some(why) = in_the_way(file.prd(), archive, view, &outcome) {
+    if let Some(why) = in_the_way(file.prd(), archive, view, &outcome)? {
         let (path, id, run) = (file.path().display(), &story.id, &outcome.run);
         return Err(Failure::new(
             Exit::Partial,
@@ -112,17 +112,23 @@ pub(super) fn save(
 }
 
 /// Says why an outcome may not be written over what the entry of its story has by now.
-fn in_the_way(prd: &Prd, archive: &Archive, view: &RunView, outcome: &Written) -> Option<String> {
-    let (work, run) = (view.story()?, view.run()?);
-    let entry = prd.story(&work.id)?;
+fn in_the_way(
+    prd: &Prd,
+    archive: &Archive,
+    view: &RunView,
+    outcome: &Written,
+) -> Result<Option<String>, Failure> {
+    let (Some(work), Some(run)) = (view.story(), view.run()) else { return Ok(None) };
+    let Some(entry) = prd.story(&work.id) else { return Ok(None) };
     if asked(entry, work.verify.as_deref()) != work.asked {
-        return Some("asks for something else than when it was begun".to_owned());
+        return Ok(Some("asks for something else than when it was begun".to_owned()));
     }
-    let recorded = recorded(prd, &work.id).map(|it| it.run);
-    if let Some(later) = recorded.filter(|it| began_later(archive, *it, run)) {
-        return Some(format!("has the outcome of {later}, which began later"));
+    if let Some(recorded) = recorded(prd, &work.id).map(|it| it.run)
+        && began_later(archive, recorded, run)?
+    {
+        return Ok(Some(format!("has the outcome of {recorded}, which began later")));
     }
-    (entry.passes && !outcome.passes).then(|| "passes already".to_owned())
+    Ok((entry.passes && !outcome.passes).then(|| "passes already".to_owned()))
 }
 
 /// Returns what is written of a run that has ended.

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::journal;
 use crate::story_rig::{Project, done, partial, runs, writes};
 
 /// B builds on what A wrote.
@@ -171,6 +172,32 @@ fn a_story_is_not_built_without_the_work_it_depends_on() {
         let out = project.story(&[]);
         assert_eq!(out.code, 0, "{how}: {out}");
         assert_eq!(project.left(&run_of(&project, "B"), "B", "b"), "by a", "{how}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_not_paid_for_again_in_silence() {
+    // Damaged after it said what it works on, and before.
+    for line in [4, 2] {
+        let (project, run) = after_a(true);
+        let folder = project.rig().run_folder(&run);
+        journal::damage(&folder.join("journal.jsonl"), line);
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            if entry.file_name().to_string_lossy().contains("checkpoint") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        let json = project.json(&["--story", "A"], 3);
+        let why = json["not_begun"][0]["why"].as_str().unwrap_or_default();
+        assert!(why.starts_with(&format!("{run} cannot be read (")), "{line}: {json:#}");
+        assert!(why.contains("--again begins it anew"), "{line}: {json:#}");
+        assert_eq!(project.rig().runs().len(), 1, "{line}");
+        let json = project.json(&["--story", "A", "--again"], 0);
+        assert_eq!(json["passed"], 1, "{line}: {json:#}");
+        // What is known of the later run is enough.
+        project.repo.git(["checkout", "-q", "prd.json"]);
+        let out = project.story(&["--story", "A"]);
+        assert_eq!((out.code, project.rig().runs().len()), (0, 2), "{line}: {out}");
     }
 }
 

@@ -191,10 +191,13 @@ fn without_delegation_markers_are_reported_and_not_run() {
     assert!(told.contains("Nothing was delegated"), "{told}");
     assert!(out.stdout.contains("Implement JWT") || out.stderr.contains("Implement JWT"), "{out}");
     // The environment switches it on as the flag does; a PRD does not.
-    let project = Project::new(&one_story(), turns());
-    let out = project.working(&[]).env("ENABLE_DELEGATION", "true").run();
-    assert_eq!(out.code, 0, "{out}");
-    assert_eq!(granted(&project, &project.rig().only_run()), ["Implement JWT"]);
+    for (value, is_on) in [("true", true), ("1", true), ("0", false)] {
+        let project = Project::new(&one_story(), turns());
+        let out = project.working(&[]).env("ENABLE_DELEGATION", value).run();
+        assert_eq!(out.code, 0, "{value}: {out}");
+        let granted = granted(&project, &project.rig().only_run());
+        assert_eq!(granted.contains(&"Implement JWT".to_owned()), is_on, "{value}: {granted:?}");
+    }
     let mut prd = one_story();
     prd["delegationConfig"] = json!({ "enabled": true, "max_depth": 3 });
     let project = Project::new(&prd, turns());

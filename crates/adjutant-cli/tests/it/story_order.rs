@@ -1,5 +1,9 @@
 //! Stories that depend on each other: their order, what each begins with, and what one call may spend.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
 use serde_json::{Value, json};
 
 use crate::story_rig::{Project, done, runs, writes};
@@ -164,10 +168,37 @@ fn cycles_and_what_is_missing_are_named() {
 }
 
 #[test]
+fn what_cannot_be_begun_is_told_before_consent_or_a_model_is_asked_for() {
+    let mut wishes = prd(&[("A", &["B"]), ("B", &["A"])]);
+    wishes["userStories"][0]["verify"] = "true".into();
+    let project = Project::new(&wishes, []);
+    for flags in [&[][..], &["--story", "C"]] {
+        let out = project.call(["story", "prd.json"]).args(flags).run();
+        assert_eq!(out.code, 2, "{out}");
+        assert!(out.stderr.contains("prd.json:"), "{out}");
+        assert!(!out.stderr.contains("asks for what only you can allow"), "{out}");
+    }
+}
+
+#[test]
+fn a_prd_whose_path_is_no_text_is_refused_at_once() {
+    let project = Project::new(&prd(&[("A", &[])]), [done("A")]);
+    let name = OsStr::from_bytes(b"prd-\xff.json");
+    fs::copy(project.rig().work().join("prd.json"), project.rig().work().join(name)).unwrap();
+    let out = project
+        .call([OsStr::new("story"), name])
+        .args(["--yes", "--model", "script:../script.json"])
+        .run();
+    assert_eq!(out.code, 2, "{out}");
+    assert!(out.stderr.contains("the path of a PRD must be UTF-8"), "{out}");
+    assert!(project.rig().runs().is_empty());
+}
+
+#[test]
 fn a_prd_without_stories_says_that_it_has_none() {
     let project = Project::new(&prd(&[]), []);
     let out = project.story(&[]);
-    assert_eq!(out.code, 0, "{out}");
+    assert_eq!((out.code, out.stdout.as_str()), (0, ""), "{out}");
     assert!(out.stderr.contains("the PRD has no stories, there is nothing to do"), "{out}");
 }
 
