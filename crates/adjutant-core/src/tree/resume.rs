@@ -141,7 +141,7 @@ impl Tree {
                 }
             }
             // While a run is interrupted, those who ended before stay so.
-            _ if self.ended.is_none() => {}
+            _ if self.ended.is_none() && !self.is_all_cancelled() => {}
             _ => {
                 let Some(root) = self.nodes.first() else { return again };
                 if root.model.is_none() {
@@ -157,6 +157,14 @@ impl Tree {
             }
         }
         again
+    }
+
+    /// Says whether all was cancelled and only what keeps its work is left to be done: whoever goes on with such
+    /// a run wants what it was about, as if its end were on record.
+    fn is_all_cancelled(&self) -> bool {
+        let root = self.nodes.first().map(|root| &root.state);
+        let is_cancelled = root == Some(&State::Ended(Outcome::Cancelled));
+        is_cancelled && !self.nodes.iter().any(|node| node.state.is_live())
     }
 
     /// Adds a node and those who worked for it on calls that were never answered.

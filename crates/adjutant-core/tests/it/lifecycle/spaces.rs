@@ -79,6 +79,32 @@ fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
 }
 
 #[test]
+fn a_run_that_died_while_it_was_cancelled_goes_on_at_once() {
+    let wish = || Resumption { rights: Rights::of(&writers()), ..Resumption::default() };
+    for is_led in [false, true] {
+        let mut sim = if is_led { Sim::led(writers(), "story", "go") } else { Sim::new(writers()) };
+        sim.spaces_at_once = false;
+        let root = sim.root();
+        let child = sim.child_of(root, about("x"));
+        made(&mut sim, child);
+        sim.cancel(root);
+        assert_eq!(sim.tree.outcome(), None, "its work is not kept yet");
+        let events = sim.restart(wish());
+        assert!(sim.state(root).is_live());
+        let works = if is_led { root } else { child };
+        assert_eq!(sim.model_calls(works).len(), 1, "{is_led}: {events:?}");
+        // One of its own that was cancelled alone stays so.
+        let mut sim = by_hand();
+        let (one, other) = (sim.child(about("x")), sim.child(about("y")));
+        made(&mut sim, one);
+        made(&mut sim, other);
+        sim.cancel(one);
+        sim.restart(wish());
+        assert!(!sim.state(one).is_live() && sim.state(other).is_live());
+    }
+}
+
+#[test]
 fn the_run_waits_until_the_work_is_kept_whatever_the_end_and_across_crashes() {
     for cancelled in [false, true] {
         let mut sim = by_hand();
