@@ -158,7 +158,10 @@ fn cycles_and_what_is_missing_are_named() {
     let project = Project::new(&prd(&[("A", &["C"]), ("B", &["A"]), ("C", &["B"])]), [done("A")]);
     let out = project.story(&[]);
     assert_eq!(out.code, 2, "{out}");
-    assert!(out.stderr.contains("prd.json: the dependencies of stories form a cycle"), "{out}");
+    assert!(
+        out.stderr.contains("prd.json: line 6: the dependencies of stories form a cycle"),
+        "{out}"
+    );
     assert!(out.stderr.contains("A → C → B → A"), "{out}");
     let project = Project::new(&prd(&[("A", &["US-404"])]), [done("A")]);
     let out = project.story(&[]);

@@ -57,8 +57,10 @@ pub enum PrdError {
         waits_for: Vec<String>,
     },
     /// Stories depend on each other.
-    #[error("the dependencies of stories form a cycle: {}", .path.join(" → "))]
+    #[error("line {line}: the dependencies of stories form a cycle: {}", .path.join(" → "))]
     Cycle {
+        /// The line where the first of them says what it depends on, from 1.
+        line: usize,
         /// The stories, each depending on the next; the first is also the last.
         path: Vec<String>,
     },

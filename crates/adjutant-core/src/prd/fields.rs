@@ -93,7 +93,11 @@ impl<'a> Fields<'a, '_> {
 
     /// Records a fault of a field.
     pub(super) fn fault(&self, field: &str, what: &str, out: &mut Findings<'_>) {
-        let at = self.get(field).unwrap_or(self.node).range.start;
+        self.fault_at(field, self.get(field).unwrap_or(self.node).range.start, what, out);
+    }
+
+    /// Records a fault of a field at a place of its own.
+    pub(super) fn fault_at(&self, field: &str, at: usize, what: &str, out: &mut Findings<'_>) {
         let field = format!("{}{field}", self.prefix);
         let subject = Subject { story: self.story, field: Some(&field), at };
         out.fault(subject, format!("`{field}` {what}"));

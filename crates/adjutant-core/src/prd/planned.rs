@@ -1,8 +1,8 @@
 //! Children that a PRD plans ahead, in `delegationStrategy`.
 //!
 //! Accepted are `{"subtasks": [...]}` and a plain list; an item is an object with a description, or
-//! a text such as `Write the tests:2`. What cannot be understood is left out as a whole and said: a
-//! subtask without the command that was to judge it would not be the one that was planned.
+//! a text such as `Write the tests:2`. What cannot be understood is a fault: a story without a part of its
+//! plan would be paid for and would not be the one that was planned.
 
 use super::fields::{Fields, number};
 use super::finding::Findings;
@@ -46,8 +46,8 @@ pub(super) fn read(fields: &Fields<'_, '_>, out: &mut Findings<'_>) -> Vec<Plann
     let Some(node) = fields.get(FIELD) else { return Vec::new() };
     let within = node.member(fields.text, "subtasks").filter(|list| !list.is_null(fields.text));
     let Some(items) = within.unwrap_or(node).items() else {
-        let what = "is neither a list nor an object with a list `subtasks`; it was ignored";
-        fields.warning(FIELD, node.range.start, what, out);
+        let what = "is neither a list nor an object with a list `subtasks`";
+        fields.fault_at(FIELD, node.range.start, what, out);
         return Vec::new();
     };
     let mut planned = Vec::new();
@@ -55,8 +55,8 @@ pub(super) fn read(fields: &Fields<'_, '_>, out: &mut Findings<'_>) -> Vec<Plann
         match one(fields.text, item) {
             Ok(child) => planned.push(child),
             Err(why) => {
-                let what = format!("number {}: {why}; it was left out", nth + 1);
-                fields.warning(FIELD, item.range.start, &what, out);
+                let what = format!("number {}: {why}", nth + 1);
+                fields.fault_at(FIELD, item.range.start, &what, out);
             }
         }
     }

@@ -147,7 +147,10 @@ fn priority(fields: &Fields<'_, '_>, out: &mut Findings<'_>) -> Priority {
     let raw = node.raw(fields.text);
     if let Some(word) = node.as_string(fields.text) {
         return Priority::word(&word).unwrap_or_else(|| {
-            let what = format!("{} is no rank that is known; the story comes last", quoted(&word));
+            let what = format!(
+                "{} is none of critical, high, medium and low, nor a number; the story comes last",
+                quoted(&word)
+            );
             fields.warning("priority", node.range.start, &what, out);
             Priority::NONE
         });

@@ -236,26 +236,32 @@ fn several_faults_are_told_together_and_no_more_than_twenty() {
 #[test]
 fn what_is_odd_but_harmless_is_a_warning() {
     let text = r#"{"stories": [{"id": "A", "title": "a", "priority": "soon",
-        "delegationStrategy": ["x", {"description": "y", "estimatedHours": 0}, {"verify": "z"},
-            {"description": "v", "verify": 1}, 5, "ok:1", {"description": "d"}, "late:1001"],
-        "delegationContext": {"parent_story_id": "GONE"}},
-        {"id": "B", "title": "b", "delegationStrategy": "parallel"}]}"#;
+        "delegationContext": {"parent_story_id": "GONE"}}]}"#;
     let read = prd(text);
     let said: Vec<String> = read.warnings().iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(said.join("\n"), @r#"
-    line 1 column 52: story A: `priority` `soon` is no rank that is known; the story comes last
-    line 2 column 32: story A: `delegationStrategy` number 1: it is not of the form `description:hours`; it was left out
-    line 2 column 37: story A: `delegationStrategy` number 2: its hours are not a number from 1 to 1000; it was left out
-    line 2 column 80: story A: `delegationStrategy` number 3: it has no `description`; it was left out
-    line 3 column 13: story A: `delegationStrategy` number 4: its `verify` is not a string; it was left out
-    line 3 column 48: story A: `delegationStrategy` number 5: it is neither an object nor a text such as `Write the tests:2`; it was left out
-    line 3 column 81: story A: `delegationStrategy` number 8: its hours are not a number from 1 to 1000; it was left out
-    line 5 column 57: story B: `delegationStrategy` is neither a list nor an object with a list `subtasks`; it was ignored
-    line 4 column 30: story A: its parent `GONE` is not there; it is not run
+    line 1 column 52: story A: `priority` `soon` is none of critical, high, medium and low, nor a number; the story comes last
+    line 2 column 30: story A: its parent `GONE` is not there; it is not run
     "#);
-    let planned = read.stories()[0].planned.iter();
-    let planned: Vec<_> = planned.map(|it| (it.description.as_str(), it.hours)).collect();
-    assert_eq!(planned, [("ok", 1), ("d", 1)]);
+}
+
+#[test]
+fn a_plan_that_is_not_understood_is_a_fault_with_its_line() {
+    let text = r#"{"stories": [{"id": "A", "title": "a",
+        "delegationStrategy": ["x", {"description": "y", "estimatedHours": 0}, {"verify": "z"},
+            {"description": "v", "verify": 1}, 5, "ok:1", {"description": "d"}, "late:1001"]},
+        {"id": "B", "title": "b",
+         "delegationStrategy": "x:2"}]}"#;
+    insta::assert_snapshot!(refused(text), @r#"
+    7 faults:
+      line 2 column 32: story A: `delegationStrategy` number 1: it is not of the form `description:hours`
+    line 2 column 37: story A: `delegationStrategy` number 2: its hours are not a number from 1 to 1000
+    line 2 column 80: story A: `delegationStrategy` number 3: it has no `description`
+    line 3 column 13: story A: `delegationStrategy` number 4: its `verify` is not a string
+    line 3 column 48: story A: `delegationStrategy` number 5: it is neither an object nor a text such as `Write the tests:2`
+    line 3 column 81: story A: `delegationStrategy` number 8: its hours are not a number from 1 to 1000
+    line 5 column 32: story B: `delegationStrategy` is neither a list nor an object with a list `subtasks`
+    "#);
 }
 
 #[test]
@@ -263,14 +269,17 @@ fn the_hours_of_planned_children_are_read_as_markers_spell_them_too() {
     let read = Prd::read(
         r#"{"stories": [{"id": "A", "title": "a", "delegationStrategy": {"subtasks": [
             {"description": "b", "estimated_hours": 4},
-            {"description": "c", "estimatedHours": 2, "estimated_hours": null},
-            {"description": "d", "estimated_hours": "many"}]}}]}"#,
+            {"description": "c", "estimatedHours": 2, "estimated_hours": null}, "ok:1",
+            {"description": "d"}]}}]}"#,
     )
     .unwrap();
     let planned = read.stories()[0].planned.iter().map(|it| (it.description.as_str(), it.hours));
-    assert_eq!(planned.collect::<Vec<_>>(), [("b", 4), ("c", 2)]);
-    let said = read.warnings()[0].to_string();
-    assert!(said.contains("number 3: its hours are not a number from 1 to 1000"), "{said}");
+    assert_eq!(planned.collect::<Vec<_>>(), [("b", 4), ("c", 2), ("ok", 1), ("d", 1)]);
+    let said = refused(
+        r#"{"stories": [{"id": "A", "title": "a", "delegationStrategy": {"subtasks": [
+            {"description": "d", "estimated_hours": "many"}]}}]}"#,
+    );
+    assert!(said.contains("number 1: its hours are not a number from 1 to 1000"), "{said}");
 }
 
 proptest! {
