@@ -59,7 +59,7 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads the command line and remembers what recommended commands must repeat of it.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = Self::command()
+        let matches = flowing(Self::command())
             .try_get_matches_from(alias::read(std::env::args_os()))
             .map_err(|error| explained(typed_only(error)))?;
         let mut cli = Self::from_arg_matches(&matches)?;
@@ -84,6 +84,31 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// Lets the paragraphs after the flags flow: the width of the terminal breaks their lines, and nothing breaks them
+/// twice.
+fn flowing(command: clap::Command) -> clap::Command {
+    let after = command.get_after_help().map(ToString::to_string);
+    let command = match after {
+        Some(text) => command.after_help(joined(&text)),
+        None => command,
+    };
+    command.mut_subcommands(flowing)
+}
+
+/// Joins the lines of each paragraph; what is indented, and what stands above it, is no part of one.
+fn joined(text: &str) -> String {
+    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    let mut out = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        out += line;
+        if let Some(next) = lines.peek() {
+            out.push(if is_prose(line) && is_prose(next) { ' ' } else { '\n' });
+        }
+    }
+    out
 }
 
 /// Returns the tree that was typed, for whichever command.
@@ -156,6 +181,7 @@ pub(crate) enum Command {
     Delegate(DelegateArgs),
     /// Work on the stories of a PRD, each in a workspace of its own.
     #[command(mut_arg("merge", |merge| merge.help(story::MERGE)))]
+    #[command(mut_args(story::hide_elsewhere))]
     Story(StoryArgs),
     /// Go on with a run that was interrupted, or with what is left of one that has ended.
     Resume(ResumeArgs),
@@ -226,7 +252,7 @@ pub(crate) enum Command {
 }
 
 /// How limits are chosen.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PolicyFlags {
     /// The preset to start from: scout (forge), command (opencode) or story (claude-loop).
     #[arg(long, value_name = "NAME", env = "ADJUTANT_PRESET")]

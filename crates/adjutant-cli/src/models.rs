@@ -71,8 +71,10 @@ struct Finding {
 
 /// Looks at everything a run needs; each line says what to do about it.
 pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
-    let wiring = Wiring::new(&Settings::load(&PolicyFlags::default(), Path::new("."))?)?;
+    let settings = Settings::load(&PolicyFlags::default(), Path::new("."))?;
+    let wiring = Wiring::new(&settings)?;
     let mut findings = providers(&wiring);
+    findings.extend(usual_model(&wiring, settings.model));
     findings.push(store(home));
     findings.push(kernel());
     let machine = work::findings(home).into_iter();
@@ -86,7 +88,7 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
         if terminal { "a live picture is drawn" } else { "plain lines are written" },
     ));
     let can_run =
-        findings.iter().any(|finding| finding.fine && finding.name.starts_with("provider"));
+        findings.iter().any(|it| it.fine && (it.name.starts_with("provider") || it.name == MODEL));
     if as_json {
         let lines: Vec<Value> = findings
             .iter()
@@ -112,6 +114,20 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
 fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> Finding {
     Finding { name: name.into(), fine, says: says.into() }
 }
+
+/// Looks at the model that is used where none is typed; nobody is asked.
+fn usual_model(wiring: &Wiring, configured: Option<String>) -> Option<Finding> {
+    let given = std::env::var("ADJUTANT_MODEL").ok().filter(|name| !name.is_empty());
+    let name = given.or(configured)?;
+    Some(match wiring.choose(Some(&name)) {
+        // A provider without a key is refused, so one that is taken can be asked.
+        Ok(_) => finding(MODEL, true, format!("{name} can be used")),
+        Err(failure) => finding(MODEL, false, failure.to_string()),
+    })
+}
+
+/// What the finding about the usual model is called.
+const MODEL: &str = "model";
 
 /// A key that was found is never shown. Only a server on this machine is knocked at.
 fn providers(wiring: &Wiring) -> Vec<Finding> {

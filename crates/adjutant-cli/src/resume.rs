@@ -18,12 +18,13 @@ use crate::delegate::{absolute, failed, form, write_in_place};
 use crate::demo;
 use crate::exit::{Exit, Failure};
 use crate::here::{self, Verb};
+use crate::hints::{completed, quoted};
 use crate::output::say;
 use crate::records;
 use crate::run::{Showing, Work, carry_out};
 use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
-use crate::story::stories_again;
+use crate::story::{in_vain, stories_again};
 use crate::wiring::Wiring;
 use crate::work::unkept_of;
 
@@ -114,6 +115,10 @@ pub(crate) fn go_on(
     let claim = claim(archive, files.id(), &past)?;
     // Who had the story until now may have gone on with this very run.
     let past = if claim.is_some() { self::past(&files)? } else { past };
+    // Whoever has something to say wants it heard, whatever becomes of it.
+    if wish.say.is_none() {
+        refuse_in_vain(archive, files.id(), &past)?;
+    }
     let asks = !flags.yes && (past.open_questions > 0 || may_ask(&past.policy));
     let terminal = if asks { Terminal::open() } else { None };
     if past.open_questions > 0 && !flags.yes && terminal.is_none() {
@@ -186,6 +191,22 @@ pub(crate) fn go_on(
     let showing = Showing { form, events: flags.events, result_tokens, merge };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
+}
+
+/// Refuses to pay for what could not be written down.
+fn refuse_in_vain(archive: &Archive, run: RunId, past: &Past) -> Result<(), Failure> {
+    let Some(story) = &past.story else { return Ok(()) };
+    let Some(why) = in_vain(archive, story, run)? else { return Ok(()) };
+    let prd = story.prd.as_deref().unwrap_or_default();
+    let text = format!(
+        "story `{}` of `{prd}` {why}, so nothing that {run} comes to would be written down",
+        story.id
+    );
+    Err(Failure::usage(text).hint(completed(&format!(
+        "`adjutant diff {run}` shows what it has, `adjutant story {}` works on what the PRD asks for now, and \
+         `adjutant resume {run} --say \"TEXT\"` goes on all the same.",
+        quoted(prd)
+    ))))
 }
 
 /// Claims the story of a run that goes on: nobody else may be at work on it.

@@ -96,7 +96,7 @@ pub(crate) fn conclude(
     let view = &view;
     let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
     // That of a story names its branch, so it comes after that is made.
-    let report = StoryReport::of(view);
+    let report = StoryReport::of(view).map(|report| story::with_flags(report, view));
     if pursues && report.is_none() {
         show_synthesis(view, files.as_ref(), showing)?;
     } else if report.is_none() && !showing.events && view.run().is_some() {

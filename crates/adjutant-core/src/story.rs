@@ -36,6 +36,9 @@ pub struct StoryWork {
     /// The commits of the stories it depends on, which its workspace begins with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub takes_in: Vec<String>,
+    /// The flags that were typed for it, each with its value, for the command that begins it anew.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub typed: Vec<String>,
 }
 
 impl StoryWork {

@@ -25,6 +25,7 @@ use adjutant_workspace::{
 use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
 use crate::clock::{Wall, wall_now};
+use crate::engine::EngineError;
 use crate::prd::temp_name;
 
 /// What a person says about workspaces.
@@ -106,6 +107,15 @@ impl SpaceSetup {
             ));
         }
         Ok(all)
+    }
+
+    /// Says why agents would have no workspaces of their own in `tree`; nothing is changed by it.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Spaces`] with the reason.
+    pub fn check(&self, tree: &Path, network: bool) -> Result<(), EngineError> {
+        self.open(tree, network).map(drop).map_err(EngineError::Spaces)
     }
 
     /// Returns the reserved file as the repository at `tree` knows it, and the copy that is made of it while it is

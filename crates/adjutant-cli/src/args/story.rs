@@ -43,6 +43,12 @@ pub(crate) struct StoryArgs {
     pub(crate) work: WorkFlags,
 }
 
+/// Hides what means something only for other commands; `story` refuses it.
+pub(super) fn hide_elsewhere(arg: clap::Arg) -> clap::Arg {
+    let elsewhere = ["agent", "in_place", "preset", "system", "write"];
+    if elsewhere.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg }
+}
+
 /// What `--merge` says here; elsewhere nothing but a report is the default.
 pub(super) const MERGE: &str = "What becomes of the work of a story that passes [default: branch, unless the PRD asks \
 for something else and you allowed it]";

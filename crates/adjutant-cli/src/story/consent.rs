@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use adjutant_core::prd::Prd;
+use adjutant_core::prd::{Prd, Wish};
 use adjutant_engine::{Archive, Consents};
 use adjutant_view::sanitize;
 
@@ -16,39 +16,57 @@ pub(super) struct Consent {
     /// The digest of the wishes and of the place of the file.
     of: String,
     is_given: bool,
+    /// Whether a command of the person decides about stories in place of those of the PRD.
+    own_verify: bool,
 }
 
 impl Consent {
     /// Finds out: by the flag, by what was agreed to before, by asking where there is a terminal.
-    pub(super) fn ask(prd: &Prd, path: &Path, archive: &Archive, trusted: bool) -> Self {
+    pub(super) fn ask(
+        prd: &Prd,
+        path: &Path,
+        archive: &Archive,
+        (trusted, own_verify): (bool, bool),
+    ) -> Self {
         let (wishes, of) = (prd.wishes(), digest(prd, path));
         let consents = Consents::at(archive.path());
         if wishes.is_empty() || consents.has(&of) {
-            return Self { of, is_given: true };
+            return Self { of, is_given: true, own_verify };
         }
-        let line = |wish: String| format!("  {}\n", sanitize::line(&wish));
-        let list: String = wishes.iter().map(|wish| line(wish.to_string())).collect();
+        // Nobody needs to allow a command that is not going to be run.
+        let counts =
+            |wish: &&Wish| !(own_verify && matches!(wish, Wish::Verify { child: None, .. }));
+        let line = |wish: &Wish| format!("  {}\n", sanitize::line(&wish.to_string()));
+        let list: String = wishes.iter().filter(counts).map(line).collect();
+        if list.is_empty() && !trusted {
+            return Self { of, is_given: false, own_verify };
+        }
         let text = format!("The PRD asks for what only you can allow:\n{list}");
-        let is_given = trusted
-            || Terminal::open()
-                .is_some_and(|terminal| terminal.confirm(&text, "Allow it, from now on? [y/N] "));
+        // What was not shown is not agreed to for good.
+        let is_all = wishes.iter().all(|wish| counts(&wish));
+        let question =
+            if is_all { "Allow it, from now on? [y/N] " } else { "Allow it, this time? [y/N] " };
+        let is_given =
+            trusted || Terminal::open().is_some_and(|terminal| terminal.confirm(&text, question));
         if !is_given {
             say(&format!(
                 "adjutant: {text}It counts for nothing without your consent; --trust-prd gives it."
             ));
-        } else if let Err(error) = consents.give(&of) {
+        } else if (trusted || is_all)
+            && let Err(error) = consents.give(&of)
+        {
             say(&format!(
                 "adjutant: your consent could not be kept, so you will be asked again: {error}"
             ));
         }
-        Self { of, is_given }
+        Self { of, is_given, own_verify }
     }
 
     /// Asks anew where the PRD has other wishes by now: the flag was typed for those it had.
     pub(super) fn renew(&mut self, prd: &Prd, path: &Path, archive: &Archive) {
         if digest(prd, path) != self.of {
             say("adjutant: the PRD was changed meanwhile and asks for something else");
-            *self = Self::ask(prd, path, archive, false);
+            *self = Self::ask(prd, path, archive, (false, self.own_verify));
         }
     }
 

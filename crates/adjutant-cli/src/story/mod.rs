@@ -28,15 +28,15 @@ use serde::Serialize;
 use self::consent::Consent;
 use self::earlier::{Earlier, Foundation, History};
 use self::model::Models;
-pub(crate) use self::record::{record_outcome, tell_place};
-pub(crate) use self::typed::flags;
+pub(crate) use self::record::{in_vain, record_outcome, tell_place};
+pub(crate) use self::typed::{completed as with_flags, flags};
 use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::{absolute, apply_flags, failed, form};
 use crate::detached::{self, Terms};
 use crate::exit::{Exit, Failure};
-use crate::hints::completed;
+use crate::hints::{completed, typed};
 use crate::output::{print, print_json, say};
 use crate::run::{Conducted, Showing, Work, conduct};
 use crate::settings::{Settings, open_archive};
@@ -84,12 +84,14 @@ pub(crate) fn run_story(
         return Err(Failure::usage(format!("`{shown}`: the path of a PRD must be UTF-8")));
     }
     let order = order(&file, args.story.as_deref())?;
-    let mut settings = Settings::load_as(&flags.policy, &workdir, Some(Preset::Story))?;
+    let mut settings =
+        Settings::load_as(&typed::of_stories(flags)?, &workdir, Some(Preset::Story))?;
     apply_flags(&mut settings, flags, false)?;
     let terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
     settle_policy(&mut settings.policy, &file)?;
     let archive = open_archive(given_home)?;
-    let consent = Consent::ask(file.prd(), file.path(), &archive, args.trust_prd);
+    let own_verify = args.verify.is_some() || settings.verify.is_some();
+    let consent = Consent::ask(file.prd(), file.path(), &archive, (args.trust_prd, own_verify));
     let mut wiring = Wiring::new(&settings)?;
     if let Some(path) = flags.record.as_deref() {
         wiring = wiring.record(path, &settings.secrets)?;
@@ -219,8 +221,10 @@ impl Reading<'_> {
             let taken = self.take(&id);
             let over = match &taken {
                 Ok(Some(Outcome::Cancelled)) => Some(format!("you cancelled {id} before it")),
-                Err(_) => Some(format!("{id} before it could not be brought to an end")),
-                Ok(_) => None,
+                Err(_) if self.has_begun => {
+                    Some(format!("{id} before it could not be brought to an end"))
+                }
+                Ok(_) | Err(_) => None,
             };
             if let Some(why) = &over {
                 order.by_ref().for_each(|rest| _ = self.leave(&rest, why));
@@ -272,7 +276,10 @@ impl Reading<'_> {
         let again = match self.before(&story)? {
             Before::Begin(why) => why,
             Before::Done(run) => return self.write_down(id, run),
-            Before::Leave(why) => return Ok(self.leave(id, &completed(&why))),
+            Before::Leave(why) => {
+                self.catch_up(&story)?;
+                return Ok(self.leave(id, &completed(&why)));
+            }
         };
         let Some(policy) = self.settings.policy.policy().after(self.spent) else {
             return Ok(self.leave(id, "the budget of all stories is used up"));
@@ -392,6 +399,35 @@ impl Reading<'_> {
         })
     }
 
+    /// Writes down what the latest run on a story came to, where that ended and could not write it itself.
+    fn catch_up(&mut self, story: &Story) -> Result<(), Failure> {
+        let asked = asked(story, self.verify_of(story).as_deref());
+        let Some(Earlier::Open(run) | Earlier::Spent(run)) = self.history.find(&story.id, &asked)
+        else {
+            return Ok(());
+        };
+        let found = self.archive.find(&run.to_string()).map_err(crate::records::failed);
+        let need = crate::records::Need::Texts;
+        let Ok((view, _)) = found.and_then(|(files, _)| crate::records::fold(&files, need)) else {
+            return Ok(());
+        };
+        let Some(outcome) = view.outcome() else { return Ok(()) };
+        let is_new = match record::recorded(self.file.prd(), &story.id) {
+            None => true,
+            Some(it) if it.run == run => it.status != outcome.word(),
+            Some(it) => record::began_later(self.archive, run, it.run)?,
+        };
+        if is_new {
+            match record::save(&mut self.file, self.archive, &view, None) {
+                Ok(()) => {
+                    say(&format!("adjutant: {}: what came of {run} is written down now", story.id));
+                }
+                Err(failure) => say(&format!("adjutant: {failure}")),
+            }
+        }
+        Ok(())
+    }
+
     /// Writes down what an earlier run achieved and could not write: nothing is done twice.
     fn write_down(&mut self, id: &str, run: RunId) -> Result<Option<Outcome>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
@@ -417,7 +453,9 @@ impl Reading<'_> {
 
     /// Adds what came of a run to what is reported at the end; returns whether its story passes.
     fn tell(&mut self, view: &RunView, placed: Placed, add: impl FnOnce(&mut StoryReport)) -> bool {
-        let Some(mut report) = StoryReport::of(view).map(typed::completed) else { return false };
+        let Some(mut report) = StoryReport::of(view).map(|it| with_flags(it, view)) else {
+            return false;
+        };
         add(&mut report);
         tell_place(&mut report, placed);
         let passes = report.passes;
@@ -433,6 +471,13 @@ impl Reading<'_> {
         chosen: Chosen,
         remarks: Vec<String>,
     ) -> Result<Outcome, Failure> {
+        let spaces = self.spaces()?;
+        if !self.has_begun {
+            // Found before anything is said to begin.
+            let network = policy.network;
+            let checked = spaces.check(&self.workdir, network).map_err(|error| failed(&error));
+            checked.map_err(|failure| failure.hint(NEEDS_SPACE))?;
+        }
         let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
         say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
         if let Some(terms) = &self.terms {
@@ -455,7 +500,7 @@ impl Reading<'_> {
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
             .with_stories(names(self.file.prd()))
-            .with_spaces(self.spaces()?);
+            .with_spaces(spaces);
         let mut engine = detached::tie(engine, self.handed.take());
         let goal = Goal {
             agent: AgentName::new("story"),
@@ -548,6 +593,7 @@ impl Reading<'_> {
             plan: plan.collect(),
             takes_in,
             numbered: written.max(self.history.last_child(&story.id)),
+            typed: typed().to_vec(),
             ..StoryWork::default()
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use adjutant_core::prd::{ChildOutcome, Outcome as Written, Prd, asked};
+use adjutant_core::story::StoryWork;
 use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::Archive;
 use adjutant_engine::prd::{PrdFile, Saved};
@@ -44,6 +45,9 @@ pub(crate) fn tell_place(report: &mut StoryReport, placed: Placed) {
         }
     }
     report.branch = placed.branch;
+    report.merge.take_if(|_| placed.is_in_files);
+    let undone = report.run.filter(|_| placed.is_applied);
+    report.undo = undone.map(|run| format!("adjutant merge --undo {run}"));
 }
 
 /// What the entry of a story says of the run that was last written down in it.
@@ -56,6 +60,8 @@ pub(super) struct Recorded {
     pub(super) commit: Option<String>,
     /// Whether it completed the story and changed nothing.
     pub(super) is_empty: bool,
+    /// How it ended.
+    pub(super) status: String,
 }
 
 /// Reads what was written down in the entry of a story.
@@ -65,7 +71,9 @@ pub(super) fn recorded(prd: &Prd, story: &str) -> Option<Recorded> {
     let is_completed = record["status"] == Outcome::Completed.word();
     let commit = record["commit"].as_str().map(str::to_owned);
     let is_empty = is_completed && commit.is_none() && record["reference"].is_null();
-    Some(Recorded { run: record["run"].as_str()?.parse().ok()?, is_completed, commit, is_empty })
+    let status = record["status"].as_str().unwrap_or_default().to_owned();
+    let run = record["run"].as_str()?.parse().ok()?;
+    Some(Recorded { run, is_completed, commit, is_empty, status })
 }
 
 /// Says whether a run began after another.
@@ -119,6 +127,29 @@ fn in_the_way(
     outcome: &Written,
 ) -> Result<Option<String>, Failure> {
     let (Some(work), Some(run)) = (view.story(), view.run()) else { return Ok(None) };
+    overtaken(prd, archive, work, (run, outcome.passes))
+}
+
+/// Says why what a run comes to that goes on would not be written down; nothing where the file cannot be read.
+pub(crate) fn in_vain(
+    archive: &Archive,
+    work: &StoryWork,
+    run: RunId,
+) -> Result<Option<String>, Failure> {
+    let Some(file) = work.prd.as_deref().and_then(|path| PrdFile::open(path).ok()) else {
+        return Ok(None);
+    };
+    let is_its_own = recorded(file.prd(), &work.id).is_some_and(|it| it.run == run);
+    overtaken(file.prd(), archive, work, (run, is_its_own))
+}
+
+/// Says what became of a story that a run worked on which came to `passes`.
+fn overtaken(
+    prd: &Prd,
+    archive: &Archive,
+    work: &StoryWork,
+    (run, passes): (RunId, bool),
+) -> Result<Option<String>, Failure> {
     let Some(entry) = prd.story(&work.id) else { return Ok(None) };
     if asked(entry, work.verify.as_deref()) != work.asked {
         return Ok(Some("asks for something else than when it was begun".to_owned()));
@@ -128,7 +159,7 @@ fn in_the_way(
     {
         return Ok(Some(format!("has the outcome of {recorded}, which began later")));
     }
-    Ok((entry.passes && !outcome.passes).then(|| "passes already".to_owned()))
+    Ok((entry.passes && !passes).then(|| "passes already".to_owned()))
 }
 
 /// Returns what is written of a run that has ended.

@@ -1,12 +1,17 @@
-//! The flags that were typed for `story`, for the command that begins one of them anew.
+//! The flags that were typed for `story`: which it takes, and those for the command that begins one of them anew.
 
-use adjutant_core::Code;
+use std::path::Path;
+
 use adjutant_core::refusal::raising_flags;
+use adjutant_core::{Code, Preset};
+use adjutant_view::RunView;
 use adjutant_view::story::StoryReport;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Command};
 
-use crate::hints::{quoted, typed};
+use crate::args::{PolicyFlags, WorkFlags};
+use crate::exit::Failure;
+use crate::hints::{quoted, root};
 
 /// What says which story it is, where its files are, or how it is shown: that is added elsewhere or of this time only.
 const OF_THIS_TIME: [&str; 9] =
@@ -18,9 +23,8 @@ pub(crate) fn flags(command: &Command, matches: &ArgMatches) -> Vec<String> {
     for arg in command.get_arguments() {
         let id = arg.get_id().as_str();
         let is_typed = matches.value_source(id) == Some(ValueSource::CommandLine);
-        let Some(long) = arg.get_long().filter(|_| is_typed && !OF_THIS_TIME.contains(&id)) else {
-            continue;
-        };
+        let counts = is_typed && !OF_THIS_TIME.contains(&id) && !arg.is_hide_set();
+        let Some(long) = arg.get_long().filter(|_| counts) else { continue };
         if matches!(arg.get_action(), ArgAction::SetTrue) {
             typed.push(format!("--{long}"));
             continue;
@@ -32,9 +36,46 @@ pub(crate) fn flags(command: &Command, matches: &ArgMatches) -> Vec<String> {
     typed
 }
 
-/// Completes the command that begins a story anew: with what was typed, and with the budgets that were too small raised.
-pub(super) fn completed(mut report: StoryReport) -> StoryReport {
+/// Returns how limits are chosen for stories; refuses what means something only elsewhere.
+pub(super) fn of_stories(flags: &WorkFlags) -> Result<PolicyFlags, Failure> {
+    let elsewhere = [
+        (flags.agent.is_some(), "--agent: a story is worked on by an agent of its own"),
+        (flags.system.is_some(), "--system: the agents of stories have a base prompt of their own"),
+        (
+            flags.in_place,
+            "--in-place: the agents of stories write in workspaces of their own; --merge apply brings their work \
+             into your files",
+        ),
+        (
+            flags.spaces.write,
+            "--write: the agents of stories always write, each in a workspace of its own",
+        ),
+    ];
+    if let Some((_, why)) = elsewhere.into_iter().find(|(is_typed, _)| *is_typed) {
+        return Err(Failure::usage(why).hint("Leave it out."));
+    }
+    let mut chosen = flags.policy.clone();
+    let other = chosen.preset.take_if(|name| Preset::parse(name) != Some(Preset::Story));
+    match other.filter(|_| is_preset_typed()) {
+        // In the environment it is a person's usual one for everything else.
+        None => Ok(chosen),
+        Some(name) => {
+            let text = format!("--preset {name}: stories are worked on by the preset story");
+            Err(Failure::usage(text).hint("Leave it out; --set KEY=VALUE changes a limit."))
+        }
+    }
+}
+
+/// Says whether a preset was typed and is not that of the environment.
+fn is_preset_typed() -> bool {
+    std::env::args().any(|word| word == "--preset" || word.starts_with("--preset="))
+}
+
+/// Completes the command that begins the story of a run anew: with what was typed for that run, with the budgets that
+/// were too small raised, and with its tree where that is not this folder.
+pub(crate) fn completed(mut report: StoryReport, view: &RunView) -> StoryReport {
     let Some(again) = report.again.take() else { return report };
+    let typed = view.story().map(|story| story.typed.as_slice()).unwrap_or_default();
     let advice = report.reason.as_ref().map(|reason| reason.recommendation.as_str());
     let raised = advice.and_then(raising_flags);
     let code = report.reason.as_ref().map(|reason| reason.code);
@@ -42,8 +83,12 @@ pub(super) fn completed(mut report: StoryReport) -> StoryReport {
     let raised_too =
         (code == Some(Code::ContextExhausted.as_str())).then_some("--set context_tokens");
     let is_raised = |flag: &&String| raised.into_iter().chain(raised_too).any(|it| sets(it, flag));
-    let kept = typed().iter().filter(|flag| !is_raised(flag));
-    let all = kept.map(String::as_str).chain(raised);
+    let kept = typed.iter().filter(|flag| !is_raised(flag));
+    let is_here = std::env::current_dir().is_ok_and(|here| here == Path::new(view.workdir()));
+    let tree = format!("--root {}", quoted(view.workdir()));
+    // One that was typed is added to whatever is recommended.
+    let tree = Some(tree.as_str()).filter(|_| root().is_empty() && !is_here);
+    let all = kept.map(String::as_str).chain(raised).chain(tree);
     report.again = Some(all.fold(again, |command, flag| format!("{command} {flag}")));
     report
 }

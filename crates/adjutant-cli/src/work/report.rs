@@ -21,6 +21,10 @@ pub(crate) struct Placed {
     pub(crate) exit: Exit,
     /// The branch that the work of the run's own agent is on; nothing where none was made.
     pub(crate) branch: Option<String>,
+    /// Whether that work is in the files, merged now or before.
+    pub(crate) is_in_files: bool,
+    /// Whether it was merged into them now, which can be taken back.
+    pub(crate) is_applied: bool,
     /// What stood in the way, a sentence each.
     pub(crate) problems: Vec<String>,
 }
@@ -28,7 +32,13 @@ pub(crate) struct Placed {
 impl Placed {
     /// Says that nothing had to be put anywhere.
     pub(crate) const fn nowhere() -> Self {
-        Self { exit: Exit::Completed, branch: None, problems: Vec::new() }
+        Self {
+            exit: Exit::Completed,
+            branch: None,
+            is_in_files: false,
+            is_applied: false,
+            problems: Vec::new(),
+        }
     }
 }
 
@@ -48,7 +58,7 @@ pub(crate) fn after_run(archive: &Archive, view: &RunView, how: MergeAfter) -> P
         say(&format!("adjutant: {failure}"));
         // A report that could not be made changes nothing about the work.
         let exit = if how == MergeAfter::Report { Exit::Completed } else { Exit::Failed };
-        Placed { exit, branch: None, problems: vec![failure.to_string()] }
+        Placed { exit, problems: vec![failure.to_string()], ..Placed::nowhere() }
     })
 }
 
@@ -69,16 +79,21 @@ fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Placed, Fa
     chosen.picked = done;
     chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
     let fates = carry_out(&chosen, how);
-    let (mut branch, mut problems) = (None, Vec::new());
+    let mut placed = Placed::nowhere();
     for (picked, fate) in chosen.picked.iter().zip(&fates) {
         let line = line(picked, fate, false);
         say(line.trim_end());
         if exit(std::slice::from_ref(fate), 0) != Exit::Completed {
-            problems.extend(line.lines().next().map(str::to_owned));
+            placed.problems.extend(line.lines().next().map(str::to_owned));
         }
-        if let (Fate::Branched { name, .. }, true) = (fate, is_root(picked)) {
-            branch = Some(name.clone());
+        if !is_root(picked) {
+            continue;
         }
+        if let Fate::Branched { name, .. } = fate {
+            placed.branch = Some(name.clone());
+        }
+        placed.is_applied = matches!(fate, Fate::Judged(Verdict::Merges { .. }));
+        placed.is_in_files = placed.is_applied || matches!(fate, Fate::Judged(Verdict::Already));
     }
     say_next(&chosen, &fates, false);
     for picked in others {
@@ -90,7 +105,7 @@ fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Placed, Fa
             picked.id()
         ));
     }
-    Ok(Placed { exit: exit(&fates, 0), branch, problems })
+    Ok(Placed { exit: exit(&fates, 0), ..placed })
 }
 
 fn report(chosen: &Chosen) -> Result<(), Failure> {

@@ -366,3 +366,18 @@ fn what_does_not_exist_is_named_and_exits_2() {
     assert_eq!((bare.code, bare.stdout.as_str()), (2, ""));
     assert!(bare.stderr.contains("Usage: adjutant"), "{bare}");
 }
+
+#[test]
+fn no_paragraph_is_wrapped_twice() {
+    let rig = Rig::new();
+    for command in COMMANDS.iter().chain(&["approve", "agents", "resume", "mcp install"]) {
+        let help = rig.run(command.split(' ').chain(["--help"])).stdout;
+        let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        let lines: Vec<&str> = help.lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair.iter().all(|line| is_prose(line))) {
+            let next = pair[1].split(' ').next().unwrap_or_default();
+            let width = pair[0].chars().count() + 1 + next.chars().count();
+            assert!(width > 100, "{command}: there is room behind `{}`\n{help}", pair[0]);
+        }
+    }
+}

@@ -78,6 +78,7 @@ mod story_order;
 mod story_prd;
 mod story_rig;
 mod story_twice;
+mod story_typed;
 mod story_verify;
 mod story_words;
 mod tasks;

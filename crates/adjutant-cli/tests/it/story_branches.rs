@@ -42,6 +42,21 @@ fn the_branch_is_named_in_the_report_and_in_the_prd() {
     let story = &project.json(&["--merge", "apply"], 0)["stories"][0];
     assert_eq!(story["branch"], Value::Null);
     assert_eq!(project.entry("A")["adjutant"]["branch"], Value::Null);
+    // What is merged is not to be merged again, but can be taken back.
+    assert_eq!(story["merge"], Value::Null, "{story:#}");
+    let undo = story["undo"].as_str().unwrap();
+    let made = project.repo.rig.work().join("made");
+    assert!(made.exists());
+    let out = project.call(undo.split(' ').skip(1)).run();
+    assert_eq!(out.code, 0, "{out}");
+    assert!(!made.exists(), "{out}");
+    let project = self::project("A");
+    let out = project.story(&["--merge", "apply"]);
+    assert!(!out.stdout.contains("  merge    "), "{out}");
+    assert!(
+        out.stdout.contains("  merged   into your files; `adjutant merge --undo run_"),
+        "{out}"
+    );
 }
 
 #[test]

@@ -55,11 +55,26 @@ fn interrupted(last: Value) -> (Project, String) {
     (project, run)
 }
 
+/// Checks that a run does not go on, for this reason, and that nothing is paid for.
+#[track_caller]
+fn refused(project: &Project, run: &str, why: &str) {
+    let (events, theirs) = (project.rig().events(run).len(), project.repo.read("prd.json"));
+    let out = project.call(["resume", run, "--yes"]).run();
+    assert_eq!(out.code, 2, "{out}");
+    for words in [why, "adjutant diff run_", "adjutant story ", "--say"] {
+        assert!(out.stderr.contains(words), "{words}: {out}");
+    }
+    assert_eq!(project.rig().events(run).len(), events, "{out}");
+    assert_eq!(project.repo.read("prd.json"), theirs);
+}
+
 #[test]
 fn a_run_that_goes_on_does_not_overwrite_a_story_that_was_changed() {
     let (project, run) = interrupted(done("US-001"));
     let theirs = replaced(&project, "Log in", "Log in by mail");
-    let out = project.call(["resume", &run, "--yes"]).run();
+    refused(&project, &run, "asks for something else");
+    // Whoever has something to say pays for it knowingly.
+    let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
     assert_eq!(out.code, 3, "{out}");
     assert!(out.stderr.contains("asks for something else"), "{out}");
     assert_eq!(project.repo.read("prd.json"), theirs);
@@ -73,7 +88,8 @@ fn a_run_that_goes_on_does_not_overwrite_a_later_one() {
     let later = project.entry("US-001")["adjutant"]["run"].as_str().unwrap().to_owned();
     assert_ne!(later, run);
     let theirs = project.repo.read("prd.json");
-    let out = project.call(["resume", &run, "--yes"]).run();
+    refused(&project, &run, &format!("has the outcome of {later}"));
+    let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
     assert_eq!(out.code, 3, "{out}");
     assert!(out.stderr.contains(&format!("has the outcome of {later}")), "{out}");
     assert_eq!(project.repo.read("prd.json"), theirs);
@@ -84,7 +100,8 @@ fn a_run_that_goes_on_and_fails_does_not_take_back_what_passes() {
     let (project, run) =
         interrupted(json!({ "label": "US-001", "error": "bad_request", "message": "no" }));
     let theirs = replaced(&project, "\"passes\": false", "\"passes\": true");
-    let out = project.call(["resume", &run, "--yes"]).run();
+    refused(&project, &run, "passes already");
+    let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
     assert_ne!(out.code, 0, "{out}");
     assert!(out.stderr.contains("passes already"), "{out}");
     assert_eq!(project.repo.read("prd.json"), theirs);

@@ -254,9 +254,10 @@ fn the_wishes_of_a_prd_count_for_nothing_without_consent() {
     // A person's own command decides, so the story can be begun.
     let out = project.call(["story", "prd.json", "--yes", "--verify", "test -f jwt"]).run();
     assert_eq!(out.code, 0, "{out}");
-    for words in ["run `false`", "nobody/other", "merge results: apply", "--trust-prd"] {
+    for words in ["nobody/other", "merge results: apply", "--trust-prd"] {
         assert!(out.stderr.contains(words), "{words}: {out}");
     }
+    assert!(!out.stderr.contains("run `false`"), "nobody needs to allow what is not run: {out}");
     let run = project.rig().only_run();
     assert_eq!(project.events(&run, "checked").len(), 1);
     assert_eq!(project.left(&run, "US-001", "jwt"), "a token");
@@ -361,7 +362,7 @@ fn a_run_that_was_asked_for_something_else_is_named_when_its_story_begins_anew()
     assert_eq!(out.code, 0, "{out}");
     let remark = format!("{run} was left unfinished and was asked for something else");
     assert!(out.stdout.contains(&remark) && out.stderr.contains(&remark), "{out}");
-    let shown = project.rig().run(&["diff", &run]);
+    let shown = project.rig().run(["diff", &run]);
     assert_eq!(shown.code, 0, "the advice can be typed: {shown}");
 }
 

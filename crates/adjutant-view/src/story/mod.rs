@@ -89,8 +89,11 @@ pub struct StoryReport {
     /// The command that begins it anew under wider limits, where those it had are used up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<String>,
-    /// The command that merges its work, where it passes and there is any.
+    /// The command that merges its work, where it passes and there is any that is not merged yet.
     pub merge: Option<String>,
+    /// The command that takes its work out of the files again, where it was merged into them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
 }
 
 /// What became of a task that was handed down.
@@ -222,6 +225,7 @@ impl StoryReport {
                 format!("adjutant story {prd} --story {id} --again")
             }),
             merge: merge.map(|run| format!("adjutant merge {run}")),
+            undo: None,
         })
     }
 }

@@ -14,6 +14,8 @@ use crate::when::elapsed;
 
 /// Columns that one foreign text may take within a line.
 const TEXT_COLUMNS: usize = 160;
+/// Columns that the reason why a story ended may take: the file that is in the way is named at its end.
+const WHY_COLUMNS: usize = 600;
 /// Files that are named one by one.
 const FILES_NAMED: usize = 10;
 
@@ -61,7 +63,9 @@ fn story(report: &StoryReport) -> String {
     let mut line = |title: &str, value: &str| {
         let _ = writeln!(text, "{}", format!("  {title:<9}{value}").trim_end());
     };
-    line("summary", &fit(&sanitize::collapsed(&report.summary), TEXT_COLUMNS));
+    let is_why = report.reason.as_ref().is_some_and(|reason| reason.message == report.summary);
+    let columns = if is_why { WHY_COLUMNS } else { TEXT_COLUMNS };
+    line("summary", &fit(&sanitize::collapsed(&report.summary), columns));
     if let Some(reason) = report.reason.as_ref().filter(|reason| reason.message != report.summary) {
         line("why", &fit_ends(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
     }
@@ -115,6 +119,9 @@ fn story(report: &StoryReport) -> String {
     if let Some(command) = &report.merge {
         line("merge", &format!("`{command}`"));
     }
+    if let Some(command) = &report.undo {
+        line("merged", &format!("into your files; `{command}` takes it back"));
+    }
     text
 }
 
@@ -132,13 +139,20 @@ fn verdict(report: &StoryReport) -> String {
     let why = report.reason.as_ref().map(|reason| format!(" ({})", code_words_of(reason.code)));
     let checked = match (report.verified, &report.verify) {
         _ if report.unallowed => ", its verify command was not allowed: --trust-prd allows it",
-        (Some(false), _) => ", does not pass its verify command",
+        (Some(false), _) if is_of_check(report) => ", does not pass its verify command",
+        // What its agent did since then nobody has judged.
+        (Some(false), _) => ", did not pass its verify command when that was last run",
         (None, Some(_)) if report.outcome == Some(Outcome::Completed) => {
             ", its verify command was not run"
         }
         (Some(true) | None, _) => "",
     };
     format!("{word}{}{checked}", why.unwrap_or_default())
+}
+
+/// Says whether a story ended by its verify command, so that what it said is true of the work.
+fn is_of_check(report: &StoryReport) -> bool {
+    report.reason.as_ref().is_none_or(|reason| reason.code == Code::BuildError.as_str())
 }
 
 fn work(report: &StoryReport) -> String {

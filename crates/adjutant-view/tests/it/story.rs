@@ -362,6 +362,21 @@ fn a_partial_story_says_how_to_go_on() {
 }
 
 #[test]
+fn what_nobody_has_judged_is_not_said_to_fail() {
+    let mut h = story(Some(VERIFY), "I did it.");
+    h.push(Event::Checking { session: root(), command: VERIFY.into() });
+    h.push(Event::Checked { session: root(), passed: false, text: "1 failed".into() });
+    let long =
+        format!("It took too long: {}src/last.rs: both changed it", "and longer ".repeat(20));
+    let why = reason(Code::Timeout, &long, "Give it more.");
+    finish(&mut h, root(), "", Vec::new(), (Outcome::Partial, Some(why)));
+    h.push(Event::RunEnded { outcome: Outcome::Partial });
+    let said = report(&h);
+    assert!(said.contains("did not pass its verify command when that was last run"), "{said}");
+    assert!(said.contains("src/last.rs: both changed it"), "all of the reason is there: {said}");
+}
+
+#[test]
 fn markers_are_reported_where_delegation_is_off() {
     let mut h =
         story(None, "[delegate:Implement JWT:4]\n[delegate:Write tests:2]\n[delegate:no hours]");
