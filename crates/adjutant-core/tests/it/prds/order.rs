@@ -68,7 +68,7 @@ fn dependencies_come_first_then_priority_then_the_order_of_the_file() {
 
 #[test]
 fn a_cycle_is_named_with_its_path() {
-    let cycle = "the dependencies of stories form a cycle: ";
+    let cycle = "line 1: the dependencies of stories form a cycle: ";
     for (lines, expected) in [
         ("A < A", "A → A | "),
         ("A < B\nB < A", "A → B → A | "),
