@@ -255,12 +255,12 @@ fn a_plan_that_is_not_understood_is_a_fault_with_its_line() {
     insta::assert_snapshot!(refused(text), @r#"
     7 faults:
       line 2 column 32: story A: `delegationStrategy` number 1: it is not of the form `description:hours`
-    line 2 column 37: story A: `delegationStrategy` number 2: its hours are not a number from 1 to 1000
-    line 2 column 80: story A: `delegationStrategy` number 3: it has no `description`
-    line 3 column 13: story A: `delegationStrategy` number 4: its `verify` is not a string
-    line 3 column 48: story A: `delegationStrategy` number 5: it is neither an object nor a text such as `Write the tests:2`
-    line 3 column 81: story A: `delegationStrategy` number 8: its hours are not a number from 1 to 1000
-    line 5 column 32: story B: `delegationStrategy` is neither a list nor an object with a list `subtasks`
+      line 2 column 37: story A: `delegationStrategy` number 2: its hours are not a number from 1 to 1000
+      line 2 column 80: story A: `delegationStrategy` number 3: it has no `description`
+      line 3 column 13: story A: `delegationStrategy` number 4: its `verify` is not a string
+      line 3 column 48: story A: `delegationStrategy` number 5: it is neither an object nor a text such as `Write the tests:2`
+      line 3 column 81: story A: `delegationStrategy` number 8: its hours are not a number from 1 to 1000
+      line 5 column 32: story B: `delegationStrategy` is neither a list nor an object with a list `subtasks`
     "#);
 }
 
