@@ -420,7 +420,7 @@ fn the_agent_cannot_make_the_command_pass_by_changing_what_it_means() {
 /// A turn in which an agent claims to be done and names a file.
 fn done_with(path: &str) -> Value {
     let mut turn = done("US-001");
-    turn["call"][0]["args"]["artifacts"] = json!([{ "type": "code", "path": path }]);
+    turn["call"][0]["args"]["artifacts"] = json!([{ "type": "implementation", "path": path }]);
     turn
 }
 

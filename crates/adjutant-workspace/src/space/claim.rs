@@ -22,10 +22,12 @@ use super::sweep::said;
 use super::workspace::{Kept, Space, Workspace};
 use super::workspaces::Shared;
 use crate::git::{Listing, PATTERNS, Storing, guarded, read_patterns};
-use crate::trees::{has_folder, is_as, kind_at, put, remove_all, sync_disk, take_out, write_out};
+use crate::trees::{
+    PLAIN, has_folder, is_as, kind_at, put, remove_all, sync_disk, take_out, write_images,
+};
 use crate::{
-    Change, Diff, DiffEntry, DiffStatus, FileKind, ObjectId, PathError, RelPath, Repository,
-    ResultRef, Root, SkipReason, Skipped,
+    Change, Diff, FileKind, ObjectId, PathError, RelPath, Repository, ResultRef, Root, SkipReason,
+    Skipped,
 };
 
 /// What the commit of a state says that is judged.
@@ -40,9 +42,6 @@ const ROUNDS: usize = 3;
 /// The most that is noted of files with patterns that are not in the commit, and how many.
 const PATTERNS_BYTES: usize = 4 * 1024 * 1024;
 const MAX_PATTERNS: usize = 2_000;
-
-/// The mode of a plain file.
-const PLAIN: u32 = 0o100_644;
 
 /// What was put back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,23 +105,31 @@ impl Workspace {
 }
 
 /// Puts back what a command wrote, where one was at work.
-pub(super) fn put_back(shared: &Shared, space: &mut Space) -> Result<PutBack, SpaceError> {
+pub(super) fn put_back(
+    shared: &Shared,
+    reference: &ResultRef,
+    space: &mut Space,
+) -> Result<PutBack, SpaceError> {
     let (folder, repository) = (space.folder(), &shared.repository);
     let mut back = PutBack::default();
-    if let Some(note) = Note::read(&folder)?
-        && let Err(error) = restore(repository, space, &note, &BTreeSet::new(), &mut back)
+    let note = Note::read(&folder)?;
+    if let Some(note) = &note
+        && let Err(error) = restore(repository, space, note, &BTreeSet::new(), &mut back)
     {
         // Whatever else is wrong may be right the next time, and until then the note holds the work.
-        let lost = lost(repository, space, &note);
+        let lost = lost(repository, space, note);
         if lost.is_empty() {
             return Err(error);
         }
         match repository.listing(&note.claimed) {
-            Ok(_) => restore(repository, space, &note, &lost, &mut back)?,
+            Ok(_) => restore(repository, space, note, &lost, &mut back)?,
             Err(_) => back.problem = Some(said(&error)),
         }
     }
     Note::remove(&folder)?;
+    if let Some(note) = note {
+        shared.let_go_of(reference, &note.claimed);
+    }
     Ok(back)
 }
 
@@ -424,30 +431,16 @@ impl Wrong {
         clear().map_err(SpaceError::io("putting files back"))?;
         let mut stored = Vec::new();
         for (number, (_, _, source)) in self.missed.iter().enumerate() {
-            let name = number.to_string();
             match source {
-                Source::Stored(id) => stored.push(image(name, id)),
-                Source::Noted(bytes) => fs::write(images.join(name), bytes)
+                Source::Stored(id) => stored.push((number, id)),
+                Source::Noted(bytes) => fs::write(images.join(number.to_string()), bytes)
                     .map_err(SpaceError::io("putting files back"))?,
             }
         }
-        write_out(repository, &stored.iter().collect::<Vec<_>>(), images, None)?;
+        write_images(repository, stored.into_iter(), images)?;
         for (number, (path, mode, _)) in self.missed.iter().enumerate() {
             note(path, put(root, path, *mode, &images.join(number.to_string())));
         }
         Ok(failed)
-    }
-}
-
-/// Every content is written as a plain file first, also that of a link.
-fn image(name: String, id: &ObjectId) -> DiffEntry {
-    DiffEntry {
-        status: DiffStatus::Added,
-        path: PathBuf::from(name),
-        old_mode: 0,
-        new_mode: PLAIN,
-        old_id: id.clone(),
-        new_id: id.clone(),
-        lines: None,
     }
 }

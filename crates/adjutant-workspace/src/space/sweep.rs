@@ -52,7 +52,8 @@ impl Workspaces {
                 }
             }
             // Only now: some stand on the layers of others.
-            swept.extend(open.into_iter().map(|(reference, saved)| saved.finish(reference)));
+            let finish = |(reference, saved): (ResultRef, Saved)| saved.finish(shared, reference);
+            swept.extend(open.into_iter().map(finish));
             // Best effort: it may still hold what is unclear.
             let _ = fs::remove_dir(shared.folder.join(&run));
         }
@@ -118,7 +119,7 @@ impl Workspaces {
                     Some(space) => {
                         let space = Space::Worktree(Box::new(space));
                         self.save_space(&reference, space, at)
-                            .map(|saved| Some(saved.finish(reference.clone())))
+                            .map(|saved| Some(saved.finish(&self.shared, reference.clone())))
                     }
                     None if all.clear_torn(&reference)? => {
                         Ok(Some(Swept::Removed(reference.clone())))
@@ -144,10 +145,10 @@ enum Saved {
 }
 
 impl Saved {
-    fn finish(self, reference: ResultRef) -> Swept {
+    fn finish(self, shared: &Shared, reference: ResultRef) -> Swept {
         let (removed, kept) = match self {
             Self::Bare(slot) => (slot.clear(), None),
-            Self::Whole(space, kept) => (remove(*space), kept),
+            Self::Whole(space, kept) => (remove(shared, &reference, *space), kept),
         };
         match (removed, kept) {
             (Err(error), _) => Swept::Unclear(reference, said(&error)),

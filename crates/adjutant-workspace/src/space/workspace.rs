@@ -245,7 +245,7 @@ impl Workspace {
         let kept = keep(&self.shared, &self.reference, &mut space, message, at);
         let is_whole = |kept: &Kept| !kept.skipped.iter().any(Skipped::is_work);
         if kept.as_ref().is_ok_and(is_whole) {
-            let _ = remove(space);
+            let _ = remove(&self.shared, &self.reference, space);
         } else {
             *lock = Some(space);
         }
@@ -263,7 +263,7 @@ impl Workspace {
         let mut lock = self.lock();
         let Some(mut space) = lock.take() else { return Ok(()) };
         match is_kept(&self.shared, &self.reference, &mut space) {
-            Ok(true) => remove(space),
+            Ok(true) => remove(&self.shared, &self.reference, space),
             Ok(false) => {
                 *lock = Some(space);
                 Err(SpaceError::Unkept { path: self.path.clone() })
@@ -309,7 +309,7 @@ impl Workspace {
         if !self.claimed.load(Ordering::Relaxed) {
             return Ok(PutBack::default());
         }
-        let back = put_back(shared, space)?;
+        let back = put_back(shared, &self.reference, space)?;
         self.claimed.store(false, Ordering::Relaxed);
         Ok(back)
     }
@@ -396,12 +396,21 @@ pub(super) fn is_kept(
 }
 
 /// Removes the files of a workspace whose work is kept.
-pub(super) fn remove(space: Space) -> Result<(), SpaceError> {
-    let claimed = Note::is_in(&space.folder());
+pub(super) fn remove(
+    shared: &Shared,
+    reference: &ResultRef,
+    space: Space,
+) -> Result<(), SpaceError> {
+    let note = Note::read(&space.folder())?;
     match space {
-        Space::Overlay(space) => space.remove(),
+        Space::Overlay(space) => space.remove()?,
         // What lies there is not the work that was kept.
-        Space::Worktree(space) if claimed => Ok(space.worktree.discard()?),
-        Space::Worktree(space) => Ok(space.worktree.remove()?),
+        Space::Worktree(space) if note.is_some() => space.worktree.discard()?,
+        Space::Worktree(space) => space.worktree.remove()?,
     }
+    // Only now: while the note is there, somebody may go on from the commit it names.
+    if let Some(note) = note {
+        shared.let_go_of(reference, &note.claimed);
+    }
+    Ok(())
 }

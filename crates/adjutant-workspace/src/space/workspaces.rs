@@ -376,6 +376,14 @@ impl Shared {
         self.hold_for(of.run(), commit)
     }
 
+    /// Lets a commit go that was held for a while.
+    pub(super) fn let_go_of(&self, of: &ResultRef, commit: &ObjectId) {
+        let name = format!("{}{commit}", base_refs(of.run()));
+        let call = self.repository.call("update-ref").args(["--no-deref", "-d"]);
+        // Best effort: it goes with the run at the latest.
+        let _ = call.args([name.as_str(), commit.as_str()]).run();
+    }
+
     fn hold_for(&self, run: &str, commit: &ObjectId) -> Result<(), SpaceError> {
         let name = format!("{}{}", base_refs(run), commit);
         if self.repository.common_dir().join(&name).is_file() {

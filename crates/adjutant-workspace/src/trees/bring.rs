@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, unlinkat};
 
 use super::apply::{LINK, save_before, thing_after};
-use super::export;
 use super::journal::{Plan, Stage, Step, Stuck, Thing, When, discard, stage, sync_disk};
+use super::restore::write_images;
 use crate::git::{Diff, DiffEntry, DiffStatus, GitError, Repository};
 use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};
 
@@ -67,11 +67,9 @@ impl Repository {
         root: &Root,
         diff: &Diff,
     ) -> Result<Vec<Conflict>, GitError> {
-        let written: Vec<(usize, &DiffEntry)> =
-            diff.entries.iter().enumerate().filter(|(_, entry)| entry.new_mode != 0).collect();
-        let images: Vec<DiffEntry> =
-            written.iter().map(|(number, it)| image(*number, it)).collect();
-        export::write(self, &images.iter().collect::<Vec<_>>(), &plan.folder.join("after"), None)?;
+        let written = diff.entries.iter().enumerate().filter(|(_, entry)| entry.new_mode != 0);
+        let contents = written.map(|(number, entry)| (number, &entry.new_id));
+        write_images(self, contents, &plan.folder.join("after"))?;
         let removed = diff.entries.iter().filter(|it| it.old_mode != 0 && it.new_mode == 0);
         let removed: BTreeSet<&Path> = removed.map(|entry| entry.path.as_path()).collect();
         let mut found = Found::default();
@@ -286,11 +284,6 @@ fn singly(diff: &Diff) -> Diff {
     }
     single.entries.sort_by(|one, other| one.path.cmp(&other.path));
     single
-}
-
-/// An image is a plain file, also of a link, named by the number of its step.
-fn image(number: usize, entry: &DiffEntry) -> DiffEntry {
-    DiffEntry { path: PathBuf::from(number.to_string()), new_mode: 0o100_644, ..entry.clone() }
 }
 
 /// A conflict with something that git does not know of.

@@ -317,3 +317,28 @@ fn a_repository_that_cannot_be_reached_for_a_while_costs_no_work() {
         assert_eq!(all(&space), before, "{wish:?}");
     }
 }
+
+#[test]
+fn no_reference_to_a_state_stays_that_was_only_judged() {
+    for (wish, _) in KINDS {
+        let user = in_memory();
+        let (_spaces, space) = begun(&user, wish);
+        let refs = || user.git(["for-each-ref", "--format=%(refname)", "refs/adjutant"]);
+        let before = refs();
+        for number in 0..3 {
+            act(&space, &format!("echo {number} > number"));
+            space.claim(now(), &BTreeSet::new()).unwrap();
+            assert_ne!(refs(), before, "{wish:?}: it is held while it is judged");
+            act(&space, "rm made");
+            space.put_back().unwrap();
+            assert_eq!(refs(), before, "{wish:?}");
+        }
+        space.claim(now(), &BTreeSet::new()).unwrap();
+        space.accept();
+        let kept = space.conclude("work\n", now()).unwrap();
+        let mut expected: Vec<String> = before.lines().map(str::to_owned).collect();
+        expected.push(kept.reference.to_string());
+        expected.sort();
+        assert_eq!(refs().lines().collect::<Vec<_>>(), expected, "{wish:?}");
+    }
+}
