@@ -23,7 +23,8 @@ use super::workspace::{Kept, Space, Workspace};
 use super::workspaces::Shared;
 use crate::git::{Listing, PATTERNS, Storing, guarded, read_patterns};
 use crate::trees::{
-    PLAIN, has_folder, is_as, kind_at, put, remove_all, sync_disk, take_out, write_images,
+    PLAIN, Umask, bits_at, has_folder, is_as, kind_at, put, remove_all, set_bits, sync_disk,
+    take_out, write_images,
 };
 use crate::{
     Change, Diff, FileKind, ObjectId, PathError, RelPath, Repository, ResultRef, Root, SkipReason,
@@ -80,7 +81,8 @@ impl Workspace {
             let look = space.look(&root)?;
             let odd = look.odd.iter().filter(|path| !is_pattern_file(path)).cloned().collect();
             let patterns = patterns(&shared.repository, &root, look, &claimed)?;
-            Note { claimed, skipped, odd, patterns }.write(&space.folder())
+            let modes = modes(&shared.repository, space, &root, &claimed)?;
+            Note { claimed, skipped, odd, patterns, modes }.write(&space.folder())
         })
     }
 
@@ -232,6 +234,35 @@ fn patterns(
     Ok(found)
 }
 
+/// Returns the permissions of what a commit has, as far as they are not those of a checkout.
+fn modes(
+    repository: &Repository,
+    space: &Space,
+    root: &Root,
+    claimed: &ObjectId,
+) -> Result<BTreeMap<PathBuf, u32>, SpaceError> {
+    let umask = Umask::now();
+    let all = space.inhabitants(root)?.into_iter();
+    let unusual = all.filter_map(|path| {
+        let bits = bits_at(root, &path).filter(|bits| umask.is_unusual(*bits))?;
+        Some((path, bits.mode))
+    });
+    let mut unusual: BTreeMap<PathBuf, u32> = unusual.collect();
+    // The top is often ours alone, and always there.
+    if unusual.keys().any(|path| !path.as_os_str().is_empty()) {
+        let tree = repository.listing(claimed)?;
+        unusual.retain(|path, _| is_of(&tree, path));
+    }
+    Ok(unusual)
+}
+
+/// Says whether a tree has a file or a folder at a path.
+fn is_of(tree: &Listing, path: &Path) -> bool {
+    let from = (Bound::Included(path), Bound::Unbounded);
+    let first = tree.range::<Path, _>(from).next();
+    path.as_os_str().is_empty() || first.is_some_and(|(at, _)| at.starts_with(path))
+}
+
 fn is_pattern_file(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == PATTERNS)
 }
@@ -283,7 +314,14 @@ fn restore(
     let root = space.root()?;
     let (mut round, mut failed) = (0, None);
     let left = loop {
-        let (wrong, left) = state.wrong(repository, &root, space.look(&root)?)?.without(lost);
+        // Before anything is opened up to be looked at.
+        let worn = state.worn(&root, space.inhabitants(&root)?);
+        let wrong = Wrong { worn, ..state.wrong(repository, &root, space.look(&root)?)? };
+        let (mut wrong, mut left) = wrong.without(lost);
+        if round == ROUNDS {
+            // Permissions that stay as they are lose nothing of the work.
+            left.extend(std::mem::take(&mut wrong.worn).iter().map(|(path, _)| shown(path)));
+        }
         let paths = wrong.paths();
         let Some(first) = paths.first() else { break left };
         if round == ROUNDS {
@@ -324,6 +362,8 @@ struct Wrong {
     gone: Vec<PathBuf>,
     /// What was there, and with which content.
     missed: Vec<(PathBuf, u32, Source)>,
+    /// What has other permissions, and which it had.
+    worn: Vec<(PathBuf, u32)>,
 }
 
 #[derive(Debug)]
@@ -378,6 +418,22 @@ impl State<'_> {
         Ok(wrong)
     }
 
+    /// Lists the files and folders of the state that have other permissions, folders before what is in them.
+    fn worn(&self, root: &Root, all: BTreeSet<PathBuf>) -> Vec<(PathBuf, u32)> {
+        let umask = Umask::now();
+        let ours = all.into_iter().filter(|path| is_of(&self.tree, path) && !self.is_unknown(path));
+        ours.filter_map(|path| {
+            let entry = self.tree.get(&path);
+            let can_run = entry.is_none_or(|entry| entry.mode & 0o100 != 0);
+            let usual = if can_run { umask.runnable() } else { umask.plain() };
+            let wanted = self.note.modes.get(&path).copied().unwrap_or(usual);
+            let found = bits_at(root, &path)?;
+            // What is in the place of another thing goes.
+            (found.is_folder == entry.is_none() && found.mode != wanted).then_some((path, wanted))
+        })
+        .collect()
+    }
+
     /// Lists the files of the state that may not be as they were: all others are as in the base.
     fn suspects(&self, look: &Look) -> BTreeSet<&Path> {
         let mut all = BTreeSet::new();
@@ -395,11 +451,18 @@ impl State<'_> {
     }
 }
 
+/// Returns what people are shown of a path; the top has no name of its own.
+fn shown(path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() }
+}
+
 impl Wrong {
     fn paths(&self) -> Vec<PathBuf> {
         let missed = self.missed.iter().map(|(path, ..)| path);
         let all: BTreeSet<&PathBuf> = self.gone.iter().chain(missed).collect();
-        all.into_iter().cloned().collect()
+        let mut all: BTreeSet<PathBuf> = all.into_iter().cloned().collect();
+        all.extend(self.worn.iter().map(|(path, _)| shown(path)));
+        all.into_iter().collect()
     }
 
     /// Takes out what cannot be put back because its content is lost, and names it.
@@ -424,6 +487,11 @@ impl Wrong {
                 failed.get_or_insert((path.to_owned(), error));
             }
         };
+        // First: nothing can be put into a folder that nobody may write to. What does not work is seen by
+        // the next look.
+        for (path, mode) in &self.worn {
+            let _ = set_bits(root, path, *mode);
+        }
         for path in &self.gone {
             note(path, take_out(root, path));
         }

@@ -31,6 +31,8 @@ pub(super) struct Note {
     pub(super) odd: Vec<PathBuf>,
     /// Files with patterns that are not in the commit, such as those that ignore themselves.
     pub(super) patterns: BTreeMap<PathBuf, Vec<u8>>,
+    /// The permissions of files and folders of the commit that are not those of a checkout.
+    pub(super) modes: BTreeMap<PathBuf, u32>,
 }
 
 impl Note {
@@ -86,6 +88,9 @@ impl Note {
         for (path, bytes) in &self.patterns {
             text.push_str(&format!("pattern {} {}\n", hex(bytes_of(path)), hex(bytes)));
         }
+        for (path, mode) in &self.modes {
+            text.push_str(&format!("mode {mode:o} {}\n", hex(bytes_of(path))));
+        }
         text
     }
 
@@ -93,8 +98,8 @@ impl Note {
         let mut lines = text.lines();
         lines.next().filter(|form| *form == FORM)?;
         let claimed = ObjectId::parse(lines.next()?.trim())?;
-        let (skipped, odd, patterns) = Default::default();
-        let mut note = Self { claimed, skipped, odd, patterns };
+        let (skipped, odd, patterns, modes) = Default::default();
+        let mut note = Self { claimed, skipped, odd, patterns, modes };
         for line in lines {
             let mut parts = line.split(' ');
             let (kind, first, second) = (parts.next()?, parts.next()?, parts.next()?);
@@ -106,6 +111,9 @@ impl Note {
                 "odd" => note.odd.push(path(second)?),
                 "pattern" => {
                     note.patterns.insert(path(first)?, bytes(second)?);
+                }
+                "mode" => {
+                    note.modes.insert(path(second)?, u32::from_str_radix(first, 8).ok()?);
                 }
                 _ => return None,
             }
@@ -180,7 +188,8 @@ mod tests {
             (PathBuf::from(".gitignore"), Vec::new()),
         ]);
         let claimed = ObjectId::parse(&"a".repeat(40)).unwrap();
-        let note = Note { claimed, skipped, odd: vec![odd], patterns };
+        let modes = BTreeMap::from([(odd.clone(), 0o600), (PathBuf::new(), 0o700)]);
+        let note = Note { claimed, skipped, odd: vec![odd], patterns, modes };
         assert!(!Note::is_in(folder.path()));
         assert_eq!(Note::read(folder.path()).unwrap(), None);
         note.write(folder.path()).unwrap();

@@ -3,7 +3,8 @@
 //! Invariant: a layer of changes is either the top of one mount, or frozen and below others, never
 //! both. The kernel's lock on its folder says which.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -15,7 +16,7 @@ use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError};
 use crate::git::{Imported, Storing, bounded};
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
-use crate::trees::{open_top_of, open_up};
+use crate::trees::{inhabitants, open_top_of, open_up};
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
 
 /// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.
@@ -154,6 +155,17 @@ impl OverlaySpace {
         let odd = skipped.into_iter().map(|skipped| skipped.path);
         // The one at the top is ours.
         Ok(Look { changes, odd: odd.filter(|path| path != Path::new(".git")).collect() })
+    }
+
+    /// Lists the files and folders that its own layers hold; all others are those of a commit.
+    pub(super) fn inhabitants(&self) -> Result<BTreeSet<PathBuf>, SpaceError> {
+        let mut found = BTreeSet::new();
+        for number in 0..=self.top {
+            let upper = self.slot.upper(number);
+            let read = Root::open(&upper).and_then(|layer| inhabitants(&layer, &mut found));
+            read.map_err(SpaceError::path(upper))?;
+        }
+        Ok(found)
     }
 
     /// Lists what its own layers change, each path once.

@@ -2,6 +2,7 @@
 //!
 //! Start at [`Workspace::root`], [`Workspace::sandbox`] and [`Workspace::keep`].
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use super::worktree::WorktreeSpace;
 use super::{Record, SpaceError};
 use crate::git::{Imported, Storing};
 use crate::sandbox::{Bounds, Config, Layer, Place, Sandbox, Unavailable};
+use crate::trees::inhabitants;
 use crate::{Diff, ObjectId, PathError, ResultRef, Root, Skipped};
 
 /// What the commit of a state says that another workspace begins from.
@@ -84,6 +86,18 @@ impl Space {
             Self::Worktree(space) => {
                 let (changes, odd) = space.worktree.look()?;
                 Ok(Look { changes, odd })
+            }
+        }
+    }
+
+    /// Lists the files and folders that need not have the permissions that a checkout gives.
+    pub(super) fn inhabitants(&self, root: &Root) -> Result<BTreeSet<PathBuf>, SpaceError> {
+        match self {
+            Self::Overlay(space) => space.inhabitants(),
+            Self::Worktree(_) => {
+                let mut found = BTreeSet::new();
+                inhabitants(root, &mut found).map_err(SpaceError::path(root.path()))?;
+                Ok(found)
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Owns warm checkouts that overlays stand on (`bases`), the work trees of children where there is
 //! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`; `rehearse` only tries),
-//! or one that a workspace takes in (`bring`), and putting single paths back (`restore`).
+//! or one that a workspace takes in (`bring`), and putting single paths back (`restore`)
+//! with their permissions (`modes`).
 
 mod apply;
 mod bases;
@@ -10,6 +11,7 @@ mod bring;
 mod export;
 mod journal;
 mod lock;
+mod modes;
 mod opening;
 mod rehearse;
 mod remove;
@@ -22,6 +24,7 @@ pub use bases::{Bases, Lease, LeaseCost};
 pub(crate) use bring::{remove_journal, settle};
 pub(crate) use journal::{is_prepared, sync_disk};
 pub(crate) use lock::Held;
+pub(crate) use modes::{Umask, bits_at, inhabitants, set_bits};
 pub(crate) use opening::{open_top_of, open_up};
 pub use rehearse::Rehearsed;
 pub(crate) use remove::remove_all;

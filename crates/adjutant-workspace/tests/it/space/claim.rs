@@ -44,6 +44,7 @@ const JUDGES: &[&str] = &[
     "rm -rf folder src made ten README .gitignore link",
     // Rights.
     "chmod 000 folder; chmod 000 src/lib.rs; chmod +x made",
+    "rm -f ten; echo x > src/new; chmod a-w README .gitignore src folder made; chmod a-w .",
     // The reserved file.
     "echo '{}' > prd.json",
     "rm prd.json; mkdir prd.json; echo x > prd.json/x.o",
@@ -104,6 +105,49 @@ fn after_a_command_that_fails_everything_is_as_it_was_claimed() {
         let names: Vec<String> =
             kept.diff.entries.iter().map(|it| it.path.display().to_string()).collect();
         assert_eq!(names, ["folder/file", "gone", "later", "made", "ten"], "{wish:?}");
+    }
+}
+
+#[test]
+fn after_a_command_that_fails_everybody_may_do_what_they_could() {
+    for (wish, _) in KINDS {
+        let user = in_memory();
+        let (_spaces, space) = begun(&user, wish);
+        // Some of it is as the agent wants it.
+        act(&space, "chmod 600 made; chmod 750 folder; chmod 400 ten");
+        let modes = || {
+            let list =
+                "find . -path ./.git -prune -o -path ./out -prune -o -printf '%m %p\\n' | sort -k2";
+            run(&space, list).1
+        };
+        let before = modes();
+        assert!(before.contains("750 ./folder\n") && before.contains("644 ./README\n"), "{before}");
+        for (judge, changed) in [
+            (
+                "chmod -R a-w README src folder",
+                "README folder folder/file src src/deep src/deep/down src/deep/down/file src/lib.rs",
+            ),
+            ("chmod a-w .", ""),
+            (
+                "chmod 666 made; chmod 755 folder; chmod 644 ten; rm README",
+                "README folder made ten",
+            ),
+            ("chmod 000 src; chmod 777 .gitignore; chmod 700 out", ".gitignore src"),
+            (
+                "rm made; ln -s ten made; rm -r folder; echo x > folder; chmod a-w .",
+                "folder folder/file made",
+            ),
+        ] {
+            space.claim(now(), &BTreeSet::new()).unwrap();
+            act(&space, judge);
+            let back = space.put_back().unwrap();
+            // The top is opened up for whoever looks at it, so it need not be named.
+            let paths = back.paths.iter().map(|it| it.to_str().unwrap());
+            let paths: Vec<&str> = paths.filter(|path| *path != ".").collect();
+            assert_eq!(paths.join(" "), changed, "{wish:?}: {judge}");
+            assert_eq!(back.left, Vec::<PathBuf>::new(), "{wish:?}: {judge}");
+            assert_eq!(modes(), before, "{wish:?}: {judge}");
+        }
     }
 }
 
