@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use adjutant_core::prd::{Prd, Story, child_number};
-use adjutant_core::{Event, Outcome, Preset, RunId};
+use adjutant_core::{Event, Outcome, RunId};
 use adjutant_engine::prd::resolved;
 use adjutant_engine::work::{Whereabouts, Work};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
@@ -65,8 +65,6 @@ enum Seen {
     Other,
     /// It worked on a story.
     On(Past),
-    /// It is of this tree and cannot be read so far that its story is known.
-    Unread,
 }
 
 /// The runs on the stories of one PRD.
@@ -125,8 +123,6 @@ impl<'a> History<'a> {
                 Some(Seen::Other) => true,
                 // What came of it may be another thing by now.
                 Some(Seen::On(past)) => past.story != story,
-                // Or somebody put it in order.
-                Some(Seen::Unread) => false,
             };
             if !is_known {
                 match self.see(&files) {
@@ -135,7 +131,7 @@ impl<'a> History<'a> {
                 }
             }
             match self.runs.get(&run) {
-                Some(Seen::On(_) | Seen::Unread) => self.order.push(run),
+                Some(Seen::On(_)) => self.order.push(run),
                 Some(Seen::Other) => {}
                 Some(Seen::Elsewhere) | None => continue,
             }
@@ -151,6 +147,10 @@ impl<'a> History<'a> {
         let is_alive = matches!(life, Ok(Liveness::Alive));
         match files.workdir() {
             None if is_alive => return None,
+            None => {
+                tell_unread(files);
+                return Some(Seen::Elsewhere);
+            }
             found if found.as_ref() != Some(&self.workdir) => return Some(Seen::Elsewhere),
             _ => {}
         }
@@ -163,15 +163,8 @@ impl<'a> History<'a> {
         // A run of another day may have been given another spelling of the same path.
         let is_ours = |prd: &String| resolved(Path::new(prd)) == self.prd;
         let story = view.story().filter(|it| it.prd.as_ref().is_some_and(is_ours));
-        let Some(story) = story else {
-            let is_other = view.story().is_some()
-                || view.policy().is_some_and(|policy| policy.preset != Preset::Story);
-            if let Some(problem) = problem.filter(|_| !is_other) {
-                self.problems.insert(files.id(), problem);
-                return Some(Seen::Unread);
-            }
-            return (!is_alive).then_some(Seen::Other);
-        };
+        // What a run works on is recorded together with its beginning.
+        let Some(story) = story else { return (!is_alive).then_some(Seen::Other) };
         let ids = view.delegations().filter_map(|child| child.story.as_deref());
         let numbers = ids.filter_map(|id| child_number(&story.id, id));
         let came_to = match problem {
@@ -198,20 +191,14 @@ impl<'a> History<'a> {
         let seen = self.order.iter().filter_map(|run| self.runs.get(run));
         seen.filter_map(move |seen| match seen {
             Seen::On(past) => Some(past).filter(|past| past.story == story),
-            Seen::Elsewhere | Seen::Other | Seen::Unread => None,
+            Seen::Elsewhere | Seen::Other => None,
         })
     }
 
     /// Returns what the latest run on a story came to of which the same was asked; whoever works on
     /// the story comes first, whatever it was asked.
     pub(super) fn find(&self, story: &str, asked: &str) -> Option<Earlier> {
-        let came_to = |run: &RunId| match self.runs.get(run)? {
-            Seen::On(past) if past.story == story && past.asked == asked => Some(past.came_to),
-            // It may have been on this one.
-            Seen::Unread => Some(Earlier::Unread(*run)),
-            Seen::On(_) | Seen::Elsewhere | Seen::Other => None,
-        };
-        let same = || self.order.iter().find_map(came_to);
+        let same = || self.on(story).find(|past| past.asked == asked).map(|past| past.came_to);
         self.at_work(story).map(Earlier::Running).or_else(same)
     }
 
@@ -363,6 +350,18 @@ fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, String> {
         }
     }
     Ok(false)
+}
+
+/// Says that a run cannot be read at all; which tree it is of is not known then.
+fn tell_unread(files: &RunFiles) {
+    let first = files.records().map(|mut records| records.next().transpose());
+    if let Err(error) = first.and_then(|first| first) {
+        say(&format!(
+            "adjutant: {} cannot be read, so what it did for a story is not known: {}",
+            files.id(),
+            crate::records::failed(error)
+        ));
+    }
 }
 
 /// Reads a run as far as it can be read.

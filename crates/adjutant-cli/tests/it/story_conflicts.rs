@@ -199,6 +199,7 @@ fn a_child_passes_only_where_its_work_is_in_the_story() {
             says(ONE, &format!("[delegate:{DEEP}:1]")),
             writes(DEEP, "deep", "deep\n"),
             done(DEEP),
+            writes(ONE, "upper", "upper\n"),
         ];
         [begin.to_vec(), rest].concat()
     };

@@ -177,8 +177,8 @@ fn a_story_is_not_built_without_the_work_it_depends_on() {
 
 #[test]
 fn a_run_that_cannot_be_read_is_not_paid_for_again_in_silence() {
-    // Damaged after it said what it works on, and before.
-    for line in [4, 2] {
+    // Damaged after it said what it works on, and before: then nobody knows whose it is.
+    for (line, is_known) in [(7, true), (2, false)] {
         let (project, run) = after_a(true);
         let folder = project.rig().run_folder(&run);
         journal::damage(&folder.join("journal.jsonl"), line);
@@ -186,6 +186,12 @@ fn a_run_that_cannot_be_read_is_not_paid_for_again_in_silence() {
             if entry.file_name().to_string_lossy().contains("checkpoint") {
                 fs::remove_file(entry.path()).unwrap();
             }
+        }
+        if !is_known {
+            let out = project.story(&["--story", "A"]);
+            assert!(out.stderr.contains(&format!("{run} cannot be read")), "{out}");
+            assert_eq!(project.rig().runs().len(), 2, "{out}");
+            continue;
         }
         let json = project.json(&["--story", "A"], 3);
         let why = json["not_begun"][0]["why"].as_str().unwrap_or_default();
