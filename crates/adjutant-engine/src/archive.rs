@@ -208,8 +208,18 @@ impl Archive {
     /// A session is made after its run began, so older runs are asked first, the newest of them
     /// before the others; the clock may have been set back in between, so all are asked.
     fn holder(&self, session: SessionId) -> Result<RunFiles, ArchiveError> {
+        self.holder_among(session, |_| true)
+    }
+
+    /// Finds the run that holds a session among those that are wanted; no other is opened.
+    pub fn holder_among(
+        &self,
+        session: SessionId,
+        is_wanted: impl Fn(&RunFiles) -> bool,
+    ) -> Result<RunFiles, ArchiveError> {
+        let wanted = self.runs()?.into_iter().filter(is_wanted);
         let is_older = |run: &RunFiles| run.id().stamp() <= session.stamp();
-        let (older, newer): (Vec<_>, Vec<_>) = self.runs()?.into_iter().partition(is_older);
+        let (older, newer): (Vec<_>, Vec<_>) = wanted.partition(is_older);
         for run in older.into_iter().chain(newer) {
             let holds = |record: &Record<Event>| record.event.session() == Some(session);
             // A neighbour that cannot be read must not hide the run that can.

@@ -36,9 +36,10 @@ impl Consents {
     /// Returns what a PRD asks for that no person has agreed to; nothing of one that cannot be read.
     #[must_use]
     pub fn lacking(&self, prd: &Path) -> Vec<String> {
-        let Ok(file) = PrdFile::open(prd) else { return Vec::new() };
-        let wishes = file.prd().wishes();
-        let place = file.path().canonicalize().unwrap_or_else(|_| file.path().to_owned());
+        // Looked at only: whoever asks leaves the person's tree as it is.
+        let Ok(found) = PrdFile::look(prd) else { return Vec::new() };
+        let wishes = found.wishes();
+        let place = prd.canonicalize().unwrap_or_else(|_| prd.to_owned());
         if wishes.is_empty() || self.has(&wishes.digest_at(place.as_os_str().as_bytes())) {
             return Vec::new();
         }

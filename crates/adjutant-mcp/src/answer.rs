@@ -6,44 +6,45 @@ use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Outcome, Usd};
 use adjutant_engine::{Cancelled, Expiry, RunFiles};
 use adjutant_view::results::{Options, Results, ends};
+use adjutant_view::when::elapsed;
 use adjutant_view::{Liveness, sanitize, status, wire};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
 use crate::approval::Asking;
 use crate::led::Led;
+use crate::listing::Listing;
+use crate::resources::{self, Of};
 use crate::runs::Seen;
 use crate::{Setup, sizes};
 
 /// How a run is answered with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Form<'a> {
+pub(crate) struct Form {
     /// The form of the results in words.
     pub(crate) results: ReturnForm,
     /// Whether an earlier, equal call began the run.
     pub(crate) is_repeated: bool,
-    /// How recommended commands begin.
-    pub(crate) program: &'a str,
     /// Bytes of text and data together, at most.
     pub(crate) bytes: usize,
 }
 
 /// Answers with what a run came to, or with what is done of it, within the bytes of the form.
-pub(crate) fn of_run(seen: &Seen, form: Form<'_>, setup: &Setup) -> CallToolResult {
+pub(crate) fn of_run(seen: &Seen, form: Form, setup: &Setup) -> CallToolResult {
     let led = if seen.session.is_none() { Led::of(seen, setup) } else { Led::default() };
-    let all = answered(seen, form, &led, None);
+    let all = answered(seen, form, &led, setup, None);
     if sizes::of(&all) <= form.bytes {
         return all;
     }
     let mut tokens = form.bytes as u64 / BYTES_PER_TOKEN;
     while tokens > 4 {
-        let cut = answered(seen, form, &led, Some(tokens));
+        let cut = answered(seen, form, &led, setup, Some(tokens));
         if sizes::of(&cut) <= form.bytes {
             return cut;
         }
         tokens = tokens * 2 / 3;
     }
-    bare(seen, form)
+    bare(seen, form, &setup.program_name)
 }
 
 /// What a model is told of foreign words where it is handed the data and never sees the text.
@@ -54,12 +55,12 @@ const QUOTED: &str =
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// Answers with where a run stands and where the rest is: its results do not fit, however short.
-fn bare(seen: &Seen, form: Form<'_>) -> CallToolResult {
-    let (run, state) = (seen.files.id(), state(seen, form.program));
-    let next = next(seen, form.program);
+fn bare(seen: &Seen, form: Form, program: &str) -> CallToolResult {
+    let (run, state) = (seen.files.id(), state(seen, program));
+    let next = next(seen, program);
     let data = json!({
         "v": 1, "run": run, "state": state, "done": seen.is_over(), "repeated": form.is_repeated,
-        "next": next, "approval": approval(seen, form.program),
+        "next": next, "approval": approval(seen, program),
     });
     let text = format!(
         "Run {run}: {}\nIts results are too many for one answer; read them where the link leads, or one by one \
@@ -78,15 +79,15 @@ fn is_failed(seen: &Seen) -> bool {
 }
 
 /// Answers with every text of foreign words cut to so many tokens.
-fn answered(seen: &Seen, form: Form<'_>, led: &Led, max: Option<u64>) -> CallToolResult {
-    let run = seen.files.id();
-    let look = seen.look(form.program);
+fn answered(seen: &Seen, form: Form, led: &Led, setup: &Setup, max: Option<u64>) -> CallToolResult {
+    let (run, program) = (seen.files.id(), setup.program_name.as_str());
+    let look = seen.look(program);
     let one = seen.session.and_then(|session| seen.view.delegation(session));
     let results = match one {
         Some(delegation) => Results::of_one(&seen.view, delegation),
         None => Results::of_run(&seen.view),
     };
-    let results = results.seen(seen.liveness, look.content, form.program);
+    let results = results.seen(seen.liveness, look.content, program);
     let transcripts = transcripts(&seen.files);
     let own = seen.view.policy().and_then(|policy| policy.result_tokens);
     let options = Options {
@@ -96,12 +97,12 @@ fn answered(seen: &Seen, form: Form<'_>, led: &Led, max: Option<u64>) -> CallToo
     };
     let mut json = results.json(&options);
     json.auto_approved_usd = Some(seen.view.auto_approved()).filter(|usd| *usd > Usd::ZERO);
-    let state = state(seen, form.program);
+    let state = state(seen, program);
     let is_done = seen.is_over();
-    let next = next(seen, form.program);
+    let next = next(seen, program);
     let mut data = json!({
         "v": 1, "run": run, "state": state, "done": is_done, "repeated": form.is_repeated,
-        "note": QUOTED, "results": json, "next": next, "approval": approval(seen, form.program),
+        "note": QUOTED, "results": json, "next": next, "approval": approval(seen, program),
     });
     let room = max.map_or(usize::MAX, |tokens| (tokens * BYTES_PER_TOKEN) as usize);
     led.add_to(&mut data, room);
@@ -148,11 +149,17 @@ pub(crate) fn title(seen: &Seen) -> String {
 /// Characters of a title.
 const TITLE_CHARS: usize = 80;
 
+/// Says how a person lets a run start, where it waits for that.
+pub(crate) fn asks(seen: &Seen, program: &str) -> Option<String> {
+    let asking = seen.asks.first().filter(|_| !seen.is_over())?;
+    Some(approving(asking, seen, program))
+}
+
 /// Says what a caller does next, where there is anything to do.
 fn next(seen: &Seen, program: &str) -> Option<String> {
     let run = seen.files.id();
-    if let Some(asking) = seen.asks.first().filter(|_| !seen.is_over()) {
-        return Some(approving(asking, seen, program));
+    if let Some(asks) = asks(seen, program) {
+        return Some(asks);
     }
     if !seen.is_over() {
         return Some(waiting(&run.to_string()));
@@ -216,8 +223,12 @@ pub(crate) fn of_start(seen: &Seen, is_repeated: bool, program: &str) -> CallToo
 
 /// Says that nothing was begun, and how to begin something.
 fn repeated(seen: &Seen) -> String {
-    let age = Duration::from_secs(seen.age_ms() / 1000);
-    let age = if seen.is_over() { format!(", which ended {age:?} ago") } else { String::new() };
+    let age = Duration::from_millis(seen.age_ms());
+    let age = match (seen.is_over(), age.as_secs()) {
+        (false, _) => String::new(),
+        (true, 0) => ", which ended just now".to_owned(),
+        (true, _) => format!(", which ended {} ago", elapsed(age)),
+    };
     format!(
         "An equal call began this run{age}; nothing was begun again. Change the prompt to ask again."
     )
@@ -236,34 +247,65 @@ pub(crate) fn state(seen: &Seen, program: &str) -> &'static str {
     one.or(run.map(|run| run.state)).unwrap_or("unknown")
 }
 
-/// Answers with where runs stand.
-pub(crate) fn of_status(all: &[Seen], is_one: bool, program: &str, bytes: usize) -> CallToolResult {
-    let looks: Vec<_> = all.iter().map(|seen| seen.look(program)).collect();
-    let one = all.first().zip(looks.first()).filter(|_| is_one);
-    let (json, text) = match one {
-        Some((seen, look)) => (
-            status::detail_json(look, seen.session),
-            status::detail(look, seen.session, adjutant_view::Palette::Plain),
-        ),
-        None => (status::list_json(&looks), status::list(&looks)),
-    };
-    let mut result = with_words(json!(json), text.clone(), false);
-    let mut most = MOST_LISTED;
-    while sizes::of(&result) > bytes && most > 0 {
+/// Answers with where a run stands.
+pub(crate) fn of_status(seen: &Seen, program: &str, bytes: usize) -> CallToolResult {
+    let text = status::detail(&seen.look(program), seen.session, adjutant_view::Palette::Plain);
+    let short = ends(&text, bytes / 3);
+    let fits = |data: &Value| sizes::of(&with_words(data.clone(), short.clone(), false)) <= bytes;
+    let data = standing(seen, program, fits);
+    let whole = with_words(data.clone(), text, false);
+    if sizes::of(&whole) <= bytes { whole } else { with_words(data, short, false) }
+}
+
+/// Returns where a run stands, with as many delegations as fit; how many there are beside, and where.
+pub(crate) fn standing(seen: &Seen, program: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    let whole = json!(status::detail_json(&seen.look(program), seen.session));
+    let (mut data, mut most) = (whole.clone(), MOST_LISTED);
+    while !fits(&data) && most > 0 {
         most /= 2;
-        let mut data = json!(json);
+        data.clone_from(&whole);
         for run in data["runs"].as_array_mut().into_iter().flatten() {
-            if let Some(delegations) = run["delegations"].as_array_mut() {
-                delegations.truncate(most);
+            let Some(delegations) = run["delegations"].as_array_mut() else { continue };
+            let left_out = delegations.len().saturating_sub(most);
+            delegations.truncate(most);
+            if left_out > 0 {
+                run["delegations_left_out"] = json!(left_out);
+                run["all_delegations"] = json!(resources::uri(seen.files.id(), Of::Result));
             }
         }
-        result = with_words(data, ends(&text, bytes / 3), false);
     }
-    result
+    sizes::shortened(&data, fits)
 }
 
 /// Delegations that a status which has to be cut lists at most.
 const MOST_LISTED: usize = 1024;
+
+/// Answers with where the runs of a tree stand: as many as fit, and how many more there are.
+pub(crate) fn of_list(listing: &Listing, program: &str, bytes: usize) -> CallToolResult {
+    let looks: Vec<_> = listing.runs.iter().map(|seen| seen.look(program)).collect();
+    let mut shown = looks.len();
+    loop {
+        let more = listing.more + looks.len() - shown;
+        let mut data = json!(status::list_json(&looks[..shown]));
+        data["more"] = json!(more);
+        data["unseen"] = json!(listing.unseen);
+        let mut text = status::list(&looks[..shown]);
+        if more > 0 {
+            text += &format!("{more} more; the resources of this server list all of them\n");
+        }
+        if listing.unseen > 0 {
+            text += &format!(
+                "{} older runs, of this tree or others, were not looked at; ask again for more\n",
+                listing.unseen
+            );
+        }
+        let result = with_words(data, text, false);
+        if sizes::of(&result) <= bytes || shown <= 1 {
+            return result;
+        }
+        shown = shown * 3 / 4;
+    }
+}
 
 /// Answers with what became of an order to cancel.
 pub(crate) fn of_cancel(
@@ -291,15 +333,25 @@ pub(crate) fn of_cancel(
     with_words(data, text, false)
 }
 
-/// Answers with data, and the same as text for those who read no data.
-pub(crate) fn of_data(data: Value) -> CallToolResult {
-    let text = wire::pretty(&data);
-    with_words(data, text, false)
+/// Answers with what was found of a return, and the same as text for those who read no data.
+///
+/// What was given is in it as far as it fits: whoever gave it has it.
+pub(crate) fn of_verdict(data: &Value, bytes: usize) -> CallToolResult {
+    let answered = |data: &Value| with_words(data.clone(), wire::pretty(data), false);
+    let fits = |data: &Value| sizes::of(&answered(data)) <= bytes;
+    let mut data = sizes::shortened(data, fits);
+    if !fits(&data) {
+        // However short its parts, they are too many.
+        data["return"] = Value::Null;
+    }
+    answered(&data)
 }
 
 /// Answers that a call could not be done, in words that a model can act on.
-pub(crate) fn of_failure(text: &str) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(sanitize::block(text).into_owned())])
+pub(crate) fn of_failure(text: &str, bytes: usize) -> CallToolResult {
+    // Half of them: a character may travel as two.
+    let text = ends(&sanitize::block(text), bytes / 2);
+    CallToolResult::error(vec![ContentBlock::text(text)])
 }
 
 /// Takes out of every string what steers a terminal or turns text around, as out of the text.

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::calls::Waiter;
 use crate::canonical;
+use crate::contexts;
 use crate::jobs::Job;
 use crate::launch::launch;
 use crate::runs::chain;
@@ -59,9 +60,13 @@ impl Server {
         turn: &mut Turn<'_>,
         taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Begun, String> {
-        let wish = self.wish(job, arguments, turn.context)?;
+        let wish = self.wish(job, arguments, turn.context).await?;
         let server = self.clone();
-        let mut beginning = tokio::spawn(async move { server.begin(wish).await });
+        let mut beginning = tokio::spawn(async move {
+            let begun = server.begin(wish).await?;
+            server.asker.gave(begun.run);
+            Ok(begun)
+        });
         let waited = self.attend_beginning(&mut beginning, turn, taken_back).await;
         turn.telling.settle().await;
         let waited = match waited {
@@ -103,7 +108,7 @@ impl Server {
         }
     }
 
-    fn wish(
+    async fn wish(
         &self,
         job: Job,
         arguments: &Value,
@@ -117,7 +122,10 @@ impl Server {
         // Who starts the server anew with another model or budget wants another answer.
         let terms: Vec<_> = self.setup.arguments.iter().chain(&self.setup.task_arguments).collect();
         let terms: Vec<_> = terms.into_iter().map(|it| it.to_string_lossy()).collect();
-        let key = canonical::key(&json!([arguments, terms]), &root, &self.runs.caller(&client));
+        let call = json!([arguments, terms]);
+        let (named, tree) = (arguments.clone(), self.setup.root.clone());
+        let contexts = self.apart(move |_| Ok(contexts::digest(&named, &tree))).await?;
+        let key = canonical::key(&call, &root, &self.runs.caller(&client), contexts.as_deref());
         Ok(Wish { job, key, terms: self.terms(&client) })
     }
 
@@ -132,7 +140,7 @@ impl Server {
             // Counted before one looks how it stands: whoever takes their call back ends it before that,
             // or not at all.
             let waiter = self.calls.wait_for(run).await;
-            if !is_told(run) && self.runs.answers(run) {
+            if !is_told(run) && self.apart(move |runs| Ok(runs.answers(run))).await? {
                 return Ok(Begun { run, is_repeated: true, waiter });
             }
         }

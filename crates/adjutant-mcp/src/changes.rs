@@ -22,6 +22,9 @@ const WITHOUT_WATCH: Duration = Duration::from_millis(250);
 /// gives up the lock on it.
 const AFTERMATH: Duration = Duration::from_millis(100);
 
+/// The folder of an event by which the kernel says that it lost others (inotify(7), `IN_Q_OVERFLOW`).
+const OVERFLOW: i32 = -1;
+
 /// All the folders that somebody waits for.
 #[derive(Clone)]
 pub(crate) struct Changes {
@@ -76,16 +79,21 @@ impl Watched {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes those who wait for a folder; all of them where the kernel could not keep what changed.
+    fn wake(&self, wd: i32) {
+        let folders = self.folders();
+        let which = folders.iter().filter(|(folder, _)| wd == OVERFLOW || **folder == wd);
+        which.for_each(|(_, folder)| {
+            folder.changed.send_replace(());
+        });
+    }
+
     fn hear(&self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
         loop {
             match reader.next().map(|event| event.wd()) {
-                Ok(wd) => {
-                    if let Some(folder) = self.folders().get(&wd) {
-                        folder.changed.send_replace(());
-                    }
-                }
+                Ok(wd) => self.wake(wd),
                 Err(Errno::INTR) => {}
                 // Those who wait look now and then in any case.
                 Err(_) => return,
@@ -130,5 +138,23 @@ impl Drop for Subscription {
             // A folder that was removed is watched no more already.
             let _ = inotify::remove_watch(&watched.fd, *wd);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel could not keep may have been anywhere.
+    #[test]
+    fn a_queue_that_overflowed_wakes_all_and_a_change_wakes_its_own() {
+        let changes = Changes::listen();
+        let (one, other) = (changes.of(Path::new("/proc")), changes.of(Path::new("/sys")));
+        let is_woken = |it: &Subscription| it.watch.as_ref().unwrap().2.has_changed().unwrap();
+        let (watched, wd, _) = one.watch.as_ref().unwrap();
+        watched.wake(*wd);
+        assert_eq!([&one, &other].map(is_woken), [true, false]);
+        watched.wake(OVERFLOW);
+        assert_eq!([&one, &other].map(is_woken), [true, true]);
     }
 }

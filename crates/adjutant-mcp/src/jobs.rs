@@ -14,7 +14,7 @@ use crate::Setup;
 use crate::tools::Named;
 
 /// The longest command. Inclusive. As much as a person could type as one argument.
-const COMMAND_BYTES: usize = 128 << 10;
+pub(crate) const COMMAND_BYTES: usize = 128 << 10;
 
 /// The longest path or id. Inclusive.
 const NAME_BYTES: usize = 4096;

@@ -11,6 +11,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use crate::Setup;
+use crate::jobs::COMMAND_BYTES;
 
 /// The one argument: what stands behind the name of the command.
 const ARGUMENTS: &str = "arguments";
@@ -56,6 +57,9 @@ pub(crate) fn get(
         }
     };
     let typed = format!("/{} {typed}", command.name()).trim_end().to_owned();
+    if typed.len() > COMMAND_BYTES {
+        return Err(format!("{} bytes are more than {COMMAND_BYTES}", typed.len()));
+    }
     let text = if command.is_ours {
         let quoted = sanitize::shell_word(&typed);
         format!("Run this command in a shell, or tell me to: {} run {quoted}", setup.program_name)

@@ -3,13 +3,17 @@
 //! The same runs that the tools show, and no others. A resource is read in pages: one that does not fit
 //! ends with a line that names the next.
 
+use std::collections::BTreeMap;
+
 use adjutant_core::{Conversation, RunId, SessionId};
 use adjutant_view::results::{Options, Results};
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{sanitize, status, wire};
+use adjutant_view::{sanitize, wire};
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use serde_json::{Value, json};
 
 use crate::led::Led;
+use crate::page::Page;
 use crate::runs::{Runs, Seen, chain};
 use crate::{Setup, answer};
 
@@ -85,9 +89,18 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// Returns the latest runs of the tree.
-pub(crate) fn list(runs: &Runs, setup: &Setup) -> Result<Vec<Resource>, String> {
-    let all = runs.list()?;
+/// Runs on a page of a list, beside those that go on.
+const LISTED: usize = 25;
+
+/// Returns a page of the runs of the tree and where the next begins; nothing where there is no such page.
+pub(crate) fn list(
+    runs: &Runs,
+    setup: &Setup,
+    cursor: Option<&str>,
+) -> Result<Option<(Vec<Resource>, Option<String>)>, String> {
+    let from = cursor.map(str::parse).transpose();
+    let Ok(from) = from else { return Ok(None) };
+    let Some(listing) = runs.list(LISTED, from)? else { return Ok(None) };
     let of_run = |seen: &Seen| {
         let run = seen.files.id();
         let what = answer::title(seen);
@@ -101,7 +114,8 @@ pub(crate) fn list(runs: &Runs, setup: &Setup) -> Result<Vec<Resource>, String> 
                 .with_mime_type(MARKDOWN),
         ]
     };
-    Ok(all.iter().flat_map(of_run).collect())
+    let all = listing.runs.iter().flat_map(of_run).collect();
+    Ok(Some((all, listing.next.map(|place| place.to_string()))))
 }
 
 /// Reads a resource, a page of at most so many bytes; nothing where there is no such one.
@@ -113,40 +127,34 @@ pub(crate) fn read(
 ) -> Result<Option<ReadResourceResult>, String> {
     let Some((run, of, offset)) = parse(address) else { return Ok(None) };
     let Ok(seen) = runs.read(&run.to_string()) else { return Ok(None) };
-    let (text, mime) = match of {
+    let mut filled = Page::new(offset, page);
+    let mime = match of {
+        // Data has no pages: what is cut somewhere is data no more.
+        Of::Run if offset > 0 => return Ok(None),
         Of::Run => {
-            let look = seen.look(&setup.program_name);
-            (wire::pretty(&status::detail_json(&look, None)), JSON)
+            let fits = |data: &Value| json!(wire::pretty(data)).to_string().len() <= page;
+            let data = answer::standing(&seen, &setup.program_name, fits);
+            let contents = ResourceContents::text(wire::pretty(&data), address);
+            return Ok(Some(ReadResourceResult::new(vec![contents.with_mime_type(JSON)])));
         }
-        Of::Result => (whole(&seen, setup), MARKDOWN),
+        Of::Result => {
+            filled.add(&whole(&seen, setup));
+            MARKDOWN
+        }
         Of::Transcript => {
             let sessions: Vec<_> = seen.view.preorder().iter().map(|it| it.session).collect();
-            (transcripts(&seen, &sessions)?, PLAIN)
+            transcripts(&seen, &sessions, &mut filled)?;
+            PLAIN
         }
         Of::Session(session) if seen.view.delegation(session).is_some() => {
-            (transcripts(&seen, &[session])?, PLAIN)
+            transcripts(&seen, &[session], &mut filled)?;
+            PLAIN
         }
         Of::Session(_) => return Ok(None),
     };
-    let text = paged(&text, offset, page, &uri(run, of));
+    let text = filled.finish(&uri(run, of));
     let contents = ResourceContents::text(text, address).with_mime_type(mime);
     Ok(Some(ReadResourceResult::new(vec![contents])))
-}
-
-/// Returns one page of a text, and says where the next is.
-fn paged(text: &str, offset: usize, page: usize, address: &str) -> String {
-    let begin = text.floor_char_boundary(offset.min(text.len()));
-    if begin == 0 && text.len() <= page {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary((begin + page).min(text.len()));
-    let total = text.len();
-    let next = if end < total {
-        format!("the rest begins at {address}?offset={end}")
-    } else {
-        "this is the end".to_owned()
-    };
-    format!("{}\n[bytes {begin} to {end} of {total}; {next}]\n", &text[begin..end])
 }
 
 /// Returns all that came of a run, uncut.
@@ -157,22 +165,27 @@ fn whole(seen: &Seen, setup: &Setup) -> String {
     Led::of(seen, setup).text + &results.markdown(&Options::default())
 }
 
-/// Returns what sessions were told and said, one after the other; those that said nothing are left out.
-fn transcripts(seen: &Seen, sessions: &[SessionId]) -> Result<String, String> {
-    let mut text = String::new();
-    for session in sessions {
-        let mut talk = Conversation::default();
-        for record in seen.files.records().map_err(|error| chain(&error))? {
-            let record = record.map_err(|error| chain(&error))?;
-            if record.event.conversation() == Some(*session) {
-                talk.apply(&record.event);
-            }
+/// Adds what sessions were told and said, one after the other; those that said nothing are left out.
+///
+/// The journal is read once for all of them.
+fn transcripts(seen: &Seen, sessions: &[SessionId], page: &mut Page) -> Result<(), String> {
+    let mut talks: BTreeMap<SessionId, Conversation> =
+        sessions.iter().map(|session| (*session, Conversation::default())).collect();
+    for record in seen.files.records().map_err(|error| chain(&error))? {
+        let event = record.map_err(|error| chain(&error))?.event;
+        if let Some(talk) = event.conversation().and_then(|session| talks.get_mut(&session)) {
+            talk.apply(&event);
         }
-        let found = Transcript::of_parts(&seen.view, *session, &talk, seen.liveness);
-        let said = found.filter(|it| !it.messages.is_empty() || sessions.len() == 1);
-        text.extend(said.map(|it| format!("{}\n", it.render().trim_end())));
     }
-    Ok(sanitize::block(&text).into_owned())
+    for (session, talk) in sessions.iter().filter_map(|session| talks.remove_entry(session)) {
+        let found = Transcript::of_parts(&seen.view, session, &talk, seen.liveness);
+        let said = found.filter(|it| !it.messages.is_empty() || sessions.len() == 1);
+        let Some(said) = said else { continue };
+        if !page.add(&sanitize::block(&format!("{}\n", said.render().trim_end()))) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -202,20 +215,5 @@ mod tests {
         ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
-    }
-
-    /// Whoever follows the pages has every byte once.
-    #[test]
-    fn pages_together_are_the_whole() {
-        let text: String = (0..500).map(|n| format!("Zeile {n} äöü\n")).collect();
-        let (mut offset, mut all) = (0, String::new());
-        for _ in 0..1000 {
-            let page = paged(&text, offset, 101, "x");
-            let (body, note) = page.rsplit_once("\n[bytes ").unwrap();
-            all += body;
-            let Some((_, next)) = note.split_once("?offset=") else { break };
-            offset = next.trim_end_matches("]\n").parse().unwrap();
-        }
-        assert_eq!(all, text);
     }
 }

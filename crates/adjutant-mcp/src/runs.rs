@@ -1,6 +1,7 @@
 //! The runs of one tree, read from their files.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
@@ -13,7 +14,9 @@ use adjutant_view::{Entry, Liveness, RunView};
 
 use crate::approval::Asking;
 use crate::changes::{Changes, Subscription};
+use crate::listing::Known;
 use crate::owner::Owner;
+use crate::sizes::quoted;
 
 /// How long after its end a run still answers an equal call, in milliseconds.
 const REPEATS_MS: u64 = 10 * 60 * 1000;
@@ -24,18 +27,13 @@ const BEGINS: Duration = Duration::from_secs(60);
 /// How long a question may take to be shown where people answer it. A hundredth of it is the rule.
 const SHOWN: Duration = Duration::from_secs(2);
 
-/// Runs that a list shows.
-const LISTED: usize = 10;
-
-/// Runs that are looked at for a list; those of other trees are among them.
-const LOOKED_AT: usize = 200;
-
 /// The runs of one tree.
 #[derive(Clone)]
 pub(crate) struct Runs {
     archive: Archive,
     root: PathBuf,
     owner: Option<Owner>,
+    known: Known,
     changes: Changes,
 }
 
@@ -90,7 +88,16 @@ fn now(files: &RunFiles, view: &RunView) -> Timestamp {
 impl Runs {
     /// Takes the runs of a tree: those of an owner, or all.
     pub(crate) fn new(archive: Archive, root: &Path, owner: Option<Owner>) -> Self {
-        Self { archive, root: root.to_owned(), owner, changes: Changes::listen() }
+        let (root, known) = (root.to_owned(), Known::default());
+        Self { archive, root, owner, known, changes: Changes::listen() }
+    }
+
+    pub(crate) const fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
+    pub(crate) const fn known(&self) -> &Known {
+        &self.known
     }
 
     /// Names who calls: clients of the same name that have other owners are others.
@@ -111,7 +118,12 @@ impl Runs {
         let Ok((files, _)) = self.archive.find(&run.to_string()) else { return };
         let mut changes = self.changes.of(files.path());
         let is_ready = async {
-            while files.workdir().is_none() && !matches!(files.life(), Ok(Life::Dead)) {
+            loop {
+                let files = files.clone();
+                let is_known = move || files.workdir().is_some() || is_dead(&files);
+                if !matches!(tokio::task::spawn_blocking(is_known).await, Ok(false)) {
+                    break;
+                }
                 changes.changed().await;
             }
         };
@@ -119,36 +131,28 @@ impl Runs {
         let _ = tokio::time::timeout(BEGINS, is_ready).await;
     }
 
-    fn is_ours(&self, files: &RunFiles) -> bool {
-        files.workdir().as_deref() == Some(self.root.as_path())
+    /// Says whether a run is of this tree and of who asks.
+    pub(crate) fn is_ours(&self, files: &RunFiles) -> bool {
+        self.known.is_here(files, &self.root)
             && self.owner.as_ref().is_none_or(|owner| owner.has(files.path()))
     }
 
     /// Finds a run of this tree, or the one that holds a session; one elsewhere is not seen.
     pub(crate) fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), String> {
-        let unknown =
-            || format!("no run of this tree is called `{text}`; delegate_status lists them");
+        let unknown = || {
+            format!("no run of this tree is called `{}`; delegate_status lists them", quoted(text))
+        };
         // Whatever goes wrong says the same: what is not ours must not be told from what is not.
         let found = if let Ok(run) = text.parse::<RunId>() {
             self.archive.find(&run.to_string()).ok().filter(|(files, _)| self.is_ours(files))
         } else {
             let session = text.parse::<SessionId>().map_err(|_| unknown())?;
-            self.holder(session).map(|files| (files, Some(session)))
+            let holder = self.archive.holder_among(session, |files| self.is_ours(files));
+            holder.ok().map(|files| (files, Some(session)))
         };
         let (files, session) = found.ok_or_else(unknown)?;
         let below = session.filter(|session| *session != files.id().root_session());
         Ok((files, below))
-    }
-
-    /// Returns the run of ours that holds a session.
-    fn holder(&self, session: SessionId) -> Option<RunFiles> {
-        let holds = |files: &RunFiles| {
-            let mut records = files.records().into_iter().flatten().map_while(Result::ok);
-            files.id().root_session() == session
-                || records.any(|record| record.event.session() == Some(session))
-        };
-        let runs = self.archive.runs().ok()?;
-        runs.into_iter().find(|files| self.is_ours(files) && holds(files))
     }
 
     /// Reads a run with all that was said.
@@ -172,14 +176,6 @@ impl Runs {
             asks.clear();
         }
         Ok(Seen { files, view, liveness, session, asks })
-    }
-
-    /// Reads the latest runs of this tree; one that cannot be read does not hide the others.
-    pub(crate) fn list(&self) -> Result<Vec<Seen>, String> {
-        let runs = self.archive.runs().map_err(|error| chain(&error))?;
-        let looked_at = runs.into_iter().take(LOOKED_AT);
-        let here = looked_at.filter(|files| self.is_ours(files));
-        Ok(here.take(LISTED).filter_map(|files| self.read(&files.id().to_string()).ok()).collect())
     }
 
     /// Says whether a run that an equal call began still answers it: it goes on, has an answer, or was
@@ -216,8 +212,9 @@ impl Runs {
         // Subscribed before the first look, so that nothing falls between the two.
         let changes = self.changes.of(files.path());
         let liveness = liveness(&files)?;
-        let follow = files.follow();
-        Ok(Watch { files, session, view: RunView::light(), follow, liveness, changes })
+        let (view, follow) = (RunView::light(), files.follow());
+        let followed = Followed { files, session, view, follow, liveness };
+        Ok(Watch { followed: Arc::new(Mutex::new(followed)), changes })
     }
 
     /// Waits until people are shown a question where they answer it; the run asks a moment before
@@ -266,18 +263,42 @@ pub(crate) struct Looked {
 
 /// A run that is followed.
 pub(crate) struct Watch {
+    // A std mutex: held while files are read, apart, and for a look at what is known; never across an await.
+    followed: Arc<Mutex<Followed>>,
+    changes: Subscription,
+}
+
+impl Watch {
+    /// Takes in what was recorded since, where nobody else is kept waiting by it.
+    pub(crate) async fn look(&mut self) -> Result<Looked, String> {
+        let followed = Arc::clone(&self.followed);
+        let look = move || followed.lock().unwrap_or_else(PoisonError::into_inner).look();
+        tokio::task::spawn_blocking(look).await.map_err(|error| chain(&error))?
+    }
+
+    /// Returns what is known of it.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Followed> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there may be something to take in.
+    pub(crate) async fn changed(&mut self) {
+        self.changes.changed().await;
+    }
+}
+
+/// What is known of a run that is followed.
+pub(crate) struct Followed {
     files: RunFiles,
     session: Option<SessionId>,
     /// What happened so far, without texts.
     pub(crate) view: RunView,
     follow: Follow,
     liveness: Liveness,
-    changes: Subscription,
 }
 
-impl Watch {
-    /// Takes in what was recorded since.
-    pub(crate) fn look(&mut self) -> Result<Looked, String> {
+impl Followed {
+    fn look(&mut self) -> Result<Looked, String> {
         self.liveness = liveness(&self.files)?;
         let view = &mut self.view;
         let more = self.follow.more(|record| {
@@ -287,15 +308,14 @@ impl Watch {
         Ok(Looked { grew, is_over: is_over(&self.view, self.liveness, self.session) })
     }
 
-    /// Waits until there may be something to take in.
-    pub(crate) async fn changed(&mut self) {
-        self.changes.changed().await;
-    }
-
     /// Returns the run's own time.
     pub(crate) fn now(&self) -> Timestamp {
         now(&self.files, &self.view)
     }
+}
+
+fn is_dead(files: &RunFiles) -> bool {
+    matches!(files.life(), Ok(Life::Dead))
 }
 
 fn liveness(files: &RunFiles) -> Result<Liveness, String> {

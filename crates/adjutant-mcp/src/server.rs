@@ -37,10 +37,13 @@ use crate::jobs::Job;
 use crate::owner::Owner;
 use crate::runs::{Runs, chain};
 use crate::through::Turn;
-use crate::tools::{CancelArgs, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
+use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
 use crate::wait::{For, Waited, left, said_meanwhile, wait};
 use crate::wire::Stdio;
-use crate::{Setup, era, prompts, resources, tasks, wire};
+use crate::{Setup, era, prompts, resources, sizes, tasks, wire};
+
+/// Runs that have ended and are shown where nobody asks for one.
+const STATUS_RUNS: usize = 10;
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
 pub(crate) const BLOCKING_THREADS: usize = 8;
@@ -157,7 +160,11 @@ impl Server {
                 self.results(&args.run, args.form, false, self.room(context)).await
             }
             Named::Cancel => self.cancel(parsed::<CancelArgs>(arguments)?.run).await,
-            Named::Validate => self.validate(&parsed(arguments)?),
+            Named::Validate => {
+                let (setup, args) = (Arc::clone(&self.setup), parsed(arguments)?);
+                let bytes = self.room(context);
+                self.apart(move |_| validated(&setup, &args, bytes)).await
+            }
         };
         answer.map(Into::into)
     }
@@ -199,7 +206,10 @@ impl Server {
             return Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into());
         }
         if matches!(settled, Settled::Clear) && !waits {
-            return self.read(&run).await.map(|seen| tasks::begun(&seen));
+            let forms = self.forms();
+            // One that cannot be kept is answered for in the usual form.
+            let keep = move |runs: &Runs| Ok((runs.read(&run)?, forms.keep(id, form).ok()));
+            return self.apart(keep).await.map(|(seen, _)| tasks::begun(&seen));
         }
         self.results(&run, form, is_repeated, self.room(context)).await.map(Into::into)
     }
@@ -210,6 +220,9 @@ impl Server {
         context: &RequestContext<RoleServer>,
         round: &Round,
     ) -> Result<CallToolResponse, String> {
+        if let Some(asked) = args.timeout_s.filter(|asked| *asked > MAX_WAIT_S) {
+            return Err(format!("timeout_s: {asked} is more than {MAX_WAIT_S}"));
+        }
         let usual = self.patience(context);
         // Nobody hears an answer that comes after they have given up.
         let patience = args.timeout_s.map_or(usual, |it| Duration::from_secs(it).min(usual));
@@ -247,19 +260,23 @@ impl Server {
         turn: &mut Turn<'_>,
         taken_back: Pin<&mut impl Future<Output = Option<String>>>,
     ) -> Result<Waited, String> {
-        let mut watch = self.runs.watch(run)?;
+        let run = run.to_owned();
+        let mut watch = self.apart(move |runs| runs.watch(&run)).await?;
         let left = left(taken_back, turn.context.ct.clone().cancelled_owned());
         let closing = &mut self.closing.clone();
         wait(&mut watch, what, turn.until, &mut turn.telling, closing, left).await
     }
 
     async fn status(&self, args: StatusArgs, bytes: usize) -> Result<CallToolResult, String> {
-        let is_one = args.run.is_some();
-        let seen = match args.run {
-            Some(run) => vec![self.read(&run).await?],
-            None => self.apart(Runs::list).await?,
-        };
-        Ok(answer::of_status(&seen, is_one, &self.setup.program_name, bytes))
+        let setup = Arc::clone(&self.setup);
+        self.apart(move |runs| match args.run {
+            Some(run) => Ok(answer::of_status(&runs.read(&run)?, &setup.program_name, bytes)),
+            None => {
+                let listing = runs.list(STATUS_RUNS, None)?.ok_or("there is no beginning")?;
+                Ok(answer::of_list(&listing, &setup.program_name, bytes))
+            }
+        })
+        .await
     }
 
     async fn results(
@@ -269,31 +286,35 @@ impl Server {
         is_repeated: bool,
         bytes: usize,
     ) -> Result<CallToolResult, String> {
-        let program = &self.setup.program_name;
-        let form = Form { results, is_repeated, program, bytes };
-        let seen = self.read(run).await?;
-        if seen.is_over() {
-            self.children.tell(seen.files.id());
-        }
-        Ok(answer::of_run(&seen, form, &self.setup))
+        let form = Form { results, is_repeated, bytes };
+        let (setup, run) = (Arc::clone(&self.setup), run.to_owned());
+        let answered = move |runs: &Runs| {
+            let seen = runs.read(&run)?;
+            let over = seen.is_over().then(|| seen.files.id());
+            Ok((answer::of_run(&seen, form, &setup), over))
+        };
+        let (result, over) = self.apart(answered).await?;
+        over.into_iter().for_each(|run| self.children.tell(run));
+        Ok(result)
     }
 
     pub(crate) async fn cancel(&self, run: String) -> Result<CallToolResult, String> {
         let (files, session, cancelled) = self.apart(move |runs| runs.cancel(&run)).await?;
         Ok(answer::of_cancel(&files, session, cancelled))
     }
+}
 
-    fn validate(&self, args: &ValidateArgs) -> Result<CallToolResult, String> {
-        let session = args.session_id.as_deref().map(str::parse).transpose();
-        let contract = Contract {
-            expected_session: session.map_err(|error| format!("session_id: {error}"))?,
-            artifacts: if args.artifacts_required { Required::Any } else { Required::Nothing },
-            metadata: MetadataSource::Claimed,
-        };
-        let facts = artifact_facts(&self.setup.root).map_err(|error| chain(&error))?;
-        let text = args.returned.as_str().map_or_else(|| args.returned.to_string(), str::to_owned);
-        Ok(answer::of_data(json!(validate(text.as_str(), &contract, &facts))))
-    }
+/// Judges a return.
+fn validated(setup: &Setup, args: &ValidateArgs, bytes: usize) -> Result<CallToolResult, String> {
+    let session = args.session_id.as_deref().map(str::parse).transpose();
+    let contract = Contract {
+        expected_session: session.map_err(|error| format!("session_id: {error}"))?,
+        artifacts: if args.artifacts_required { Required::Any } else { Required::Nothing },
+        metadata: MetadataSource::Claimed,
+    };
+    let facts = artifact_facts(&setup.root).map_err(|error| chain(&error))?;
+    let text = args.returned.as_str().map_or_else(|| args.returned.to_string(), str::to_owned);
+    Ok(answer::of_verdict(&json!(validate(text.as_str(), &contract, &facts)), bytes))
 }
 
 /// Says whether a client took its call back only because it waited too long: the work goes on, and
@@ -363,9 +384,10 @@ impl ServerHandler for Server {
 
     async fn list_tools(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        whole(request)?;
         let tools = Named::ALL.map(|tool| tool.shown(&self.setup.limits)).to_vec();
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -376,34 +398,40 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = Named::parse(&request.name) else {
-            let text = format!("there is no tool `{}`", request.name);
+            let text = format!("there is no tool `{}`", sizes::quoted(&request.name));
             return Err(ErrorData::invalid_params(text, None));
         };
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
-        let named = canonical::key(&arguments, tool.name(), &self.runs.caller(&client));
+        let named = canonical::key(&arguments, tool.name(), &self.runs.caller(&client), None);
         let answer = match self.seals.round(named, &request) {
             Ok(round) => self.call(tool, arguments, &context, &round).await,
             Err(problem) => Err(problem),
         };
         self.calls.sweep();
-        Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem).into()))
+        let failed = |problem: String| answer::of_failure(&problem, self.room(&context)).into();
+        Ok(answer.unwrap_or_else(failed))
     }
 
     async fn list_resources(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let all = resources::list(&self.runs, &self.setup).map_err(internal)?;
-        Ok(ListResourcesResult::with_all_items(all))
+        let (setup, cursor) = (Arc::clone(&self.setup), request.and_then(|it| it.cursor));
+        let page = self.apart(move |runs| resources::list(runs, &setup, cursor.as_deref())).await;
+        let (all, next) = page.map_err(internal)?.ok_or_else(no_such_page)?;
+        let mut result = ListResourcesResult::with_all_items(all);
+        result.next_cursor = next;
+        Ok(result)
     }
 
     async fn list_resource_templates(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        whole(request)?;
         Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
     }
 
@@ -412,21 +440,25 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let page = self.room(&context);
-        let read =
-            resources::read(&self.runs, &self.setup, &request.uri, page).map_err(internal)?;
+        let (setup, uri, page) =
+            (Arc::clone(&self.setup), request.uri.clone(), self.room(&context));
+        let read = self.apart(move |runs| resources::read(runs, &setup, &uri, page)).await;
+        let read = read.map_err(internal)?;
         read.map(Into::into).ok_or_else(|| {
-            let about = Some(json!({ "uri": request.uri }));
+            let about = Some(json!({ "uri": sizes::quoted(&request.uri) }));
             ErrorData::resource_not_found("there is no such resource of this tree", about)
         })
     }
 
     async fn list_prompts(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items(prompts::list(&self.setup).map_err(internal)?))
+        whole(request)?;
+        let setup = Arc::clone(&self.setup);
+        let all = self.apart(move |_| prompts::list(&setup)).await.map_err(internal)?;
+        Ok(ListPromptsResult::with_all_items(all))
     }
 
     async fn get_prompt(
@@ -434,8 +466,11 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let prompt = prompts::get(&self.setup, &request);
-        prompt.map(Into::into).map_err(|problem| ErrorData::invalid_params(problem, None))
+        let setup = Arc::clone(&self.setup);
+        let prompt = self.apart(move |_| prompts::get(&setup, &request)).await;
+        prompt
+            .map(Into::into)
+            .map_err(|problem| ErrorData::invalid_params(sizes::brief(&problem), None))
     }
 
     async fn on_cancelled(
@@ -456,19 +491,15 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let seen = self.read(&request.task_id).await.map_err(tasks::refused)?;
-        let (form, room) = (ReturnForm::default(), self.room(&context));
-        let result = self.results(&request.task_id, form, false, room).await;
-        tasks::state(&seen, result.map_err(tasks::refused)?)
+        self.task(&request.task_id, &context).await
     }
 
     async fn update_task(
         &self,
         request: UpdateTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        // Nothing is asked in the course of a run, so there is nothing to take.
-        self.read(&request.task_id).await.map(|_| ()).map_err(tasks::refused)
+        self.answer_task(&request.task_id, &request.input_responses, &context).await
     }
 
     async fn cancel_task(
@@ -476,7 +507,7 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.cancel(request.task_id).await.map(|_| ()).map_err(tasks::refused)
+        self.cancel_run(&request.task_id).await
     }
 
     /// What the library could not read as the request that it is.
@@ -485,22 +516,39 @@ impl ServerHandler for Server {
         request: CustomRequest,
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        Err(match request.method.as_str() {
-            "tools/call"
-            | "tools/list"
-            | "initialize"
-            | "ping"
-            | "resources/list"
-            | "resources/templates/list"
-            | "resources/read"
-            | "prompts/list"
-            | "prompts/get" => ErrorData::invalid_params(
-                format!("{}: the parameters are not of the form it has", request.method),
-                None,
-            ),
-            _ => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+        let method = request.method.as_str();
+        Err(if METHODS.contains(&method) {
+            let text = format!("{method}: the parameters are not of the form it has");
+            ErrorData::invalid_params(text, None)
+        } else {
+            let (named, all) = (sizes::quoted(method), METHODS.join(", "));
+            let text = format!("there is no method `{named}`; there are {all}");
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, text, None)
         })
     }
+}
+
+/// Every request that is answered.
+const METHODS: [&str; 13] = [
+    "initialize",
+    "server/discover",
+    "ping",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+];
+
+/// Refuses a cursor for a list that has one page.
+fn whole(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    let cursor = request.and_then(|it| it.cursor);
+    cursor.map_or(Ok(()), |_| Err(no_such_page()))
 }
 
 /// Nothing is announced that does not happen: lists change without a word, and nobody subscribes.
@@ -511,6 +559,11 @@ fn capabilities() -> ServerCapabilities {
         .enable_resources()
         .enable_prompts()
         .build()
+}
+
+/// Answers a cursor that no answer of ours had.
+fn no_such_page() -> ErrorData {
+    ErrorData::invalid_params("cursor: no page begins there; ask again without it", None)
 }
 
 fn internal(problem: String) -> ErrorData {

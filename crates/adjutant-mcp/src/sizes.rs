@@ -3,7 +3,11 @@
 //! Clients cut what is too long, often without a word to the model, or put it into a file. What does not
 //! fit is therefore cut here, where it can be said what is missing and where the whole of it is.
 
+use adjutant_view::layout::excerpt;
+use adjutant_view::results::ends;
+use adjutant_view::sanitize;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use serde_json::Value;
 
 use crate::resources::{self, Of};
 use crate::runs::Seen;
@@ -36,6 +40,62 @@ pub(crate) fn of(result: &CallToolResult) -> usize {
     let content = serde_json::to_vec(&result.content).map_or(0, |bytes| bytes.len());
     let data = serde_json::to_vec(&result.structured_content).map_or(0, |bytes| bytes.len());
     content + data
+}
+
+/// Characters of what a client said that are said back to it.
+const QUOTED_CHARS: usize = 200;
+
+/// Returns what a client said as it is said back to it: enough to know it again.
+pub(crate) fn quoted(text: &str) -> String {
+    // Cut before it is made harmless too: the rest, however long, is not even looked at.
+    let beginning = &text[..text.floor_char_boundary(QUOTED_CHARS * 4)];
+    excerpt(&sanitize::line(beginning), QUOTED_CHARS)
+}
+
+/// Bytes of an error in words.
+const PROBLEM_BYTES: usize = 2_000;
+
+/// Returns what is wrong, in as many words as anybody reads.
+pub(crate) fn brief(problem: &str) -> String {
+    ends(problem, PROBLEM_BYTES)
+}
+
+/// The longest string of data that has to be cut, at first.
+const LONGEST: usize = 16 << 10;
+
+/// The shortest that strings are cut to: what is missing is counted in as many bytes.
+const SHORTEST: usize = 64;
+
+/// Shortens the strings and lists of data until it fits, and says so in it.
+pub(crate) fn shortened(data: &Value, fits: impl Fn(&Value) -> bool) -> Value {
+    let (mut cut, mut longest) = (data.clone(), LONGEST);
+    while !fits(&cut) && longest >= SHORTEST {
+        shorten(&mut cut, longest);
+        cut["cut"] = Value::Bool(true);
+        longest /= 2;
+    }
+    cut
+}
+
+fn shorten(data: &mut Value, longest: usize) {
+    let most = longest / 16;
+    match data {
+        Value::String(text) if text.len() > longest => *text = ends(text, longest),
+        Value::Array(all) => {
+            all.truncate(most);
+            all.iter_mut().for_each(|it| shorten(it, longest));
+        }
+        Value::Object(all) => {
+            let names: Vec<_> = all.keys().enumerate().map(|(n, key)| (n, key.clone())).collect();
+            for (n, name) in names {
+                if n >= most.max(16) || name.len() > longest {
+                    all.remove(&name);
+                }
+            }
+            all.values_mut().for_each(|it| shorten(it, longest));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Names where the whole of what was cut is.

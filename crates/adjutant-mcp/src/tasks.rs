@@ -4,17 +4,24 @@
 //! The task is the run and has its id, so it outlives the client and the server like any other, and all
 //! tools take it.
 
-use adjutant_core::Outcome;
+use std::sync::Arc;
+
+use adjutant_core::{Outcome, RunId};
 use adjutant_view::when::rfc3339;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ErrorData, GetTaskResult,
-    Task, TaskPayload, TaskStatus,
+    CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ElicitRequest, ElicitResult,
+    ErrorData, GetTaskResult, InputRequest, InputRequests, InputResponses, Task, TaskPayload,
+    TaskStatus,
 };
 use rmcp::service::RequestContext;
 use serde_json::Value;
 
-use crate::runs::Seen;
+use crate::answer::{self, Form};
+use crate::approval::{Asking, ask};
+use crate::runs::{Runs, Seen};
+use crate::server::Server;
+use crate::sizes;
 use crate::wait::picture;
 
 /// How often a client should ask, in milliseconds.
@@ -31,23 +38,101 @@ pub(crate) fn begun(seen: &Seen) -> CallToolResponse {
     CallToolResponse::Task(CreateTaskResult::new(task(seen, status(seen))))
 }
 
-/// Answers with where a run stands; once it is over, with what the call would have returned.
-pub(crate) fn state(seen: &Seen, result: CallToolResult) -> Result<GetTaskResult, ErrorData> {
+impl Server {
+    /// Answers with where a task stands; once it is over, with what the call would have returned.
+    pub(crate) async fn task(
+        &self,
+        id: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let run = named(id)?;
+        let (setup, forms, bytes) = (Arc::clone(&self.setup), self.forms(), self.room(context));
+        let read = move |runs: &Runs| {
+            let seen = runs.read(&run.to_string())?;
+            let form = Form { results: forms.of(run), is_repeated: false, bytes };
+            let result = seen.is_over().then(|| answer::of_run(&seen, form, &setup));
+            Ok((seen, result))
+        };
+        let (seen, result) = self.apart(read).await.map_err(refused)?;
+        if seen.is_over() {
+            self.children.tell(run);
+        }
+        let asks = if self.can_ask(context) { self.questions(&seen) } else { InputRequests::new() };
+        state(&seen, asks, result, &self.setup.program_name)
+    }
+
+    /// Takes a person's answers to what a task asked in its course.
+    pub(crate) async fn answer_task(
+        &self,
+        id: &str,
+        said: &InputResponses,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let run = named(id)?.to_string();
+        let seen = self.read(&run).await.map_err(refused)?;
+        for (hash, said) in said {
+            // No other answer leads to a run: it must be to a question that was put, by one who can.
+            let is_open = seen.asks.iter().any(|asking| &asking.hash == hash);
+            if !is_open || !self.can_ask(context) {
+                return Err(refused("inputResponses: nothing of that name is asked".to_owned()));
+            }
+            let said: ElicitResult = serde_json::from_value(said.clone())
+                .map_err(|error| refused(sizes::brief(&format!("inputResponses: {error}"))))?;
+            self.decide(&run, hash, ask::verdict(&said)).await.map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// Cancels the run of a task.
+    pub(crate) async fn cancel_run(&self, id: &str) -> Result<(), ErrorData> {
+        let run = named(id)?.to_string();
+        self.apart(move |runs| runs.cancel(&run)).await.map(|_| ()).map_err(refused)
+    }
+
+    /// Returns what a run asks, each by the hash that the answer is bound to.
+    fn questions(&self, seen: &Seen) -> InputRequests {
+        let root = self.setup.root.display().to_string();
+        let form = |asking: &Asking| {
+            let form = ElicitRequest::new(ask::form(asking, &root));
+            (asking.hash.clone(), InputRequest::Elicitation(form))
+        };
+        seen.asks.iter().map(form).collect()
+    }
+}
+
+/// Reads the id of a task: that of a run, and nothing else.
+fn named(id: &str) -> Result<RunId, ErrorData> {
+    id.parse().map_err(|_| refused(format!("there is no task `{}`", sizes::quoted(id))))
+}
+
+fn state(
+    seen: &Seen,
+    asks: InputRequests,
+    result: Option<CallToolResult>,
+    program: &str,
+) -> Result<GetTaskResult, ErrorData> {
     let status = status(seen);
     let payload = if status == TaskStatus::Cancelled {
         TaskPayload::Cancelled
-    } else if !status.is_terminal() {
+    } else if !status.is_terminal() && asks.is_empty() {
         TaskPayload::Working
+    } else if !status.is_terminal() {
+        TaskPayload::InputRequired { input_requests: asks }
     } else if let Ok(Value::Object(result)) = serde_json::to_value(result) {
         TaskPayload::Completed { result }
     } else {
         return Err(ErrorData::internal_error("the result cannot be written", None));
     };
-    Ok(GetTaskResult::new(DetailedTask::new(task(seen, payload.status()), payload)))
+    let mut task = task(seen, payload.status());
+    if let (TaskPayload::Working, Some(next)) = (&payload, answer::asks(seen, program)) {
+        // This client cannot put the question, so the person has to be told where they answer it.
+        task = task.with_status_message(next);
+    }
+    Ok(GetTaskResult::new(DetailedTask::new(task, payload)))
 }
 
 /// Answers for a task that there is not, or that does not obey.
-pub(crate) fn refused(problem: String) -> ErrorData {
+fn refused(problem: String) -> ErrorData {
     ErrorData::invalid_params(problem, None)
 }
 
@@ -65,7 +150,7 @@ fn task(seen: &Seen, status: TaskStatus) -> Task {
     let began = seen.view.began().map_or(latest.wall_ms, |moment| moment.wall_ms);
     let (began, latest) = (rfc3339(began), rfc3339(latest.wall_ms));
     let task = Task::new(seen.files.id().to_string(), status, began, latest);
-    if status == TaskStatus::Working {
+    if matches!(status, TaskStatus::Working | TaskStatus::InputRequired) {
         let message = picture(&seen.view, seen.look("").now);
         return task.with_status_message(message).with_poll_interval_ms(ASK_AGAIN_MS);
     }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::approval::Settled;
 use crate::approval::rounds::Round;
+use crate::forms::Forms;
 use crate::runs::{Runs, Seen, chain};
 use crate::server::Server;
 use crate::sizes;
@@ -89,6 +90,11 @@ impl Server {
         let runs = self.runs.clone();
         let done = tokio::task::spawn_blocking(move || work(&runs)).await;
         done.map_err(|error| chain(&error))?
+    }
+
+    /// The forms in which the results of tasks are wanted.
+    pub(crate) fn forms(&self) -> Forms {
+        Forms::at(self.setup.archive.path())
     }
 
     /// How much of a result this client takes, in bytes.

@@ -110,7 +110,7 @@ impl Named {
             }
             Self::Status => {
                 "Shows what each subagent of a run is doing now, with tokens, cost and time, or lists \
-                 the latest runs of this tree when no `run` is given. It does not wait: use \
+                 the runs of this tree when no `run` is given, those that go on first. It does not wait: use \
                  delegate_wait for results."
             }
             Self::Result => {
@@ -260,6 +260,11 @@ impl Named {
                 json!({
                     "v": { "type": "integer" },
                     "runs": { "type": "array", "items": { "type": "object" } },
+                    "more": { "type": "integer", "description": "Runs that are not listed." },
+                    "unseen": {
+                        "type": "integer",
+                        "description": "Older runs that were not looked at; they may be of other trees.",
+                    },
                 }),
                 json!(["v", "runs"]),
             ),

@@ -47,6 +47,16 @@ pub(crate) enum For<'a> {
     Answer(&'a str),
 }
 
+impl For<'_> {
+    fn is_answered(self, view: &RunView) -> bool {
+        match self {
+            Self::End => false,
+            Self::Next(known) => view.approvals().iter().any(|open| !known.contains(&open.hash)),
+            Self::Answer(hash) => !view.approvals().iter().any(|open| open.hash == hash),
+        }
+    }
+}
+
 /// Waits until the client takes its call back, with its reason, or will not hear the answer.
 pub(crate) async fn left(
     taken_back: impl Future<Output = Option<String>>,
@@ -98,16 +108,15 @@ async fn attend(
     let mut left = std::pin::pin!(left);
     let mut is_due = true;
     loop {
-        let looked = run.look()?;
-        let is_answered = match what {
-            For::End => false,
-            For::Next(known) => run.view.approvals().iter().any(|open| !known.contains(&open.hash)),
-            For::Answer(hash) => !run.view.approvals().iter().any(|open| open.hash == hash),
-        };
+        let looked = run.look().await?;
+        let is_answered = what.is_answered(&run.known().view);
         if looked.is_over || is_answered {
             return Ok(Waited::Over);
         }
-        telling.tell(looked.grew || is_due, || picture(&run.view, run.now()));
+        telling.tell(looked.grew || is_due, || {
+            let known = run.known();
+            picture(&known.view, known.now())
+        });
         is_due = false;
         let due = telling.due();
         tokio::select! {

@@ -417,3 +417,47 @@ fn a_return_is_judged_as_the_command_judges_it() {
         assert_eq!(client.data("validate_return", json!({ "return": given })), out.json());
     }
 }
+
+/// The call is the same, but what it names is not.
+#[test]
+fn an_equal_call_is_asked_anew_once_its_context_has_changed() {
+    let rig = Rig::with_script(SCRIPT);
+    let file = rig.write("notes.md", "one");
+    let time = file.metadata().unwrap().modified().unwrap();
+    let mut client = Client::allowed(&rig, &[]);
+    let mut call = task("a");
+    call["tasks"][0]["context"] = json!(["notes.md", "missing.md"]);
+    let first = client.data("Delegate", call.clone());
+    let again = client.data("Delegate", call.clone());
+    assert_eq!((&again["run"], &again["repeated"]), (&first["run"], &json!(true)), "{again}");
+    // As long as before and, by its time, as old.
+    std::fs::write(&file, "two").unwrap();
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    let changed = client.data("Delegate", call.clone());
+    assert_eq!(changed["repeated"], false, "{changed}");
+    rig.write("missing.md", "here");
+    assert_eq!(client.data("Delegate", call)["repeated"], false);
+    assert_eq!(rig.runs().len(), 3);
+}
+
+/// What is refused says why, and what there is instead.
+#[test]
+fn small_things_are_refused_in_words() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut client = Client::allowed(&rig, &[]);
+    client.data("Delegate", task("a"));
+    let again = client.call("Delegate", task("a"));
+    assert!(!again["content"][0]["text"].as_str().unwrap().contains("0ns"), "{again}");
+    let run = again["structuredContent"]["run"].clone();
+    let long = client.failure("delegate_wait", json!({ "run": run, "timeout_s": 3601 }));
+    assert!(long.contains("3600"), "{long}");
+    client.data("delegate_wait", json!({ "run": run, "timeout_s": 3600 }));
+    let none = client.request("no/such", json!({}));
+    assert_eq!(none["error"]["code"], -32601, "{none}");
+    assert!(none["error"]["message"].as_str().unwrap().contains("tools/call"), "{none}");
+    for list in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+        let answer = client.request(list, json!({ "cursor": "nonsense" }));
+        assert_eq!(answer["error"]["code"], -32602, "{list}: {answer}");
+        assert!(client.request(list, json!({}))["result"].is_object());
+    }
+}

@@ -222,6 +222,26 @@ fn a_question_that_nobody_answers_in_time_gives_way_to_a_handle_and_is_put_again
     assert_eq!(data["state"], "completed", "{data}");
 }
 
+/// A question is for whoever has the call: another client that can ask does not get to answer it.
+#[test]
+fn what_another_began_is_not_asked_about_here() {
+    let rig = rig();
+    let mut first = Client::start(&rig, &[], &[]);
+    first.initialize_with("first", "2025-11-25", json!({}));
+    let begun = first.data("delegate_start", task("a"));
+    let run = begun["run"].as_str().unwrap().to_owned();
+    let mut other = asking(&rig, &["--detach-after", "1"], "2025-11-25");
+    let told = other.data("delegate_wait", json!({ "run": run }));
+    assert_eq!(told["state"], "awaiting_approval", "{told}");
+    assert!(!has_begun(&rig, &run));
+    // An equal call of its own is its own affair.
+    let call = other.begin("Delegate", task("a"));
+    let question = other.asked(QUESTION);
+    other.reply(&question, accept("start"));
+    assert_eq!(other.answer(call)["result"]["structuredContent"]["state"], "completed");
+    assert!(!has_begun(&rig, &run), "the other waits on");
+}
+
 #[test]
 fn equal_calls_at_once_are_one_question() {
     let rig = rig();

@@ -199,6 +199,80 @@ fn over_http_a_call_whose_stream_is_closed_leaves_its_run() {
     assert_eq!(rig.runs().len(), 1);
 }
 
+/// Parameters of a client that knows tasks, and can do these things beside.
+fn knowing(mut params: Value, mut can: Value) -> Value {
+    params = inline(NEW, params);
+    can["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = can;
+    params
+}
+
+/// The form is that of the call, also for a server that did not hear it; a session is no task.
+#[test]
+fn a_task_comes_back_in_the_form_of_its_call() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let mut call = task("soon");
+    call["return"] = json!("json");
+    let begun = client.request("tools/call", knowing(delegate(&call), json!({})))["result"].clone();
+    let run = begun["taskId"].clone();
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": run } });
+    let waited = client.request("tools/call", inline(NEW, wait))["result"].clone();
+    client.kill();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let ask = knowing(json!({ "taskId": run }), json!({}));
+    let state = client.request("tasks/get", ask)["result"].clone();
+    let said = state["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(said.starts_with('{'), "{said}");
+    let session = &waited["structuredContent"]["results"]["results"][0]["session_id"];
+    assert!(session.is_string(), "{waited}");
+    for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
+        let params = json!({ "taskId": session, "inputResponses": {} });
+        let answer = client.request(method, knowing(params, json!({})));
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+    }
+}
+
+/// A question that comes up in the course of a task is put by it, to those who can ask a person.
+#[test]
+fn a_task_asks_what_its_run_asks() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &[], &[]);
+    let begin = json!({ "name": "delegate_start", "arguments": task("a") });
+    let begun = client.request("tools/call", inline(NEW, begin))["result"].clone();
+    let run = begun["structuredContent"]["run"].clone();
+    assert!(begun["structuredContent"]["approval"].is_object(), "{begun}");
+    let ask = json!({ "taskId": run });
+    let mute = client.request("tasks/get", knowing(ask.clone(), json!({})))["result"].clone();
+    assert_eq!(mute["status"], "working", "{mute}");
+    assert!(mute["statusMessage"].as_str().unwrap().contains("adjutant approve"), "{mute}");
+    let able = || json!({ "elicitation": {} });
+    let state = client.request("tasks/get", knowing(ask.clone(), able()))["result"].clone();
+    assert_eq!(state["status"], "input_required", "{state}");
+    let (name, question) = state["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create", "{state}");
+    let yes = json!({ "action": "accept", "content": { "answer": "start" } });
+    let says =
+        |name: &str, said: &Value| json!({ "taskId": run, "inputResponses": { (name): said } });
+    for (params, can) in [
+        (says(name, &yes), json!({})),
+        (says("another", &yes), able()),
+        (says(name, &json!("yes")), able()),
+    ] {
+        let answer = client.request("tasks/update", knowing(params, can));
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    let taken = client.request("tasks/update", knowing(says(name, &yes), able()));
+    assert!(taken["error"].is_null(), "{taken}");
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": run } });
+    let waited = client.request("tools/call", inline(NEW, wait))["result"].clone();
+    assert_eq!(waited["structuredContent"]["state"], "completed", "{waited}");
+    let state = client.request("tasks/get", knowing(ask, able()))["result"].clone();
+    assert_eq!(state["status"], "completed", "{state}");
+    let again = client.request("tasks/update", knowing(says(name, &yes), able()));
+    assert_eq!(again["error"]["code"], -32602, "it counts once: {again}");
+}
+
 /// A call of a client that knows tasks is answered at once; the task is the run.
 #[test]
 fn a_client_that_knows_tasks_is_handed_one_and_asks_for_it() {

@@ -1,6 +1,8 @@
 //! Slash commands and stories over MCP: what they come to, and what a client cannot make of them.
 
-use std::os::unix::fs::symlink;
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -241,6 +243,57 @@ fn a_story_can_be_cancelled_and_waited_for_by_its_handle() {
     let ended = client.data("delegate_wait", json!({ "run": run }));
     assert_eq!((&ended["done"], &ended["state"]), (&json!(true), &json!("cancelled")), "{ended}");
     assert_eq!(ended["story"]["passes"], false);
+}
+
+/// Every name below a folder, with when it was changed last.
+fn times(folder: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
+    let mut all = BTreeMap::new();
+    let mut next = vec![folder.to_owned()];
+    while let Some(path) = next.pop() {
+        let about = path.symlink_metadata().unwrap();
+        if about.is_dir() {
+            next.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+        }
+        all.insert(path, (about.mtime(), about.mtime_nsec()));
+    }
+    all
+}
+
+/// The tools that say so only read: nothing of the tree changes, not even for a moment.
+#[test]
+fn whoever_asks_what_came_of_a_story_leaves_the_tree_as_it_is() {
+    let prd = json!({ "merge": "apply", "userStories": [
+        { "id": "US-001", "title": "Log in", "passes": false },
+    ] });
+    let project = project(&prd, [writes("US-001", "login", "log in\n"), done("US-001")]);
+    let mut client = served(project.rig(), STORIES, &["--enable-delegation"]);
+    let run = text(&client.data("delegate_story", json!({ "prd": "prd.json" })), "run");
+    let work = project.rig().work();
+    let before = times(&work);
+    let named = json!({ "run": run });
+    for (tool, arguments) in [
+        ("delegate_result", named.clone()),
+        ("delegate_wait", named.clone()),
+        ("delegate_status", named),
+        ("delegate_status", json!({})),
+        (
+            "validate_return",
+            json!({ "return": { "status": "completed", "artifacts": ["prd.json"] } }),
+        ),
+    ] {
+        let answer = client.call(tool, arguments);
+        if tool == "delegate_result" {
+            let story = &answer["structuredContent"]["story"];
+            assert!(!story["unallowed_wishes"].as_array().unwrap().is_empty(), "{answer}");
+        }
+        assert_eq!(times(&work), before, "{tool}");
+    }
+    for rest in ["", "/result", "/transcript"] {
+        let uri = format!("adjutant://run/{run}{rest}");
+        let read = client.request("resources/read", json!({ "uri": uri }));
+        assert!(read["result"].is_object(), "{read}");
+        assert_eq!(times(&work), before, "{uri}");
+    }
 }
 
 /// A PRD can ask for much; over MCP nobody agrees to it.

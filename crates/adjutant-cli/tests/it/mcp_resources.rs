@@ -100,6 +100,75 @@ fn whoever_follows_the_pages_has_all_of_it() {
     }
 }
 
+/// Data that is cut somewhere is data no more: there are fewer subagents in it, and it says so.
+#[test]
+fn where_a_run_stands_is_data_however_many_work_for_it() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut client = Client::allowed(&rig, &["--result-bytes", "5000"]);
+    let tasks: Vec<_> =
+        (0..8).map(|n| json!({ "label": format!("t{n}"), "prompt": "Look" })).collect();
+    let run = text(&client.data("Delegate", json!({ "tasks": tasks })), "run");
+    let contents =
+        read(&mut client, &format!("adjutant://run/{run}"))["result"]["contents"].clone();
+    assert!(contents.to_string().len() < 5500, "{contents}");
+    let data: Value = serde_json::from_str(&text(&contents[0], "text")).unwrap();
+    for data in [data, client.data("delegate_status", json!({ "run": run }))] {
+        let shown = &data["runs"][0];
+        let listed = shown["delegations"].as_array().unwrap().len();
+        assert!(listed < 8, "{data}");
+        assert_eq!(shown["delegations_left_out"], 8 - listed, "{data}");
+        let whole = read_all(&mut client, &text(shown, "all_delegations"));
+        assert!((0..8).all(|n| whole.contains(&format!("t{n}"))), "{whole}");
+    }
+    let none = read(&mut client, &format!("adjutant://run/{run}?offset=7"));
+    assert_eq!(none["error"]["code"], -32002, "{none}");
+}
+
+/// Whatever is said, what is said back fits the client.
+#[test]
+fn three_megabytes_are_not_echoed() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut client = Client::allowed(&rig, &[]);
+    let long = "\"a".repeat(1_500_000);
+    let deep = |n: usize| (0..n).fold(json!("x"), |inner, _| json!([inner, inner]));
+    let many: serde_json::Map<_, _> = (0..100_000).map(|n| (format!("key{n}"), json!(n))).collect();
+    let artifacts: Vec<_> = (0..100_000).map(|n| format!("no/such/{n}")).collect();
+    for returned in [
+        json!(long),
+        json!({ "status": "completed", "summary": long }),
+        json!({ "status": long, (long.clone()): 1 }),
+        json!({ "status": "completed", "summary": "It is done.", "artifacts": artifacts, "errors": [] }),
+        json!({ "status": "completed", "more": many, "deep": deep(14) }),
+    ] {
+        let result = client.call("validate_return", json!({ "return": returned }));
+        let size = result.to_string().len();
+        assert!(size < 81_000, "{size}");
+        assert!(result["structuredContent"]["valid"].is_boolean(), "{result}");
+    }
+    let named = |tool: &str, arguments: Value| json!({ "name": tool, "arguments": arguments });
+    for (method, params) in [
+        ("tools/call", named("delegate_wait", json!({ "run": long }))),
+        ("tools/call", named("delegate_status", json!({ "run": long }))),
+        ("tools/call", named("delegate_result", json!({ "run": "x", (long.clone()): 1 }))),
+        ("tools/call", named("delegate_cancel", json!({ "run": long }))),
+        ("tools/call", named("delegate_command", json!({ "command": long }))),
+        ("tools/call", named("delegate_story", json!({ "prd": long }))),
+        ("tools/call", named("Delegate", json!({ (long.clone()): 1 }))),
+        ("tools/call", named("Delegate", json!({ "tasks": [{ "label": long, "prompt": "x" }] }))),
+        ("tools/call", named("validate_return", json!({ "return": {}, "session_id": long }))),
+        ("tools/call", named(&long, json!({}))),
+        ("prompts/get", json!({ "name": long })),
+        ("prompts/get", json!({ "name": "plan", "arguments": { (long.clone()): "x" } })),
+        ("prompts/get", json!({ "name": "plan", "arguments": { "arguments": long } })),
+        ("resources/read", json!({ "uri": long })),
+        ("resources/list", json!({ "cursor": long })),
+        (&long, json!({})),
+    ] {
+        let size = client.request(method, params).to_string().len();
+        assert!(size < 81_000, "{}: {size}", &method[..10]);
+    }
+}
+
 #[test]
 fn the_runs_of_this_tree_are_resources_and_no_others() {
     let rig = Rig::with_script(SCRIPT);

@@ -245,6 +245,13 @@ impl Client {
         peak_kib(&self.child)
     }
 
+    /// How many bytes the server has read so far, from whatever.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", self.child.id())).unwrap();
+        let line = io.lines().find(|line| line.starts_with("rchar:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     /// Says nothing more; returns what the server still says, and its exit code.
     pub(crate) fn leave(mut self) -> (Vec<Value>, Option<i32>) {
         self.stdin = None;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use adjutant_core::RunId;
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema, RequestId,
@@ -28,11 +29,24 @@ pub(crate) type Verdict = Result<(), String>;
 /// Questions that are out through this client; none is put twice at once.
 #[derive(Clone, Default)]
 pub(crate) struct Asker {
-    // A std mutex: held for a look at a set, never across an await.
+    // Std mutexes: held for a look at a set, never across an await.
     out: Arc<Mutex<BTreeSet<String>>>,
+    /// The runs that calls of this process were given.
+    begun: Arc<Mutex<BTreeSet<RunId>>>,
 }
 
 impl Asker {
+    /// Notes that a call was given a run.
+    pub(crate) fn gave(&self, run: RunId) {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+    }
+
+    /// Says whether questions of a run may be put here: those of a run that another client or a person
+    /// began are answered where they were asked.
+    pub(crate) fn may_ask_for(&self, run: RunId) -> bool {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
+    }
+
     /// Takes it upon us to put a question; nothing where that is being done.
     pub(crate) fn claim(&self, hash: &str) -> Option<Turn> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);

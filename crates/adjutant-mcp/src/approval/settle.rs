@@ -67,6 +67,9 @@ impl Server {
         {
             return self.decide(run, &asking.hash, answered.verdict.clone()).await;
         }
+        if !self.asker.may_ask_for(seen.files.id()) {
+            return Ok(Settled::Open);
+        }
         let root = self.setup.root.display().to_string();
         let has_rounds =
             context.protocol_version().is_some_and(|it| it >= ProtocolVersion::V_2026_07_28);
@@ -95,11 +98,16 @@ impl Server {
         }
     }
 
-    fn can_ask(&self, context: &RequestContext<RoleServer>) -> bool {
+    pub(crate) fn can_ask(&self, context: &RequestContext<RoleServer>) -> bool {
         self.setup.asks_client && ask::can_ask(context.client_capabilities().as_ref())
     }
 
-    async fn decide(&self, run: &str, hash: &str, verdict: Verdict) -> Result<Settled, String> {
+    pub(crate) async fn decide(
+        &self,
+        run: &str,
+        hash: &str,
+        verdict: Verdict,
+    ) -> Result<Settled, String> {
         let (runs, run, hash) = (self.runs.clone(), run.to_owned(), hash.to_owned());
         let decided = tokio::task::spawn_blocking(move || runs.decide(&run, &hash, verdict)).await;
         // One that came too late, or after another, changes nothing; the run says how it stands.

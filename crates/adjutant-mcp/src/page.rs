@@ -1,0 +1,110 @@
+//! One page of a text that is made piece by piece, and no further than the page goes.
+
+use std::mem;
+
+/// Bytes that are left for the line at the end of a page.
+const NOTE: usize = 256;
+
+/// A page that is being filled.
+pub(crate) struct Page {
+    /// How many bytes of the text come before it.
+    offset: usize,
+    /// The bytes of the message that are left for it.
+    room: usize,
+    /// How many bytes of the text were seen.
+    seen: usize,
+    text: String,
+    is_full: bool,
+}
+
+impl Page {
+    /// Begins the page at an offset that takes at most so many bytes of the message it travels in.
+    pub(crate) const fn new(offset: usize, bytes: usize) -> Self {
+        let room = bytes.saturating_sub(NOTE);
+        Self { offset, room, seen: 0, text: String::new(), is_full: false }
+    }
+
+    /// Adds what follows in the text; says whether anything more is wanted.
+    pub(crate) fn add(&mut self, piece: &str) -> bool {
+        if self.is_full {
+            return false;
+        }
+        let passed = piece.floor_char_boundary(self.offset.saturating_sub(self.seen));
+        self.seen += passed;
+        for character in piece[passed..].chars() {
+            let size = escaped(character);
+            // Whatever its size, a page has one character: whoever follows them comes to the end.
+            self.is_full = size > self.room && !self.text.is_empty();
+            if self.is_full {
+                return false;
+            }
+            self.room = self.room.saturating_sub(size);
+            self.text.push(character);
+            self.seen += character.len_utf8();
+        }
+        true
+    }
+
+    /// Returns the page, which says where the next is unless it is the whole of the text.
+    pub(crate) fn finish(mut self, address: &str) -> String {
+        let text = mem::take(&mut self.text);
+        let (begin, end) = (self.seen - text.len(), self.seen);
+        match (begin, self.is_full) {
+            (0, false) => text,
+            (_, false) => format!("{text}\n[bytes {begin} to {end}; this is the end]\n"),
+            (_, true) => {
+                let next = format!("the rest begins at {address}?offset={end}");
+                format!("{text}\n[bytes {begin} to {end}; {next}]\n")
+            }
+        }
+    }
+}
+
+/// Returns how many bytes a character takes in a string of JSON.
+fn escaped(character: char) -> usize {
+    match character {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        other => other.len_utf8(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Whoever follows the pages has every byte once, and each page is as small as was asked for.
+    #[test]
+    fn pages_together_are_the_whole() {
+        let pieces: Vec<_> = (0..500).map(|n| format!("Zeile {n} \"äöü\" \u{1}\n")).collect();
+        for bytes in [0, NOTE + 1, NOTE + 2, NOTE + 101, NOTE + 4000] {
+            let (mut offset, mut all) = (0, String::new());
+            loop {
+                let mut page = Page::new(offset, bytes);
+                // Nobody makes a piece behind the page.
+                let made = pieces.iter().take_while(|piece| page.add(piece)).count();
+                let text = page.finish("x");
+                let size = json!(text).to_string().len() - 2;
+                assert!(size <= bytes.max(NOTE + 6), "{size} of {bytes}");
+                let (body, note) = text.rsplit_once("\n[bytes ").unwrap();
+                all += body;
+                let Some((_, next)) = note.split_once("?offset=") else { break };
+                assert!(made < pieces.len(), "{note}");
+                offset = next.trim_end_matches("]\n").parse().unwrap();
+            }
+            assert_eq!(all, pieces.concat(), "pages of {bytes}");
+        }
+    }
+
+    #[test]
+    fn what_fits_has_no_note_and_what_is_behind_the_end_is_empty() {
+        let mut page = Page::new(0, NOTE + 3);
+        assert!(page.add("ab") && page.add("c"));
+        assert_eq!(page.finish("x"), "abc");
+        let mut page = Page::new(usize::MAX, NOTE + 3);
+        assert!(page.add("abc"));
+        assert_eq!(page.finish("x"), "\n[bytes 3 to 3; this is the end]\n");
+    }
+}
