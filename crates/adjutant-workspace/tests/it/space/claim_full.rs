@@ -121,7 +121,6 @@ fn the_life_with_a_small_disk() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that proves nothing has to say so")]
 fn what_cannot_be_put_back_on_a_full_disk_is_put_back_later() {
     let unshare = |program: &Path| {
         let mut command = Command::new("unshare");
