@@ -169,12 +169,12 @@ pub(crate) fn admit(
     flight: &Flight,
     message: &ClientJsonRpcMessage,
     enter: impl FnOnce(&RequestId, bool) -> Result<(), Refused>,
-) -> Result<(), (ErrorData, Option<RequestId>)> {
+) -> Result<(), Box<(ErrorData, Option<RequestId>)>> {
     match message {
         JsonRpcMessage::Request(request) => {
             let refused = |text| ErrorData::invalid_request(text, None);
             if matches!(&request.id, RequestId::String(id) if id.len() > ID_BYTES) {
-                return Err((refused("an id may have at most 1024 bytes"), None));
+                return Err(Box::new((refused("an id may have at most 1024 bytes"), None)));
             }
             let waits = if let ClientRequest::CallToolRequest(call) = &request.request {
                 Named::parse(&call.params.name).is_some_and(Named::may_wait)
@@ -186,7 +186,7 @@ pub(crate) fn admit(
                     Refused::InUse => "id is in use: a request with it is not answered yet",
                     Refused::Full => "too many requests wait for their answer; ask again later",
                 };
-                (refused(text), Some(request.id.clone()))
+                Box::new((refused(text), Some(request.id.clone())))
             })
         }
         JsonRpcMessage::Notification(told) => {

@@ -92,12 +92,15 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
 /// Runs on a page of a list, beside those that go on.
 const LISTED: usize = 25;
 
+/// Some resources, and where the next ones begin.
+type Listed = (Vec<Resource>, Option<String>);
+
 /// Returns a page of the runs of the tree and where the next begins; nothing where there is no such page.
 pub(crate) fn list(
     runs: &Runs,
     setup: &Setup,
     cursor: Option<&str>,
-) -> Result<Option<(Vec<Resource>, Option<String>)>, String> {
+) -> Result<Option<Listed>, String> {
     let from = cursor.map(str::parse).transpose();
     let Ok(from) = from else { return Ok(None) };
     let Some(listing) = runs.list(LISTED, from)? else { return Ok(None) };

@@ -230,7 +230,10 @@ fn admit(
 ) -> Result<Option<ClientJsonRpcMessage>, Complaint> {
     if let Some(message) = &message {
         let enter = |id: &RequestId, waits| flight.enter(id, Weight { bytes, waits });
-        flight::admit(flight, message, enter).map_err(|(error, to)| Complaint::new(error, to))?;
+        flight::admit(flight, message, enter).map_err(|refused| {
+            let (error, to) = *refused;
+            Complaint::new(error, to)
+        })?;
     }
     Ok(message)
 }

@@ -34,7 +34,7 @@ pub(super) fn kept(flags: &[String], gives_up: Option<Duration>) -> Result<Vec<S
     let matches = check(flags)
         .map_err(|said| format!("it starts the server with flags that it refuses: {said}"))?;
     let waits = matches.get_one::<u64>("detach_after").map(|seconds| Duration::from_secs(*seconds));
-    if !waits.zip(gives_up).is_some_and(|(waits, gives_up)| waits >= gives_up) {
+    if waits.zip(gives_up).is_none_or(|(waits, gives_up)| waits < gives_up) {
         return Ok(flags.to_vec());
     }
     let mut rest = Vec::new();

@@ -145,7 +145,7 @@ impl Sessions {
                 entered => entered,
             }
         };
-        let (error, to) = flight::admit(&flight, message, enter).err()?;
+        let (error, to) = *flight::admit(&flight, message, enter).err()?;
         Some(ServerSseMessage::from_message(JsonRpcMessage::error(error, to)))
     }
 

@@ -291,7 +291,7 @@ impl Shared {
         if results.is_empty() {
             return Ok(None);
         }
-        let latest = self.repository.latest(&[results, &[state.clone()]].concat())?;
+        let latest = self.repository.latest(&[results, std::slice::from_ref(state)].concat())?;
         if latest.contains(state) {
             return Ok(None);
         }
