@@ -48,7 +48,7 @@ fn first_answer(client: &mut Client, asked: &[(&str, Value)]) -> Value {
 
 #[test]
 fn whoever_reads_much_keeps_nobody_else_waiting() {
-    let (rig, mut client, run) = long_run(100_000);
+    let (rig, mut client, run) = long_run(40_000);
     let status = client.data("delegate_status", json!({ "run": run }));
     let session = text(&status["runs"][0]["delegations"][7], "session_id");
     let tool = |name: &str, arguments: &Value| json!({ "name": name, "arguments": arguments });
