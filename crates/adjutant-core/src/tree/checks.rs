@@ -79,9 +79,7 @@ fn failed(command: &str, text: &str) -> String {
 fn not_run(command: &str, why: &str) -> End {
     End::partial(
         Code::ToolUnavailable,
-        format!(
-            "Whether the work passes is not known: `{command}` could not be run as it should. {why}"
-        ),
+        format!("Whether the work passes is not known. {why}\nThe command was `{command}`."),
         "`adjutant doctor` says what is missing; then `adjutant resume` goes on.",
     )
 }
