@@ -258,8 +258,14 @@ pub(crate) fn put(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
+/// Makes a file one that can be run, in a copy that another process wrote: what this process had open for
+/// writing may still be so in a child that another thread started meanwhile, and cannot be run then.
 fn make_executable(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = path.with_extension("copy");
+    let copied = Command::new("cp").arg("-p").args([path, &copy]).status().unwrap();
+    assert!(copied.success(), "{}", path.display());
+    fs::rename(copy, path).unwrap();
 }
 
 fn link(target: &str, at: &Path) {
