@@ -174,7 +174,8 @@ pub(crate) fn piece(
 }
 
 fn gather_devices() -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
-    let locked = MountAttributes::NO_SUID;
+    // Read-only says nothing about what is written to them; their permissions are those of the machine.
+    let locked = MountAttributes::NO_SUID.and(MountAttributes::READ_ONLY);
     let open = |name| clone_tree(&Path::new("/dev").join(name), locked).map(|tree| (name, tree));
     DEVICES.into_iter().map(open).collect::<io::Result<_>>().step("open devices")
 }
