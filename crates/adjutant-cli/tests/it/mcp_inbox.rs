@@ -20,21 +20,22 @@ fn plain(rig: &Rig, args: &[&str]) -> Client {
 }
 
 /// Types a command in a terminal; returns what it says and its exit code.
-fn typed(rig: &Rig, args: &[&str]) -> (String, u32) {
+pub(crate) fn typed(rig: &Rig, args: &[&str]) -> (String, u32) {
     let mut terminal = Terminal::start(rig, 100, &[], args);
     let code = terminal.finish();
     (terminal.screen(), code)
 }
 
 /// The code of the only question, as a person reads it.
-fn code(rig: &Rig, id: &str) -> String {
+pub(crate) fn code(rig: &Rig, id: &str) -> String {
     let (screen, _) = typed(rig, &["approvals"]);
     let start = format!("approve {id} ");
     let rest = screen.split_once(&start).unwrap_or_else(|| panic!("{screen}")).1;
     rest.split_whitespace().next().unwrap().to_owned()
 }
 
-fn id(data: &Value) -> String {
+/// The name of the question that a call waits for.
+pub(crate) fn id(data: &Value) -> String {
     assert_eq!(data["state"], "awaiting_approval", "{data}");
     data["approval"]["id"].as_str().unwrap().to_owned()
 }

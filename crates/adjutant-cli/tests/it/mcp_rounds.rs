@@ -15,7 +15,7 @@ fn rig() -> Rig {
 }
 
 /// Calls a tool as a client that can ask its person; `more` goes beside the arguments.
-fn call(client: &mut Client, tool: &str, arguments: &Value, more: &Value) -> Value {
+pub(crate) fn call(client: &mut Client, tool: &str, arguments: &Value, more: &Value) -> Value {
     call_as(client, "new", tool, arguments, more)
 }
 
@@ -36,12 +36,13 @@ fn call_as(client: &mut Client, name: &str, tool: &str, arguments: &Value, more:
 }
 
 /// The question in place of an answer; returns the sealed state.
-fn state(result: &Value) -> String {
+pub(crate) fn state(result: &Value) -> String {
     assert_eq!(result["resultType"], "input_required", "{result}");
     result["requestState"].as_str().unwrap().to_owned()
 }
 
-fn says(state: &str, answer: &Value) -> Value {
+/// What goes beside the arguments of a call that is made again with an answer.
+pub(crate) fn says(state: &str, answer: &Value) -> Value {
     json!({ "requestState": state, "inputResponses": { "approval": answer } })
 }
 

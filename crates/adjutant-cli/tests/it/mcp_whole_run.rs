@@ -3,15 +3,15 @@
 
 use serde_json::{Value, json};
 
+use crate::mcp_inbox::{code, id, typed};
 use crate::mcp_rig::Client;
+use crate::mcp_rounds::{call, says, state};
 use crate::rig::{COMMANDS, Rig};
 use crate::schema::assert_fits;
 use crate::story_rig::{Project, done, one_story, writes};
-use crate::terminal::Terminal;
 
 const QUESTION: &str = "elicitation/create";
 const STORIES: &str = "script:../script.json";
-const NEW: &str = "2026-07-28";
 
 /// A project with a task, and a model that costs something.
 fn commands() -> Rig {
@@ -250,24 +250,6 @@ fn a_command_cannot_forge_the_question() {
     client.answer(call);
 }
 
-fn typed(rig: &Rig, args: &[&str]) -> (String, u32) {
-    let mut terminal = Terminal::start(rig, 100, &[], args);
-    let code = terminal.finish();
-    (terminal.screen(), code)
-}
-
-fn code(rig: &Rig, id: &str) -> String {
-    let (screen, _) = typed(rig, &["approvals"]);
-    let start = format!("approve {id} ");
-    let rest = screen.split_once(&start).unwrap_or_else(|| panic!("{screen}")).1;
-    rest.split_whitespace().next().unwrap().to_owned()
-}
-
-fn id(data: &Value) -> String {
-    assert_eq!(data["state"], "awaiting_approval", "{data}");
-    data["approval"]["id"].as_str().unwrap().to_owned()
-}
-
 #[test]
 fn where_the_client_cannot_ask_the_run_waits_in_the_inbox() {
     let project = stories(&one_story());
@@ -320,32 +302,6 @@ fn a_person_refuses_a_run_in_a_terminal() {
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     assert_untouched(&rig, again["run"].as_str().unwrap());
     assert_eq!(rig.run(["approvals"]).stdout, "Nothing waits for your approval.\n");
-}
-
-/// Calls a tool in the era without sessions; `more` goes beside the arguments.
-fn call(client: &mut Client, tool: &str, arguments: &Value, more: &Value) -> Value {
-    let mut params = json!({
-        "name": tool, "arguments": arguments, "_meta": {
-            "io.modelcontextprotocol/protocolVersion": NEW,
-            "io.modelcontextprotocol/clientInfo": { "name": "new", "version": "1" },
-            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
-        },
-    });
-    for (key, value) in more.as_object().unwrap() {
-        params[key] = value.clone();
-    }
-    let answer = client.request("tools/call", params);
-    assert!(answer["error"].is_null(), "{answer}");
-    answer["result"].clone()
-}
-
-fn state(result: &Value) -> String {
-    assert_eq!(result["resultType"], "input_required", "{result}");
-    result["requestState"].as_str().unwrap().to_owned()
-}
-
-fn says(state: &str, answer: &Value) -> Value {
-    json!({ "requestState": state, "inputResponses": { "approval": answer } })
 }
 
 #[test]

@@ -340,14 +340,18 @@ fn who_ended_before_its_claim_was_judged_is_judged_first_when_it_goes_on() {
             sim.submit(Command::TakeCheck { session, check: Check::NotRun, text }).unwrap();
         }),
     ];
+    let policy = stories(&["timeout_max_s=300"]);
     for (way, end) in ways {
-        for passes in [true, false] {
+        let ended = || {
             let verify = Some("make test".to_owned());
-            let policy = stories(&["timeout_max_s=300"]);
             let mut sim = begun_as(policy.clone(), StoryWork { verify, ..story() });
             let root = sim.root();
             ends(&mut sim, root, DONE);
             end(&mut sim, root);
+            (sim, root)
+        };
+        for passes in [true, false] {
+            let (mut sim, root) = ended();
             assert!(sim.tree.outcome().is_some(), "{way}");
             sim.restart(Resumption { rights: Rights::of(&policy), ..Resumption::default() });
             let due =
@@ -361,12 +365,7 @@ fn who_ended_before_its_claim_was_judged_is_judged_first_when_it_goes_on() {
             assert_eq!(sim.model_calls(root).len(), usize::from(!passes), "{way}");
         }
         // A word of a person is a task of its own.
-        let verify = Some("make test".to_owned());
-        let policy = stories(&["timeout_max_s=300"]);
-        let mut sim = begun_as(policy.clone(), StoryWork { verify, ..story() });
-        let root = sim.root();
-        ends(&mut sim, root, DONE);
-        end(&mut sim, root);
+        let (mut sim, root) = ended();
         let say = Some("Do it otherwise.".to_owned());
         sim.restart(Resumption { rights: Rights::of(&policy), say, ..Resumption::default() });
         assert_eq!(sim.model_calls(root).len(), 1, "{way}");
