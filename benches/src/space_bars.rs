@@ -78,6 +78,7 @@ pub(crate) fn open(repo: &Repo, wish: KindWish, helper: &Helper) -> Result<Works
         network: Network::Off,
         include_ignored: Vec::new(),
         reserved: Vec::new(),
+        alike: false,
         helper: helper.clone(),
     };
     Ok(Workspaces::open(&repo.tree(), &state, options)?)

@@ -79,6 +79,8 @@ impl SpaceSetup {
             network: if network { Network::Granted } else { Network::Off },
             include_ignored: self.include_ignored.clone(),
             reserved: self.reserved_in(tree).unwrap_or_default(),
+            // Whoever keeps a record of results goes on from them.
+            alike: self.reserved.is_some(),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| {

@@ -208,6 +208,32 @@ fn what_a_person_does_between_two_stories_of_a_chain_goes_together_with_both() {
 }
 
 #[test]
+fn what_two_branches_took_in_over_states_of_the_tree_goes_together_with_a_third() {
+    let stories: [(&str, &[&str]); 4] =
+        [("A", &[]), ("B", &["A"]), ("C", &["A"]), ("D", &["B", "C"])];
+    let turns = [
+        sed("A", "s/^line 2$/by a/"),
+        done("A"),
+        sed("B", "s/^by a$/by a, then b/"),
+        done("B"),
+        sed("C", "s/^line 18$/by c/"),
+        done("C"),
+        sed("D", "s/^by a, then b$/by a, b, d/"),
+        done("D"),
+    ];
+    let project = Project::new(&prd(&stories), turns);
+    for (story, own) in [("A", 1), ("B", 1), ("C", 2), ("D", 3)] {
+        // C has what A did as a part of its merge with another state; B changed that.
+        project.rig().write("own", format!("not committed, {own}\n"));
+        let out = project.story(&["--story", story]);
+        assert_eq!(out.code, 0, "{story}: {out}");
+    }
+    let show = |path: &str| project.repo.git(["show", &format!("adjutant/D:{path}")]) + "\n";
+    assert_eq!(show("long"), lines(&[(2, "by a, b, d"), (18, "by c")]));
+    assert_eq!(show("own"), "not committed, 3\n");
+}
+
+#[test]
 fn a_story_after_a_branch_that_was_merged_begins_from_there() {
     for how in ["--ff-only", "--no-ff", "--squash"] {
         let turns = [
@@ -322,16 +348,51 @@ fn what_a_story_takes_does_not_grow_with_those_before_it() {
         [runs(&id, &format!("echo {id} >> chain")), done(&id)]
     };
     let prd = json!({ "userStories": (1..=STORIES).map(story).collect::<Vec<_>>() });
-    let project = Project::new(&prd, (1..=STORIES).flat_map(turns));
-    for number in [1, 2] {
-        assert_eq!(project.story(&["--story", &id(number)]).code, 0);
+    for writes in [false, true] {
+        let project = Project::new(&prd, (1..=STORIES).flat_map(turns));
+        // What stands on an earlier state of the tree has to be merged with this one.
+        let by_person = |number: usize| {
+            if writes {
+                project.rig().write(&format!("own-{number}"), "not committed\n");
+            }
+        };
+        for number in [1, 2] {
+            assert_eq!(project.story(&["--story", &id(number)]).code, 0);
+        }
+        by_person(3);
+        let third = git_calls(&project, &id(3));
+        for number in 4..STORIES {
+            assert_eq!(project.story(&["--story", &id(number)]).code, 0);
+        }
+        by_person(STORIES);
+        let last = git_calls(&project, &id(STORIES));
+        assert!(
+            third > 0 && last <= third,
+            "{third} calls of git with 2 before it, {last} with 15; a person writes: {writes}"
+        );
+        let tip = project.repo.git(["show", &format!("adjutant/{}:chain", id(STORIES))]);
+        assert_eq!(tip.lines().count(), STORIES);
     }
-    let third = git_calls(&project, &id(3));
-    for number in 4..STORIES {
-        assert_eq!(project.story(&["--story", &id(number)]).code, 0);
+}
+
+#[test]
+fn a_chain_of_a_prd_that_lies_elsewhere_begins_from_one_state() {
+    let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];
+    let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns);
+    let tree = project.rig().work();
+    fs::rename(tree.join("prd.json"), tree.join("../elsewhere.json")).unwrap();
+    project.repo.commit("no PRD");
+    project.rig().write("mine", "not committed\n");
+    for story in ["A", "B"] {
+        let call = project.call(["story", "../elsewhere.json", "--yes", "--model"]);
+        let out = call.args(["script:../script.json", "--story", story]).run();
+        assert_eq!(out.code, 0, "{out}");
     }
-    let last = git_calls(&project, &id(STORIES));
-    assert!(third > 0 && last <= third, "{third} calls of git with 2 before it, {last} with 15");
-    let tip = project.repo.git(["show", &format!("adjutant/{}:chain", id(STORIES))]);
-    assert_eq!(tip.lines().count(), STORIES);
+    let [a, b] = ["A", "B"].map(|story| tip(&project, story));
+    let state = project.repo.git(["rev-parse", "adjutant/A~1"]);
+    assert_eq!(beyond(&project, "main", "B"), [b, a, state]);
+    // Dated by the clock it would be another commit a second later.
+    let dates =
+        ["main", "adjutant/A~1"].map(|it| project.repo.git(["log", "-1", "--format=%ct", it]));
+    assert_eq!(dates[0], dates[1]);
 }

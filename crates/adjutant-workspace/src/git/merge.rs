@@ -100,7 +100,16 @@ impl Repository {
     ///
     /// [`GitError::Missing`] when `result` has no base; otherwise why git could not merge.
     pub fn preview(&self, result: &ObjectId, target: &ObjectId) -> Result<Preview, GitError> {
-        let base = self.base_of(result)?;
+        self.preview_since(&self.base_of(result)?, result, target)
+    }
+
+    /// Tries to merge all that was done between two commits into the commit `target`.
+    pub(crate) fn preview_since(
+        &self,
+        base: &ObjectId,
+        result: &ObjectId,
+        target: &ObjectId,
+    ) -> Result<Preview, GitError> {
         let scratch = self.scratch(None)?;
         let call = scratch.call("merge-tree").args(["--write-tree", "-z", "--messages"]);
         let call = call.arg(format!("--merge-base={base}"));

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::GitError;
+use super::capture::MESSAGE;
 use super::id::{ObjectId, ResultRef};
 use super::repository::Repository;
 
@@ -63,20 +64,20 @@ impl Repository {
     }
 
     /// Returns those of the commits that are neither another one nor among those before it, in their order.
-    pub(crate) fn outside(
-        &self,
-        commits: &[ObjectId],
-        of: &ObjectId,
-    ) -> Result<Vec<ObjectId>, GitError> {
+    fn outside(&self, commits: &[ObjectId], of: &ObjectId) -> Result<Vec<ObjectId>, GitError> {
         let outside = self.not_in(commits, &[of.as_str()])?;
         Ok(commits.iter().filter(|it| outside.contains(it)).cloned().collect())
     }
 
-    /// Returns those of the commits that come before no other of them.
-    pub(crate) fn latest(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
-        let call = self.call("merge-base").arg("--independent");
-        let output = call.args(commits.iter().map(ObjectId::as_str)).run()?;
-        Ok(output.bytes.split(|byte| *byte == b'\n').filter_map(ObjectId::from_bytes).collect())
+    /// Says what a state lacks of some commits, in their order.
+    pub(crate) fn ahead(&self, commits: &[ObjectId], state: &ObjectId) -> Result<Ahead, GitError> {
+        if commits.is_empty() {
+            return Ok(Ahead::default());
+        }
+        let call = self.call("rev-list").args(["--topo-order", "--no-commit-header", "--stdin"]);
+        let call = call.args(["--format=%H %P%x09%s", "--not", state.as_str()]);
+        let output = call.feed(lines(commits).as_bytes())?;
+        Ok(Ahead::read(&String::from_utf8_lossy(&output.bytes), commits, state))
     }
 
     /// Returns the first parents of commits that have one.
@@ -108,6 +109,153 @@ impl Repository {
     }
 }
 
+/// What a state lacks of some commits.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    /// The first of those that stand on the state and come before no other of the commits; it has all before it.
+    pub(crate) upon: Option<ObjectId>,
+    /// The others that come before none, each with the nearest commit that is had by then, or with the state of
+    /// the tree that it began from where that is nearer.
+    pub(crate) latest: Vec<Work>,
+    /// All that neither the state nor the first one has, each with what it was made upon.
+    pub(crate) each: Vec<Work>,
+}
+
+/// A commit, and the one that what was done is counted from; a commit without any before it has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) commit: ObjectId,
+    pub(crate) since: Option<ObjectId>,
+}
+
+/// A commit that a state lacks.
+struct Lacking {
+    parents: Vec<ObjectId>,
+    /// Whether it is a captured state of the tree.
+    is_state: bool,
+}
+
+/// What a state lacks, by commit; taken out once it is had.
+struct Between(BTreeMap<ObjectId, Lacking>);
+
+impl Ahead {
+    /// Reads lines of a commit, its parents and, after a tab, what it is: of all that the state lacks, each after
+    /// those that it comes before.
+    fn read(text: &str, commits: &[ObjectId], state: &ObjectId) -> Self {
+        let (mut between, mut earlier) = (Between(BTreeMap::new()), BTreeSet::new());
+        let mut stands = BTreeSet::from([state.clone()]);
+        for line in text.lines().rev() {
+            let (ids, subject) = line.split_once('\t').unwrap_or((line, ""));
+            let mut ids = ids.split(' ').filter_map(ObjectId::parse);
+            let Some(id) = ids.next() else { continue };
+            let (parents, is_state) = (ids.collect::<Vec<_>>(), subject == MESSAGE.trim_end());
+            if parents.iter().any(|parent| stands.contains(parent)) {
+                stands.insert(id.clone());
+            }
+            earlier.extend(parents.iter().cloned());
+            between.0.insert(id, Lacking { parents, is_state });
+        }
+        let latest: BTreeSet<_> = commits.iter().filter(|it| !earlier.contains(it)).collect();
+        let upon = commits.iter().find(|it| latest.contains(it) && stands.contains(it)).cloned();
+        if let Some(upon) = &upon {
+            between.take(upon);
+        }
+        let each: Vec<_> = commits.iter().filter_map(|it| between.work(it)).collect();
+        let mut found = Self { upon, latest: Vec::new(), each };
+        for commit in commits.iter().filter(|it| latest.contains(it)) {
+            if let Some(since) = between.since(commit) {
+                found.latest.push(Work { commit: commit.clone(), since });
+                between.take(commit);
+            }
+        }
+        found
+    }
+}
+
+impl Between {
+    /// Returns what a commit that is lacking was made upon.
+    fn work(&self, commit: &ObjectId) -> Option<Work> {
+        let since = self.0.get(commit)?.parents.first().cloned();
+        Some(Work { commit: commit.clone(), since })
+    }
+
+    /// Returns what a commit that is lacking is counted from.
+    fn since(&self, commit: &ObjectId) -> Option<Option<ObjectId>> {
+        let mut at = self.0.get(commit)?;
+        loop {
+            let Some(parent) = at.parents.first() else { return Some(None) };
+            match self.0.get(parent) {
+                Some(below) if !below.is_state => at = below,
+                Some(_) | None => return Some(Some(parent.clone())),
+            }
+        }
+    }
+
+    /// Takes out a commit and all before it.
+    fn take(&mut self, commit: &ObjectId) {
+        let mut open = vec![commit.clone()];
+        while let Some(id) = open.pop() {
+            open.extend(self.0.remove(&id).into_iter().flat_map(|it| it.parents));
+        }
+    }
+}
+
 fn lines(commits: &[ObjectId]) -> String {
     commits.iter().map(|commit| format!("{commit}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: char) -> ObjectId {
+        ObjectId::parse(&name.to_ascii_lowercase().to_string().repeat(40)).unwrap()
+    }
+
+    fn ids(names: &str) -> Vec<ObjectId> {
+        names.chars().map(id).collect()
+    }
+
+    /// A line for each word: a commit, then its parents; a capital one is a captured state.
+    fn history(words: &str) -> String {
+        let line = |word: &str| {
+            let names: Vec<_> = word.chars().map(|name| id(name).to_string()).collect();
+            let is_state = word.starts_with(|name: char| name.is_ascii_uppercase());
+            format!("{}\t{}\n", names.join(" "), if is_state { MESSAGE.trim_end() } else { "x" })
+        };
+        words.split_whitespace().map(line).collect()
+    }
+
+    /// Names each with what it is counted from.
+    fn shown(works: &[Work]) -> String {
+        let first = |id: &ObjectId| id.as_str().chars().take(1).collect::<String>();
+        let one = |it: &Work| first(&it.commit) + &it.since.as_ref().map_or("-".to_owned(), first);
+        works.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn of_commits_on_one_another_the_last_is_taken_in_since_its_state() {
+        // The state is 0, and 9 is in it.
+        for (listed, asked, upon, latest, each) in [
+            ("", "9", None, "", ""),
+            ("10", "1", Some('1'), "", ""),
+            ("10", "11", Some('1'), "", ""),
+            ("32 21 10", "123", Some('3'), "", ""),
+            ("21 10", "21", Some('2'), "", ""),
+            ("32 21 19", "123", None, "39", "19 21 32"),
+            ("32 21 1A A9", "1932", None, "3a", "1a 32 21"),
+            ("19 20 30", "123", Some('2'), "19 30", "19 30"),
+            ("412 10 29", "214", Some('4'), "", ""),
+            ("21 31 10", "123", Some('2'), "31", "31"),
+            ("21 31 1A A9", "123", None, "2a 31", "1a 21 31"),
+            // 3 was made upon a merge of the state B and of 1, which began from A.
+            ("43 35 5B1 B9 1A A9", "134", None, "4b", "1a 35 43"),
+            ("7", "77", None, "7-", "7- 7-"),
+        ] {
+            let found = Ahead::read(&history(listed), &ids(asked), &id('0'));
+            assert_eq!(found.upon, upon.map(id), "{listed}: {asked}");
+            assert_eq!(shown(&found.latest), latest, "{listed}: {asked}");
+            assert_eq!(shown(&found.each), each, "{listed}: {asked}");
+        }
+    }
 }

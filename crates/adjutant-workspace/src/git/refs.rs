@@ -259,10 +259,4 @@ impl Repository {
         }
         Ok(())
     }
-
-    /// Says whether a commit is another one or among those before it.
-    pub(crate) fn is_ancestor(&self, one: &ObjectId, of: &ObjectId) -> Result<bool, GitError> {
-        let call = self.call("merge-base").arg("--is-ancestor");
-        Ok(call.args([one.as_str(), of.as_str()]).accept(&[0, 1]).run()?.code == 0)
-    }
 }

@@ -109,11 +109,6 @@ impl Repository {
         self
     }
 
-    /// Says whether somebody keeps a record of results in the tree, and goes on from them.
-    pub(crate) fn has_record(&self) -> bool {
-        !self.reserved.is_empty()
-    }
-
     /// Takes the reserved files out of what somebody changed, and names them.
     pub(crate) fn without_reserved(
         &self,

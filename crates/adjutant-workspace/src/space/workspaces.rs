@@ -20,12 +20,11 @@ use super::slot::{Slot, is_empty};
 use super::workspace::{Space, Workspace};
 use super::worktree::WorktreeSpace;
 use super::{Kind, SpaceError};
-use crate::git::bytes_of;
+use crate::git::{Ahead, Work, bytes_of};
 use crate::overlay::Overlay;
 use crate::sandbox::{Helper, Network};
 use crate::{
-    Conflict, Git, GitError, ObjectId, Preview, Repository, ResultRef, SkipReason, Skipped,
-    Snapshot,
+    Conflict, Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Snapshot,
 };
 
 /// Captures that are remembered; a batch is over long before as many others began.
@@ -63,6 +62,9 @@ pub struct Options {
     pub include_ignored: Vec<PathBuf>,
     /// Files that are no part of anybody's work, by their paths in the repository.
     pub reserved: Vec<PathBuf>,
+    /// Whether the same state of the tree is the same commit each time, so that later work can stand on
+    /// what began from it.
+    pub alike: bool,
     /// The program that mounts and confines.
     pub helper: Helper,
 }
@@ -172,7 +174,8 @@ impl Workspaces {
     }
 
     /// Lets the workspaces of a batch begin with results that the user's tree does not have, merged into
-    /// its state one after the other; what is changed in them is then theirs alone.
+    /// its state one after the other; what is changed in them is then theirs alone. One that comes before
+    /// another of them is taken in with that.
     ///
     /// The commit that they begin from comes after each of the results: it is the last one where that
     /// stands on the state and on the others, and a merge of them elsewhere.
@@ -195,22 +198,19 @@ impl Workspaces {
         if captured.is_some() {
             return Ok(None);
         }
-        let (repository, now) = (&shared.repository, SystemTime::now());
+        let repository = &shared.repository;
         let mut start = shared.capture()?;
-        let mut rest = repository.outside(results, &start.commit)?;
         // Most often the work of one stands on that of all the others, and on the state.
-        if let Some(upon) = shared.upon(&start.commit, &rest)? {
-            start.commit = upon;
-            rest = repository.outside(&rest, &start.commit)?;
+        let Ahead { upon, latest, each } = repository.ahead(results, &start.commit)?;
+        let upon = upon.unwrap_or_else(|| start.commit.clone());
+        let mut merged = shared.merged(&upon, &latest)?;
+        if merged.is_err() && each != latest {
+            // Taken one by one, what a state of the tree had is in nobody's way.
+            merged = shared.merged(&upon, &each)?;
         }
-        while let Some(result) = rest.first() {
-            let Preview { tree, conflicts } = repository.preview(result, &start.commit)?;
-            if !conflicts.is_empty() {
-                return Ok(Some((result.clone(), conflicts)));
-            }
-            let (parents, message) = ([&start.commit, result], "Work that this begins with");
-            start.commit = repository.commit_tree(&parents, &tree, message, now)?;
-            rest = repository.outside(rest.get(1..).unwrap_or_default(), &start.commit)?;
+        match merged {
+            Ok(commit) => start.commit = commit,
+            Err(clash) => return Ok(Some(clash)),
         }
         shared.hold_for(run, &start.commit)?;
         start.held = true;
@@ -286,25 +286,25 @@ impl Shared {
         self.private.join("worktrees").join(reference.run()).join(reference.child())
     }
 
-    /// Returns the first of those results that come before no other one which stands on a state, if any does.
-    fn upon(&self, state: &ObjectId, results: &[ObjectId]) -> Result<Option<ObjectId>, GitError> {
-        if results.is_empty() {
-            return Ok(None);
-        }
-        let latest = self.repository.latest(&[results, std::slice::from_ref(state)].concat())?;
-        if latest.contains(state) {
-            return Ok(None);
-        }
-        let latest: Vec<_> = results.iter().filter(|it| latest.contains(it)).collect();
-        if let [only] = latest.as_slice() {
-            return Ok(Some((*only).clone()));
-        }
-        for result in latest {
-            if self.repository.is_ancestor(state, result)? {
-                return Ok(Some(result.clone()));
+    /// Merges works into a commit one after the other; otherwise the first that cannot be, and where.
+    fn merged(
+        &self,
+        into: &ObjectId,
+        works: &[Work],
+    ) -> Result<Result<ObjectId, (ObjectId, Vec<Conflict>)>, SpaceError> {
+        let mut merged = into.clone();
+        for Work { commit, since } in works {
+            let base = since.as_ref();
+            let base = base.ok_or_else(|| GitError::Missing(format!("base of commit {commit}")))?;
+            let preview = self.repository.preview_since(base, commit, &merged)?;
+            if !preview.is_clean() {
+                return Ok(Err((commit.clone(), preview.conflicts)));
             }
+            let (parents, message) = ([&merged, commit], "Work that this begins with");
+            merged =
+                self.repository.commit_tree(&parents, &preview.tree, message, SystemTime::now())?;
         }
-        Ok(None)
+        Ok(Ok(merged))
     }
 
     /// Returns the state of the user's tree as this batch knows it.
@@ -337,7 +337,7 @@ impl Shared {
 
     fn capture(&self) -> Result<Captured, SpaceError> {
         // Only what later work may stand on has to share its history, and that takes git a moment.
-        let snapshot = match self.repository.has_record() {
+        let snapshot = match self.options.alike {
             true => self.repository.capture_alike()?,
             false => self.repository.capture(SystemTime::now())?,
         };

@@ -40,8 +40,14 @@ pub(crate) fn now() -> SystemTime {
 fn spaces_of(tree: &Path, state: &Path) -> Workspaces {
     let helper = crate::overlay::helper();
     let (wish, network) = (KindWish::Worktree, Network::Off);
-    let options =
-        Options { wish, network, include_ignored: Vec::new(), reserved: Vec::new(), helper };
+    let options = Options {
+        wish,
+        network,
+        include_ignored: Vec::new(),
+        reserved: Vec::new(),
+        alike: false,
+        helper,
+    };
     Workspaces::open(tree, state, options).unwrap()
 }
 

@@ -44,7 +44,7 @@ fn state(user: &User) -> PathBuf {
 
 fn options(wish: KindWish) -> Options {
     let (network, include_ignored) = (Network::Off, Vec::new());
-    Options { wish, network, include_ignored, reserved: Vec::new(), helper: helper() }
+    Options { wish, network, include_ignored, reserved: Vec::new(), alike: false, helper: helper() }
 }
 
 fn open(user: &User, wish: KindWish) -> Workspaces {
