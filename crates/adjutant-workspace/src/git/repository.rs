@@ -7,6 +7,7 @@
 //! program are used.
 
 use std::fs;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
 use super::id::ObjectId;
 use super::run::{Call, Git};
-use super::trust::{common_dir_of, git_dir_of, read_pointer};
+use super::trust::{common_dir_of, git_dir_of, open_plain, read_pointer};
 
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
@@ -25,6 +26,9 @@ const TAKEN: &str = r"^(core\.(filemode|symlinks|ignorecase|precomposeunicode|sh
 
 /// A lock on a reference that is older than this belongs to a git that was killed.
 const STALE_LOCK: Duration = Duration::from_secs(30);
+
+/// How much of packed references is read here.
+const PACKED_BYTES: u64 = 256 * 1024;
 
 /// A git repository with a work tree.
 #[derive(Clone, Debug)]
@@ -172,20 +176,38 @@ impl Repository {
     ///
     /// Why git could not be asked.
     pub fn head(&self) -> Result<Option<ObjectId>, GitError> {
-        match self.loose_head() {
+        match self.plain_head() {
             Some(head) => Ok(Some(head)),
             None => self.resolve("HEAD^{commit}"),
         }
     }
 
-    /// Reads HEAD without asking git, where it is a commit or a reference in a file of its own.
-    fn loose_head(&self) -> Option<ObjectId> {
+    /// Reads HEAD without asking git, where it is a commit or a branch in a file of its own or among the packed ones.
+    fn plain_head(&self) -> Option<ObjectId> {
         let head = read_pointer(&self.git_dir.join("HEAD"), "")?;
         let head = head.to_str()?;
         let Some(name) = head.strip_prefix("ref: ") else { return ObjectId::parse(head) };
-        let plain = name.starts_with("refs/heads/") && !name.contains("..");
-        let path = read_pointer(&self.common_dir.join(name), "").filter(|_| plain)?;
-        ObjectId::parse(path.to_str()?)
+        let path = self.common_dir.join(name);
+        if !name.starts_with("refs/heads/") || name.contains("..") {
+            return None;
+        }
+        match path.symlink_metadata() {
+            // Git packs a reference before it removes the file, never the other way round.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.packed(name),
+            _ => ObjectId::parse(read_pointer(&path, "")?.to_str()?),
+        }
+    }
+
+    /// Looks for a reference among the packed ones; many are left to git, which need not read them all.
+    fn packed(&self, name: &str) -> Option<ObjectId> {
+        let file = open_plain(&self.common_dir.join("packed-refs")).ok()?;
+        let mut text = String::new();
+        file.take(PACKED_BYTES + 1).read_to_string(&mut text).ok()?;
+        if text.len() as u64 > PACKED_BYTES {
+            return None;
+        }
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.filter(|(_, packed)| *packed == name).find_map(|(id, _)| ObjectId::parse(id))
     }
 
     /// Returns the object that a name git understands stands for, if there is one.

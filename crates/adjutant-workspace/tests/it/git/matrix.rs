@@ -59,6 +59,46 @@ fn a_detached_head_is_captured() {
 }
 
 #[test]
+fn head_is_found_wherever_git_keeps_it() {
+    let user = User::new();
+    let check = |how: &str| {
+        assert_eq!(user.open().head().unwrap(), Some(user.id("HEAD")), "{how}");
+    };
+    check("a file");
+    user.git(["tag", "-a", "-m", "x", "tagged"]);
+    user.git(["branch", "main-2"]);
+    user.git(["pack-refs", "--all"]);
+    assert!(!user.path(".git/refs/heads/main").exists());
+    check("packed");
+    user.write("README", "newer\n");
+    user.commit("newer");
+    assert!(user.path(".git/refs/heads/main").exists());
+    check("a file, and an older one packed");
+    user.git(["symbolic-ref", "HEAD", "refs/heads/main-2"]);
+    check("packed, beside one whose name begins the same");
+    user.git(["checkout", "-q", "--detach", "tagged"]);
+    check("detached");
+    user.git(["symbolic-ref", "refs/heads/alias", "refs/heads/main-2"]);
+    user.git(["symbolic-ref", "HEAD", "refs/heads/alias"]);
+    check("a name for another one");
+    user.git(["symbolic-ref", "HEAD", "refs/heads/unborn"]);
+    assert_eq!(user.open().head().unwrap(), None);
+}
+
+#[test]
+fn a_head_among_very_many_packed_references_is_left_to_git() {
+    let user = User::new();
+    user.git(["pack-refs", "--all"]);
+    let packed = user.path(".git/packed-refs");
+    let (head, text) = (user.id("HEAD"), std::fs::read_to_string(&packed).unwrap());
+    let many = (0..6_000).map(|number| format!("{head} refs/heads/many-{number:05}\n"));
+    let (top, rest) = text.split_once('\n').unwrap();
+    let (mains, tags) = rest.split_at(rest.find(" refs/tags").map_or(rest.len(), |at| at - 40));
+    put(&packed, &format!("{top}\n{mains}{}{tags}", many.collect::<String>()));
+    assert_eq!(user.open().head().unwrap(), Some(head));
+}
+
+#[test]
 fn a_folder_below_the_top_finds_the_whole_repository() {
     let user = User::new();
     let repository = Repository::open(&find_git(), &user.path("src/deep"), &user.state()).unwrap();
