@@ -178,12 +178,18 @@ fn worktrees(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<[Spread; 2], F
     // Captures the state of the batch.
     make(&all, "first")?;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    let rounds = if repo.files < 10_000 { 9 } else { 3 };
+    let rounds = if repo.files < 10_000 { 9 } else { 5 };
     for round in 0..plan.pick(rounds, 2) {
         let place = repo.beside(&format!("git-{round}"));
-        let (git, _) = timed(|| added(repo, &place))?;
         // Both stay until the repository goes, see `Repo`.
-        let (own, _space) = timed(|| make(&all, &format!("worktree-{round}")))?;
+        let git = || timed(|| added(repo, &place));
+        let own = || timed(|| make(&all, &format!("worktree-{round}")));
+        let ((git, _), (own, _space)) = if round % 2 == 0 {
+            (git()?, own()?)
+        } else {
+            let own = own()?;
+            (git()?, own)
+        };
         theirs.push(git);
         ours.push(own);
     }
