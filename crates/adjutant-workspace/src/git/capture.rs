@@ -181,26 +181,14 @@ impl Repository {
         let Status { changes, mut skipped, .. } = status;
         let changes = self.without_reserved(changes, &mut skipped);
         let unchanged = folders.as_ref().filter(|_| changes.is_empty()).and_then(Folders::top);
-        let mut submodules = None;
         let (commit, tree, head_tree) = match (&head, unchanged) {
             (Some(head), Some(tree)) => (head.clone(), tree.clone(), tree.clone()),
             (Some(_) | None, Some(_) | None) => {
-                let stored = match planned {
-                    Some(planned) => {
-                        submodules = Some(self.submodules(&scratch, planned.base_tree())?);
-                        planned.keep(|| scratch.clear())?
-                    }
-                    None => None,
-                };
-                let Imported { made, base_tree } = match stored {
+                let Imported { made, base_tree } = match planned.map_or(Ok(None), Planned::keep)? {
                     Some(stored) => stored,
                     None => {
                         let root = state.root()?;
                         let commit = state.commit(&root, &changes, at);
-                        // What was planned had no more use for it.
-                        let again = submodules.is_some().then(|| self.scratch(head.as_ref()));
-                        let again = again.transpose()?;
-                        let scratch = again.as_ref().unwrap_or(&scratch);
                         scratch.import_upon(commit, folders, Storing::Durable)?
                     }
                 };
@@ -208,10 +196,7 @@ impl Repository {
                 (made.commit, made.tree, base_tree)
             }
         };
-        let submodules = match submodules {
-            Some(submodules) => submodules,
-            None => self.submodules(&scratch, &head_tree)?,
-        };
+        let submodules = self.submodules(&scratch, &head_tree)?;
         let filtered = self.names_filters();
         Ok(Snapshot { head, head_tree, commit, tree, changes, skipped, submodules, filtered })
     }
@@ -298,8 +283,8 @@ impl Scratch<'_> {
 
     /// Looks at a work tree, and reads the folders of this scratch's HEAD on the way to what differs.
     ///
-    /// Git says what differs and then takes a while to end: meanwhile the commit is made out, and thrown away
-    /// where git had more to say or failed.
+    /// Git says what differs and then takes a while to end: meanwhile the commit is made out and written, and thrown
+    /// away where git had more to say or failed.
     fn status_of(
         &self,
         state: &State<'_>,

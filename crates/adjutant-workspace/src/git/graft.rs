@@ -146,7 +146,7 @@ impl Scratch<'_> {
             (None, None) => Folders::default(),
         };
         match self.plan(commit, &folders, storing)? {
-            Some(planned) => planned.keep(|| ()),
+            Some(planned) => planned.keep(),
             None => Ok(None),
         }
     }
@@ -156,7 +156,7 @@ impl Scratch<'_> {
         commit.changes.len() <= FEW && (storing == Storing::Nothing || !is_much())
     }
 
-    /// Says what the commit of a few changes would be, and writes nothing; none where git must make it.
+    /// Says what the commit of a few changes is, and begins to write it; none where git must make it.
     pub(super) fn plan(
         &self,
         commit: Commit<'_>,
@@ -180,22 +180,17 @@ impl Scratch<'_> {
     }
 }
 
-/// A commit that is known to the last bit and not stored.
+/// A commit that is known to the last bit; nothing of it stays unless it is kept.
 pub(super) struct Planned {
     store: Store,
     imported: Imported,
 }
 
 impl Planned {
-    /// Returns the tree of what it is made upon.
-    pub(super) const fn base_tree(&self) -> &ObjectId {
-        &self.imported.base_tree
-    }
-
-    /// Stores it, and does something else meanwhile; none where git must store it.
-    pub(super) fn keep(self, meanwhile: impl FnOnce()) -> Result<Option<Imported>, GitError> {
+    /// Stores it; none where git must store it.
+    pub(super) fn keep(self) -> Result<Option<Imported>, GitError> {
         let Self { store, imported } = self;
-        without_files(store.settle(meanwhile).map(|()| Some(imported)))
+        without_files(store.settle().map(|()| Some(imported)))
     }
 }
 

@@ -4,21 +4,24 @@
 //! appears under the name of an object only once its bytes are on disk: after a power cut there is no empty
 //! object that git would take for the real one. Git's own gc removes temporary files a crash leaves.
 //!
-//! Start at [`Store::add`]; nothing is written before [`Store::settle`].
+//! Start at [`Store::add`]. Invariant: nothing has a name before [`Store::settle`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
-use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
-use ring::digest;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
+use sha1::Sha1;
+use sha2::Sha256;
+use sha2::digest::DynDigest;
 
 use super::GitError;
 use super::id::ObjectId;
@@ -26,7 +29,7 @@ use super::id::ObjectId;
 /// How many files are synced at the same time.
 const AT_ONCE: usize = 16;
 
-/// From so many objects on a second thread writes half of them.
+/// From so many objects on a second thread writes some of them.
 const MANY: usize = 8;
 
 /// What a sync takes where nothing waits for a disk; threads would take longer.
@@ -79,125 +82,178 @@ pub(crate) enum Storing {
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
-    /// That folder, once something is stored: what is named from there need not be found anew each time.
-    opened: Option<OwnedFd>,
-    algorithm: &'static digest::Algorithm,
+    id_bytes: usize,
     storing: Storing,
-    /// By where they belong in the folder. No file stays open: a change may make more objects than files can be.
-    waiting: BTreeMap<String, Waiting>,
+    /// The names of what was added.
+    known: BTreeSet<String>,
+    /// Goes before the helper does, which ends then.
+    ask: mpsc::Sender<Object>,
+    queue: Queue,
+    /// Writes some of the objects, once there are enough for two.
+    helper: Option<Helper>,
 }
 
-/// An object that is to be on disk.
+/// Objects that are to be written, for whoever has the time.
+type Queue = Arc<Mutex<mpsc::Receiver<Object>>>;
+
+/// An object that is to be written.
 #[derive(Debug)]
-struct Waiting {
-    /// What it consists of, until it is written.
+struct Object {
+    /// Where it belongs in the folder of objects.
+    name: String,
     header: Vec<u8>,
     bytes: Vec<u8>,
+}
+
+/// An object that was written, and goes away again where it gets no name.
+#[derive(Debug)]
+struct Written {
+    /// The folder of objects.
+    within: Arc<OwnedFd>,
+    name: String,
     /// Where it lies until it is on disk; none for an object that was there.
     temporary: Option<String>,
     is_synced: bool,
     is_named: bool,
 }
 
+impl Drop for Written {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Best effort: git removes what is left of these by their names.
+            let _ = unlinkat(&self.within, temporary, AtFlags::empty());
+        }
+    }
+}
+
+/// A thread that writes objects as long as some are added.
+#[derive(Debug)]
+struct Helper {
+    thread: Option<JoinHandle<io::Result<Vec<Written>>>>,
+    /// Whether what was written is to get its name.
+    is_wanted: Arc<AtomicBool>,
+}
+
+impl Helper {
+    fn begin(folder: &Path, queue: &Queue) -> Option<Self> {
+        let within = Arc::new(OwnedFd::from(File::open(folder).ok()?));
+        let (queue, is_wanted) = (Arc::clone(queue), Arc::new(AtomicBool::new(false)));
+        let wanted = Arc::clone(&is_wanted);
+        let work = move || {
+            let written = write_some(&within, &queue)?;
+            if wanted.load(Ordering::Acquire) { named(written) } else { Ok(written) }
+        };
+        let thread = std::thread::Builder::new().spawn(work).ok()?;
+        Some(Self { thread: Some(thread), is_wanted })
+    }
+
+    /// Waits until there is nothing left to write; returns what was written.
+    fn end(mut self) -> io::Result<Vec<Written>> {
+        let failed = |_| Err(io::Error::other("storing failed"));
+        self.thread.take().map_or(Ok(Vec::new()), |it| it.join().unwrap_or_else(failed))
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // Nobody wants what it wrote, so nobody cares what was in the way.
+            let _ = thread.join();
+        }
+    }
+}
+
 impl Store {
     /// Begins to write into `folder`, with ids as long as `like`.
     pub(super) fn new(folder: PathBuf, like: &ObjectId, storing: Storing) -> Self {
-        let algorithm = algorithm(like);
-        Self { folder, opened: None, algorithm, storing, waiting: BTreeMap::new() }
+        let (ask, queue) = mpsc::channel();
+        let (queue, known) = (Arc::new(Mutex::new(queue)), BTreeSet::new());
+        Self { folder, id_bytes: id_bytes(like), storing, known, ask, queue, helper: None }
     }
 
     /// Returns the length of an id in bytes.
-    pub(super) fn id_bytes(&self) -> usize {
-        self.algorithm.output_len()
+    pub(super) const fn id_bytes(&self) -> usize {
+        self.id_bytes
     }
 
     /// Returns the id of an object without storing it.
     pub(super) fn name(&self, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
-        let mut context = digest::Context::new(self.algorithm);
-        context.update(&header(kind, bytes.len()));
-        context.update(bytes);
-        id_of(context.finish().as_ref())
+        let mut hash = hasher(self.id_bytes);
+        hash.update(&header(kind, bytes.len()));
+        hash.update(bytes);
+        id_of(&hash.finalize())
     }
 
-    /// Adds an object whose id is known; it is in memory until all are stored.
+    /// Adds an object whose id is known; it may be in memory until all are stored.
     pub(super) fn add(&mut self, id: &ObjectId, kind: Kind, bytes: Vec<u8>) {
         let (folder, rest) = id.as_str().split_at(2);
-        if self.storing == Storing::Durable {
-            let header = header(kind, bytes.len());
-            let (temporary, is_synced, is_named) = (None, false, false);
-            let one = Waiting { header, bytes, temporary, is_synced, is_named };
-            self.waiting.entry(format!("{folder}/{rest}")).or_insert(one);
+        let name = format!("{folder}/{rest}");
+        if self.storing == Storing::Nothing || !self.known.insert(name.clone()) {
+            return;
+        }
+        // The other end is with us.
+        let _ = self.ask.send(Object { name, header: header(kind, bytes.len()), bytes });
+        if self.known.len() == MANY {
+            // Without a helper they are all written in the end.
+            self.helper = Helper::begin(&self.folder, &self.queue);
         }
     }
 
-    /// Writes everything, waits until it is on disk, and gives it its name; does something else meanwhile.
-    pub(super) fn settle(mut self, meanwhile: impl FnOnce()) -> Result<(), GitError> {
-        self.store_all(meanwhile).map_err(GitError::io("storing an object"))
+    /// Writes everything, waits until it is on disk, and gives it its name.
+    pub(super) fn settle(self) -> Result<(), GitError> {
+        self.store_all().map_err(GitError::io("storing an object"))
     }
 
-    fn store_all(&mut self, meanwhile: impl FnOnce()) -> io::Result<()> {
-        if self.waiting.is_empty() {
-            meanwhile();
+    fn store_all(self) -> io::Result<()> {
+        let Self { folder, known, ask, queue, helper, .. } = self;
+        if let Some(helper) = &helper {
+            helper.is_wanted.store(true, Ordering::Release);
+        }
+        // Whoever waits for more knows by this that there is none.
+        drop(ask);
+        if known.is_empty() {
             return Ok(());
         }
-        let opened: &OwnedFd = self.opened.insert(File::open(&self.folder)?.into());
-        let within = opened.as_fd();
-        let mut all: Vec<(&String, &mut Waiting)> = self.waiting.iter_mut().collect();
-        let half = if all.len() < MANY { 0 } else { all.len() / 2 };
-        let (one, other) = all.split_at_mut(half);
-        let (first, second) = std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new();
-            let begun = (half > 0).then(|| thread.spawn_scoped(scope, || place(within, one)));
-            let second = place(within, other);
-            meanwhile();
-            let failed = |_| Err(io::Error::other("storing failed"));
-            // Where no thread is to be had, that half is late.
-            let first = begun.and_then(Result::ok).map(|it| it.join().unwrap_or_else(failed));
-            (first, second)
-        });
-        second?;
-        match first {
-            Some(first) => first?,
-            None => place(within, one)?,
-        }
-        let late: Vec<&mut (&String, &mut Waiting)> =
-            all.iter_mut().filter(|(_, one)| !one.is_named).collect();
-        sync_all(&late, |(name, one)| match (&one.temporary, open(within, name)) {
+        let within = Arc::new(OwnedFd::from(File::open(folder)?));
+        let mut late = named(write_some(&within, &queue)?)?;
+        late.extend(helper.map_or(Ok(Vec::new()), Helper::end)?);
+        late.retain(|one| !one.is_named);
+        sync_all(&late, |one| match (&one.temporary, open(&within, &one.name)) {
             // What the kernel could not write since the file was closed is said to whoever opens it next.
-            (Some(temporary), _) => open(within, temporary)?.sync_data(),
+            (Some(temporary), _) => open(&within, temporary)?.sync_data(),
             // Git has it in a pack by now, which it syncs.
             (None, Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             (None, opened) => opened?.sync_data(),
         })?;
-        // A folder of objects may be new.
-        name_all(within, late.into_iter().map(|(name, one)| (name.as_str(), &mut **one)), Some("."))
+        late.iter_mut().for_each(|one| one.is_synced = true);
+        named(late).map(drop)
     }
 }
 
-/// Writes some objects, and names them where it is known that they are on disk.
-fn place(within: BorrowedFd<'_>, some: &mut [(&String, &mut Waiting)]) -> io::Result<()> {
+/// Writes objects until all are written that ever come.
+fn write_some(within: &Arc<OwnedFd>, queue: &Queue) -> io::Result<Vec<Written>> {
     // To make a packer takes longer than to pack a file.
     let (mut packer, mut is_quick) = (None, true);
-    for (name, one) in some.iter_mut() {
-        write(within, name, one, &mut packer, &mut is_quick)?;
+    let mut written = Vec::new();
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
+    while let Some(object) = next() {
+        written.push(write(within, object, &mut packer, &mut is_quick)?);
     }
-    if some.iter().any(|(_, one)| !one.is_synced) {
-        return Ok(());
-    }
-    name_all(within, some.iter_mut().map(|(name, one)| (name.as_str(), &mut **one)), None)
+    Ok(written)
 }
 
 /// Writes an object into a file of no name; `is_quick` says whether a sync is not worth a thread here, as far
 /// as is known.
 fn write(
-    within: BorrowedFd<'_>,
-    name: &str,
-    one: &mut Waiting,
+    within: &Arc<OwnedFd>,
+    object: Object,
     packer: &mut Option<Compress>,
     is_quick: &mut bool,
-) -> io::Result<()> {
-    let (header, bytes) = (mem::take(&mut one.header), mem::take(&mut one.bytes));
-    let file = match freshened(within, name) {
+) -> io::Result<Written> {
+    let Object { name, header, bytes } = object;
+    let within = Arc::clone(within);
+    let mut one = Written { within, name, temporary: None, is_synced: false, is_named: false };
+    let file = match freshened(&one.within, &one.name) {
         Some(file) => file,
         None => {
             let packed = match bytes.len() {
@@ -207,8 +263,8 @@ fn write(
                     packed(packer.get_or_insert_with(new), &[&header, &bytes])?
                 }
             };
-            let folder = name.split('/').next().unwrap_or_default();
-            let (mut file, temporary) = create(within, folder)?;
+            let folder = one.name.split('/').next().unwrap_or_default();
+            let (mut file, temporary) = create(&one.within, folder)?;
             one.temporary = Some(temporary);
             file.write_all(&packed)?;
             file
@@ -220,37 +276,28 @@ fn write(
         one.is_synced = true;
         *is_quick = begun.elapsed() < QUICK;
     }
-    Ok(())
+    Ok(one)
 }
 
-/// Gives objects that are on disk their names, and waits until those are on disk too, in these folders and
-/// in another one.
-fn name_all<'w>(
-    within: BorrowedFd<'_>,
-    some: impl Iterator<Item = (&'w str, &'w mut Waiting)>,
-    other: Option<&'w str>,
-) -> io::Result<()> {
-    let mut folders: BTreeSet<&str> = other.into_iter().collect();
-    for (name, one) in some {
+/// Gives objects their names where all are on disk, and waits until those are on disk too.
+fn named(mut some: Vec<Written>) -> io::Result<Vec<Written>> {
+    let Some(first) = some.first().filter(|_| some.iter().all(|one| one.is_synced)) else {
+        return Ok(some);
+    };
+    let within = Arc::clone(&first.within);
+    for one in &mut some {
         if let Some(temporary) = &one.temporary {
-            renameat(within, temporary, within, name)?;
+            renameat(&within, temporary, &within, &one.name)?;
             one.temporary = None;
         }
         one.is_named = true;
-        folders.extend(name.split('/').next());
     }
+    // A folder of objects may be new.
+    let mut folders = BTreeSet::from(["."]);
+    folders.extend(some.iter().filter_map(|one| one.name.split('/').next()));
     let folders: Vec<&str> = folders.into_iter().collect();
-    sync_all(&folders, |folder| sync_folder(open(within, folder)))
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        let Some(within) = &self.opened else { return };
-        for temporary in self.waiting.values().filter_map(|one| one.temporary.as_ref()) {
-            // Best effort: git removes what is left of these by their names.
-            let _ = unlinkat(within, temporary, AtFlags::empty());
-        }
-    }
+    sync_all(&folders, |folder| sync_folder(open(&within, folder)))?;
+    Ok(some)
 }
 
 /// Waits until the names in some folders are on disk; a folder that is gone has none.
@@ -338,7 +385,7 @@ fn open(within: impl AsFd, name: &str) -> io::Result<File> {
 }
 
 /// Gives an object that is there a new date, so that it is not collected as one nobody wants.
-fn freshened(within: BorrowedFd<'_>, name: &str) -> Option<File> {
+fn freshened(within: &OwnedFd, name: &str) -> Option<File> {
     let file = open(within, name).ok()?;
     // What a crash left empty is no object.
     let whole = file.metadata().is_ok_and(|found| found.is_file() && found.len() > 0);
@@ -346,7 +393,7 @@ fn freshened(within: BorrowedFd<'_>, name: &str) -> Option<File> {
 }
 
 /// Makes a file that is nobody's yet; the number of a process tells little where there are containers.
-fn create(within: BorrowedFd<'_>, folder: &str) -> io::Result<(File, String)> {
+fn create(within: &OwnedFd, folder: &str) -> io::Result<(File, String)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     for _ in 0..MAX_TAKEN {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -380,16 +427,16 @@ pub(crate) fn blob_id(
     len: u64,
     like: &ObjectId,
 ) -> Result<Option<ObjectId>, GitError> {
-    let mut context = digest::Context::new(algorithm(like));
-    context.update(format!("blob {len}\0").as_bytes());
+    let mut hash = hasher(id_bytes(like));
+    hash.update(format!("blob {len}\0").as_bytes());
     let mut content = content.take(len);
     let (mut piece, mut left) = (vec![0; PIECE_BYTES], len);
     loop {
         match content.read(&mut piece) {
             Ok(0) if left > 0 => return Ok(None),
-            Ok(0) => return id_of(context.finish().as_ref()).map(Some),
+            Ok(0) => return id_of(&hash.finalize()).map(Some),
             Ok(count) => {
-                context.update(piece.get(..count).unwrap_or_default());
+                hash.update(piece.get(..count).unwrap_or_default());
                 left = left.saturating_sub(count as u64);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -398,12 +445,14 @@ pub(crate) fn blob_id(
     }
 }
 
-/// Returns what makes ids as long as this one.
-fn algorithm(like: &ObjectId) -> &'static digest::Algorithm {
-    match like.as_str().len() {
-        64 => &digest::SHA256,
-        _ => &digest::SHA1_FOR_LEGACY_USE_ONLY,
-    }
+/// Begins what makes ids of so many bytes.
+fn hasher(id_bytes: usize) -> Box<dyn DynDigest> {
+    if id_bytes == 32 { Box::new(Sha256::default()) } else { Box::new(Sha1::default()) }
+}
+
+/// Returns how many bytes an id has.
+fn id_bytes(id: &ObjectId) -> usize {
+    id.as_str().len() / 2
 }
 
 /// Writes an id the way git shows it.
@@ -448,7 +497,7 @@ mod tests {
             fs::write(left, "torn").unwrap();
         }
         store.add(&id, Kind::Blob, b"text".to_vec());
-        store.settle(|| ()).unwrap();
+        store.settle().unwrap();
         assert_ne!(fs::read(folder.join(rest)).unwrap(), b"torn");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 501);
     }
@@ -480,11 +529,20 @@ mod tests {
         for _ in 0..2 {
             let mut store = Store::new(objects.path().to_owned(), &like, Storing::Durable);
             add_many(&mut store);
-            assert_eq!(count(objects.path(), |name| name.starts_with("tmp_obj_")), 0);
-            store.settle(|| ()).unwrap();
+            store.settle().unwrap();
             assert_eq!(count(objects.path(), |name| name.len() == 38), 4 * MANY);
             assert_eq!(count(objects.path(), |name| name.starts_with("tmp_obj_")), 0);
         }
+    }
+
+    #[test]
+    fn objects_that_nobody_wants_in_the_end_leave_nothing() {
+        let objects = tempfile::tempdir().unwrap();
+        let like = ObjectId::parse(&"1".repeat(40)).unwrap();
+        let mut store = Store::new(objects.path().to_owned(), &like, Storing::Durable);
+        add_many(&mut store);
+        drop(store);
+        assert_eq!(count(objects.path(), |_| true), 0);
     }
 
     #[test]
@@ -496,7 +554,7 @@ mod tests {
             let mut folders = add_many(&mut store);
             folders.sort();
             fs::write(objects.path().join(&folders[which]), "in the way").unwrap();
-            assert!(store.settle(|| ()).is_err());
+            assert!(store.settle().is_err());
             assert_eq!(count(objects.path(), |name| name.starts_with("tmp_obj_")), 0);
         }
     }
