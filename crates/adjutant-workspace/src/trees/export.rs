@@ -14,6 +14,13 @@ use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Running, Scrat
 use crate::kernel::{self, Links};
 use crate::{PathError, Root};
 
+/// How many processes of git write files at the same time. More than there are processors: two on two of them
+/// take as long as one.
+const WORKERS: usize = 4;
+
+/// From how many files on they do.
+const PARALLEL_FILES: usize = 1_000;
+
 impl Repository {
     /// Writes the files that `to` has and `from` has not, or has differently, into an empty folder;
     /// returns the paths that are gone.
@@ -69,7 +76,9 @@ pub(crate) fn begin_check_out<'s>(
     into: &Path,
     lock: OwnedFd,
 ) -> Result<Running<'s>, GitError> {
-    let call = scratch.call_in("read-tree", into);
+    let (workers, from) = (WORKERS, PARALLEL_FILES);
+    let call = scratch.call_in("read-tree", into).config(format!("checkout.workers={workers}"));
+    let call = call.config(format!("checkout.thresholdForParallelism={from}"));
     let call = call.args(["-u", "--reset", "--no-sparse-checkout"]).arg(tree.as_str());
     call.holding(lock).begin()
 }
