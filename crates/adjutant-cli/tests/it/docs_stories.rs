@@ -14,7 +14,7 @@ fn page() -> String {
 }
 
 /// Runs a line as a shell does, with `$REPO` and nothing else but what a rig has.
-fn typed(rig: &Rig, line: &str) -> (i32, String) {
+pub(crate) fn typed(rig: &Rig, line: &str) -> (i32, String) {
     let programs = Path::new(BINARY).parent().unwrap().display();
     let out = Command::new("sh")
         .args(["-c", line])

@@ -21,6 +21,7 @@ mod control_socket;
 mod delegate;
 mod demo;
 mod docs_commands;
+mod docs_mcp;
 mod docs_stories;
 mod docs_workspaces;
 mod errors;
