@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use adjutant_core::RunId;
 use rmcp::RoleServer;
@@ -62,7 +63,9 @@ impl Server {
     ) -> Result<Begun, String> {
         let wish = self.wish(job, arguments, turn.context).await?;
         let server = self.clone();
+        let unfinished = Arc::clone(&self.beginnings).read_owned().await;
         let mut beginning = tokio::spawn(async move {
+            let _unfinished = unfinished;
             let begun = server.begin(wish).await?;
             server.asker.gave(begun.run);
             Ok(begun)

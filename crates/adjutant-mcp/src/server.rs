@@ -22,7 +22,8 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler, serve_server};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{RwLock, Semaphore, oneshot, watch};
+use tokio::time::timeout;
 
 use crate::answer::{self, Form};
 use crate::approval::Settled;
@@ -50,6 +51,9 @@ pub(crate) const BLOCKING_THREADS: usize = 8;
 
 /// How many processes are begun at once; more wait for their turn.
 const LAUNCHING: usize = 8;
+
+/// How long a server whose clients have left waits for runs that are being begun.
+const BEGINNINGS: Duration = Duration::from_secs(10);
 
 /// Says why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -88,16 +92,23 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
     let wire::Ends { closing, writing } = ends;
     runtime.block_on(async {
         let server = Server::new(setup, None, closing)?;
+        let beginnings = Arc::clone(&server.beginnings);
         // A client that leaves before the handshake wanted nothing.
         if let Ok(running) = serve_server(server, stdio).await {
             let _ = running.waiting().await;
         }
+        all_begun(&beginnings).await;
         Ok::<_, io::Error>(())
     })?;
     // A thread that waits for another server's lock is of no account any more.
     runtime.shutdown_background();
     writing.finish();
     Ok(())
+}
+
+/// Waits until every run that clients were told of is begun, as long as that is likely to end.
+pub(crate) async fn all_begun(beginnings: &RwLock<()>) {
+    let _ = timeout(BEGINNINGS, beginnings.write()).await;
 }
 
 /// One client's server; what it shares with those of other clients is behind its handles.
@@ -108,6 +119,8 @@ pub(crate) struct Server {
     pub(crate) calls: Calls,
     pub(crate) closing: watch::Receiver<bool>,
     pub(crate) launching: Arc<Semaphore>,
+    /// Held by whatever begins a run, so that the process ends after that.
+    pub(crate) beginnings: Arc<RwLock<()>>,
     pub(crate) children: Children,
     pub(crate) asker: Asker,
     pub(crate) seals: Seals,
@@ -130,6 +143,7 @@ impl Server {
             setup: Arc::new(setup),
             closing,
             launching: Arc::new(Semaphore::new(LAUNCHING)),
+            beginnings: Arc::default(),
             children: Children::default(),
             asker: Asker::default(),
             seals,

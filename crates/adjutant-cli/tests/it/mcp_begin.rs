@@ -53,6 +53,18 @@ fn has_strace() -> bool {
     has
 }
 
+#[test]
+fn a_client_that_leaves_behind_its_call_finds_the_run_begun() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    client.begin("delegate_start", task("quick"));
+    let (said, code) = client.leave();
+    assert_eq!(code, Some(0), "{said:?}");
+    let [run] = begun(&rig).try_into().unwrap_or_else(|runs| panic!("{runs:?}, after {said:?}"));
+    let out = rig.run(["wait", &run]);
+    assert_eq!(out.code, 0, "{out}");
+}
+
 /// The steps of beginning a run: the claim, the socket, what goes over it, the process, the note, and every
 /// time the server has to wait for something.
 const STEPS: [&str; 6] =

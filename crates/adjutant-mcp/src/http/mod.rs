@@ -38,7 +38,7 @@ use self::gate::{Closed, Gate, PATH};
 use self::sessions::Sessions;
 pub use self::token::{TOKEN_VARIABLE, Token, TokenError};
 use crate::Setup;
-use crate::server::{BLOCKING_THREADS, ServeError, Server};
+use crate::server::{BLOCKING_THREADS, ServeError, Server, all_begun};
 
 /// The longest body that is taken. Inclusive.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -115,7 +115,10 @@ impl HttpServer {
         let runtime = runtime()?;
         runtime.block_on(async {
             let server = Server::new(setup, Some(owner), closed)?;
-            serve_all(listener, gate, move || server.another(), closing).await
+            let beginnings = Arc::clone(&server.beginnings);
+            let served = serve_all(listener, gate, move || server.another(), closing).await;
+            all_begun(&beginnings).await;
+            served
         })?;
         // A thread that waits for another server's lock is of no account any more.
         runtime.shutdown_background();
