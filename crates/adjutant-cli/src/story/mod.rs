@@ -2,46 +2,48 @@
 //!
 //! The file is a person's and part of a repository: it may tighten limits and add prompts, and what
 //! else it asks for needs a person's consent. What came of a story is written back by splices.
+//!
+//! Start at [`run_story`]: here the stories are taken one after the other, as far as they are ready. `before`
+//! judges what ran earlier, `work` makes the run of one story, `report` says what came of all of them.
 
+mod before;
 mod consent;
 mod earlier;
 mod model;
 mod record;
+mod report;
 mod typed;
+mod work;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use adjutant_core::budget::Amount;
-use adjutant_core::prd::{Prd, Story, asked, story_prompt};
-use adjutant_core::story::{MarkedTask, StoryWork};
-use adjutant_core::{AgentName, Layered, Outcome, Policy, Preset, RunId};
+use adjutant_core::prd::{Prd, Story};
+use adjutant_core::story::StoryWork;
+use adjutant_core::{Layered, Outcome, Preset};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
-use adjutant_engine::work::Whereabouts;
-use adjutant_engine::{Archive, ClaimError, Engine, Goal, Setup, SpaceSetup};
+use adjutant_engine::{Archive, ClaimError};
 use adjutant_mcp::Handed;
-use adjutant_view::RunView;
-use adjutant_view::story::{StoriesJson, StoryReport, json, render};
-use serde::Serialize;
+use adjutant_view::story::StoryReport;
 
+use self::before::Before;
 use self::consent::Consent;
-use self::earlier::{Earlier, Foundation, History};
+use self::earlier::{Foundation, History};
 use self::model::Models;
 pub(crate) use self::record::{in_vain, record_outcome, tell_place};
+pub(crate) use self::report::show;
 pub(crate) use self::typed::{completed as with_flags, flags};
 use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
-use crate::ask::{Terminal, approver, may_ask};
-use crate::delegate::{absolute, apply_flags, failed, form};
+use crate::delegate::{absolute, apply_flags, form};
 use crate::detached::{self, Terms};
 use crate::exit::{Exit, Failure};
-use crate::hints::{completed, typed};
-use crate::output::{print, print_json, say};
-use crate::run::{Conducted, Showing, Work, conduct};
+use crate::hints::completed;
+use crate::output::say;
 use crate::settings::{Settings, open_archive};
-use crate::wiring::{Chosen, Wiring};
-use crate::work::{Placed, after_run};
+use crate::wiring::Wiring;
 
 /// Why a story is not begun whose command needs consent.
 const UNALLOWED: &str =
@@ -50,12 +52,6 @@ const UNALLOWED: &str =
 /// Why a story is not begun that plans a task whose command needs consent; `--verify` is for the story itself.
 const UNALLOWED_BELOW: &str =
     "the verify command of a task it plans needs your consent: --trust-prd allows it";
-
-/// What to do where the agent of a story gets no workspace.
-const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
-
-/// Columns that a title may take in the line that says a story begins.
-const TITLE_COLUMNS: usize = 80;
 
 /// Runs the command.
 pub(crate) fn run_story(
@@ -165,16 +161,6 @@ fn order(file: &PrdFile, story: Option<&str>) -> Result<Vec<String>, Failure> {
         Failure::usage(format!("{}: {error}", adjutant_view::sanitize::line(&path)))
     })?;
     Ok(found.into_iter().map(|story| story.id.clone()).collect())
-}
-
-/// What an earlier run means for a story.
-enum Before {
-    /// It may be begun; one that is begun again although it was done says why.
-    Begin(Option<String>),
-    /// It was done, which is not written down.
-    Done(RunId),
-    /// It is not begun, for this reason.
-    Leave(String),
 }
 
 /// A PRD that is being worked on.
@@ -301,42 +287,6 @@ impl Reading<'_> {
         }
     }
 
-    /// Looks at what ran before on a story, and what that means for it.
-    fn before(&mut self, story: &Story) -> Result<Before, Failure> {
-        self.history.look(&story.id)?;
-        let asked = asked(story, self.verify_of(story).as_deref());
-        Ok(match self.history.find(&story.id, &asked) {
-            Some(Earlier::Running(run)) => {
-                Before::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
-            }
-            Some(_) if self.args.again => Before::Begin(None),
-            Some(Earlier::Unread(run)) => Before::Leave(format!(
-                "{run} cannot be read ({}); --again begins it anew",
-                self.history.problem(run)
-            )),
-            Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
-                match self.history.lost(run)? {
-                    None => Before::Done(run),
-                    Some(why) => Before::Begin(Some(format!("{why}, so it was begun anew"))),
-                }
-            }
-            Some(Earlier::Open(run)) => Before::Leave(format!(
-                "{run} can go on with it: `adjutant resume {run}`; --again begins it anew"
-            )),
-            Some(Earlier::Spent(run)) => Before::Leave(format!(
-                "{run} used up what it was given; --again begins it anew, with a higher --budget-usd, \
-                 --budget-tokens or the limit that `adjutant result {run}` names"
-            )),
-            Some(Earlier::Passed(_) | Earlier::Over) => Before::Begin(None),
-            None => Before::Begin(self.history.unfinished(&story.id).map(|run| {
-                format!(
-                    "{run} was left unfinished and was asked for something else (the story or its verify command \
-                     is another one), so it was begun anew; `adjutant diff {run}` shows what that run has"
-                )
-            })),
-        })
-    }
-
     /// Returns a story that may be begun by what the file says now; otherwise how it ended, if it did.
     fn ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
         if let Err(error) = self.reread() {
@@ -387,184 +337,6 @@ impl Reading<'_> {
         None
     }
 
-    /// Says whether the file lacks what came of a run that completed a story.
-    ///
-    /// Whoever took `passes` back after it was written down wants the story done again, and what a
-    /// later run came to is not taken back by an earlier one.
-    fn is_unrecorded(&self, id: &str, run: RunId) -> Result<bool, Failure> {
-        Ok(match record::recorded(self.file.prd(), id) {
-            None => true,
-            Some(it) if it.run == run => !it.is_completed,
-            Some(it) => record::began_later(self.archive, run, it.run)?,
-        })
-    }
-
-    /// Writes down what the latest run on a story came to, where that ended and could not write it itself.
-    fn catch_up(&mut self, story: &Story) -> Result<(), Failure> {
-        let asked = asked(story, self.verify_of(story).as_deref());
-        let Some(Earlier::Open(run) | Earlier::Spent(run)) = self.history.find(&story.id, &asked)
-        else {
-            return Ok(());
-        };
-        let found = self.archive.find(&run.to_string()).map_err(crate::records::failed);
-        let need = crate::records::Need::Texts;
-        let Ok((view, _)) = found.and_then(|(files, _)| crate::records::fold(&files, need)) else {
-            return Ok(());
-        };
-        let Some(outcome) = view.outcome() else { return Ok(()) };
-        let is_new = match record::recorded(self.file.prd(), &story.id) {
-            None => true,
-            Some(it) if it.run == run => it.status != outcome.word(),
-            Some(it) => record::began_later(self.archive, run, it.run)?,
-        };
-        if is_new {
-            match record::save(&mut self.file, self.archive, &view, None) {
-                Ok(()) => {
-                    say(&format!("adjutant: {}: what came of {run} is written down now", story.id));
-                }
-                Err(failure) => say(&format!("adjutant: {failure}")),
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes down what an earlier run achieved and could not write: nothing is done twice.
-    fn write_down(&mut self, id: &str, run: RunId) -> Result<Option<Outcome>, Failure> {
-        let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
-        let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
-        let remark = format!("was done by {run}; it is written down now, --again begins it anew");
-        say(&format!("adjutant: {id} {remark}"));
-        let merge = self.merge();
-        // A branch is only a name that may be missing; files are changed once.
-        let is_due = match merge {
-            MergeAfter::Branch => true,
-            MergeAfter::Apply => self.history.place_of(&view)? == Some(Whereabouts::Kept),
-            MergeAfter::Report => false,
-        };
-        let placed = if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
-        let is_placed = placed.exit == Exit::Completed;
-        record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
-        self.tell(&view, placed, |report| {
-            report.earlier = true;
-            report.remarks.push(remark);
-        });
-        Ok(view.outcome().map(|outcome| if is_placed { outcome } else { Outcome::Partial }))
-    }
-
-    /// Adds what came of a run to what is reported at the end; returns whether its story passes.
-    fn tell(&mut self, view: &RunView, placed: Placed, add: impl FnOnce(&mut StoryReport)) -> bool {
-        let Some(mut report) = StoryReport::of(view).map(|it| with_flags(it, view)) else {
-            return false;
-        };
-        add(&mut report);
-        tell_place(&mut report, placed);
-        let passes = report.passes;
-        self.reports.push(report);
-        passes
-    }
-
-    fn work_on(
-        &mut self,
-        story: &Story,
-        work: StoryWork,
-        mut policy: Policy,
-        chosen: Chosen,
-        remarks: Vec<String>,
-    ) -> Result<Outcome, Failure> {
-        let spaces = self.spaces()?;
-        if !self.has_begun {
-            // Found before anything is said to begin.
-            let network = policy.network;
-            let checked = spaces.check(&self.workdir, network).map_err(|error| failed(&error));
-            checked.map_err(|failure| failure.hint(NEEDS_SPACE))?;
-        }
-        let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
-        say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
-        if let Some(terms) = &self.terms {
-            terms.bound(&mut policy, chosen.model.spec().price.is_some());
-        }
-        let setup = Setup {
-            policy: policy.clone(),
-            opener: Some(chosen.opener(&self.wiring)),
-            model: chosen.model,
-            web: self.settings.web(),
-            tools: Vec::new(),
-            workdir: self.workdir.clone(),
-            system: None,
-            secrets: [self.settings.secrets.clone(), self.wiring.secrets()].concat(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-        let agents = self.roster.agents.iter().cloned();
-        let engine = engine
-            .with_agents(agents, &self.settings.models_allowed)
-            .with_story(work)
-            .with_stories(names(self.file.prd()))
-            .with_spaces(spaces);
-        let mut engine = detached::tie(engine, self.handed.take());
-        let goal = Goal {
-            agent: AgentName::new("story"),
-            system: String::new(),
-            text: story_prompt(story),
-        };
-        let terminal =
-            if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
-        let mut terms = self.terms.take();
-        let approver = match &mut terms {
-            Some(terms) => {
-                engine = engine.asking_first(None);
-                let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
-                terms.begin(&preview.events)?
-            }
-            None => approver(self.args.work.yes, terminal),
-        };
-        self.has_begun = true;
-        let showing = Showing {
-            form: self.form,
-            events: self.args.work.events,
-            result_tokens: policy.result_tokens,
-            merge: self.merge(),
-        };
-        let Conducted { view, finished } =
-            conduct(engine, self.archive, Work::Goal(goal), approver, &showing)?;
-        if let Some(terms) = terms {
-            terms.end(&view, finished.is_ok());
-        }
-        let spent = view.total();
-        let spent = Amount { tokens: spent.usage.total(), usd: spent.usd };
-        self.spent = self.spent.plus(spent);
-        let placed = after_run(self.archive, &view, showing.merge);
-        let is_placed = placed.exit == Exit::Completed;
-        let saved = record::save(&mut self.file, self.archive, &view, placed.branch.clone());
-        if let Err(failure) = &saved {
-            say(&format!("adjutant: {failure}"));
-            self.unsaved = true;
-        }
-        let passes = self.tell(&view, placed, |report| report.remarks = remarks);
-        let finished = finished.map_err(|error| {
-            let failure = crate::run::broken_off(&error, &view);
-            // Agents of stories always write.
-            let needs_space = matches!(error, adjutant_engine::EngineError::Spaces(_));
-            if needs_space { failure.hint(NEEDS_SPACE) } else { failure }
-        })?;
-        let is_done = passes && is_placed && saved.is_ok();
-        let is_whole = is_done || finished.outcome != Outcome::Completed;
-        Ok(if is_whole { finished.outcome } else { Outcome::Partial })
-    }
-
-    /// Returns where agents work; the PRD is no part of what they do.
-    fn spaces(&self) -> Result<SpaceSetup, Failure> {
-        let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
-        setup.reserved = Some(self.file.path().to_owned());
-        Ok(setup)
-    }
-
-    /// Returns the command that decides about a story: a person's, else the file's with consent.
-    fn verify_of(&self, story: &Story) -> Option<String> {
-        let own = self.args.verify.clone().or_else(|| self.settings.verify.clone());
-        own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
-    }
-
     /// Says why a story is not begun for want of consent: a command decides that nobody allowed.
     fn unallowed(&self, story: &Story) -> Option<&'static str> {
         if story.verify.is_some() && self.verify_of(story).is_none() {
@@ -574,90 +346,6 @@ impl Reading<'_> {
         let is_open = !self.consent.is_given() && self.settings.policy.policy().enabled;
         let is_below = is_open && story.planned.iter().any(|planned| planned.verify.is_some());
         is_below.then_some(UNALLOWED_BELOW)
-    }
-
-    fn work_of(&self, story: &Story, takes_in: Vec<String>) -> StoryWork {
-        let plan = story.planned.iter().map(|planned| MarkedTask {
-            description: planned.task(),
-            hours: planned.hours,
-            verify: planned.verify.clone().filter(|_| self.consent.is_given()),
-        });
-        let verify = self.verify_of(story);
-        let written = u64::from(self.file.prd().last_child_number(&story.id));
-        StoryWork {
-            id: story.id.clone(),
-            title: story.title.clone(),
-            prd: Some(self.file.path().display().to_string()),
-            asked: asked(story, verify.as_deref()),
-            verify,
-            plan: plan.collect(),
-            takes_in,
-            numbered: written.max(self.history.last_child(&story.id)),
-            typed: typed().to_vec(),
-            ..StoryWork::default()
-        }
-    }
-
-    /// Returns what becomes of the work: a person's word, else the file's with consent, else a branch.
-    fn merge(&self) -> MergeAfter {
-        let wish = self.file.prd().merge().filter(|_| self.consent.is_given());
-        let wish = wish.and_then(MergeAfter::parse);
-        self.args.work.merge.or(wish).unwrap_or(MergeAfter::Branch)
-    }
-
-    fn report(&self, exit: Exit) -> Result<(), Failure> {
-        if self.args.work.events {
-            return Ok(());
-        }
-        if self.form == Form::Json {
-            let left = |(id, why): &(String, String)| NotBegun { id: id.clone(), why: why.clone() };
-            return print_json(&Document {
-                prd: Some(self.file.path().display().to_string()),
-                exit: Some(exit.code()),
-                not_begun: self.left.iter().map(left).collect(),
-                all: json(&self.reports),
-            });
-        }
-        if !self.reports.is_empty() {
-            print(&completed(&render(&self.reports)))?;
-        }
-        for (id, why) in &self.left {
-            print(&format!("{id}: not begun, {why}\n"))?;
-        }
-        Ok(())
-    }
-}
-
-/// What a program is told of stories.
-#[derive(Serialize)]
-struct Document {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prd: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exit: Option<u8>,
-    not_begun: Vec<NotBegun>,
-    #[serde(flatten)]
-    all: StoriesJson,
-}
-
-/// A story that was not begun, and why.
-#[derive(Serialize)]
-struct NotBegun {
-    id: String,
-    why: String,
-}
-
-/// Shows what came of the one story of a run that went on.
-pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failure> {
-    match showing.form {
-        _ if showing.events => Ok(()),
-        Form::Json => print_json(&Document {
-            prd: None,
-            exit: None,
-            not_begun: Vec::new(),
-            all: json(std::slice::from_ref(report)),
-        }),
-        Form::Markdown => print(&completed(&render(std::slice::from_ref(report)))),
     }
 }
 

@@ -3,22 +3,18 @@
 //! The first refusal wins. A batch is judged in input order and grants stand; too many tasks
 //! refuse the whole call. Nothing here has a side effect: the answer is events.
 
-use sha2::{Digest, Sha256};
-
-use super::{Node, PendingApproval, Tree};
+use super::approvals::call_hash;
+use super::automatic::start_without_asking;
+use super::{Node, Tree};
 use crate::brief::{Brief, Found, Task};
 use crate::budget::Amount;
-use crate::code::Code;
 use crate::event::{Event, Grant, Origin};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, SessionId, number_twins};
-use crate::money::Usd;
-use crate::outcome::{Outcome, State};
-use crate::policy::{Approval, CycleKey, Policy};
+use crate::policy::{Approval, CycleKey};
 use crate::refusal::{FanOut, Refusal, Scope, TimeBound, target_name};
 use crate::rights::Rights;
 use crate::time::Timestamp;
-use crate::tree::node::End;
 use crate::tree::turn::MIN_OUTPUT;
 
 /// Delegations that may wait for a place in one run. Inclusive.
@@ -26,9 +22,6 @@ use crate::tree::turn::MIN_OUTPUT;
 /// A waiting delegation costs memory and a place in every listing; a thousand is more than any
 /// plan needs and less than a runaway produces in a minute.
 pub const QUEUE_LIMIT: u64 = 1_000;
-
-/// Seconds for which a question to a person stays open where nobody says otherwise.
-pub const APPROVAL_EXPIRES_S: u64 = 15 * 60;
 
 /// A granted task and what was decided about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -409,135 +402,6 @@ impl Tree {
             brief: task.brief,
         }))
     }
-
-    pub(super) fn approve(&self, now: Timestamp, hash: String) -> Result<Vec<Event>, Refusal> {
-        match self.approvals.get(&hash) {
-            Some(pending) if pending.expires > now => {
-                let parent = self.nodes[pending.parent].session;
-                Ok(vec![Event::Approved { hash, parent }])
-            }
-            Some(_) => Err(Refusal::ApprovalDenied { reason: "the question has expired".into() }),
-            None => Err(Refusal::ApprovalDenied { reason: "no such call is waiting".into() }),
-        }
-    }
-
-    /// Says whether a call of that hash waits for a person.
-    #[must_use]
-    pub fn awaits_approval(&self, hash: &str) -> bool {
-        self.approvals.contains_key(hash)
-    }
-
-    /// Takes a person's no, unless nobody waits for it.
-    pub(super) fn deny_open(&self, hash: &str, reason: &str) -> Result<Vec<Event>, Refusal> {
-        if self.awaits_approval(hash) {
-            return Ok(self.deny(hash, reason));
-        }
-        Err(Refusal::ApprovalDenied { reason: "no such call is waiting".into() })
-    }
-
-    pub(super) fn deny(&self, hash: &str, reason: &str) -> Vec<Event> {
-        let Some(pending) = self.approvals.get(hash) else { return Vec::new() };
-        let refusal = Refusal::ApprovalDenied { reason: reason.to_owned() };
-        let end = End { outcome: Outcome::Refused, reason: Some(refusal.reason()) };
-        let mut events = vec![Event::Denied { hash: hash.to_owned(), reason: reason.to_owned() }];
-        for &node in &pending.nodes {
-            if self.nodes[node].state.is_live() {
-                self.end_one(node, end.clone(), &mut events);
-            }
-        }
-        events
-    }
-
-    /// Gives free places of a parent to its waiting children, first come, first served. Whoever has
-    /// no time left is not started: a model call would be paid for and cut off at once.
-    pub(super) fn start_queued(&self, now: Timestamp, parent: SessionId) -> Vec<Event> {
-        if let Some(begins) = self.start_root(now, parent) {
-            return vec![begins];
-        }
-        // A parent that has ended has nobody waiting, unless a person took one up again.
-        let Some(node) = self.node(parent).filter(|node| !node.is_waiting()) else {
-            return Vec::new();
-        };
-        let mut free = node.places.saturating_sub(node.running_children);
-        let mut events = Vec::new();
-        for &child in &node.queue {
-            if self.nodes[child].state != State::Queued {
-                continue;
-            }
-            let (deadline, bound) = deadline(now, node, &self.nodes[child]);
-            let session = self.nodes[child].session;
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                self.end_one(child, waited_too_long(bound), &mut events);
-            } else if free > 0 {
-                free -= 1;
-                events.push(Event::Started { session, deadline, bound });
-            } else {
-                break;
-            }
-        }
-        events
-    }
-
-    /// Says that a question was open for as long as one may be.
-    pub(super) fn nobody_answered(&self) -> String {
-        let seconds = self.policy.approval_s;
-        match (seconds / 60, seconds % 60) {
-            (minutes, 0) if minutes > 1 => format!("nobody answered within {minutes} minutes"),
-            _ => format!("nobody answered within {seconds} s"),
-        }
-    }
-
-    pub(super) fn expire_approvals(&self, now: Timestamp) -> Vec<Event> {
-        let expired = |(_, pending): &(&String, &PendingApproval)| pending.expires <= now;
-        self.approvals
-            .iter()
-            .filter(expired)
-            .flat_map(|(hash, _)| self.deny(hash, &self.nobody_answered()))
-            .collect()
-    }
-}
-
-/// Turns the answer of a call that needs a person's yes into one that does not.
-///
-/// The record of it comes first: whatever is torn off behind it, the amount is counted.
-fn start_without_asking(
-    events: &mut Vec<Event>,
-    parent: SessionId,
-    call: u32,
-    hash: String,
-    amount: Usd,
-) {
-    for event in events.iter_mut() {
-        if let Event::Granted(grant) = event {
-            grant.awaiting_approval = false;
-        }
-    }
-    events.insert(0, Event::AutoApproved { parent, call, hash, amount });
-}
-
-/// Returns the instant by which a child that starts now must have ended, and whose time that is.
-fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, TimeBound) {
-    let own = child.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
-    if !parent.state.is_live() {
-        // Taken up again by a person, whose time it has; its parent's is over.
-        return (own.map(|(deadline, _)| deadline), TimeBound::Own);
-    }
-    let above = [
-        parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
-        parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
-    ];
-    let first =
-        own.into_iter().chain(above.into_iter().flatten()).min_by_key(|(deadline, _)| *deadline);
-    let bound = first.map_or(TimeBound::Own, |(_, bound)| bound);
-    (first.map(|(deadline, _)| deadline), bound)
-}
-
-fn waited_too_long(bound: TimeBound) -> End {
-    End::partial(
-        Code::Timeout,
-        format!("Timed out before it found a place, {}.", bound.noun()),
-        "Delegate it again, with more time or fewer tasks beside it.",
-    )
 }
 
 /// Returns the identity of a task, where it has a text to be known by.
@@ -570,56 +434,4 @@ fn smallest_call(brief: &Brief) -> Amount {
     let price = brief.model.as_ref().and_then(|model| model.price);
     let usd = price.map(|price| price.ceiling(brief.estimate(), MIN_OUTPUT)).unwrap_or_default();
     Amount { tokens, usd }
-}
-
-/// Returns the most a set of tasks can consume under a policy: what a person is asked to risk.
-#[must_use]
-pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
-    let tokens = policy.budget_tokens_run.unwrap_or(u64::MAX);
-    let whole = Amount { tokens, usd: policy.budget_usd.unwrap_or(Usd::MAX) };
-    worst_case_within(policy, whole, grants)
-}
-
-/// Does the same where only `left` remains of the run's budget.
-#[must_use]
-pub fn worst_case_within<'a>(
-    policy: &Policy,
-    left: Amount,
-    grants: impl IntoIterator<Item = &'a Grant>,
-) -> (Amount, Option<u64>) {
-    let grants: Vec<&Grant> = grants.into_iter().collect();
-    let each = policy.budget_tokens.unwrap_or(u64::MAX);
-    let tokens = each.saturating_mul(grants.len() as u64).min(left.tokens);
-    let dearest = grants
-        .iter()
-        .filter_map(|grant| grant.brief.model.as_ref()?.price)
-        .map(|price| price.ceiling(tokens, 0).max(price.ceiling(0, tokens)))
-        .max();
-    let usd = dearest.map(|usd| usd.min(left.usd)).unwrap_or_default();
-    // A call may have asked for fewer places than the policy gives, and then takes longer.
-    let places = grants.iter().map(|grant| grant.places).min().unwrap_or(1).max(1);
-    let rounds = (grants.len() as u64).div_ceil(places);
-    let longest = grants.iter().map(|grant| grant.timeout_s).max().flatten();
-    let unbounded = grants.iter().any(|grant| grant.timeout_s.is_none());
-    let seconds = longest.filter(|_| !unbounded).map(|seconds| seconds.saturating_mul(rounds));
-    (Amount { tokens, usd }, seconds)
-}
-
-/// Returns the hash an approval is bound to: every byte of the grants, so nothing can be swapped.
-fn call_hash(events: &[Event]) -> String {
-    hash_of(events, Sha256::new())
-}
-
-/// Returns the hash of events behind what was hashed before.
-pub(super) fn hash_of(events: &[Event], mut hash: Sha256) -> String {
-    events.iter().for_each(|event| add_to(&mut hash, event));
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Adds every byte of an event to a hash.
-pub(super) fn add_to(hash: &mut Sha256, event: &Event) {
-    // Serialising our own event cannot fail: no map with other keys than strings, no IO.
-    let bytes = serde_json::to_vec(event).unwrap_or_default();
-    hash.update((bytes.len() as u64).to_be_bytes());
-    hash.update(bytes);
 }

@@ -4,7 +4,7 @@
 //! any other. Invariant: while it is open the root has no time running, no workspace, no mark on the
 //! project's list and takes no turn.
 
-use super::admit::{add_to, hash_of};
+use super::approvals::{add_to, hash_of};
 use super::evolve::unfit;
 use super::{Deadline, Node, PendingApproval, ROOT, Tree};
 use crate::assignment::{Assignment, Work};

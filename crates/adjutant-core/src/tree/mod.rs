@@ -8,6 +8,7 @@
 //! cap, save what a provider billed beyond a reservation.
 
 mod admit;
+mod approvals;
 mod automatic;
 mod checks;
 mod clock;
@@ -18,6 +19,7 @@ mod mail;
 mod marks;
 mod merges;
 mod node;
+mod queue;
 mod react;
 mod resume;
 mod returns;
@@ -45,7 +47,8 @@ use crate::time::Timestamp;
 
 use node::End;
 
-pub use admit::{APPROVAL_EXPIRES_S, Admission, QUEUE_LIMIT, worst_case, worst_case_within};
+pub use admit::{Admission, QUEUE_LIMIT};
+pub use approvals::{APPROVAL_EXPIRES_S, worst_case, worst_case_within};
 pub use checks::MAX_CHECKS;
 pub use clock::Deadline;
 pub use lead::{WHOLE_RUN, worst_case_of_run};

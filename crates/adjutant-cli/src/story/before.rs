@@ -1,0 +1,127 @@
+//! What an earlier run on a story means for it: whether it may be begun, and what the PRD still lacks.
+//!
+//! What ran is found by `earlier`; here it is judged, and written down where the run could not do it.
+//! Start at [`Reading::before`]. Invariant: what a run achieved is not done again unless a person says so.
+
+use adjutant_core::prd::{Story, asked};
+use adjutant_core::{Outcome, RunId};
+use adjutant_engine::work::Whereabouts;
+
+use super::earlier::Earlier;
+use super::{Reading, record};
+use crate::args::MergeAfter;
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+use crate::work::{Placed, after_run};
+
+/// What an earlier run means for a story.
+pub(super) enum Before {
+    /// It may be begun; one that is begun again although it was done says why.
+    Begin(Option<String>),
+    /// It was done, which is not written down.
+    Done(RunId),
+    /// It is not begun, for this reason.
+    Leave(String),
+}
+
+impl Reading<'_> {
+    /// Looks at what ran before on a story, and what that means for it.
+    pub(super) fn before(&mut self, story: &Story) -> Result<Before, Failure> {
+        self.history.look(&story.id)?;
+        let asked = asked(story, self.verify_of(story).as_deref());
+        Ok(match self.history.find(&story.id, &asked) {
+            Some(Earlier::Running(run)) => {
+                Before::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
+            }
+            Some(_) if self.args.again => Before::Begin(None),
+            Some(Earlier::Unread(run)) => Before::Leave(format!(
+                "{run} cannot be read ({}); --again begins it anew",
+                self.history.problem(run)
+            )),
+            Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
+                match self.history.lost(run)? {
+                    None => Before::Done(run),
+                    Some(why) => Before::Begin(Some(format!("{why}, so it was begun anew"))),
+                }
+            }
+            Some(Earlier::Open(run)) => Before::Leave(format!(
+                "{run} can go on with it: `adjutant resume {run}`; --again begins it anew"
+            )),
+            Some(Earlier::Spent(run)) => Before::Leave(format!(
+                "{run} used up what it was given; --again begins it anew, with a higher --budget-usd, \
+                 --budget-tokens or the limit that `adjutant result {run}` names"
+            )),
+            Some(Earlier::Passed(_) | Earlier::Over) => Before::Begin(None),
+            None => Before::Begin(self.history.unfinished(&story.id).map(|run| {
+                format!(
+                    "{run} was left unfinished and was asked for something else (the story or its verify command \
+                     is another one), so it was begun anew; `adjutant diff {run}` shows what that run has"
+                )
+            })),
+        })
+    }
+
+    /// Says whether the file lacks what came of a run that completed a story.
+    ///
+    /// Whoever took `passes` back after it was written down wants the story done again, and what a
+    /// later run came to is not taken back by an earlier one.
+    fn is_unrecorded(&self, id: &str, run: RunId) -> Result<bool, Failure> {
+        Ok(match record::recorded(self.file.prd(), id) {
+            None => true,
+            Some(it) if it.run == run => !it.is_completed,
+            Some(it) => record::began_later(self.archive, run, it.run)?,
+        })
+    }
+
+    /// Writes down what the latest run on a story came to, where that ended and could not write it itself.
+    pub(super) fn catch_up(&mut self, story: &Story) -> Result<(), Failure> {
+        let asked = asked(story, self.verify_of(story).as_deref());
+        let Some(Earlier::Open(run) | Earlier::Spent(run)) = self.history.find(&story.id, &asked)
+        else {
+            return Ok(());
+        };
+        let found = self.archive.find(&run.to_string()).map_err(crate::records::failed);
+        let need = crate::records::Need::Texts;
+        let Ok((view, _)) = found.and_then(|(files, _)| crate::records::fold(&files, need)) else {
+            return Ok(());
+        };
+        let Some(outcome) = view.outcome() else { return Ok(()) };
+        let is_new = match record::recorded(self.file.prd(), &story.id) {
+            None => true,
+            Some(it) if it.run == run => it.status != outcome.word(),
+            Some(it) => record::began_later(self.archive, run, it.run)?,
+        };
+        if is_new {
+            match record::save(&mut self.file, self.archive, &view, None) {
+                Ok(()) => {
+                    say(&format!("adjutant: {}: what came of {run} is written down now", story.id));
+                }
+                Err(failure) => say(&format!("adjutant: {failure}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down what an earlier run achieved and could not write: nothing is done twice.
+    pub(super) fn write_down(&mut self, id: &str, run: RunId) -> Result<Option<Outcome>, Failure> {
+        let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
+        let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
+        let remark = format!("was done by {run}; it is written down now, --again begins it anew");
+        say(&format!("adjutant: {id} {remark}"));
+        let merge = self.merge();
+        // A branch is only a name that may be missing; files are changed once.
+        let is_due = match merge {
+            MergeAfter::Branch => true,
+            MergeAfter::Apply => self.history.place_of(&view)? == Some(Whereabouts::Kept),
+            MergeAfter::Report => false,
+        };
+        let placed = if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
+        let is_placed = placed.exit == Exit::Completed;
+        record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
+        self.tell(&view, placed, |report| {
+            report.earlier = true;
+            report.remarks.push(remark);
+        });
+        Ok(view.outcome().map(|outcome| if is_placed { outcome } else { Outcome::Partial }))
+    }
+}

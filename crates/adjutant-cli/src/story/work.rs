@@ -1,0 +1,161 @@
+//! The run that works on one story: what it is asked, where its agents act, which command decides, and
+//! what becomes of the work.
+//!
+//! Start at [`Reading::work_on`]. Whether a story may be begun at all was settled before.
+
+use adjutant_core::budget::Amount;
+use adjutant_core::prd::{Story, asked, story_prompt};
+use adjutant_core::story::{MarkedTask, StoryWork};
+use adjutant_core::{AgentName, Outcome, Policy};
+use adjutant_engine::{Engine, Goal, Setup, SpaceSetup};
+
+use super::{Reading, names, record};
+use crate::args::MergeAfter;
+use crate::ask::{Terminal, approver, may_ask};
+use crate::delegate::failed;
+use crate::detached;
+use crate::exit::{Exit, Failure};
+use crate::hints::typed;
+use crate::output::say;
+use crate::run::{Conducted, Showing, Work, conduct};
+use crate::wiring::Chosen;
+use crate::work::after_run;
+
+/// What to do where the agent of a story gets no workspace.
+const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
+
+/// Columns that a title may take in the line that says a story begins.
+const TITLE_COLUMNS: usize = 80;
+
+impl Reading<'_> {
+    pub(super) fn work_on(
+        &mut self,
+        story: &Story,
+        work: StoryWork,
+        mut policy: Policy,
+        chosen: Chosen,
+        remarks: Vec<String>,
+    ) -> Result<Outcome, Failure> {
+        let spaces = self.spaces()?;
+        if !self.has_begun {
+            // Found before anything is said to begin.
+            let network = policy.network;
+            let checked = spaces.check(&self.workdir, network).map_err(|error| failed(&error));
+            checked.map_err(|failure| failure.hint(NEEDS_SPACE))?;
+        }
+        let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
+        say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
+        if let Some(terms) = &self.terms {
+            terms.bound(&mut policy, chosen.model.spec().price.is_some());
+        }
+        let setup = Setup {
+            policy: policy.clone(),
+            opener: Some(chosen.opener(&self.wiring)),
+            model: chosen.model,
+            web: self.settings.web(),
+            tools: Vec::new(),
+            workdir: self.workdir.clone(),
+            system: None,
+            secrets: [self.settings.secrets.clone(), self.wiring.secrets()].concat(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+        let agents = self.roster.agents.iter().cloned();
+        let engine = engine
+            .with_agents(agents, &self.settings.models_allowed)
+            .with_story(work)
+            .with_stories(names(self.file.prd()))
+            .with_spaces(spaces);
+        let mut engine = detached::tie(engine, self.handed.take());
+        let goal = Goal {
+            agent: AgentName::new("story"),
+            system: String::new(),
+            text: story_prompt(story),
+        };
+        let terminal =
+            if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
+        let mut terms = self.terms.take();
+        let approver = match &mut terms {
+            Some(terms) => {
+                engine = engine.asking_first(None);
+                let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
+                terms.begin(&preview.events)?
+            }
+            None => approver(self.args.work.yes, terminal),
+        };
+        self.has_begun = true;
+        let showing = Showing {
+            form: self.form,
+            events: self.args.work.events,
+            result_tokens: policy.result_tokens,
+            merge: self.merge(),
+        };
+        let Conducted { view, finished } =
+            conduct(engine, self.archive, Work::Goal(goal), approver, &showing)?;
+        if let Some(terms) = terms {
+            terms.end(&view, finished.is_ok());
+        }
+        let spent = view.total();
+        let spent = Amount { tokens: spent.usage.total(), usd: spent.usd };
+        self.spent = self.spent.plus(spent);
+        let placed = after_run(self.archive, &view, showing.merge);
+        let is_placed = placed.exit == Exit::Completed;
+        let saved = record::save(&mut self.file, self.archive, &view, placed.branch.clone());
+        if let Err(failure) = &saved {
+            say(&format!("adjutant: {failure}"));
+            self.unsaved = true;
+        }
+        let passes = self.tell(&view, placed, |report| report.remarks = remarks);
+        let finished = finished.map_err(|error| {
+            let failure = crate::run::broken_off(&error, &view);
+            // Agents of stories always write.
+            let needs_space = matches!(error, adjutant_engine::EngineError::Spaces(_));
+            if needs_space { failure.hint(NEEDS_SPACE) } else { failure }
+        })?;
+        let is_done = passes && is_placed && saved.is_ok();
+        let is_whole = is_done || finished.outcome != Outcome::Completed;
+        Ok(if is_whole { finished.outcome } else { Outcome::Partial })
+    }
+
+    /// Returns where agents work; the PRD is no part of what they do.
+    fn spaces(&self) -> Result<SpaceSetup, Failure> {
+        let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
+        setup.reserved = Some(self.file.path().to_owned());
+        Ok(setup)
+    }
+
+    /// Returns the command that decides about a story: a person's, else the file's with consent.
+    pub(super) fn verify_of(&self, story: &Story) -> Option<String> {
+        let own = self.args.verify.clone().or_else(|| self.settings.verify.clone());
+        own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
+    }
+
+    pub(super) fn work_of(&self, story: &Story, takes_in: Vec<String>) -> StoryWork {
+        let plan = story.planned.iter().map(|planned| MarkedTask {
+            description: planned.task(),
+            hours: planned.hours,
+            verify: planned.verify.clone().filter(|_| self.consent.is_given()),
+        });
+        let verify = self.verify_of(story);
+        let written = u64::from(self.file.prd().last_child_number(&story.id));
+        StoryWork {
+            id: story.id.clone(),
+            title: story.title.clone(),
+            prd: Some(self.file.path().display().to_string()),
+            asked: asked(story, verify.as_deref()),
+            verify,
+            plan: plan.collect(),
+            takes_in,
+            numbered: written.max(self.history.last_child(&story.id)),
+            typed: typed().to_vec(),
+            ..StoryWork::default()
+        }
+    }
+
+    /// Returns what becomes of the work: a person's word, else the file's with consent, else a branch.
+    pub(super) fn merge(&self) -> MergeAfter {
+        let wish = self.file.prd().merge().filter(|_| self.consent.is_given());
+        let wish = wish.and_then(MergeAfter::parse);
+        self.args.work.merge.or(wish).unwrap_or(MergeAfter::Branch)
+    }
+}

@@ -1,0 +1,130 @@
+//! What a person is asked about a call, and what their answer comes to.
+//!
+//! Owns the most a call can consume, the hash an answer is bound to, and yes, no and silence. Whether
+//! anybody is asked is decided at admission (see `admit` and `automatic`). Start at [`Tree::approve`].
+//! Invariant: a question is answered once, and only for the very grants it was asked about.
+
+use sha2::{Digest, Sha256};
+
+use super::{PendingApproval, Tree};
+use crate::budget::Amount;
+use crate::event::{Event, Grant};
+use crate::money::Usd;
+use crate::outcome::Outcome;
+use crate::policy::Policy;
+use crate::refusal::Refusal;
+use crate::time::Timestamp;
+use crate::tree::node::End;
+
+/// Seconds for which a question to a person stays open where nobody says otherwise.
+pub const APPROVAL_EXPIRES_S: u64 = 15 * 60;
+
+impl Tree {
+    pub(super) fn approve(&self, now: Timestamp, hash: String) -> Result<Vec<Event>, Refusal> {
+        match self.approvals.get(&hash) {
+            Some(pending) if pending.expires > now => {
+                let parent = self.nodes[pending.parent].session;
+                Ok(vec![Event::Approved { hash, parent }])
+            }
+            Some(_) => Err(Refusal::ApprovalDenied { reason: "the question has expired".into() }),
+            None => Err(Refusal::ApprovalDenied { reason: "no such call is waiting".into() }),
+        }
+    }
+
+    /// Says whether a call of that hash waits for a person.
+    #[must_use]
+    pub fn awaits_approval(&self, hash: &str) -> bool {
+        self.approvals.contains_key(hash)
+    }
+
+    /// Takes a person's no, unless nobody waits for it.
+    pub(super) fn deny_open(&self, hash: &str, reason: &str) -> Result<Vec<Event>, Refusal> {
+        if self.awaits_approval(hash) {
+            return Ok(self.deny(hash, reason));
+        }
+        Err(Refusal::ApprovalDenied { reason: "no such call is waiting".into() })
+    }
+
+    pub(super) fn deny(&self, hash: &str, reason: &str) -> Vec<Event> {
+        let Some(pending) = self.approvals.get(hash) else { return Vec::new() };
+        let refusal = Refusal::ApprovalDenied { reason: reason.to_owned() };
+        let end = End { outcome: Outcome::Refused, reason: Some(refusal.reason()) };
+        let mut events = vec![Event::Denied { hash: hash.to_owned(), reason: reason.to_owned() }];
+        for &node in &pending.nodes {
+            if self.nodes[node].state.is_live() {
+                self.end_one(node, end.clone(), &mut events);
+            }
+        }
+        events
+    }
+
+    /// Says that a question was open for as long as one may be.
+    pub(super) fn nobody_answered(&self) -> String {
+        let seconds = self.policy.approval_s;
+        match (seconds / 60, seconds % 60) {
+            (minutes, 0) if minutes > 1 => format!("nobody answered within {minutes} minutes"),
+            _ => format!("nobody answered within {seconds} s"),
+        }
+    }
+
+    pub(super) fn expire_approvals(&self, now: Timestamp) -> Vec<Event> {
+        let expired = |(_, pending): &(&String, &PendingApproval)| pending.expires <= now;
+        self.approvals
+            .iter()
+            .filter(expired)
+            .flat_map(|(hash, _)| self.deny(hash, &self.nobody_answered()))
+            .collect()
+    }
+}
+
+/// Returns the most a set of tasks can consume under a policy: what a person is asked to risk.
+#[must_use]
+pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
+    let tokens = policy.budget_tokens_run.unwrap_or(u64::MAX);
+    let whole = Amount { tokens, usd: policy.budget_usd.unwrap_or(Usd::MAX) };
+    worst_case_within(policy, whole, grants)
+}
+
+/// Does the same where only `left` remains of the run's budget.
+#[must_use]
+pub fn worst_case_within<'a>(
+    policy: &Policy,
+    left: Amount,
+    grants: impl IntoIterator<Item = &'a Grant>,
+) -> (Amount, Option<u64>) {
+    let grants: Vec<&Grant> = grants.into_iter().collect();
+    let each = policy.budget_tokens.unwrap_or(u64::MAX);
+    let tokens = each.saturating_mul(grants.len() as u64).min(left.tokens);
+    let dearest = grants
+        .iter()
+        .filter_map(|grant| grant.brief.model.as_ref()?.price)
+        .map(|price| price.ceiling(tokens, 0).max(price.ceiling(0, tokens)))
+        .max();
+    let usd = dearest.map(|usd| usd.min(left.usd)).unwrap_or_default();
+    // A call may have asked for fewer places than the policy gives, and then takes longer.
+    let places = grants.iter().map(|grant| grant.places).min().unwrap_or(1).max(1);
+    let rounds = (grants.len() as u64).div_ceil(places);
+    let longest = grants.iter().map(|grant| grant.timeout_s).max().flatten();
+    let unbounded = grants.iter().any(|grant| grant.timeout_s.is_none());
+    let seconds = longest.filter(|_| !unbounded).map(|seconds| seconds.saturating_mul(rounds));
+    (Amount { tokens, usd }, seconds)
+}
+
+/// Returns the hash an approval is bound to: every byte of the grants, so nothing can be swapped.
+pub(super) fn call_hash(events: &[Event]) -> String {
+    hash_of(events, Sha256::new())
+}
+
+/// Returns the hash of events behind what was hashed before.
+pub(super) fn hash_of(events: &[Event], mut hash: Sha256) -> String {
+    events.iter().for_each(|event| add_to(&mut hash, event));
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Adds every byte of an event to a hash.
+pub(super) fn add_to(hash: &mut Sha256, event: &Event) {
+    // Serialising our own event cannot fail: no map with other keys than strings, no IO.
+    let bytes = serde_json::to_vec(event).unwrap_or_default();
+    hash.update((bytes.len() as u64).to_be_bytes());
+    hash.update(bytes);
+}

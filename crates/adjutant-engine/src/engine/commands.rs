@@ -1,0 +1,160 @@
+//! The commands a run begins with: who is known, what they are told, which tools they are shown.
+//!
+//! Start at [`Engine::delegation`], where nobody is at the root, or at [`Engine::pursuit`]. Nothing is
+//! judged here; the core decides about each command.
+
+use adjutant_core::marker::instructions;
+use adjutant_core::policy::ContractKind;
+use adjutant_core::schema::{AgentCard, CallLimits, TASK, delegate_spec, return_spec, task_spec};
+use adjutant_core::write::{EDIT, WRITE};
+use adjutant_core::{
+    AgentName, Brief, Command, ModelSpec, Rights, RunId, ToolSet, ToolSpec, Writes,
+};
+
+use super::{Engine, EngineError, Goal};
+use crate::prompt::{Hold, system_prompt};
+use crate::role::Role;
+
+impl Engine {
+    /// Returns the commands of a run without a parent agent.
+    pub(super) fn delegation(
+        &self,
+        run: RunId,
+        briefs: Vec<Brief>,
+        concurrency: Option<u64>,
+    ) -> Result<Vec<Command>, EngineError> {
+        let begin = self.begin(run, AgentName::new("delegate"), String::new(), None);
+        let root = run.root_session();
+        let tasks = self.ids.tasks(briefs, |session| session == root)?;
+        let delegate = Command::Delegate { parent: root, tasks, concurrency, origin: None };
+        let child = self.define_child(None);
+        let is_shown = matches!(&child, Command::Define { tools, .. } if tools.iter().any(|it| it.name == TASK));
+        let mut commands = vec![begin, child];
+        if is_shown {
+            // Whoever can be named below must be known.
+            let others = self.desk.roles.values().filter(|role| self.is_callable(role, None));
+            commands.extend(others.map(|role| self.define_role(role, None)));
+        }
+        commands.push(delegate);
+        Ok(commands)
+    }
+
+    /// Returns the commands of a run with a parent agent. Everyone it can name is made known.
+    pub(super) fn pursuit(&self, run: RunId, goal: Goal) -> Vec<Command> {
+        let model = Some(self.desk.models.default_spec().clone());
+        let Goal { agent, mut system, text } = goal;
+        let role = self.desk.roles.get(&agent);
+        let rights = role.map_or_else(|| Rights::of(&self.policy), |role| role.rights.clone());
+        if let Some(role) = role {
+            system = format!("{system}\n\n{}", role.told(&self.desk.masker));
+        }
+        let tools = self.tools(0, &rights, Some(&agent));
+        let mut text = self.desk.project_text() + &text;
+        if self.story.is_some() {
+            // Who works on a story is no lead who only reads.
+            system = format!("{}\n\n{system}", self.system_of(&tools)).trim_end().to_owned();
+            let how = instructions(&self.policy, 0).map(|how| format!("\n\n{how}"));
+            text.push_str(&how.unwrap_or_default());
+        }
+        let max_turns = role.and_then(|role| role.definition.limits.max_turns);
+        let define = Command::Define { agent: agent.clone(), system, tools, rights, max_turns };
+        let begin = self.begin(run, agent.clone(), text, model);
+        let mut commands = vec![begin, define, self.define_child(Some(&agent))];
+        let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
+        commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
+        let (assignment, story) = (self.assignment.clone(), self.story.clone());
+        let (assignment, story) = (assignment.map(Box::new), story.map(Box::new));
+        if self.asks_first {
+            commands.push(Command::AskToBegin { assignment, story });
+        } else {
+            commands.extend(assignment.map(Command::Assign));
+            commands.extend(story.map(Command::TakeStory));
+        }
+        commands.push(Command::TakeTurn { session: run.root_session() });
+        commands
+    }
+
+    fn begin(
+        &self,
+        run: RunId,
+        agent: AgentName,
+        goal: String,
+        model: Option<ModelSpec>,
+    ) -> Command {
+        Command::Begin {
+            run,
+            agent,
+            goal,
+            workdir: self.workdir.display().to_string(),
+            policy: Box::new(self.policy.clone()),
+            version: self.version.clone(),
+            model,
+            terms: self.terms().map(Box::new),
+        }
+    }
+
+    /// Makes the agent known who does what no agent is named for.
+    fn define_child(&self, lead: Option<&AgentName>) -> Command {
+        if let Some(role) = self.desk.roles.get(&self.desk.agent) {
+            return self.define_role(role, lead);
+        }
+        let rights = Rights::of(&self.policy);
+        let tools = self.tools(1, &rights, lead);
+        let system = self.system_of(&tools);
+        Command::Define { agent: self.desk.agent.clone(), system, tools, rights, max_turns: None }
+    }
+
+    fn define_role(&self, role: &Role, lead: Option<&AgentName>) -> Command {
+        let tools = self.tools(1, &role.rights, lead);
+        let system = format!("{}\n\n{}", self.system_of(&tools), role.told(&self.desk.masker));
+        let agent = role.definition.name.clone();
+        let max_turns = role.definition.limits.max_turns;
+        Command::Define { agent, system, tools, rights: role.rights.clone(), max_turns }
+    }
+
+    fn system_of(&self, tools: &[ToolSpec]) -> String {
+        let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
+        let hold = match self.terms() {
+            Some(terms) if terms.sandbox_off => Hold::Nothing,
+            Some(_) | None => Hold::Sandbox,
+        };
+        system_prompt(self.system.as_deref(), &self.policy, &offered, hold)
+    }
+
+    /// Says whether an agent can be given a task by name.
+    fn is_callable(&self, role: &Role, lead: Option<&AgentName>) -> bool {
+        let name = &role.definition.name;
+        role.definition.takes_tasks && Some(name) != lead && *name != self.desk.agent
+    }
+
+    /// Returns the tools an agent with these rights may be shown when it works no higher than `depth`.
+    fn tools(&self, depth: u64, rights: &Rights, lead: Option<&AgentName>) -> Vec<ToolSpec> {
+        let usable = rights.usable_tools();
+        let limits = CallLimits {
+            max_tasks: usize::try_from(self.policy.tasks_per_call).unwrap_or(usize::MAX),
+            max_concurrency: self.policy.concurrency_max,
+            default_concurrency: self.policy.concurrency,
+            ..CallLimits::default()
+        };
+        let delegates = depth < self.policy.max_depth;
+        let delegate = delegates.then(|| delegate_spec(&limits));
+        let callable = self.desk.roles.values().filter(|role| self.is_callable(role, lead));
+        let cards: Vec<AgentCard> =
+            callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
+        let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
+        let works = depth > 0 || self.story.is_some();
+        let returns = works && self.policy.contract == ContractKind::Standard;
+        let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
+        known
+            .filter(|spec| usable.contains(&spec.name))
+            .map(|mut spec| {
+                if let (Writes::Below(folder), EDIT | WRITE) = (&rights.writes, spec.name.as_str())
+                {
+                    spec.description += &format!(" You may write only below `{folder}`.");
+                }
+                spec
+            })
+            .chain(returns.then(return_spec))
+            .collect()
+    }
+}

@@ -1,0 +1,344 @@
+//! Setting up a run: from tasks to briefs, from briefs to a preview or to the real thing.
+//!
+//! Start at [`Engine::new`], then [`Engine::delegate`] or [`Engine::run`]. `setup` has what a front end
+//! brings, `commands` what a run begins with, `error` why there is none.
+
+mod commands;
+mod error;
+mod setup;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adjutant_core::policy::{Operation, WorkspaceKind};
+use adjutant_core::schema::TaskSpec;
+use adjutant_core::space::SpaceTerms;
+use adjutant_core::story::StoryWork;
+use adjutant_core::{
+    AgentName, Assignment, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree,
+};
+use adjutant_store::RunLock;
+use adjutant_tools::{Caps, Masker, ToolName, Toolbox};
+use adjutant_workspace::Root;
+use adjutant_workspace::space::Workspaces;
+
+use crate::clock::{Clock, Wall, wall_now};
+use crate::control::Door;
+use crate::desk::{Asker, Desk, Models};
+use crate::ids::{Chance, IdSource, system};
+use crate::opening::{Note, Opened};
+use crate::prompt::agent_name;
+use crate::role::Role;
+use crate::roster::Definition;
+use crate::runner::{Runner, Shop};
+use crate::slash::Handbook;
+use crate::spaces::{SpaceSetup, Spaces};
+use crate::writing::settle_folder;
+
+pub use error::EngineError;
+pub use setup::{Goal, Setup, Staff};
+
+/// What would happen, computed by the core and not done.
+pub struct Preview {
+    /// The grants and refusals, and the question that would be asked.
+    pub events: Vec<Event>,
+}
+
+/// A run that was carried to its end.
+#[derive(Debug)]
+pub struct Finished {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Its folder, when it has one.
+    pub folder: Option<PathBuf>,
+}
+
+/// Everything needed to run, before anything is run.
+pub struct Engine {
+    pub(crate) policy: Policy,
+    pub(crate) desk: Desk,
+    workdir: PathBuf,
+    system: Option<String>,
+    /// What a slash command asks of the run.
+    assignment: Option<Assignment>,
+    /// The story the run works on.
+    story: Option<StoryWork>,
+    /// Whether a person is asked before the agent at the root begins.
+    asks_first: bool,
+    /// What a person says about workspaces.
+    spaces: Option<SpaceSetup>,
+    /// Who is told where the run is.
+    note: Option<Note>,
+    pub(crate) version: String,
+    pub(crate) ids: IdSource,
+}
+
+impl Engine {
+    /// Opens the working tree and keeps the parts.
+    pub fn new(setup: Setup) -> Result<Self, EngineError> {
+        let path = &setup.workdir;
+        let root = Root::open(path)
+            .map_err(|source| EngineError::Workdir { path: path.clone(), source })?;
+        let mut policy = setup.policy;
+        settle_folder(&mut policy, &root);
+        let masker = Masker::new(setup.secrets);
+        let mut toolbox = Toolbox::new(root, Caps::default()).with_masker(masker.clone());
+        if let Some(web) = setup.web {
+            toolbox = toolbox.with_web(web);
+        }
+        for tool in setup.tools {
+            let name = tool.spec().name;
+            let is_known = |spec: ToolSpec| spec.name == name;
+            if ToolName::parse(&name).is_some() || toolbox.specs().into_iter().any(is_known) {
+                return Err(EngineError::ToolName(name));
+            }
+            toolbox = toolbox.with_tool(tool);
+        }
+        let desk = Desk {
+            toolbox: Arc::new(toolbox),
+            masker,
+            models: Models::new(setup.model, setup.opener),
+            agent: agent_name(policy.preset),
+            roles: Arc::default(),
+            commands: Arc::default(),
+            operation: Operation::default(),
+            workdir: setup.workdir.as_path().into(),
+            timeout_s: None,
+            stories: Arc::default(),
+        };
+        Ok(Self {
+            policy,
+            desk,
+            workdir: setup.workdir,
+            system: setup.system,
+            assignment: None,
+            story: None,
+            asks_first: false,
+            spaces: None,
+            note: None,
+            version: setup.version,
+            ids: IdSource { wall: wall_now, chance: system },
+        })
+    }
+
+    /// Replaces the wall clock and the source of ids; for tests.
+    #[must_use]
+    pub fn with_sources(self, wall: Wall, chance: Chance) -> Self {
+        Self { ids: IdSource { wall, chance }, ..self }
+    }
+
+    /// Makes agents known by their definitions. `allowed` are the models that a project's file may
+    /// choose, beside the run's own.
+    #[must_use]
+    pub fn with_agents(
+        mut self,
+        agents: impl IntoIterator<Item = Definition>,
+        allowed: &[String],
+    ) -> Self {
+        let running = self.desk.models.default_spec().name.clone();
+        let role = |agent: Definition| {
+            let role = Role::of(agent, &self.policy, Some(&running), allowed);
+            (role.definition.name.clone(), role)
+        };
+        self.desk.roles = Arc::new(agents.into_iter().map(role).collect());
+        self
+    }
+
+    /// Gives every task that names nobody to the agent of that name.
+    #[must_use]
+    pub fn with_default_agent(mut self, agent: AgentName) -> Self {
+        self.desk.agent = agent;
+        self
+    }
+
+    /// Returns who does what no agent is named for.
+    #[must_use]
+    pub const fn default_agent(&self) -> &AgentName {
+        &self.desk.agent
+    }
+
+    /// Says what a slash command asks of the run. Its kind of work and the seconds it gives count for
+    /// tasks whose agent's definition does not say otherwise; the agent at the root has the most time
+    /// that such work may take.
+    #[must_use]
+    pub fn with_assignment(mut self, assignment: Assignment) -> Self {
+        self.desk.take_assignment(&assignment);
+        self.assignment = Some(assignment);
+        self
+    }
+
+    /// Has somebody note which run this is and where, before anything of it is recorded; where that fails
+    /// there is no run.
+    #[must_use]
+    pub fn noted_by(mut self, note: impl FnOnce(RunId, &Path) -> io::Result<()> + 'static) -> Self {
+        self.note = Some(Box::new(note));
+        self
+    }
+
+    /// Lets the run work on a story: the agent at the root does the work, in a workspace of its own.
+    #[must_use]
+    pub fn with_story(mut self, story: StoryWork) -> Self {
+        self.story = Some(story);
+        self
+    }
+
+    /// Has a person asked about the whole run before the agent at its root begins, unless the policy lets
+    /// it; `sent` is the command that nobody has typed.
+    #[must_use]
+    pub fn asking_first(mut self, sent: Option<&str>) -> Self {
+        self.asks_first = true;
+        if let Some(assignment) = &mut self.assignment {
+            assignment.sent = sent.map(str::to_owned);
+        }
+        self
+    }
+
+    /// Makes the names of stories known that are worked on by themselves: none is handed down.
+    #[must_use]
+    pub fn with_stories(mut self, stories: BTreeSet<String>) -> Self {
+        self.desk.stories = Arc::new(stories);
+        self
+    }
+
+    /// Says where workspaces are kept, for agents that write in one of their own.
+    #[must_use]
+    pub fn with_spaces(mut self, setup: SpaceSetup) -> Self {
+        self = self.closing(&setup.state);
+        self.spaces = Some(setup);
+        self
+    }
+
+    /// Keeps the state directory out of reach of agents' files, wherever it lies.
+    #[must_use]
+    pub fn closing(mut self, state: &Path) -> Self {
+        if let Some(toolbox) = Arc::get_mut(&mut self.desk.toolbox) {
+            toolbox.close(state);
+        }
+        self
+    }
+
+    /// Opens the workspaces where the policy gives agents their own; before anything else is done.
+    pub(crate) fn open_spaces(&self) -> Result<Option<(Workspaces, SpaceSetup)>, EngineError> {
+        if !self.gives_spaces() {
+            return Ok(None);
+        }
+        let missing = || EngineError::Spaces("nobody said where to keep them".to_owned());
+        let setup = self.spaces.clone().ok_or_else(missing)?;
+        let all = setup.open(&self.workdir, self.policy.network).map_err(EngineError::Spaces)?;
+        Ok(Some((all, setup)))
+    }
+
+    fn gives_spaces(&self) -> bool {
+        self.policy.workspace == WorkspaceKind::Own && !self.policy.in_place
+    }
+
+    /// Returns what a person said about workspaces, where agents have their own.
+    pub(crate) fn terms(&self) -> Option<SpaceTerms> {
+        self.spaces.as_ref().filter(|_| self.gives_spaces()).map(SpaceSetup::terms)
+    }
+
+    /// Makes slash commands known to agents: a task that begins with one is given what it says.
+    #[must_use]
+    pub fn with_commands(mut self, commands: Handbook) -> Self {
+        self.desk.commands = Arc::new(commands);
+        self
+    }
+
+    /// Returns an agent that was made known by its definition.
+    #[must_use]
+    pub fn role(&self, agent: &AgentName) -> Option<&Role> {
+        self.desk.roles.get(agent)
+    }
+
+    /// Turns tasks into briefs, reading their context files.
+    #[must_use]
+    pub fn briefs(&self, tasks: &[TaskSpec]) -> Vec<Brief> {
+        let model = self.desk.models.default_spec();
+        let root = self.desk.toolbox.root();
+        tasks.iter().map(|task| self.desk.brief(task, model, Asker::Person, root)).collect()
+    }
+
+    /// Returns what the core would answer, without doing any of it.
+    pub fn preview(
+        &self,
+        briefs: Vec<Brief>,
+        concurrency: Option<u64>,
+    ) -> Result<Preview, EngineError> {
+        let run = self.ids.run()?;
+        let mut tree = Tree::default();
+        let mut events = Vec::new();
+        for command in self.delegation(run, briefs, concurrency)? {
+            events = tree.decide(Timestamp::ZERO, command)?;
+            for event in &events {
+                tree.evolve(Timestamp::ZERO, event)?;
+            }
+        }
+        Ok(Preview { events })
+    }
+
+    /// Returns what the core would answer to a goal before its agent takes a turn, without doing any of it.
+    pub fn preview_run(&self, goal: Goal) -> Result<Preview, EngineError> {
+        let mut tree = Tree::default();
+        let mut events = Vec::new();
+        for command in self.pursuit(self.ids.run()?, goal) {
+            if matches!(command, Command::TakeTurn { .. }) {
+                break;
+            }
+            for event in tree.decide(Timestamp::ZERO, command)? {
+                tree.evolve(Timestamp::ZERO, &event)?;
+                events.push(event);
+            }
+        }
+        Ok(Preview { events })
+    }
+
+    /// Delegates `briefs` and waits for their ends.
+    ///
+    /// A call that is refused as a whole leaves no trace; everything else is recorded.
+    pub async fn delegate(
+        self,
+        briefs: Vec<Brief>,
+        concurrency: Option<u64>,
+        staff: Staff,
+    ) -> Result<Finished, EngineError> {
+        self.preview(briefs.clone(), concurrency)?;
+        self.drive(staff, |engine, run| engine.delegation(run, briefs, concurrency)).await
+    }
+
+    /// Runs a parent agent that works towards `goal` and may delegate.
+    pub async fn run(self, goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
+        self.drive(staff, |engine, run| Ok(engine.pursuit(run, goal))).await
+    }
+
+    async fn drive(
+        mut self,
+        staff: Staff,
+        opening: impl FnOnce(&Self, RunId) -> Result<Vec<Command>, EngineError>,
+    ) -> Result<Finished, EngineError> {
+        let Staff { storage, approver, reporters, narrator, control } = staff;
+        let spaces = self.open_spaces()?;
+        let opened = storage.open(self.ids)?.noted(self.note.take())?;
+        let Opened { id, folder, journal, durable, lock } = opened;
+        let opening = opening(&self, id)?;
+        let wall = self.ids.wall;
+        let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
+        let (desk, ids) = (self.desk, self.ids);
+        let folder_of = folder.clone();
+        let shop =
+            Shop { desk, approver, narrator, ids, folder: folder_of, spaces: spaces.clone() };
+        let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
+        let door = Door::new(lock.as_ref().map(RunLock::control_socket));
+        let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
+        let outcome = runner.run(opening).await?;
+        if let Some(spaces) = spaces {
+            // Nothing follows from it, so neither does an end it may come to.
+            let _ = tokio::task::spawn_blocking(move || spaces.let_go(outcome)).await;
+        }
+        drop(lock);
+        Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
+    }
+}

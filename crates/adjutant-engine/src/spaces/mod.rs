@@ -1,0 +1,309 @@
+//! Workspaces of delegations that write: made, found again, kept, and the tools that act in them.
+//!
+//! Everything here blocks and is called on threads for tools. Start at [`Spaces::make`]; `setup` has what a
+//! person says about workspaces, `bench` where tools act, `recorded` what a journal has of it all. Invariant:
+//! what a writer's tools touch is its own workspace, or that of the nearest above it who has one; nobody
+//! falls back to the tree of a person.
+
+mod bench;
+mod recorded;
+mod setup;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use adjutant_core::space::{Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
+use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
+use adjutant_tools::{Confinement, Masker, Toolbox};
+use adjutant_workspace::space::{PutBack, SandboxWish, Workspace, Workspaces};
+use adjutant_workspace::{Binary, Conflict, ObjectId, Patch};
+
+use crate::chain::chain;
+use crate::clock::Wall;
+
+pub(crate) use bench::Bench;
+use recorded::{as_kept, as_record, as_space};
+pub use setup::SpaceSetup;
+
+/// The most of a change in conflict that is quoted for the one who has to settle it.
+const PATCH_BYTES: usize = 4 << 10;
+
+const CLOSED: &str = "your workspace cannot be opened here";
+
+/// The workspaces of one run.
+pub(crate) struct Spaces {
+    all: Workspaces,
+    setup: SpaceSetup,
+    run: String,
+    wall: Wall,
+    // A std mutex: held for a map look-up, and while a workspace is taken up again, so that none is
+    // mounted twice.
+    open: Mutex<BTreeMap<SessionId, Arc<Workspace>>>,
+    gates: Mutex<BTreeMap<SessionId, Gate>>,
+}
+
+/// Tools go in and out of a workspace; keeping its work waits until all are out, and lets nobody in
+/// afterwards. Says whether it is shut.
+type Gate = Arc<RwLock<bool>>;
+
+impl Spaces {
+    /// Returns the workspaces of a run.
+    pub(crate) fn new(all: Workspaces, setup: SpaceSetup, run: RunId, wall: Wall) -> Self {
+        Self {
+            all,
+            setup,
+            run: run.to_string(),
+            wall,
+            open: Mutex::default(),
+            gates: Mutex::default(),
+        }
+    }
+
+    /// Makes the workspace of a delegation; `batch` is what it was handed down with.
+    pub(crate) fn make(
+        &self,
+        session: SessionId,
+        batch: &str,
+        above: Option<(SessionId, Space)>,
+        takes_in: &[String],
+    ) -> Result<Space, NoSpace> {
+        let child = session.to_string();
+        let none = |problem: String| {
+            let path = self.all.place_of(&self.run, &child);
+            NoSpace { path: path.map(|path| path.display().to_string()), problem, clash: false }
+        };
+        let above = above.map(|(above, space)| self.get(above, &space)).transpose();
+        let above = above.map_err(none)?;
+        if !takes_in.is_empty() {
+            let clash = self.begin_with(batch, takes_in).map_err(none)?;
+            if let Some(problem) = clash {
+                return Err(NoSpace { clash: true, ..none(problem) });
+            }
+        }
+        let made = self.all.make(&self.run, &child, batch, above.as_deref());
+        let made = Arc::new(made.map_err(|error| none(chain(&error)))?);
+        let space = as_space(made.record());
+        self.lock().insert(session, made);
+        Ok(space)
+    }
+
+    /// Lets a batch begin with the work of the stories before; returns what does not go together.
+    fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<Option<String>, String> {
+        let id = |commit: &String| {
+            ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))
+        };
+        let results: Vec<ObjectId> = takes_in.iter().map(id).collect::<Result<_, _>>()?;
+        let clash = self.all.begin_with(&self.run, batch, &results);
+        let clash = clash.map_err(|error| chain(&error))?;
+        Ok(clash.map(|(commit, conflicts)| {
+            let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.words());
+            let commit = commit.to_string();
+            format!(
+                "the work it depends on ({}) does not go together with your files or with other work it depends on: {}",
+                commit.get(..12).unwrap_or(&commit),
+                conflicts.iter().map(clash).collect::<Vec<_>>().join("; ")
+            )
+        }))
+    }
+
+    /// Returns a workspace, taken up again where this process has not seen it yet.
+    fn get(&self, session: SessionId, space: &Space) -> Result<Arc<Workspace>, String> {
+        let mut open = self.lock();
+        if let Some(known) = open.get(&session) {
+            return Ok(Arc::clone(known));
+        }
+        let found = self.all.adopt(&self.run, &session.to_string(), &as_record(space));
+        let found = Arc::new(found.map_err(|error| chain(&error))?);
+        open.insert(session, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// Returns the tools of `toolbox`, acting in a workspace.
+    pub(crate) fn toolbox(
+        &self,
+        session: SessionId,
+        space: &Space,
+        toolbox: &Toolbox,
+    ) -> Result<Toolbox, String> {
+        let root = self.get(session, space)?.root().map_err(|error| chain(&error))?;
+        Ok(toolbox.with_root(root))
+    }
+
+    /// Returns what commands run in.
+    pub(crate) fn confinement(
+        &self,
+        session: SessionId,
+        space: &Space,
+    ) -> Result<Confinement, String> {
+        let workspace = self.get(session, space)?;
+        if self.setup.sandbox_off {
+            if space.kind == SpaceKind::Overlay {
+                let text =
+                    "without a sandbox no command can be run in this workspace: it is an overlay";
+                return Err(text.to_owned());
+            }
+            return Ok(Confinement::Off { root: PathBuf::from(&space.path) });
+        }
+        let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());
+        let wish = SandboxWish { grants, hidden, ..SandboxWish::default() };
+        workspace
+            .sandbox(wish)
+            .map(|it| Confinement::Sandboxed(Box::new(it)))
+            .map_err(|error| chain(&error))
+    }
+
+    fn gate(&self, session: SessionId) -> Gate {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(gates.entry(session).or_default())
+    }
+
+    /// Clears away a workspace that came too late for the one it was made for.
+    pub(crate) fn drop_unused(&self, session: SessionId) {
+        if let Some(unused) = self.lock().remove(&session) {
+            // What stays behind is found by the next sweep.
+            let _ = unused.close();
+        }
+    }
+
+    /// Keeps the work in a workspace, then clears the workspace away. Of what is ignored only what the agent
+    /// itself `changed` is said to be left out: nobody expects a build to come back.
+    pub(crate) fn keep(
+        &self,
+        session: SessionId,
+        space: &Space,
+        message: &str,
+        mut changed: BTreeSet<PathBuf>,
+    ) -> Result<KeptWork, String> {
+        let gate = self.gate(session);
+        let mut is_shut = gate.write().unwrap_or_else(PoisonError::into_inner);
+        let workspace = self.get(session, space)?;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        if space.kind == SpaceKind::Worktree {
+            // Of a folder that is ignored as a whole nobody says what is in it.
+            let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
+            changed.retain(|path| is_there(path).is_ok());
+        }
+        let kept = workspace.conclude(message, at).map_err(|error| chain(&error))?;
+        self.lock().remove(&session);
+        *is_shut = true;
+        Ok(as_kept(kept, &changed))
+    }
+
+    /// Merges the kept work of a child into a workspace; with a conflict nothing is changed, and what
+    /// is quoted of it is masked.
+    pub(crate) fn take_in(
+        &self,
+        session: SessionId,
+        space: &Space,
+        commit: &str,
+        masker: &Masker,
+    ) -> Result<MergedWork, String> {
+        let gate = self.gate(session);
+        let is_shut = gate.read().unwrap_or_else(PoisonError::into_inner);
+        if *is_shut {
+            return Err(CLOSED.to_owned());
+        }
+        self.take_into(&*self.get(session, space)?, commit, masker)
+    }
+
+    fn take_into(
+        &self,
+        workspace: &Workspace,
+        commit: &str,
+        masker: &Masker,
+    ) -> Result<MergedWork, String> {
+        let result = ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))?;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        let taken = workspace.take_in(&result, at).map_err(|error| chain(&error))?;
+        let path = |path: &Path| path.display().to_string();
+        let clash = |it: &Conflict| Clash {
+            path: path(&it.path),
+            what: it.kind.words().to_owned(),
+            patch: self.patch(&result, &it.path, masker),
+        };
+        Ok(MergedWork {
+            files: taken.diff.entries.iter().map(|entry| path(&entry.path)).collect(),
+            conflicts: taken.conflicts.iter().map(clash).collect(),
+        })
+    }
+
+    /// Returns what a result changed in a file, cut and masked. Whole lines are masked: half a key has no
+    /// shape.
+    fn patch(&self, result: &ObjectId, path: &Path, masker: &Masker) -> Option<String> {
+        let repository = self.all.repository();
+        let base = repository.base_of(result).ok()?;
+        let paths = [path.to_owned()];
+        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes: 2 * PATCH_BYTES };
+        let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let whole_lines = text.rfind('\n').filter(|_| more).map_or(&*text, |end| &text[..end]);
+        let masked = masker.mask(whole_lines);
+        let kept = &masked[..masked.floor_char_boundary(PATCH_BYTES)];
+        Some(if more || kept.len() < masked.len() {
+            format!("{kept}\n(cut)")
+        } else {
+            kept.to_owned()
+        })
+    }
+
+    /// Runs a command in a workspace that is no part of the work; returns what was put back as well. Where
+    /// it passes the work is what it judged, and there is nothing to put back.
+    fn judging(
+        &self,
+        session: SessionId,
+        space: &Space,
+        changed: &BTreeSet<PathBuf>,
+        act: impl FnOnce() -> Result<ToolOutput, String>,
+    ) -> Result<(ToolOutput, PutBack), String> {
+        let workspace = self.get(session, space)?;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        workspace.claim(at, changed).map_err(|error| chain(&error))?;
+        let judged = Judged(&workspace);
+        let done = act();
+        drop(judged);
+        let passed = |output: &ToolOutput| output.sandbox.is_some() && !output.is_error;
+        if done.as_ref().is_ok_and(passed) {
+            return Ok((done?, PutBack::default()));
+        }
+        match workspace.put_back() {
+            Ok(back) => Ok((done?, back)),
+            Err(error) => Ok((not_back(done, &chain(&error)), PutBack::default())),
+        }
+    }
+
+    /// Lets go of what the run began from, once it has ended well and left nothing.
+    ///
+    /// One that ended otherwise may be taken up again from there.
+    pub(crate) fn let_go(&self, outcome: Outcome) {
+        if outcome == Outcome::Completed {
+            // Best effort: the next sweep tries again.
+            let _ = self.all.let_go(&|run| run == self.run);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A workspace whose work is judged, until this goes, be it by a panic.
+struct Judged<'w>(&'w Workspace);
+
+impl Drop for Judged<'_> {
+    fn drop(&mut self) {
+        self.0.accept();
+    }
+}
+
+/// Says that a command left files nobody can work with: its agent would go on with what is not its work.
+///
+/// Like all that was not held by a sandbox it counts as not run, so it says nothing about the work.
+fn not_back(done: Result<ToolOutput, String>, problem: &str) -> ToolOutput {
+    let said = done.map_or_else(|problem| problem, |output| output.content);
+    ToolOutput::error(format!(
+        "What it changed could not be put back ({problem}). The work is what there was before it ran, and is kept \
+         so; a full disk is a usual cause. What it said:\n\n{said}"
+    ))
+}

@@ -1,0 +1,70 @@
+//! Workspaces and kept work as a run's journal has them.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
+use adjutant_workspace::space::{Kept, Kind, Record, ignored_among};
+use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
+
+pub(super) fn as_space(record: Record) -> Space {
+    let kind = match record.kind {
+        Kind::Overlay => SpaceKind::Overlay,
+        Kind::Worktree => SpaceKind::Worktree,
+    };
+    let Record { path, base, layers, remarks, .. } = record;
+    Space { kind, path, base, layers, remarks }
+}
+
+pub(super) fn as_record(space: &Space) -> Record {
+    let kind = match space.kind {
+        SpaceKind::Overlay => Kind::Overlay,
+        SpaceKind::Worktree => Kind::Worktree,
+    };
+    let Space { path, base, layers, remarks, .. } = space.clone();
+    Record { kind, path, base, layers, remarks }
+}
+
+pub(super) fn as_kept(kept: Kept, changed: &BTreeSet<PathBuf>) -> KeptWork {
+    let files = kept.diff.entries.iter().map(|entry| ChangedFile {
+        path: entry.path.display().to_string(),
+        how: how(&entry.status),
+        added: entry.lines.map(|lines| lines.added),
+        removed: entry.lines.map(|lines| lines.removed),
+    });
+    let left_out = |it: &&Skipped| it.reason != SkipReason::Ignored && !it.is_work();
+    let named = |it: &Skipped| format!("{} ({})", it.path.display(), why(it.reason));
+    let skipped = kept.skipped.iter().filter(left_out).map(named);
+    let ignored = ignored_among(changed, &kept.skipped);
+    let ignored = ignored.map(|path| format!("{} ({})", path.display(), why(SkipReason::Ignored)));
+    let left = kept.skipped.iter().filter(|it| it.is_work());
+    KeptWork {
+        reference: kept.commit.as_ref().map(|_| kept.reference.to_string()),
+        commit: kept.commit.map(|commit| commit.as_str().to_owned()),
+        files: files.collect(),
+        skipped: skipped.chain(ignored).collect(),
+        left: left.map(named).collect(),
+    }
+}
+
+fn how(status: &DiffStatus) -> String {
+    match status {
+        DiffStatus::Added => "added".to_owned(),
+        DiffStatus::Deleted => "deleted".to_owned(),
+        DiffStatus::Modified => "modified".to_owned(),
+        DiffStatus::TypeChanged => "type changed".to_owned(),
+        DiffStatus::Renamed(from) => format!("renamed from {}", from.display()),
+    }
+}
+
+fn why(reason: SkipReason) -> String {
+    match reason {
+        SkipReason::NestedRepository => "a repository of its own".to_owned(),
+        SkipReason::Reserved => "only Adjutant changes it".to_owned(),
+        SkipReason::Special => "no file, folder or link".to_owned(),
+        SkipReason::Unreadable => "cannot be read".to_owned(),
+        SkipReason::Ignored => "ignored".to_owned(),
+        SkipReason::TooDeep => "too deep".to_owned(),
+        SkipReason::TooLarge(bytes) => format!("too large, {bytes} bytes"),
+    }
+}

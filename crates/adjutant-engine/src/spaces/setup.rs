@@ -1,0 +1,172 @@
+//! What a person says about workspaces, and opening those of a tree by it.
+//!
+//! Start at [`SpaceSetup::open`], which says why there are none; [`SpaceSetup::sweep`] deals with what
+//! crashes left.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use adjutant_core::space::SpaceKind;
+use adjutant_workspace::sandbox::{Helper, Network};
+use adjutant_workspace::space::{KindWish, Options, SpaceError, Swept, Workspaces};
+use adjutant_workspace::{GitError, why_no_repository, why_not_kept};
+
+use crate::archive::{Archive, ArchiveError, Life};
+use crate::chain::chain;
+use crate::clock::wall_now;
+use crate::engine::EngineError;
+use crate::prd::temp_name;
+
+/// What a person says about workspaces.
+#[derive(Clone, Debug)]
+pub struct SpaceSetup {
+    /// Where they are kept.
+    pub state: PathBuf,
+    /// Which kind is wanted.
+    pub kind: Option<SpaceKind>,
+    /// Ignored folders that are there all the same, such as `target` or `node_modules`.
+    pub include_ignored: Vec<PathBuf>,
+    /// Whether commands run without a sandbox; only a person can say so.
+    pub sandbox_off: bool,
+    /// Directories that commands may read beside those of the system.
+    pub grants: Vec<PathBuf>,
+    /// Directories that commands never see, such as a person's home.
+    pub hidden: Vec<PathBuf>,
+    /// A file that agents may not change, such as the PRD they work on: no result holds it.
+    pub reserved: Option<PathBuf>,
+    /// The program that holds workspaces and starts what runs in them; this one where none is named.
+    pub helper: Option<PathBuf>,
+}
+
+impl SpaceSetup {
+    /// Takes the usual: the best kind there is, a sandbox, nothing beside.
+    #[must_use]
+    pub const fn new(state: PathBuf) -> Self {
+        Self {
+            state,
+            kind: None,
+            include_ignored: Vec::new(),
+            sandbox_off: false,
+            grants: Vec::new(),
+            hidden: Vec::new(),
+            reserved: None,
+            helper: None,
+        }
+    }
+
+    /// Opens the repository at `tree`; nothing is changed by it.
+    pub(crate) fn open(&self, tree: &Path, network: bool) -> Result<Workspaces, String> {
+        let wish = match self.kind {
+            // Without a sandbox nothing is mounted, so there must be a directory as it is.
+            None if self.sandbox_off => KindWish::Worktree,
+            None => KindWish::Best,
+            Some(SpaceKind::Overlay) => KindWish::Overlay,
+            Some(SpaceKind::Worktree) => KindWish::Worktree,
+        };
+        let options = Options {
+            wish,
+            network: if network { Network::Granted } else { Network::Off },
+            include_ignored: self.include_ignored.clone(),
+            reserved: self.reserved_in(tree).unwrap_or_default(),
+            // Whoever keeps a record of results goes on from them.
+            alike: self.reserved.is_some(),
+            helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
+        };
+        let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
+            let is_none = matches!(error, SpaceError::Git(GitError::NotARepository { .. }));
+            let why = is_none.then(|| why_no_repository(tree)).flatten();
+            why.unwrap_or_else(|| chain(&error))
+        })?;
+        let top = all.repository().work_tree();
+        if top != tree.canonicalize().map_err(|error| error.to_string())? {
+            return Err(format!(
+                "{} is a folder within the repository {}; agents that write work in all of it, so go there or \
+                 add --root {}",
+                tree.display(),
+                top.display(),
+                top.display()
+            ));
+        }
+        if let Some(problem) = why_not_kept(all.repository()) {
+            return Err(problem);
+        }
+        if self.state.canonicalize().is_ok_and(|state| state.starts_with(top)) {
+            return Err(format!(
+                "the state directory {} lies in the repository, where agents would see it; keep it \
+                 elsewhere",
+                self.state.display()
+            ));
+        }
+        Ok(all)
+    }
+
+    /// Says why agents would have no workspaces of their own in `tree`; nothing is changed by it.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Spaces`] with the reason.
+    pub fn check(&self, tree: &Path, network: bool) -> Result<(), EngineError> {
+        self.open(tree, network).map(drop).map_err(EngineError::Spaces)
+    }
+
+    /// Returns the reserved file as the repository at `tree` knows it, and the copy that is made of it while it is
+    /// saved; none where it lies elsewhere.
+    fn reserved_in(&self, tree: &Path) -> Option<Vec<PathBuf>> {
+        let file = self.reserved.as_ref()?;
+        // The folder may be reached by a link, the file may not be one.
+        let folder = file.parent()?.canonicalize().ok()?;
+        let name = file.file_name()?;
+        let folder = folder.strip_prefix(tree.canonicalize().ok()?).ok()?;
+        Some(vec![folder.join(name), folder.join(temp_name(name))])
+    }
+
+    /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what
+    /// was done, a line each.
+    pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
+        let left = |why: &str| format!("left the workspaces of {} alone: {why}", tree.display());
+        let all = match self.open(tree, false) {
+            Ok(all) => all,
+            Err(why) => return vec![left(&why)],
+        };
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
+        let swept = match all.sweep(&|run| may_live(archive, run), at) {
+            Ok(swept) => swept,
+            Err(error) => return vec![left(&chain(&error))],
+        };
+        // Best effort: the next one tries again.
+        let _ = all.let_go(&|run| is_over(archive, run));
+        let said = swept.into_iter().map(|it| match it {
+            Swept::Kept(reference, _) => format!("kept what was left in {reference}"),
+            Swept::Removed(reference) => format!("removed the empty workspace of {reference}"),
+            Swept::Unclear(reference, why) => format!("left {reference} alone: {why}"),
+        });
+        said.collect()
+    }
+
+    /// Lets go of what ended runs in `tree` began from, where nothing they made is left.
+    pub fn let_go(&self, tree: &Path, archive: &Archive) {
+        // Nothing is mounted for it, so nobody need find out whether that would work.
+        let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
+        if let Ok(all) = setup.open(tree, false) {
+            // Best effort: the next sweep tries again.
+            let _ = all.let_go(&|run| is_over(archive, run));
+        }
+    }
+}
+
+/// Says whether a run is known here and nobody is at work for it.
+///
+/// One that is not known may be of another home, which uses the same repository.
+fn is_over(archive: &Archive, run: &str) -> bool {
+    archive.find(run).is_ok_and(|(files, _)| matches!(files.life(), Ok(Life::Dead)))
+}
+
+/// Says whether somebody may be at work for a run.
+fn may_live(archive: &Archive, run: &str) -> bool {
+    match archive.find(run) {
+        // Whatever cannot be told is left alone.
+        Ok((files, _)) => !matches!(files.life(), Ok(Life::Dead)),
+        // Nobody works for a run whose records are gone, and nobody else would look for its work.
+        Err(error) => !matches!(error, ArchiveError::Find(_)),
+    }
+}

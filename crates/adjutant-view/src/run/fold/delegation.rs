@@ -1,0 +1,306 @@
+//! How an event changes the one delegation it is about.
+//!
+//! Start at [`Delegation::take`]; [`blank`] is one of which nothing is known yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use adjutant_core::contract::Return;
+use adjutant_core::tree::CALLS_PER_TURN;
+use adjutant_core::{
+    AgentName, Event, Found, Grant, Label, ModelSpec, Outcome, SessionId, State, ToolCall,
+    ToolOutput,
+};
+
+use super::{REASON_KEPT, TEXT_KEPT};
+use crate::entry::{Entry, Moment};
+use crate::layout::excerpt;
+use crate::results::in_words;
+use crate::run::{Call, Delegation, LateArrival, Pause, Retry, Spend, Texts, Warning};
+
+impl Delegation {
+    /// Goes on with another model; what was paid so far was paid to the one before.
+    pub(super) fn switch(&mut self, model: Option<&ModelSpec>) {
+        let Some(model) =
+            model.filter(|model| self.model.as_ref().is_some_and(|it| *it != model.name))
+        else {
+            return;
+        };
+        self.earlier_models = self.by_model();
+        self.model = Some(model.name.clone());
+        self.is_priced = model.price.is_some();
+    }
+
+    pub(super) fn take(&mut self, entry: Entry<'_>, texts: Texts) {
+        match entry.event {
+            Event::Started { deadline, .. } => {
+                self.state = State::Running;
+                self.started = self.started.or(Some(entry.moment()));
+                self.leg = Some(entry.moment());
+                self.ended = None;
+                self.deadline = *deadline;
+                self.waits_since(entry);
+            }
+            Event::Reserved { reservation, .. } => {
+                self.open = Some(*reservation);
+                self.turns = reservation.turn;
+                self.retry = None;
+                self.waits_since(entry);
+            }
+            Event::Replied { text, tool_calls, .. } => {
+                self.last_error = None;
+                self.replied(entry, text, tool_calls, texts);
+            }
+            Event::AttemptFailed { error, attempt, retry_at, .. } => {
+                self.last_error = Some(error.kind);
+                self.retry = retry_at.map(|at| Retry { attempt: *attempt, at, kind: error.kind });
+                self.waits_since(entry);
+            }
+            Event::Progressed { bytes, .. } => {
+                self.bytes = self.bytes.saturating_add(*bytes);
+                self.heard = entry.at;
+                self.pause = None;
+            }
+            Event::Paused { provider, until, .. } => {
+                self.pause = Some(Pause { provider: provider.clone(), until: *until });
+            }
+            Event::DomainAsked { call, host, .. } => self.hosts.push((*call, host.clone())),
+            Event::ToolRefused { call, .. } => self.hosts.retain(|(waits, _)| waits != call),
+            Event::ToolCalled { call, .. } => {
+                self.hosts.retain(|(waits, _)| waits != call);
+                self.tool_calls += 1;
+                self.under_way.push(*call);
+            }
+            Event::ToolReturned { call, output, .. } => self.answered(entry, *call, output, texts),
+            Event::WritePrepared { call, change, .. } => {
+                self.preparing.insert(*call, Arc::from(change.path.as_str()));
+            }
+            Event::Judged { returned: Some(returned), .. } => self.handed_back(returned, texts),
+            Event::Printed { text, .. } => {
+                let last = text.lines().rev().find(|line| !line.trim().is_empty());
+                self.printed = last.map(|line| excerpt(line, TEXT_KEPT));
+            }
+            Event::SpaceMade { space, .. } => self.space = Some(Box::new(space.clone())),
+            Event::SpaceKept { kept, problem, .. } => {
+                self.kept = Some(Box::new((kept.clone(), problem.clone())));
+                self.is_keeping = false;
+                self.lower(problem.is_some() || !kept.left.is_empty());
+            }
+            Event::Merged { merged, problem, .. } => {
+                self.merged = Some(Box::new((merged.clone(), problem.clone())));
+            }
+            Event::Checked { passed, .. } => {
+                let failures = self.checked.map_or(0, |(_, failures)| failures);
+                self.checked = Some((*passed, failures + u32::from(!passed)));
+                self.waits_since(entry);
+            }
+            Event::MarkersRead { rejected, refused, .. } => {
+                self.markers_read(rejected, refused.as_ref(), texts);
+            }
+            Event::Marked { mark, problem, .. } => {
+                self.marked = Some((mark.clone(), problem.clone()));
+            }
+            Event::Crashed { message, .. } => {
+                self.crash = Some(texts.start_of(message, REASON_KEPT))
+            }
+            Event::Late { what, text, .. } => {
+                self.late.push(LateArrival { what: what.clone(), text: excerpt(text, TEXT_KEPT) })
+            }
+            Event::Ended { outcome, reason, .. } => {
+                self.state = State::Ended(*outcome);
+                self.is_keeping = self.space.is_some();
+                self.ended = Some(entry.moment());
+                self.reason = reason.as_ref().map(|reason| texts.reason(reason));
+                self.retry = None;
+                self.pause = None;
+                self.hosts = Vec::new();
+                self.under_way = Vec::new();
+                self.asked = Vec::new();
+            }
+            Event::Reopened(_) => {
+                self.state = if self.parent.is_none() { State::Running } else { State::Queued };
+                // What it did not work on itself, while others went on, does not count.
+                self.worked += self.ended.map_or(Duration::ZERO, |ended| self.leg_until(ended.at));
+                self.leg = self.parent.is_none().then(|| entry.moment());
+                self.ended = None;
+                self.reason = None;
+                self.returned = None;
+                self.merged = None;
+                self.checked = None;
+                self.reopened = true;
+                self.is_unkept = false;
+                self.waits_since(entry);
+            }
+            Event::RunStarted { .. }
+            | Event::Resumed { .. }
+            | Event::AgentDefined { .. }
+            | Event::Assigned(_)
+            | Event::StoryTaken { .. }
+            | Event::Checking { .. }
+            | Event::Judged { returned: None, .. }
+            | Event::Delegated { .. }
+            | Event::Granted(_)
+            | Event::Refused { .. }
+            | Event::ApprovalAsked { .. }
+            | Event::AutoApproved { .. }
+            | Event::Approved { .. }
+            | Event::Denied { .. }
+            | Event::Settled { .. }
+            | Event::Overran { .. }
+            | Event::Messaged { .. }
+            | Event::Told { .. }
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. }
+            | Event::RunEnded { .. }
+            | Event::Undone { .. }
+            | Event::ErrorFixed { .. } => {}
+        }
+    }
+
+    /// Takes a return that was accepted; people read it in words, not as the JSON it came as.
+    fn handed_back(&mut self, returned: &Return, texts: Texts) {
+        if texts == Texts::Kept {
+            self.last_text = in_words(returned);
+            self.returned = Some(Box::new(returned.clone()));
+        }
+    }
+
+    fn waits_since(&mut self, entry: Entry<'_>) {
+        self.pause = None;
+        self.since = entry.at;
+        self.heard = entry.at;
+        self.bytes = 0;
+    }
+
+    fn replied(&mut self, entry: Entry<'_>, text: &str, tool_calls: &[ToolCall], texts: Texts) {
+        if texts == Texts::Kept && !text.trim().is_empty() {
+            text.clone_into(&mut self.last_text);
+        }
+        self.asked.clear();
+        self.asked.extend(tool_calls.iter().take(CALLS_PER_TURN).map(Call::of));
+        self.under_way.clear();
+        self.waits_since(entry);
+    }
+
+    /// Work that nobody can look at is no success, as it is none in how the run ends.
+    fn lower(&mut self, is_unkept: bool) {
+        let (from, to) = if is_unkept {
+            (Outcome::Completed, Outcome::Partial)
+        } else {
+            (Outcome::Partial, Outcome::Completed)
+        };
+        if is_unkept != self.is_unkept && self.state == State::Ended(from) {
+            self.state = State::Ended(to);
+            self.is_unkept = is_unkept;
+        }
+    }
+
+    fn answered(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput, texts: Texts) {
+        self.under_way.retain(|&other| other != call);
+        self.printed = None;
+        if output.sandbox.is_some() {
+            self.sandbox.clone_from(&output.sandbox);
+        }
+        if let Some(note) = &output.note {
+            self.note_count += 1;
+            if texts == Texts::Dropped {
+                self.notes.clear();
+            }
+            self.notes.push(texts.start_of(note, TEXT_KEPT));
+        }
+        for path in &output.touched {
+            if texts == Texts::Kept && !self.files_seen.contains(path.as_str()) {
+                let path: Arc<str> = path.as_str().into();
+                self.files_seen.insert(Arc::clone(&path));
+                self.files.push(path);
+            }
+        }
+        let changed = self.preparing.remove(&call).filter(|_| !output.is_error);
+        self.changed.extend(changed);
+        self.waits_since(entry);
+    }
+}
+
+pub(crate) fn warnings(grant: &Grant) -> Vec<Warning> {
+    let context = grant.brief.context.iter().filter_map(|file| match file.found {
+        Found::Missing => Some(Warning::MissingContext(file.path.clone())),
+        Found::Lossy => Some(Warning::LossyContext(file.path.clone())),
+        Found::Loaded | Found::Unusable(_) => None,
+    });
+    let clamped = grant.clamped.then_some(Warning::Clamped(grant.timeout_s));
+    context.chain(clamped).collect()
+}
+
+pub(super) fn blank(
+    session: SessionId,
+    label: Label,
+    agent: AgentName,
+    moment: Moment,
+) -> Delegation {
+    Delegation {
+        session,
+        parent: None,
+        depth: 0,
+        story: None,
+        label,
+        agent,
+        model: None,
+        call: 0,
+        index: 0,
+        task: String::new(),
+        state: State::Queued,
+        admitted: moment,
+        started: None,
+        leg: None,
+        worked: Duration::ZERO,
+        ended: None,
+        timeout_s: None,
+        deadline: None,
+        own: Spend::default(),
+        inclusive: Spend::default(),
+        turns: 0,
+        tool_calls: 0,
+        notes: Vec::new(),
+        note_count: 0,
+        last_text: String::new(),
+        files: Vec::new(),
+        reason: None,
+        path: Vec::new(),
+        number: None,
+        returned: None,
+        marked: None,
+        space: None,
+        printed: None,
+        sandbox: None,
+        kept: None,
+        hours: None,
+        merged: None,
+        checked: None,
+        unread_markers: Vec::new(),
+        is_unkept: false,
+        is_keeping: false,
+        wanted: Vec::new(),
+        has_own_space: false,
+        changed: std::collections::BTreeSet::new(),
+        warnings: Vec::new(),
+        late: Vec::new(),
+        earlier_models: Vec::new(),
+        reopened: false,
+        crash: None,
+        retry: None,
+        last_error: None,
+        pause: None,
+        hosts: Vec::new(),
+        open: None,
+        is_priced: true,
+        children: Vec::new(),
+        call_sizes: std::collections::BTreeMap::new(),
+        files_seen: std::collections::BTreeSet::new(),
+        preparing: std::collections::BTreeMap::new(),
+        asked: Vec::new(),
+        under_way: Vec::new(),
+        since: moment.at,
+        heard: moment.at,
+        bytes: 0,
+    }
+}

@@ -1,0 +1,121 @@
+//! Merging a result with a state of the work tree in the object store, and judging whether what then
+//! differs may be replaced.
+//!
+//! Start at [`Repository::merge_onto`]. No file is touched here; what lies on the disk and git does not
+//! know of is looked at when the change is prepared (see `prepare`).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::stuck;
+use super::{ApplyError, journals};
+use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Snapshot};
+use crate::trees::journal::{self, Plan, Stage};
+
+/// The mode of a submodule's entry.
+const SUBMODULE: u32 = 0o160_000;
+
+/// The state a result is merged with.
+#[derive(Clone, Copy)]
+pub(in crate::trees) struct Onto<'a> {
+    pub(in crate::trees) commit: &'a ObjectId,
+    pub(in crate::trees) tree: &'a ObjectId,
+    /// Files whose uncommitted content is known to have a way back.
+    pub(in crate::trees) known: &'a BTreeSet<PathBuf>,
+}
+
+/// A merge that was made in the object store and may be carried out.
+pub(in crate::trees) struct Merge {
+    pub(in crate::trees) tree: ObjectId,
+    pub(in crate::trees) diff: Diff,
+    pub(in crate::trees) submodules: Vec<PathBuf>,
+}
+
+impl Repository {
+    /// Merges a result with a state of the work tree in the object store, and judges whether what
+    /// then differs may be replaced.
+    pub(in crate::trees) fn merge_onto(
+        &self,
+        result: &ObjectId,
+        ours: &Snapshot,
+        onto: Onto<'_>,
+    ) -> Result<Merge, ApplyError> {
+        let preview = self.preview(result, onto.commit)?;
+        if !preview.is_clean() {
+            // What nobody committed is theirs to settle first; a conflict with it is no news.
+            let touched = preview.conflicts.iter().map(|it| it.path.as_path()).collect();
+            self.refuse_unseen(ours, result, &touched, onto.known)?;
+            return Err(ApplyError::Conflicts { preview });
+        }
+        let mut diff = self.differences(onto.tree, &preview.tree)?;
+        let submodule = |entry: &DiffEntry| [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
+        let submodules: Vec<PathBuf> =
+            diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
+        // Nor is a file put into the folder of one.
+        diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
+        let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
+        self.refuse_unseen(ours, result, &touched, onto.known)?;
+        self.refuse_sparse(&diff, onto.known)?;
+        Ok(Merge { tree: preview.tree, diff, submodules })
+    }
+
+    /// Refuses to change or remove files that a sparse checkout leaves out: a removal would not be seen at all,
+    /// and the index, which says what is left out, is not ours to change.
+    fn refuse_sparse(&self, diff: &Diff, known: &BTreeSet<PathBuf>) -> Result<(), ApplyError> {
+        // What somebody deleted is not in the captured tree, so git counts as there what is not.
+        let is_left_out = |path: &&PathBuf| {
+            let found = self.work_tree().join(path).symlink_metadata();
+            let is_gone = |error: io::Error| {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+            };
+            !known.contains(*path) && found.is_err_and(is_gone)
+        };
+        let old = diff.entries.iter().filter(|entry| entry.old_mode != 0).map(|entry| &entry.path);
+        let paths: Vec<PathBuf> = old.filter(is_left_out).cloned().collect();
+        if paths.is_empty() { Ok(()) } else { Err(ApplyError::Sparse { paths }) }
+    }
+
+    /// Refuses files whose uncommitted content is not what the child began from.
+    ///
+    /// What another application left exactly so is no such content: its journal has the way back.
+    fn refuse_unseen(
+        &self,
+        ours: &Snapshot,
+        result: &ObjectId,
+        touched: &BTreeSet<&Path>,
+        known: &BTreeSet<PathBuf>,
+    ) -> Result<(), ApplyError> {
+        let dirty: BTreeSet<&Path> =
+            ours.changes.iter().map(|change| change.path().as_path()).collect();
+        let dirty: BTreeSet<&Path> = touched.intersection(&dirty).copied().collect();
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        let since = self.differences(&self.base_of(result)?, &ours.commit)?;
+        let unseen = since.entries.into_iter().map(|entry| entry.path);
+        let unseen = unseen.filter(|path| dirty.contains(path.as_path()) && !known.contains(path));
+        let mut paths: BTreeSet<PathBuf> = unseen.collect();
+        if !paths.is_empty() {
+            self.subtract_applied(&mut paths)?;
+        }
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
+        if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
+    }
+
+    /// Takes out the paths that are exactly as an earlier application left them.
+    fn subtract_applied(&self, paths: &mut BTreeSet<PathBuf>) -> Result<(), ApplyError> {
+        let root = self.root()?;
+        let reading = || GitError::io("reading a journal");
+        for (_, folder) in journals(&self.applies())? {
+            if journal::stage(&folder).map_err(reading())? != Stage::Done {
+                continue;
+            }
+            let Some(plan) = Plan::load(&folder).map_err(reading())? else { continue };
+            for path in plan.still_as_left(&root, paths).map_err(stuck)? {
+                paths.remove(&path);
+            }
+        }
+        Ok(())
+    }
+}

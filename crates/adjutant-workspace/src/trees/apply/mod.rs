@@ -1,0 +1,185 @@
+//! Bringing a result into the user's own work tree, all of it or nothing.
+//!
+//! The result is merged in the object store with the tree as it is now; what then differs is
+//! replaced under a journal that survives a crash and stays for an undo. The user's index and
+//! references are not touched: the work appears as uncommitted changes.
+//!
+//! Start at [`Repository::apply`]: `merge` judges what may be replaced, `prepare` fills the journal, `back`
+//! puts files back. Invariant: no uncommitted content that the child never saw is overwritten, and no file
+//! that git does not know of.
+
+mod back;
+mod error;
+mod merge;
+mod prepare;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::FlockOperation;
+
+use super::journal::{self, Stage, Stuck, sync_disk};
+use super::lock::Held;
+use crate::Root;
+use crate::git::{Diff, GitError, ObjectId, Repository};
+
+pub use error::ApplyError;
+pub(super) use merge::{Merge, Onto};
+pub(super) use prepare::{LINK, save_before, thing_after};
+
+/// The folder of a state directory with the journals.
+const APPLIES: &str = "applies";
+
+/// A result that is now in the work tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The name by which it can be taken back; empty where everything was there already.
+    pub name: String,
+    /// What changed.
+    pub diff: Diff,
+    /// Submodules the result changes; they are not applied.
+    pub submodules: Vec<PathBuf>,
+}
+
+/// What was found of an application that was cut short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The name it had.
+    pub name: String,
+    /// Files that were changed meanwhile and therefore left as they are.
+    pub left: Vec<Left>,
+}
+
+/// What became of all applications that were cut short.
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// Those whose files were put back.
+    pub put_back: Vec<Recovered>,
+    /// Why one is still unfinished; its journal stays.
+    pub stuck: Option<ApplyError>,
+}
+
+/// A file that was not put back, because somebody changed it meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The file.
+    pub path: PathBuf,
+    /// A copy of what it was before; none where there was no file.
+    pub before: Option<PathBuf>,
+}
+
+impl Repository {
+    /// Merges the work of the commit `result` into the work tree's files.
+    ///
+    /// # Errors
+    ///
+    /// See [`ApplyError`]; but for [`ApplyError::Torn`] and [`ApplyError::Unfinished`] the work tree is as
+    /// it was.
+    pub fn apply(&self, result: &ObjectId, at: SystemTime) -> Result<Applied, ApplyError> {
+        let _alone = self.apply_lock()?;
+        if let Some(stuck) = self.put_back_unfinished()?.stuck {
+            return Err(stuck);
+        }
+        let ours = self.capture(at)?;
+        let onto = Onto { commit: &ours.commit, tree: &ours.tree, known: &BTreeSet::new() };
+        let Merge { tree, diff, submodules } = self.merge_onto(result, &ours, onto)?;
+        if diff.entries.is_empty() {
+            return Ok(Applied { name: String::new(), diff, submodules });
+        }
+        let shown = self.diff(&ours.tree, &tree)?;
+        let root = self.root()?;
+        let (name, plan) = self.plan(result, &root, &diff)?;
+        if let Err(Stuck { path, source }) = plan.carry_out(&root, &sync_disk) {
+            let left = self.put_back(&plan)?;
+            return Err(if left.is_empty() {
+                ApplyError::Stuck { path, source }
+            } else {
+                ApplyError::Torn { path, left, source }
+            });
+        }
+        Ok(Applied { name, diff: shown, submodules })
+    }
+
+    /// Lists what was applied and can be taken back.
+    ///
+    /// # Errors
+    ///
+    /// When the journals cannot be read.
+    pub fn applied(&self) -> Result<Vec<String>, ApplyError> {
+        let _alone = self.apply_lock()?;
+        let mut names = Vec::new();
+        for (name, folder) in journals(&self.applies())? {
+            if journal::stage(&folder).map_err(GitError::io("reading a journal"))? == Stage::Done {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    pub(super) fn apply_lock(&self) -> Result<Held, GitError> {
+        let folder = self.applies();
+        fs::create_dir_all(&folder).map_err(GitError::io("making the journals"))?;
+        lock(&folder)
+    }
+
+    fn applies(&self) -> PathBuf {
+        self.state().join(APPLIES)
+    }
+
+    pub(super) fn root(&self) -> Result<Root, GitError> {
+        Root::open(self.work_tree())
+            .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })
+    }
+}
+
+/// Drops the way back of applications in a state directory that were carried out before `before`;
+/// returns how many.
+///
+/// # Errors
+///
+/// Why one could not be looked at or removed.
+pub fn forget_applied(state: &Path, before: SystemTime) -> Result<usize, GitError> {
+    let folder = state.join(APPLIES);
+    if !folder.is_dir() {
+        return Ok(0);
+    }
+    let _alone = lock(&folder)?;
+    let mut count = 0;
+    for (_, folder) in journals(&folder)? {
+        let forgotten = || -> io::Result<bool> {
+            // One that is not done is still to be put back, however old.
+            let old = journal::stage(&folder)? == Stage::Done
+                && folder.join("done").metadata()?.modified()? < before;
+            if old {
+                journal::discard(&folder)?;
+            }
+            Ok(old)
+        };
+        count += usize::from(forgotten().map_err(GitError::io("dropping a journal"))?);
+    }
+    Ok(count)
+}
+
+/// Keeps everyone else from the journals of a work tree.
+fn lock(applies: &Path) -> Result<Held, GitError> {
+    let held = Held::file(&applies.join("lock"))?;
+    held.take(FlockOperation::LockExclusive)?;
+    Ok(held)
+}
+
+/// Lists the journals with their folders.
+fn journals(applies: &Path) -> Result<Vec<(String, PathBuf)>, GitError> {
+    let mut all = Vec::new();
+    let listing = || GitError::io("listing the journals");
+    for entry in fs::read_dir(applies).map_err(listing())? {
+        let entry = entry.map_err(listing())?;
+        if entry.file_type().map_err(listing())?.is_dir() {
+            all.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,181 @@
+//! Preparing a change: what lies at every path is saved, what is to lie there is written beside it, and
+//! the journal has both before anything is replaced.
+//!
+//! Start at [`Repository::plan`]. Invariant: a file that is not what git has of it is refused.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::ApplyError;
+use crate::git::{Content, Diff, DiffEntry, GitError, ObjectId, Repository, content, guarded};
+use crate::trees::export;
+use crate::trees::journal::{self, Plan, Step, Thing, When, sync_disk};
+use crate::{PathError, RelPath, Root};
+
+/// The mode of a link.
+pub(in crate::trees) const LINK: u32 = 0o120_000;
+
+impl Repository {
+    /// Writes down everything that is needed to carry the change out and to take it back.
+    pub(super) fn plan(
+        &self,
+        result: &ObjectId,
+        root: &Root,
+        diff: &Diff,
+    ) -> Result<(String, Plan), ApplyError> {
+        let (name, folder) = self.journal_folder(result)?;
+        let mut plan = Plan { folder, steps: Vec::new() };
+        let prepared = self.fill(&mut plan, root, diff);
+        if prepared.is_err() {
+            // Best effort: a journal without a plan is removed by the next one.
+            let _ = journal::discard(&plan.folder);
+        }
+        prepared.map(|()| (name, plan))
+    }
+
+    /// Says whether files on disk are not what git has of them, without touching one: git takes files for
+    /// unchanged that a person told it to.
+    pub(in crate::trees) fn refuse_hidden(
+        &self,
+        result: &ObjectId,
+        diff: &Diff,
+    ) -> Result<(), ApplyError> {
+        let (_, folder) = self.journal_folder(result)?;
+        let mut plan = Plan { folder, steps: Vec::new() };
+        let found = self.root().map_err(Into::into);
+        let found = found.and_then(|root| self.look(&mut plan, &root, diff));
+        // Best effort: a journal without a plan is removed by the next one.
+        let _ = journal::discard(&plan.folder);
+        let paths = found?;
+        if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
+    }
+
+    /// Saves what lies at every path, and returns those where it is not what git has of them.
+    fn look(&self, plan: &mut Plan, root: &Root, diff: &Diff) -> Result<Vec<PathBuf>, ApplyError> {
+        let mut dirty = Vec::new();
+        let mut expected = Vec::new();
+        for (number, entry) in diff.entries.iter().enumerate() {
+            if guarded(&entry.path) {
+                let source = PathError::Guarded;
+                return Err(ApplyError::Stuck { path: entry.path.clone(), source });
+            }
+            let before = save_before(root, &entry.path, &plan.image(number, When::Before))?;
+            if (before == Thing::Nothing) != (entry.old_mode == 0) {
+                dirty.push(entry.path.clone());
+            }
+            if before != Thing::Nothing {
+                expected.push((number, entry));
+            }
+            let after = thing_after(&before, entry.new_mode);
+            plan.steps.push(Step { path: entry.path.clone(), before, after });
+        }
+        dirty.extend(self.different(plan, &expected)?);
+        Ok(dirty)
+    }
+
+    fn fill(&self, plan: &mut Plan, root: &Root, diff: &Diff) -> Result<(), ApplyError> {
+        let dirty = self.look(plan, root, diff)?;
+        if !dirty.is_empty() {
+            return Err(ApplyError::Dirty { paths: dirty });
+        }
+        let images: Vec<DiffEntry> = diff
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.new_mode != 0)
+            // An image is a plain file, also of a link.
+            .map(|(number, entry)| DiffEntry {
+                path: PathBuf::from(number.to_string()),
+                new_mode: 0o100_644,
+                ..entry.clone()
+            })
+            .collect();
+        let images: Vec<&DiffEntry> = images.iter().collect();
+        export::write(self, &images, &plan.folder.join("after"), None)?;
+        Ok(plan.save(&sync_disk).map_err(GitError::io("writing a journal"))?)
+    }
+
+    /// Returns the files whose content on disk is not what git has of them.
+    pub(in crate::trees) fn different(
+        &self,
+        plan: &Plan,
+        expected: &[(usize, &DiffEntry)],
+    ) -> Result<Vec<PathBuf>, GitError> {
+        if expected.is_empty() {
+            return Ok(Vec::new());
+        }
+        let scratch = self.scratch(None)?;
+        let list: String = expected.iter().map(|(number, _)| format!("{number}\n")).collect();
+        let call = scratch.call("hash-object").args(["--no-filters", "--stdin-paths"]);
+        let output = call.folder(plan.folder.join("before")).feed(list.as_bytes())?;
+        let ids: Vec<Option<ObjectId>> =
+            output.bytes.split(|byte| *byte == b'\n').map(ObjectId::from_bytes).collect();
+        let differs = |(at, (_, entry)): (usize, &(usize, &DiffEntry))| {
+            let same = ids.get(at).and_then(Option::as_ref) == Some(&entry.old_id);
+            (!same && entry.old_mode != 0).then(|| entry.path.clone())
+        };
+        Ok(expected.iter().enumerate().filter_map(differs).collect())
+    }
+
+    fn journal_folder(&self, result: &ObjectId) -> Result<(String, PathBuf), GitError> {
+        let short = result.as_str().get(..12).unwrap_or_default();
+        let mut number = 1;
+        loop {
+            let name = format!("{short}-{number}");
+            let folder = self.applies().join(&name);
+            match fs::create_dir(&folder) {
+                Ok(()) => {
+                    let made = fs::create_dir(folder.join("before"))
+                        .and_then(|()| fs::create_dir(folder.join("after")));
+                    made.map_err(GitError::io("making a journal"))?;
+                    return Ok((name, folder));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(GitError::io("making a journal")(error)),
+            }
+        }
+    }
+}
+
+/// Copies what lies at a path into an image.
+pub(in crate::trees) fn save_before(
+    root: &Root,
+    path: &Path,
+    image: &Path,
+) -> Result<Thing, ApplyError> {
+    let stuck = |source| ApplyError::Stuck { path: path.to_owned(), source };
+    let copying = GitError::io("copying a file into the journal");
+    let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(stuck)?;
+    match found {
+        Ok(Content::Nothing) => Ok(Thing::Nothing),
+        Ok(Content::Link(target)) => {
+            fs::write(image, target).map_err(copying)?;
+            Ok(Thing::Link)
+        }
+        Ok(Content::File { mut file, .. }) => {
+            let mut copy = || -> io::Result<u32> {
+                io::copy(&mut file, &mut File::create(image)?)?;
+                Ok(file.metadata()?.permissions().mode())
+            };
+            Ok(Thing::File(copy().map_err(copying)? & 0o777))
+        }
+        Err(_) => Err(stuck(PathError::PermissionDenied)),
+    }
+}
+
+/// Says what is to lie there: permissions stay, but for the executable bit.
+pub(in crate::trees) fn thing_after(before: &Thing, mode: u32) -> Thing {
+    match mode {
+        0 => Thing::Nothing,
+        LINK => Thing::Link,
+        mode => {
+            let kept = if let Thing::File(kept) = before { *kept } else { 0o644 };
+            // Whoever may read it may run it.
+            let executable = (kept & 0o444) >> 2;
+            let plain = kept & !0o111;
+            Thing::File(if mode & 0o100 == 0 { plain } else { kept | executable })
+        }
+    }
+}
