@@ -12,7 +12,7 @@ use adjutant_engine::{Archive, ArchiveError, RunFiles};
 use adjutant_view::story::StoryReport;
 use adjutant_view::{Entry, Liveness, RunView};
 
-use super::record::{Recorded, recorded};
+use super::record::{Recorded, began_later, recorded};
 use crate::exit::Failure;
 use crate::output::say;
 use crate::records::{liveness, numbers};
@@ -45,6 +45,14 @@ pub(super) struct Foundation {
     pub(super) commits: Vec<String>,
     /// What is not known of those stories, a sentence each.
     pub(super) remarks: Vec<String>,
+}
+
+/// One that a story depends on, and what was done for it.
+struct Before<'p> {
+    id: &'p str,
+    done: Recorded,
+    /// The one that depends on it, through which the story does too, and whose work has that of this one.
+    above: Option<&'p str>,
 }
 
 /// What a run did for a story of the PRD.
@@ -249,8 +257,7 @@ impl<'a> History<'a> {
     /// already, those that others depend on first. Otherwise why it cannot begin.
     pub(super) fn work_before(&mut self, prd: &Prd, story: &Story) -> Result<Foundation, String> {
         let mut found = Foundation::default();
-        let before: Vec<_> =
-            before(prd, story).into_iter().filter_map(|id| Some((id, done_by(prd, id)?))).collect();
+        let before = self.before(prd, story).map_err(|failure| unread(&failure))?;
         if before.is_empty() {
             return Ok(found);
         }
@@ -258,23 +265,27 @@ impl<'a> History<'a> {
         let runs: BTreeMap<RunId, RunFiles> =
             runs.into_iter().map(|files| (files.id(), files)).collect();
         let (mut works, mut commits) = (Vec::new(), Vec::new());
-        for (id, recorded) in before {
-            let run = recorded.run;
+        for Before { id, done, above } in before {
+            let run = done.run;
             let Some(files) = runs.get(&run) else {
                 found.remarks.push(format!(
                     "{run}, which did {id}, is not known here: it began with your files as if they had that work"
                 ));
                 continue;
             };
-            if let Some(commit) = self.passed_as(files, id, recorded)? {
-                works.push((id, run));
+            if let Some(commit) = self.passed_as(files, id, done)? {
+                works.push((id, run, above));
                 commits.push(commit);
             }
         }
         let places = self.whereabouts(&commits).map_err(|failure| unread(&failure))?;
-        for (((id, run), commit), place) in works.into_iter().zip(commits).zip(places) {
+        // From the last one down. What is merged was merged with all below it, whatever a person made of it since.
+        let mut merged = BTreeSet::new();
+        for (((id, run, above), commit), place) in works.into_iter().zip(commits).zip(places).rev()
+        {
             match place {
-                Whereabouts::Merged => {}
+                _ if above.is_some_and(|above| merged.contains(above)) => _ = merged.insert(id),
+                Whereabouts::Merged => _ = merged.insert(id),
                 Whereabouts::Kept => found.commits.push(commit),
                 Whereabouts::Dropped => {
                     let why = format!("was discarded; `git branch NAME {commit}` brings it back");
@@ -283,7 +294,46 @@ impl<'a> History<'a> {
                 Whereabouts::Gone => return Err(missing(id, run, "is not in this repository")),
             }
         }
+        found.commits.reverse();
         Ok(found)
+    }
+
+    /// Returns all that a story depends on and a run did, each after what it depends on itself; cycles are left out.
+    fn before<'p>(&self, prd: &'p Prd, story: &'p Story) -> Result<Vec<Before<'p>>, Failure> {
+        /// One all of whose own are taken, or one to look at.
+        enum Step<'p> {
+            Take(Before<'p>),
+            Look(&'p str, Option<(&'p str, RunId)>),
+        }
+        let (mut order, mut seen) = (Vec::new(), BTreeSet::new());
+        let direct: BTreeSet<&str> = story.dependencies.iter().map(String::as_str).collect();
+        let first = story.dependencies.iter().rev();
+        let mut open: Vec<_> = first.map(|id| Step::Look(id, None)).collect();
+        while let Some(step) = open.pop() {
+            let (id, above) = match step {
+                Step::Take(before) => {
+                    order.push(before);
+                    continue;
+                }
+                Step::Look(id, above) => (id, above.filter(|_| !direct.contains(id))),
+            };
+            let Some(story) = prd.story(id).filter(|_| seen.insert(id)) else { continue };
+            let done = done_by(prd, id);
+            let own = done.as_ref().filter(|done| !done.is_empty).map(|done| (id, done.run));
+            if let Some(done) = done {
+                // What was done again later is not in the work above it.
+                let is_later = match above {
+                    Some((_, run)) => began_later(self.archive, done.run, run)?,
+                    None => false,
+                };
+                let above = above.filter(|_| !is_later).map(|(id, _)| id);
+                open.push(Step::Take(Before { id, done, above }));
+            }
+            // The work of a child is in that of the story it is a part of.
+            let below = story.dependencies.iter().map(String::as_str).chain(story.parent());
+            open.extend(below.map(|id| Step::Look(id, own.or(above))));
+        }
+        Ok(order)
     }
 
     /// Returns the commit that a run passed a story with, also where it went on since and passes no more; nothing
@@ -407,23 +457,4 @@ fn came_to(run: RunId, view: &RunView, is_alive: bool) -> Earlier {
         None | Some(Outcome::Partial | Outcome::Cancelled | Outcome::Blocked) => Earlier::Open(run),
         Some(Outcome::Completed | Outcome::Failed | Outcome::Refused) => Earlier::Over,
     }
-}
-
-/// Returns all that a story depends on, each after what it depends on itself; cycles are left out.
-fn before<'a>(prd: &'a Prd, story: &'a Story) -> Vec<&'a str> {
-    let (mut order, mut seen) = (Vec::new(), BTreeSet::new());
-    let mut open: Vec<(&str, bool)> =
-        story.dependencies.iter().rev().map(|id| (id.as_str(), false)).collect();
-    while let Some((id, is_done)) = open.pop() {
-        if is_done {
-            order.push(id);
-        } else if seen.insert(id) {
-            open.push((id, true));
-            let Some(story) = prd.story(id) else { continue };
-            // The work of a child is in that of the story it is a part of.
-            let more = story.dependencies.iter().map(String::as_str).chain(story.parent());
-            open.extend(more.map(|id| (id, false)));
-        }
-    }
-    order
 }

@@ -258,6 +258,96 @@ fn a_story_after_a_branch_that_was_merged_begins_from_there() {
     }
 }
 
+/// Takes a branch over the way many projects do: one commit that does not know where it comes from.
+fn squash(project: &Project, story: &str) {
+    project.repo.git(["merge", "-q", "--squash", &format!("adjutant/{story}")]);
+    project.repo.git(["commit", "-q", "-m", story]);
+}
+
+#[test]
+fn what_a_person_removed_of_merged_work_does_not_come_back_by_a_story_further_on() {
+    let stories: [(&str, &[&str]); 3] = [("A", &[]), ("B", &["A"]), ("C", &["B"])];
+    let turns = ["A", "B", "C"].map(|id| [writes(id, &format!("{id}.txt"), "made\n"), done(id)]);
+    for kind in KINDS {
+        let project = Project::new(&prd(&stories), turns.concat());
+        for story in ["A", "B"] {
+            assert_eq!(project.story(&["--workspace", kind, "--story", story]).code, 0);
+            squash(&project, story);
+        }
+        project.repo.git(["rm", "-q", "A.txt"]);
+        project.repo.git(["commit", "-q", "-m", "not needed"]);
+        let out = project.story(&["--workspace", kind]);
+        assert_eq!(out.code, 0, "{kind}: {out}");
+        let files = project.repo.git(["ls-tree", "--name-only", "adjutant/C"]);
+        assert!(!files.contains("A.txt") && files.contains("B.txt\nC.txt"), "{kind}: {files}");
+    }
+}
+
+#[test]
+fn a_chain_whose_end_was_squashed_goes_on_from_there() {
+    let stories: [(&str, &[&str]); 4] = [("A", &[]), ("B", &["A"]), ("C", &["B"]), ("D", &["C"])];
+    let turns = ["A", "B", "C", "D"].map(|id| [runs(id, &format!("echo {id} >> chain")), done(id)]);
+    let project = Project::new(&prd(&stories), turns.concat());
+    for story in ["A", "B", "C"] {
+        assert_eq!(project.story(&["--story", story]).code, 0);
+    }
+    squash(&project, "C");
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.repo.git(["show", "adjutant/D:chain"]), "A\nB\nC\nD");
+    assert_eq!(beyond(&project, "main", "D"), [tip(&project, "D")]);
+}
+
+#[test]
+fn a_story_begins_also_with_what_was_done_again_below_one_it_depends_on() {
+    let stories: [(&str, &[&str]); 3] = [("A", &[]), ("B", &["A"]), ("C", &["B"])];
+    let turns = [writes("A", "a", "first\n"), done("A"), writes("B", "b", "b\n"), done("B")];
+    let project = Project::new(&prd(&stories), turns);
+    assert_eq!(project.story(&["--story", "A"]).code, 0);
+    assert_eq!(project.story(&["--story", "B"]).code, 0);
+    let text = project.repo.read("prd.json").replacen("\"passes\": true", "\"passes\": false", 1);
+    project.rig().write("prd.json", text);
+    let turns = [writes("A", "again", "again\n"), done("A"), writes("C", "c", "c\n"), done("C")];
+    project.script(&json!({ "turn": turns }));
+    let out = project.story(&["--story", "A", "--again"]);
+    assert_eq!(out.code, 0, "{out}");
+    let out = project.story(&["--story", "C"]);
+    assert_eq!(out.code, 0, "{out}");
+    let files = project.repo.git(["ls-tree", "--name-only", "adjutant/C"]);
+    for file in ["a", "again", "b", "c"] {
+        assert!(files.lines().any(|it| it == file), "{file}: {files}");
+    }
+}
+
+#[test]
+fn references_that_git_keeps_in_tables_are_as_good() {
+    let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];
+    let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns);
+    fs::remove_dir_all(project.rig().work().join(".git")).unwrap();
+    project.repo.git(["init", "-q", "-b", "main", "--ref-format=reftable", "."]);
+    project.repo.commit("first");
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.entry("B")["adjutant"]["branch"], "adjutant/B");
+    assert_eq!(beyond(&project, "main", "B"), ["B", "A"].map(|story| tip(&project, story)));
+}
+
+#[test]
+fn a_broken_branch_of_somebody_else_is_in_nobodys_way() {
+    let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];
+    let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns);
+    assert_eq!(project.story(&["--story", "A"]).code, 0);
+    let broken = project.rig().work().join(".git/refs/heads/broken");
+    fs::write(broken, format!("{}\n", "1234567890".repeat(4))).unwrap();
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(beyond(&project, "main", "B"), ["B", "A"].map(|story| tip(&project, story)));
+    for command in [&["diff"][..], &["discard", "latest", "--yes"]] {
+        let out = project.call(command).run();
+        assert_eq!(out.code, 0, "{command:?}: {out}");
+    }
+}
+
 #[test]
 fn a_prd_that_is_not_committed_is_not_in_the_way_of_a_merge() {
     let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];

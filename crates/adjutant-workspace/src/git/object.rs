@@ -300,7 +300,7 @@ fn named(mut some: Vec<Written>) -> io::Result<Vec<Written>> {
     Ok(some)
 }
 
-/// Waits until the names in some folders are on disk; a folder that is gone has none.
+/// Waits until the names in some folders are on disk; a folder that is gone or is none has none.
 pub(super) fn sync_folders<'p>(folders: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
     let folders: Vec<&Path> = folders.into_iter().collect();
     sync_all(&folders, |folder| sync_folder(File::open(folder)))
@@ -308,9 +308,13 @@ pub(super) fn sync_folders<'p>(folders: impl IntoIterator<Item = &'p Path>) -> i
 
 fn sync_folder(opened: io::Result<File>) -> io::Result<()> {
     match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if is_no_folder(&error) => Ok(()),
         opened => opened?.sync_all(),
     }
+}
+
+fn is_no_folder(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Syncs all, at the same time where one takes long.

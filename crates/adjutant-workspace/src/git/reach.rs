@@ -59,7 +59,9 @@ impl Repository {
     /// Why git could not be asked.
     pub fn kept(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
         let ours = format!("--glob={}", ResultRef::PREFIX.trim_end_matches('/'));
-        let outside = self.not_in(commits, &["--branches", "--remotes", &ours])?;
+        // A reference that leads to nothing keeps nothing, and is not ours to mend.
+        let all = ["--ignore-missing", "--branches", "--remotes", &ours];
+        let outside = self.not_in(commits, &all)?;
         Ok(commits.iter().filter(|it| !outside.contains(it)).cloned().collect())
     }
 

@@ -236,7 +236,9 @@ impl Repository {
     fn mark_merged(&self, all: &mut [(Kept, Option<ObjectId>)]) -> Result<(), GitError> {
         let Some(head) = self.head()?.filter(|_| !all.is_empty()) else { return Ok(()) };
         let list: String = all.iter().map(|(kept, _)| format!("{}\n", kept.commit)).collect();
-        let call = self.call("rev-list").args(["--stdin", "--not", "--branches", head.as_str()]);
+        let call = self.call("rev-list").args(["--stdin", "--not", head.as_str()]);
+        // A branch that leads to nothing has nobody's work, and is not ours to mend.
+        let call = call.args(["--ignore-missing", "--branches"]);
         let output = call.feed(list.as_bytes())?;
         let outside: BTreeSet<ObjectId> =
             output.bytes.split(|byte| *byte == b'\n').filter_map(ObjectId::from_bytes).collect();
