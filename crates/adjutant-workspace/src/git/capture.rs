@@ -29,7 +29,7 @@ use crate::trees::is_prepared;
 use crate::{RelPath, Root};
 
 /// What the commit of a captured state says.
-pub(super) const MESSAGE: &str = "State of the working tree before the work\n";
+const MESSAGE: &str = "State of the working tree before the work\n";
 
 /// How much of the attributes is looked at.
 const ATTRIBUTE_BYTES: u64 = 1024 * 1024;
