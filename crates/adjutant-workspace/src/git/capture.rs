@@ -111,9 +111,11 @@ impl Repository {
         let output = call.run()?;
         let text = String::from_utf8_lossy(&output.bytes);
         let seconds = text.split(' ').next().and_then(|text| text.parse().ok());
-        let seconds =
+        let seconds: u64 =
             seconds.ok_or_else(|| GitError::Unreadable { command: "rev-list".to_owned() })?;
-        Ok(UNIX_EPOCH + Duration::from_secs(seconds))
+        // Git stores dates that no clock will ever show.
+        let date = UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        Ok(date.unwrap_or(UNIX_EPOCH))
     }
 
     /// Says whether a commit holds a captured state that HEAD does not have: what was not committed when

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::git::on_disk;
+use crate::git::{on_disk, put};
 
 /// A person, and stories that build on each other's results.
 struct Stories {
@@ -214,4 +214,18 @@ fn whatever_happened_in_between_a_story_finds_the_files_and_what_it_depends_on()
             done.push(Done { commit, upon, makes, removes });
         }
     }
+}
+
+#[test]
+fn a_state_upon_a_commit_of_a_date_that_no_clock_shows_is_captured() {
+    let all = Stories::new();
+    let (tree, file) = (all.user.id("HEAD^{tree}"), all.user.outer.path().join("commit"));
+    let who = format!("a <a@b> {} +0000", u64::MAX);
+    put(&file, &format!("tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n"));
+    let store = ["hash-object", "--literally", "-t", "commit", "-w", file.to_str().unwrap()];
+    let commit = all.user.git(store);
+    all.user.git(["reset", "-q", commit.trim()]);
+    all.writes("own");
+    let a = all.story("a", &[], &["by-a"], &[]);
+    all.check("last", &[&a], &["by-a", "own"], &[]);
 }
