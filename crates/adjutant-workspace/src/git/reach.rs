@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use super::GitError;
+use super::diff::{Diff, DiffEntry};
 use super::id::{ObjectId, ResultRef};
 use super::repository::Repository;
 
@@ -92,8 +93,11 @@ impl Repository {
         (work, since): (&ObjectId, &ObjectId),
         tree: &ObjectId,
     ) -> Result<ObjectId, GitError> {
-        // The history does not say how much of what the work stands on was merged, and later work has to know.
-        let message = format!("{MERGE}\n\nSince: {since}");
+        // The history does not say how much of what the work stands on was merged, and later work has to know. What
+        // was there before, by whatever way, is no part of the merge and may be gone the next time.
+        let is_whole = is_of_one_size(&self.diff(since, work)?, &self.diff(into, tree)?);
+        let message =
+            if is_whole { format!("{MERGE}\n\nSince: {since}") } else { MERGE.to_owned() };
         self.commit_tree(&[into, work], tree, &message, SystemTime::now())
     }
 
@@ -285,6 +289,13 @@ impl Between {
             open.extend(self.lacking.remove(&id).into_iter().flat_map(|it| it.parents));
         }
     }
+}
+
+/// Says whether two differences are as large as each other, file by file.
+fn is_of_one_size(one: &Diff, other: &Diff) -> bool {
+    let size = |it: &DiffEntry| (it.path.clone(), it.old_mode, it.new_mode, it.lines);
+    let sizes = |diff: &Diff| diff.entries.iter().map(size).collect::<Vec<_>>();
+    sizes(one) == sizes(other)
 }
 
 fn lines(commits: &[ObjectId]) -> String {

@@ -127,6 +127,18 @@ fn work_that_was_in_the_files_for_a_while_is_taken_in() {
     all.check("last", &[&a, &b, &c], &["by-a", "by-b", "by-c", "own"], &[]);
 }
 
+#[test]
+fn work_that_the_files_had_when_it_was_merged_is_taken_in_once_they_have_it_no_more() {
+    let all = Stories::new();
+    let a = all.story("a", &[], &["by-a"], &[]);
+    let b = all.story("b", &[&a], &["by-b"], &[]);
+    // Nobody knows that this is the work of A.
+    all.writes("by-a");
+    let c = all.story("c", &[&a, &b], &["by-c"], &[]);
+    std::fs::remove_file(all.user.path("by-a")).unwrap();
+    all.check("last", &[&a, &b, &c], &["by-a", "by-b", "by-c"], &[]);
+}
+
 /// Histories that are tried; the first of them already show a merge that takes in too much or too little.
 const SEEDS: u64 = 4;
 
