@@ -29,7 +29,7 @@ use crate::trees::is_prepared;
 use crate::{RelPath, Root};
 
 /// What the commit of a captured state says.
-pub(super) const MESSAGE: &str = "State of the working tree before the work\n";
+const MESSAGE: &str = "State of the working tree before the work\n";
 
 /// How much of the attributes is looked at.
 const ATTRIBUTE_BYTES: u64 = 1024 * 1024;
@@ -111,9 +111,11 @@ impl Repository {
         let output = call.run()?;
         let text = String::from_utf8_lossy(&output.bytes);
         let seconds = text.split(' ').next().and_then(|text| text.parse().ok());
-        let seconds =
+        let seconds: u64 =
             seconds.ok_or_else(|| GitError::Unreadable { command: "rev-list".to_owned() })?;
-        Ok(UNIX_EPOCH + Duration::from_secs(seconds))
+        // Git stores dates that no clock will ever show.
+        let date = UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        Ok(date.unwrap_or(UNIX_EPOCH))
     }
 
     /// Says whether a commit holds a captured state that HEAD does not have: what was not committed when

@@ -3,11 +3,15 @@
 //! Each question is one call of git, or a few, however many commits there are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 use super::GitError;
-use super::capture::MESSAGE;
+use super::diff::{Diff, DiffEntry};
 use super::id::{ObjectId, ResultRef};
 use super::repository::Repository;
+
+/// What a merge of work with what other work begins from says.
+const MERGE: &str = "Work that this begins with";
 
 impl Repository {
     /// Returns those of the commits that this repository has.
@@ -76,10 +80,27 @@ impl Repository {
         if commits.is_empty() {
             return Ok(Ahead::default());
         }
-        let call = self.call("rev-list").args(["--topo-order", "--no-commit-header", "--stdin"]);
-        let call = call.args(["--format=%H %P%x09%s", "--not", state.as_str()]);
+        let call = self.call("rev-list").config("trailer.separators=:").arg("--no-commit-header");
+        let call = call
+            .arg("--format=%H %P%x09%s%x09%(trailers:key=Since,valueonly,unfold,separator=%x2C)");
+        let call = call.args(["--stdin", "--not", state.as_str()]);
         let output = call.feed(lines(commits).as_bytes())?;
         Ok(Ahead::read(&String::from_utf8_lossy(&output.bytes), commits, state))
+    }
+
+    /// Makes the commit that has, besides all of `into`, what a work did; `tree` is the two merged.
+    pub(crate) fn join(
+        &self,
+        into: &ObjectId,
+        (work, since): (&ObjectId, &ObjectId),
+        tree: &ObjectId,
+    ) -> Result<ObjectId, GitError> {
+        // The history does not say how much of what the work stands on was merged, and later work has to know. What
+        // was there before, by whatever way, is no part of the merge and may be gone the next time.
+        let is_whole = is_of_one_size(&self.diff(since, work)?, &self.diff(into, tree)?);
+        let message =
+            if is_whole { format!("{MERGE}\n\nSince: {since}") } else { MERGE.to_owned() };
+        self.commit_tree(&[into, work], tree, &message, SystemTime::now())
     }
 
     /// Returns the first parents of commits that have one.
@@ -114,10 +135,11 @@ impl Repository {
 /// What a state lacks of some commits.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ahead {
-    /// The first of those that stand on the state and come before no other of the commits; it has all before it.
+    /// The first of those that come before no other of the commits and were made upon the state, with nothing in
+    /// between but others of the commits.
     pub(crate) upon: Option<ObjectId>,
-    /// The others that come before none, each with the nearest commit that is had by then, or with the state of
-    /// the tree that it began from where that is nearer.
+    /// The fewest commits that have all the others, each with what it is counted from; `each` where it is not
+    /// sure that this is exactly what the others did.
     pub(crate) latest: Vec<Work>,
     /// All that neither the state nor the first one has, each with what it was made upon.
     pub(crate) each: Vec<Work>,
@@ -133,73 +155,149 @@ pub(crate) struct Work {
 /// A commit that a state lacks.
 struct Lacking {
     parents: Vec<ObjectId>,
-    /// Whether it is a captured state of the tree.
-    is_state: bool,
+    /// Of a merge that work began with: what the merged work is counted from.
+    since: Option<ObjectId>,
 }
 
 /// What a state lacks, by commit; taken out once it is had.
-struct Between(BTreeMap<ObjectId, Lacking>);
+struct Between {
+    lacking: BTreeMap<ObjectId, Lacking>,
+    asked: BTreeSet<ObjectId>,
+}
+
+/// What lies between a commit and what it is counted from: the work of these commits and nothing else.
+struct Span {
+    since: Option<ObjectId>,
+    works: BTreeSet<ObjectId>,
+}
 
 impl Ahead {
-    /// Reads lines of a commit, its parents and, after a tab, what it is: of all that the state lacks, each after
-    /// those that it comes before.
+    /// Reads lines of a commit, its parents and, after a tab each, what it is and since when: of all that the
+    /// state lacks.
     fn read(text: &str, commits: &[ObjectId], state: &ObjectId) -> Self {
-        let (mut between, mut earlier) = (Between(BTreeMap::new()), BTreeSet::new());
-        let mut stands = BTreeSet::from([state.clone()]);
-        for line in text.lines().rev() {
-            let (ids, subject) = line.split_once('\t').unwrap_or((line, ""));
-            let mut ids = ids.split(' ').filter_map(ObjectId::parse);
-            let Some(id) = ids.next() else { continue };
-            let (parents, is_state) = (ids.collect::<Vec<_>>(), subject == MESSAGE.trim_end());
-            if parents.iter().any(|parent| stands.contains(parent)) {
-                stands.insert(id.clone());
-            }
-            earlier.extend(parents.iter().cloned());
-            between.0.insert(id, Lacking { parents, is_state });
-        }
-        let latest: BTreeSet<_> = commits.iter().filter(|it| !earlier.contains(it)).collect();
-        let upon = commits.iter().find(|it| latest.contains(it) && stands.contains(it)).cloned();
+        let mut between = Between::read(text, commits);
+        let parents = between.lacking.values().flat_map(|it| &it.parents);
+        let earlier: BTreeSet<ObjectId> = parents.cloned().collect();
+        let mut open = between.asked.clone();
+        let open: Vec<&ObjectId> = commits.iter().filter(|it| open.remove(it)).collect();
+        let last = || open.iter().copied().filter(|it| !earlier.contains(it));
+        let spans = last().map(|it| (it, between.span(it)));
+        let upon = spans.into_iter().find(|(_, span)| span.since.as_ref() == Some(state));
+        let has = |it: &ObjectId| upon.as_ref().is_some_and(|(_, span)| span.works.contains(it));
+        let each = open.iter().filter(|it| !has(it)).filter_map(|it| between.work(it));
+        let each: Vec<Work> = each.collect();
+        let upon = upon.map(|(upon, _)| upon.clone());
         if let Some(upon) = &upon {
             between.take(upon);
         }
-        let each: Vec<_> = commits.iter().filter_map(|it| between.work(it)).collect();
-        let mut found = Self { upon, latest: Vec::new(), each };
-        for commit in commits.iter().filter(|it| latest.contains(it)) {
-            if let Some(since) = between.since(commit) {
-                found.latest.push(Work { commit: commit.clone(), since });
-                between.take(commit);
-            }
-        }
-        found
+        let latest = between.latest(last(), &each).unwrap_or_else(|| each.clone());
+        Self { upon, latest, each }
     }
 }
 
 impl Between {
+    fn read(text: &str, commits: &[ObjectId]) -> Self {
+        let read = |line: &str| {
+            let (ids, what) = line.split_once('\t').unwrap_or((line, ""));
+            let mut ids = ids.split(' ').filter_map(ObjectId::parse);
+            let (id, parents) = (ids.next()?, ids.collect::<Vec<_>>());
+            let since = what.strip_prefix(MERGE).and_then(|what| what.strip_prefix('\t'));
+            let since = since.filter(|_| parents.len() == 2).and_then(ObjectId::parse);
+            Some((id, Lacking { parents, since }))
+        };
+        let lacking: BTreeMap<_, _> = text.lines().filter_map(read).collect();
+        let asked = commits.iter().filter(|it| lacking.contains_key(it)).cloned().collect();
+        Self { lacking, asked }
+    }
+
     /// Returns what a commit that is lacking was made upon.
     fn work(&self, commit: &ObjectId) -> Option<Work> {
-        let since = self.0.get(commit)?.parents.first().cloned();
+        let since = self.lacking.get(commit)?.parents.first().cloned();
         Some(Work { commit: commit.clone(), since })
     }
 
-    /// Returns what a commit that is lacking is counted from.
-    fn since(&self, commit: &ObjectId) -> Option<Option<ObjectId>> {
-        let mut at = self.0.get(commit)?;
-        loop {
-            let Some(parent) = at.parents.first() else { return Some(None) };
-            match self.0.get(parent) {
-                Some(below) if !below.is_state => at = below,
-                Some(_) | None => return Some(Some(parent.clone())),
+    /// Takes out the last of some works; none where they do not have all of them.
+    fn latest<'c>(
+        &mut self,
+        last: impl Iterator<Item = &'c ObjectId>,
+        all: &[Work],
+    ) -> Option<Vec<Work>> {
+        let (mut latest, mut works) = (Vec::new(), BTreeSet::new());
+        for commit in last {
+            if self.lacking.contains_key(commit) {
+                let span = self.span(commit);
+                works.extend(span.works);
+                latest.push(Work { commit: commit.clone(), since: span.since });
+                self.take(commit);
             }
         }
+        all.iter().all(|it| works.contains(&it.commit)).then_some(latest)
+    }
+
+    /// Follows a commit to what it was made upon, down to the first that is more than the work of commits which
+    /// are asked for and lacking.
+    ///
+    /// More is what nobody asks for, what a person dropped, and what is had: taken in twice, it would come back
+    /// where somebody removed it since.
+    fn span(&self, commit: &ObjectId) -> Span {
+        let (mut works, mut at) = (BTreeSet::new(), Some(commit));
+        while let Some(id) = at {
+            at = match self.lacking.get(id) {
+                Some(Lacking { parents, since: Some(since) }) => match parents.get(1) {
+                    Some(work) if self.add_merged(work, since, &mut works) => parents.first(),
+                    Some(_) | None => break,
+                },
+                Some(Lacking { parents, since: None }) if self.asked.contains(id) => {
+                    works.insert(id.clone());
+                    parents.first()
+                }
+                Some(_) | None => break,
+            };
+        }
+        Span { since: at.cloned(), works }
+    }
+
+    /// Adds what was merged, unless it is more than the work of commits which are asked for and lacking.
+    fn add_merged(
+        &self,
+        work: &ObjectId,
+        since: &ObjectId,
+        works: &mut BTreeSet<ObjectId>,
+    ) -> bool {
+        let (mut more, mut open) = (BTreeSet::new(), vec![(work, since)]);
+        while let Some((mut at, since)) = open.pop() {
+            while at != since {
+                let Some(Lacking { parents, since: merged }) = self.lacking.get(at) else {
+                    return false;
+                };
+                let is_new = more.insert(at) && !works.contains(at);
+                match (merged, parents.get(1)) {
+                    (Some(merged), Some(work)) if is_new => open.push((work, merged)),
+                    (None, _) if is_new && self.asked.contains(at) => {}
+                    (Some(_) | None, _) => return false,
+                }
+                let Some(parent) = parents.first() else { return false };
+                at = parent;
+            }
+        }
+        works.extend(more.into_iter().filter(|it| self.asked.contains(*it)).cloned());
+        true
     }
 
     /// Takes out a commit and all before it.
     fn take(&mut self, commit: &ObjectId) {
         let mut open = vec![commit.clone()];
         while let Some(id) = open.pop() {
-            open.extend(self.0.remove(&id).into_iter().flat_map(|it| it.parents));
+            open.extend(self.lacking.remove(&id).into_iter().flat_map(|it| it.parents));
         }
     }
+}
+
+/// Says whether two differences are as large as each other, file by file.
+fn is_of_one_size(one: &Diff, other: &Diff) -> bool {
+    let size = |it: &DiffEntry| (it.path.clone(), it.old_mode, it.new_mode, it.lines);
+    let sizes = |diff: &Diff| diff.entries.iter().map(size).collect::<Vec<_>>();
+    sizes(one) == sizes(other)
 }
 
 fn lines(commits: &[ObjectId]) -> String {
@@ -218,12 +316,14 @@ mod tests {
         names.chars().map(id).collect()
     }
 
-    /// A line for each word: a commit, then its parents; a capital one is a captured state.
+    /// A line for each word: a commit, then its parents; after a colon what a merge is counted from.
     fn history(words: &str) -> String {
         let line = |word: &str| {
+            let (word, since) = word.split_once(':').unwrap_or((word, ""));
             let names: Vec<_> = word.chars().map(|name| id(name).to_string()).collect();
-            let is_state = word.starts_with(|name: char| name.is_ascii_uppercase());
-            format!("{}\t{}\n", names.join(" "), if is_state { MESSAGE.trim_end() } else { "x" })
+            let since: String = since.chars().map(|name| id(name).to_string()).collect();
+            let subject = if since.is_empty() { "x" } else { MERGE };
+            format!("{}\t{subject}\t{since}\n", names.join(" "))
         };
         words.split_whitespace().map(line).collect()
     }
@@ -236,8 +336,8 @@ mod tests {
     }
 
     #[test]
-    fn of_commits_on_one_another_the_last_is_taken_in_since_its_state() {
-        // The state is 0, and 9 is in it.
+    fn of_commits_on_one_another_the_last_is_taken_in_since_what_they_stand_on() {
+        // The state is 0, and 9 is in it; letters are what a person committed or left uncommitted.
         for (listed, asked, upon, latest, each) in [
             ("", "9", None, "", ""),
             ("10", "1", Some('1'), "", ""),
@@ -245,14 +345,27 @@ mod tests {
             ("32 21 10", "123", Some('3'), "", ""),
             ("21 10", "21", Some('2'), "", ""),
             ("32 21 19", "123", None, "39", "19 21 32"),
-            ("32 21 1A A9", "1932", None, "3a", "1a 32 21"),
+            ("32 21 1a a9", "1932", None, "3a", "1a 32 21"),
             ("19 20 30", "123", Some('2'), "19 30", "19 30"),
-            ("412 10 29", "214", Some('4'), "", ""),
+            ("43 312:9 10 29", "214", Some('4'), "", ""),
             ("21 31 10", "123", Some('2'), "31", "31"),
-            ("21 31 1A A9", "123", None, "2a 31", "1a 21 31"),
-            // 3 was made upon a merge of the state B and of 1, which began from A.
-            ("43 35 5B1 B9 1A A9", "134", None, "4b", "1a 35 43"),
-            ("7", "77", None, "7-", "7- 7-"),
+            ("21 31 1a a9", "123", None, "2a 31", "1a 21 31"),
+            // 3 was made upon a merge of the state b and of 1, which began from a.
+            ("43 35 5b1:a b9 1a a9", "134", None, "4b", "1a 35 43"),
+            // A person's own commits, which are had no more, go with nobody.
+            ("1b ba a0", "1", None, "1b", "1b"),
+            ("21 1b b0", "12", None, "2b", "1b 21"),
+            ("21 1a a0 3a", "23", None, "21 3a", "21 3a"),
+            // 1 is had by 2, so it must not come once more with the merge that 3 stands on.
+            ("21 1a a9 35 5b1:a b9", "123", None, "2a 35", "1a 21 35"),
+            // That merge had 2 and not 1, or nobody knows what.
+            ("35 5b2:1 b9 21 1a a9", "123", None, "1a 21 35", "1a 21 35"),
+            ("35 5b2 b9 21 1a a9", "123", None, "1a 21 35", "1a 21 35"),
+            // Nobody asks for 1 any more.
+            ("35 5b2:a b9 21 1a a9", "23", None, "21 35", "21 35"),
+            // 1 lies below what 2 began from: it was merged, and is not any more.
+            ("2b bc c1 1a a9", "12", None, "1a 2b", "1a 2b"),
+            ("7", "77", None, "7-", "7-"),
         ] {
             let found = Ahead::read(&history(listed), &ids(asked), &id('0'));
             assert_eq!(found.upon, upon.map(id), "{listed}: {asked}");

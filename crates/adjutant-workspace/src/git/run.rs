@@ -245,8 +245,8 @@ impl<'a> Call<'a> {
     /// Hands git a locked handle for as long as it runs.
     ///
     /// A lock belongs to the open description: when this process is killed, it stays taken until
-    /// git is gone, so nobody else meets a tree that is still being written. Git is told to end
-    /// then, so that nobody waits for long.
+    /// git and all that it started are gone, so nobody else meets a tree that is still being written.
+    /// Git is told to end then, so that nobody waits for long.
     pub(crate) fn holding(mut self, lock: OwnedFd) -> Self {
         self.held = Some(lock);
         self
@@ -528,6 +528,8 @@ fn shorten(complaint: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -536,6 +538,28 @@ mod tests {
         let short = shorten(long.as_bytes());
         assert_eq!(short.chars().count(), MESSAGE_CHARS + 1);
         assert!(short.ends_with("last") && !short.contains(char::is_control), "{short}");
+    }
+
+    #[test]
+    fn a_lock_is_held_until_what_git_started_is_gone_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        // As git starts its workers: they read from a pipe, and go on for a while without git.
+        let text = "#!/bin/sh\ncase $* in *version) echo git version 2.99.0; exit;; esac\n\
+                    cd \"${0%/*}\"; (read -r end < pipe) < /dev/null > /dev/null 2>&1 &\n";
+        fs::write(path("git"), text).unwrap();
+        fs::set_permissions(path("git"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+        let search = std::env::join_paths([folder.path(), "/usr/bin".as_ref(), "/bin".as_ref()]);
+        let git = Git::find(&search.unwrap()).unwrap();
+        let open = || File::options().create(true).append(true).open(path("lock")).unwrap();
+        let lock = open();
+        lock.lock().unwrap();
+        git.call("read-tree").holding(lock.into()).run().unwrap();
+        let other = open();
+        assert!(other.try_lock().is_err(), "git is gone, its worker is not");
+        fs::write(path("pipe"), "end\n").unwrap();
+        other.lock().unwrap();
     }
 
     #[test]

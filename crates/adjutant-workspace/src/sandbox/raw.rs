@@ -9,10 +9,11 @@
 )]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use rustix::io::dup;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use rustix::thread::UnshareFlags;
 
@@ -86,14 +87,19 @@ pub(crate) fn own_session(command: &mut Command) -> &mut Command {
 }
 
 /// Makes a command end with the thread that starts it, by a signal that lets it clear away its lock files.
+///
+/// What the command starts has the command's input too, whatever it reads from: a lock that was handed over there
+/// is held until all of them are gone.
 pub(crate) fn end_with_us(command: &mut Command) -> &mut Command {
     let us = getpid();
     let prepare = move || {
+        // Left open, also by the program that is run.
+        let _ = dup(rustix::stdio::stdin())?.into_raw_fd();
         set_parent_process_death_signal(Some(Signal::TERM))?;
         // Whoever was killed before that call sends no signal any more.
         if getppid() == Some(us) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };
-    // SAFETY: two system calls that touch no memory and no lock, as is allowed between fork and exec; the error
+    // SAFETY: a few system calls that touch no memory and no lock, as is allowed between fork and exec; the error
     // holds no allocation.
     unsafe { command.pre_exec(prepare) }
 }

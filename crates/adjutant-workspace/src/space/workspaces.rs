@@ -300,9 +300,7 @@ impl Shared {
             if !preview.is_clean() {
                 return Ok(Err((commit.clone(), preview.conflicts)));
             }
-            let (parents, message) = ([&merged, commit], "Work that this begins with");
-            merged =
-                self.repository.commit_tree(&parents, &preview.tree, message, SystemTime::now())?;
+            merged = self.repository.join(&merged, (commit, base), &preview.tree)?;
         }
         Ok(Ok(merged))
     }

@@ -1,5 +1,6 @@
 //! Workspaces of both kinds, through the one type the engine uses.
 
+mod begin_with;
 mod borrowed;
 mod choice;
 mod claim;

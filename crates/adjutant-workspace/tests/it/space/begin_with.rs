@@ -1,0 +1,243 @@
+//! Work that begins with the results of other work, whatever a person did to the history in between.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::git::{on_disk, put};
+
+/// A person, and stories that build on each other's results.
+struct Stories {
+    user: User,
+    spaces: Workspaces,
+}
+
+impl Stories {
+    fn new() -> Self {
+        let user = User::new();
+        let options = Options { alike: true, ..options(KindWish::Worktree) };
+        let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
+        Self { user, spaces }
+    }
+
+    /// Does a story upon results: makes files of these names and removes others.
+    fn story(&self, name: &str, upon: &[&ObjectId], makes: &[&str], removes: &[&str]) -> ObjectId {
+        let space = self.begin(name, upon);
+        makes.iter().for_each(|path| write(&space, path, &text_of(path)));
+        removes.iter().for_each(|path| remove(&space, path));
+        space.conclude(name, now()).unwrap().commit.unwrap()
+    }
+
+    fn begin(&self, name: &str, upon: &[&ObjectId]) -> Workspace {
+        let results: Vec<ObjectId> = upon.iter().map(|it| (*it).clone()).collect();
+        assert_eq!(self.spaces.begin_with("run", name, &results).unwrap(), None, "{name}");
+        self.spaces.make("run", name, name, None).unwrap()
+    }
+
+    /// Looks at the files that a story upon results finds.
+    #[track_caller]
+    fn check(&self, name: &str, upon: &[&ObjectId], has: &[&str], lacks: &[&str]) {
+        let found = files(&self.begin(name, upon));
+        for path in has {
+            assert!(found.contains_key(*path), "{path} is missing: {:?}", found.keys());
+        }
+        for path in lacks {
+            assert!(!found.contains_key(*path), "{path} came back: {:?}", found.keys());
+        }
+    }
+
+    /// The person writes a file and leaves it uncommitted.
+    fn writes(&self, path: &str) {
+        self.user.write(path, &text_of(path));
+    }
+}
+
+/// Nothing like the text of another file: git must take none for a renamed one.
+fn text_of(path: &str) -> String {
+    (0..8).map(|line| format!("{path} {line} {path}\n")).collect()
+}
+
+#[test]
+fn what_one_branch_took_out_does_not_come_back_with_another() {
+    let all = Stories::new();
+    let a = all.story("a", &[], &["by-a"], &[]);
+    let b = all.story("b", &[&a], &["by-b"], &["by-a"]);
+    all.writes("own-1");
+    // It has what A did by a merge with another state of the tree.
+    let c = all.story("c", &[&a], &["by-c"], &[]);
+    all.check("last-1", &[&a, &b, &c], &["by-b", "by-c", "own-1"], &["by-a"]);
+    all.writes("own-2");
+    all.check("last-2", &[&a, &b, &c], &["by-b", "by-c", "own-1", "own-2"], &["by-a"]);
+}
+
+#[test]
+fn what_a_person_took_out_of_a_commit_does_not_come_back_with_work_upon_it() {
+    for amends in [true, false] {
+        let all = Stories::new();
+        all.writes("wrong");
+        all.writes("fine");
+        all.user.commit("both");
+        let a = all.story("a", &[], &["by-a"], &[]);
+        std::fs::remove_file(all.user.path("wrong")).unwrap();
+        if amends {
+            all.user.git(["add", "--all"]);
+            all.user.git(["commit", "-q", "--amend", "-m", "one"]);
+        } else {
+            all.user.git(["reset", "-q", "--hard", "HEAD~1"]);
+        }
+        all.check("last-3", &[&a], &["by-a"], &["wrong"]);
+    }
+}
+
+#[test]
+fn work_that_was_done_anew_replaces_what_other_work_stands_on() {
+    let all = Stories::new();
+    let old = all.story("old", &[], &["by-old"], &[]);
+    let b = all.story("b", &[&old], &["by-b"], &[]);
+    let new = all.story("new", &[], &["by-new"], &[]);
+    all.check("last-4", &[&new, &b], &["by-new", "by-b"], &["by-old"]);
+    all.writes("own");
+    let c = all.story("c", &[&new, &b], &["by-c"], &[]);
+    all.writes("own-2");
+    all.check("last-5", &[&new, &b, &c], &["by-new", "by-b", "by-c", "own-2"], &["by-old"]);
+}
+
+#[test]
+fn work_that_a_person_merged_and_took_back_is_taken_in() {
+    let all = Stories::new();
+    let a = all.story("a", &[], &["by-a"], &[]);
+    let before = all.user.id("HEAD");
+    all.user.git(["merge", "-q", "--ff-only", a.as_str()]);
+    all.writes("own");
+    let b = all.story("b", &[], &["by-b"], &[]);
+    all.user.git(["reset", "-q", "--hard", before.as_str()]);
+    all.check("last-6", &[&a, &b], &["by-a", "by-b", "own"], &[]);
+}
+
+#[test]
+fn work_that_was_in_the_files_for_a_while_is_taken_in() {
+    let all = Stories::new();
+    let a = all.story("a", &[], &["by-a"], &[]);
+    let b = all.story("b", &[&a], &["by-b"], &[]);
+    // Applied, so that only B is asked for.
+    all.writes("by-a");
+    let c = all.story("c", &[&b], &["by-c"], &[]);
+    std::fs::remove_file(all.user.path("by-a")).unwrap();
+    all.check("last-7", &[&b, &c], &["by-b", "by-c"], &["by-a"]);
+    all.writes("own");
+    all.check("last", &[&a, &b, &c], &["by-a", "by-b", "by-c", "own"], &[]);
+}
+
+#[test]
+fn work_that_the_files_had_when_it_was_merged_is_taken_in_once_they_have_it_no_more() {
+    let all = Stories::new();
+    let a = all.story("a", &[], &["by-a"], &[]);
+    let b = all.story("b", &[&a], &["by-b"], &[]);
+    // Nobody knows that this is the work of A.
+    all.writes("by-a");
+    let c = all.story("c", &[&a, &b], &["by-c"], &[]);
+    std::fs::remove_file(all.user.path("by-a")).unwrap();
+    all.check("last", &[&a, &b, &c], &["by-a", "by-b", "by-c"], &[]);
+}
+
+/// Histories that are tried; the first of them already show a merge that takes in too much or too little.
+const SEEDS: u64 = 4;
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % end
+    }
+}
+
+/// A story that was done: what it depends on, all of that included, the file it made and those of the others that it removed.
+struct Done {
+    commit: ObjectId,
+    upon: BTreeSet<usize>,
+    makes: String,
+    removes: BTreeSet<String>,
+}
+
+/// Does something to the tree or to its history that a person may do between two stories.
+fn meddle(all: &Stories, dice: &mut Dice, number: usize, done: &[Done]) {
+    let (user, own) = (&all.user, format!("own-{number}"));
+    match dice.below(7) {
+        0 => all.writes(&own),
+        1 => {
+            all.writes(&own);
+            user.commit("own");
+        }
+        2 => {
+            all.writes(&own);
+            user.git(["add", "--all"]);
+            user.git(["commit", "-q", "--amend", "-m", "amended"]);
+        }
+        3 => drop(user.try_git(["reset", "-q", "--hard", "HEAD~1"])),
+        4 if !done.is_empty() => {
+            let commit = &done[dice.below(done.len())].commit;
+            user.git(["stash", "-q", "--include-untracked"]);
+            user.try_git(["merge", "-q", "--no-edit", commit.as_str()]);
+            assert_eq!(user.git(["status", "--porcelain"]), "");
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn whatever_happened_in_between_a_story_finds_the_files_and_what_it_depends_on() {
+    for seed in 0..SEEDS {
+        let (all, mut dice) = (Stories::new(), Dice(seed));
+        let mut done: Vec<Done> = Vec::new();
+        for number in 0..7 {
+            meddle(&all, &mut dice, number, &done);
+            let mut upon = BTreeSet::new();
+            for (earlier, story) in done.iter().enumerate() {
+                if dice.below(2) == 0 {
+                    upon.extend(story.upon.iter().copied().chain([earlier]));
+                }
+            }
+            let mut expected: BTreeSet<String> = on_disk(&all.user.tree).into_keys().collect();
+            // Nobody asks for work that the person's branch has.
+            let commits: Vec<ObjectId> = upon.iter().map(|it| done[*it].commit.clone()).collect();
+            let had = all.spaces.repository().in_head(&commits).unwrap();
+            let asked = || upon.iter().map(|it| &done[*it]).filter(|it| !had.contains(&it.commit));
+            for it in asked() {
+                expected.insert(it.makes.clone());
+                expected.retain(|path| !it.removes.contains(path));
+            }
+            let results: Vec<&ObjectId> = asked().map(|it| &it.commit).collect();
+            let name = format!("story-{number}");
+            let space = all.begin(&name, &results);
+            let found: BTreeSet<String> = files(&space).into_keys().collect();
+            assert_eq!(found, expected, "seed {seed}, story {number} upon {upon:?}");
+            let makes = format!("by-{number}");
+            write(&space, &makes, &text_of(&makes));
+            let mut removes = BTreeSet::new();
+            for path in upon.iter().map(|it| &done[*it].makes).filter(|it| found.contains(*it)) {
+                if dice.below(3) == 0 {
+                    remove(&space, path);
+                    removes.insert(path.clone());
+                }
+            }
+            let commit = space.conclude(&name, now()).unwrap().commit.unwrap();
+            done.push(Done { commit, upon, makes, removes });
+        }
+    }
+}
+
+#[test]
+fn a_state_upon_a_commit_of_a_date_that_no_clock_shows_is_captured() {
+    let all = Stories::new();
+    let (tree, file) = (all.user.id("HEAD^{tree}"), all.user.outer.path().join("commit"));
+    let who = format!("a <a@b> {} +0000", u64::MAX);
+    put(&file, &format!("tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n"));
+    let store = ["hash-object", "--literally", "-t", "commit", "-w", file.to_str().unwrap()];
+    let commit = all.user.git(store);
+    all.user.git(["reset", "-q", commit.trim()]);
+    all.writes("own");
+    let a = all.story("a", &[], &["by-a"], &[]);
+    all.check("last", &[&a], &["by-a", "own"], &[]);
+}
