@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adjutant_core::Policy;
+use adjutant_core::policy::Key;
 use adjutant_core::schema::CallLimits;
 use adjutant_mcp::{Approval, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve};
 
@@ -35,8 +36,7 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         return set_up(command, &args.root, given_home.as_deref());
     }
     let root = absolute(&args.root)?;
-    // Read here too: a configuration that is wrong is better heard of now than at the first call.
-    let settings = Settings::load(&args.policy, &root)?;
+    let settings = settings(args, &root)?;
     let program_path = env::current_exe()
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot find myself: {error}")))?;
     let refusal = env::var_os(CONTEXT).map(|_| {
@@ -75,8 +75,20 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
 
 /// Finds out whether the server would start with these flags here.
 pub(crate) fn check(args: &McpArgs) -> Result<(), Failure> {
-    let settings = Settings::load(&args.policy, &absolute(&args.root)?)?;
+    let settings = settings(args, &absolute(&args.root)?)?;
     approval(args, &settings.mcp).map(drop)
+}
+
+/// Reads what the process of a run reads too: what is wrong is better heard of now than at the first call.
+fn settings(args: &McpArgs, root: &Path) -> Result<Settings, Failure> {
+    let mut settings = Settings::load(&args.policy, root)?;
+    if let Some(usd) = args.budget_usd {
+        settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
+    }
+    if let Some(tokens) = args.budget_tokens {
+        settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
+    }
+    Ok(settings)
 }
 
 /// Returns a flag of the server that was typed where a client's configuration is to be changed.

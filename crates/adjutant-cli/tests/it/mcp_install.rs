@@ -306,6 +306,8 @@ fn flags_that_the_server_does_not_have_are_refused_before_anything_is_written() 
         &["--modle", "x"][..],
         &["--approve-below", "much"],
         &["--approve-below", "-1"],
+        &["--budget-usd", "-1"],
+        &["--budget-tokens", "-1"],
         &["install", "claude"],
         &["--preset", "nope"],
         &["--set", "foo=1"],
@@ -313,6 +315,8 @@ fn flags_that_the_server_does_not_have_are_refused_before_anything_is_written() 
     ] {
         let out = rig.run([&["mcp", "install", "claude", "--"], flags].concat());
         assert_eq!(out.code, 2, "{out}");
+        let is_command = flags[0] == "install";
+        assert!(is_command || rig.run([&["mcp"], flags].concat()).code == 2, "{flags:?}");
     }
     let text = format!(
         r#"{{"mcpServers":{{"adjutant":{{"command":{BINARY:?},"args":["mcp","--bogus"]}}}}}}"#
