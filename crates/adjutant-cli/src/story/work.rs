@@ -105,7 +105,7 @@ impl Reading<'_> {
             say(&format!("adjutant: {failure}"));
             self.unsaved = true;
         }
-        let passes = self.tell(&view, placed, |report| report.remarks = remarks);
+        let passes = self.tell(&view, placed, |report| report.remarks.extend(remarks));
         let finished = finished.map_err(|error| {
             let failure = crate::run::broken_off(&error, &view);
             // Agents of stories always write.

@@ -299,7 +299,7 @@ fn a_chain_whose_end_was_squashed_goes_on_from_there() {
 }
 
 #[test]
-fn a_story_begins_also_with_what_was_done_again_below_one_it_depends_on() {
+fn what_was_done_again_below_a_story_takes_the_place_of_what_was_done_first() {
     let stories: [(&str, &[&str]); 3] = [("A", &[]), ("B", &["A"]), ("C", &["B"])];
     let turns = [writes("A", "a", "first\n"), done("A"), writes("B", "b", "b\n"), done("B")];
     let project = Project::new(&prd(&stories), turns);
@@ -314,8 +314,8 @@ fn a_story_begins_also_with_what_was_done_again_below_one_it_depends_on() {
     let out = project.story(&["--story", "C"]);
     assert_eq!(out.code, 0, "{out}");
     let files = project.repo.git(["ls-tree", "--name-only", "adjutant/C"]);
-    for file in ["a", "again", "b", "c"] {
-        assert!(files.lines().any(|it| it == file), "{file}: {files}");
+    for (file, is_there) in [("a", false), ("again", true), ("b", true), ("c", true)] {
+        assert_eq!(files.lines().any(|it| it == file), is_there, "{file}: {files}");
     }
 }
 
@@ -346,6 +346,24 @@ fn a_broken_branch_of_somebody_else_is_in_nobodys_way() {
         let out = project.call(command).run();
         assert_eq!(out.code, 0, "{command:?}: {out}");
     }
+}
+
+#[test]
+fn a_merge_that_a_person_has_not_settled_is_named_in_the_report() {
+    let project = Project::new(&prd(&[("A", &[])]), [writes("A", "a", "a\n"), done("A")]);
+    project.repo.git(["checkout", "-q", "-b", "other"]);
+    project.rig().write("long", lines(&[(2, "theirs")]));
+    project.repo.commit("theirs");
+    project.repo.git(["checkout", "-q", "main"]);
+    project.rig().write("long", lines(&[(2, "ours")]));
+    project.repo.commit("ours");
+    project.repo.git(["read-tree", "-m", "-u", "main~1", "main", "other"]);
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(
+        out.stdout.contains("left in conflict are as they lie there, with its marks: long"),
+        "{out}"
+    );
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl StoryReport {
             removed,
             children: view.preorder().into_iter().skip(1).map(|node| child(view, node)).collect(),
             unread_markers: unread_markers(view),
-            remarks: Vec::new(),
+            remarks: root.space.as_ref().map(|space| space.remarks.clone()).unwrap_or_default(),
             earlier: false,
             own: root.own,
             inclusive: root.inclusive,

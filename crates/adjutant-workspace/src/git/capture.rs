@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub changes: Vec<Change>,
     /// What was left out.
     pub skipped: Vec<Skipped>,
+    /// Files that a merge left in conflict; they are captured as they lie on disk, with its marks.
+    pub unmerged: Vec<PathBuf>,
     /// Submodules; they are empty folders in everything made from this state.
     pub submodules: Vec<PathBuf>,
     /// Whether the attributes at the top name content filters, such as large file storage: a file
@@ -69,6 +71,8 @@ impl Snapshot {
 pub(crate) struct Status {
     pub(crate) changes: Vec<Change>,
     pub(crate) skipped: Vec<Skipped>,
+    /// Files that a merge left in conflict.
+    pub(crate) unmerged: Vec<PathBuf>,
     /// Whether the index differs from HEAD too, in what was looked at.
     pub(crate) staged: bool,
 }
@@ -180,7 +184,7 @@ impl Repository {
             Some(head) => scratch.status_of(&state, head, at)?,
             None => Looked::new(scratch.status(self)?, None, at(None)?),
         };
-        let Status { changes, mut skipped, .. } = status;
+        let Status { changes, mut skipped, unmerged, .. } = status;
         let changes = self.without_reserved(changes, &mut skipped);
         let unchanged = folders.as_ref().filter(|_| changes.is_empty()).and_then(Folders::top);
         let (commit, tree, head_tree) = match (&head, unchanged) {
@@ -198,9 +202,18 @@ impl Repository {
                 (made.commit, made.tree, base_tree)
             }
         };
-        let submodules = self.submodules(&scratch, &head_tree)?;
-        let filtered = self.names_filters();
-        Ok(Snapshot { head, head_tree, commit, tree, changes, skipped, submodules, filtered })
+        let (submodules, filtered) = (self.submodules(&scratch, &head_tree)?, self.names_filters());
+        Ok(Snapshot {
+            head,
+            head_tree,
+            commit,
+            tree,
+            changes,
+            skipped,
+            unmerged,
+            submodules,
+            filtered,
+        })
     }
 
     /// Lists folders and files the repository's patterns ignore, whole folders as one.
@@ -408,7 +421,7 @@ fn unreadable() -> GitError {
 
 fn read_status(bytes: &[u8]) -> Option<Status> {
     let mut found: BTreeMap<RelPath, bool> = BTreeMap::new();
-    let (mut skipped, mut staged) = (Vec::new(), false);
+    let (mut skipped, mut unmerged, mut staged) = (Vec::new(), Vec::new(), false);
     for record in bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
         let (kind, rest) = record.split_first()?;
         let rest = rest.strip_prefix(b" ")?;
@@ -418,6 +431,9 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
                 let (fields, work) = if *kind == b'1' { (8, 4) } else { (10, 5) };
                 let parts: Vec<&[u8]> = rest.splitn(fields, |byte| *byte == b' ').collect();
                 let path = RelPath::new(path_of(parts.last()?)).ok()?;
+                if *kind == b'u' {
+                    unmerged.push(path.as_path().to_owned());
+                }
                 staged |= *kind == b'u' || !parts.first()?.starts_with(b".");
                 if parts.len() == fields && !parts.get(1)?.starts_with(b"S") {
                     let there = *parts.get(work)? != b"000000";
@@ -441,7 +457,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
         |(path, there)| if there { Change::Written(path) } else { Change::Deleted(path) };
     let mut changes: Vec<Change> = found.into_iter().map(as_change).collect();
     changes.sort();
-    Some(Status { changes, skipped, staged })
+    Some(Status { changes, skipped, unmerged, staged })
 }
 
 #[cfg(test)]
@@ -469,6 +485,7 @@ mod tests {
         );
         let nested = Skipped { path: "nested".into(), reason: SkipReason::NestedRepository };
         assert_eq!(status.skipped, [nested]);
+        assert_eq!(status.unmerged, [PathBuf::from("both")]);
     }
 
     #[test]

@@ -458,6 +458,11 @@ fn name_of(tree: &Path) -> String {
 /// Says what a person should know about a captured state.
 fn remarks(snapshot: &Snapshot) -> Vec<String> {
     let mut all = Vec::new();
+    if !snapshot.unmerged.is_empty() {
+        let what =
+            "files that a merge of yours left in conflict are as they lie there, with its marks";
+        all.push(format!("{what}: {}", listed(&snapshot.unmerged)));
+    }
     if !snapshot.submodules.is_empty() {
         all.push(format!("submodules are empty: {}", listed(&snapshot.submodules)));
     }
