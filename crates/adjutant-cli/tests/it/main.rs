@@ -77,6 +77,7 @@ mod story_ends;
 mod story_full;
 mod story_lost;
 mod story_markers;
+mod story_merged;
 mod story_order;
 mod story_prd;
 mod story_rig;

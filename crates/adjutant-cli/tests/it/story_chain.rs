@@ -423,7 +423,7 @@ fn what_stands_on_work_that_is_not_merged_names_it_in_its_order() {
 }
 
 /// Works on one story, and returns how often git was called for it.
-fn git_calls(project: &Project, story: &str) -> usize {
+pub(crate) fn git_calls(project: &Project, story: &str) -> usize {
     let [folder, calls] = ["counted", "calls"].map(|name| project.rig().path().join(name));
     let found = std::env::var_os("PATH").unwrap();
     let git = std::env::split_paths(&found).map(|it| it.join("git")).find(|it| it.exists());

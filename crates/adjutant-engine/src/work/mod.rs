@@ -86,7 +86,7 @@ pub enum Verdict {
 /// Where work is by now that was kept once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// The user's files or their commit have it.
+    /// The user's files have it, or what the user made of it; or their commit has it.
     Merged,
     /// A branch or a reference of ours keeps it, and the user's files do not have it yet.
     Kept,
@@ -319,10 +319,11 @@ impl Work {
         // First, for another repository may lie by now where one was that work was merged into.
         let present = self.repository.present(&asked)?;
         let applied = self.repository.applied()?;
-        let open = |it: &&ObjectId| {
-            present.contains(*it) && applications(&applied, it.as_str()).is_empty()
-        };
-        let open: Vec<ObjectId> = asked.iter().filter(open).cloned().collect();
+        let is_applied = |it: &ObjectId| !applications(&applied, it.as_str()).is_empty();
+        let there = asked.iter().filter(|it| present.contains(it));
+        let (recorded, mut open): (Vec<_>, Vec<_>) = there.cloned().partition(is_applied);
+        // A record does not know of a checkout or a stash since.
+        open.extend(self.repository.undone(&recorded, &applied)?);
         let merged = self.repository.in_head(&open)?;
         let open: Vec<ObjectId> = open.into_iter().filter(|it| !merged.contains(it)).collect();
         let kept = self.repository.kept(&open)?;

@@ -3,6 +3,7 @@
 //! Compared in a private git directory without attributes, so no external diff and no text
 //! conversion exists there; the options that forbid them are given all the same.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::GitError;
@@ -120,6 +121,24 @@ impl Repository {
         self.compare(from, to, &["--raw", "--no-renames"], &[])
     }
 
+    /// Compares many commits by name only, each with what it is counted from. One that git cannot compare is left
+    /// out, and those after it.
+    pub(crate) fn differences_of(
+        &self,
+        bases: &BTreeMap<ObjectId, ObjectId>,
+    ) -> Result<BTreeMap<ObjectId, Diff>, GitError> {
+        if bases.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let scratch = self.scratch(None)?;
+        let call = scratch.call("diff-tree").args(["--stdin", "-r", "-z", "--raw", "--no-renames"]);
+        let call = call.args(["--no-ext-diff", "--no-textconv"]).accept(&[0, 128]);
+        let list: String = bases.iter().map(|(to, from)| format!("{to} {from}\n")).collect();
+        let output = call.feed(list.as_bytes())?;
+        read_many(&output.bytes)
+            .ok_or_else(|| GitError::Unreadable { command: "diff-tree".to_owned() })
+    }
+
     fn compare(
         &self,
         from: &ObjectId,
@@ -197,6 +216,21 @@ fn read(bytes: &[u8]) -> Option<Diff> {
         counted += 1;
     }
     Some(diff)
+}
+
+/// Reads comparisons by name, each after the id of its commit.
+fn read_many(bytes: &[u8]) -> Option<BTreeMap<ObjectId, Diff>> {
+    let mut records = bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    let (mut all, mut at) = (BTreeMap::<ObjectId, Diff>::new(), None);
+    while let Some(record) = records.next() {
+        match record.strip_prefix(b":") {
+            Some(raw) => {
+                all.entry(at.clone()?).or_default().entries.push(read_raw(raw, &mut records)?);
+            }
+            None => at = Some(ObjectId::from_bytes(record)?),
+        }
+    }
+    Some(all)
 }
 
 fn read_raw<'b>(raw: &[u8], records: &mut impl Iterator<Item = &'b [u8]>) -> Option<DiffEntry> {

@@ -120,7 +120,7 @@ impl Repository {
 
     /// Merges each of several results, given with its base, into the commit `target`; returns the
     /// trees of those that merge without a conflict.
-    pub(super) fn merged_trees(
+    pub(crate) fn merged_trees(
         &self,
         results: &[(&ObjectId, &ObjectId)],
         target: &ObjectId,

@@ -20,11 +20,20 @@ impl Repository {
     ///
     /// Why git could not be asked.
     pub fn present(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
-        if commits.is_empty() {
+        self.named(commits.iter().map(ObjectId::as_str))
+    }
+
+    /// Returns the commits that this repository has by these ids or beginnings of ids.
+    pub(crate) fn named<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<BTreeSet<ObjectId>, GitError> {
+        let names: String = names.map(|name| format!("{name}\n")).collect();
+        if names.is_empty() {
             return Ok(BTreeSet::new());
         }
         let call = self.call("cat-file").arg("--batch-check=%(objectname) %(objecttype)");
-        let output = call.feed(lines(commits).as_bytes())?;
+        let output = call.feed(names.as_bytes())?;
         let text = String::from_utf8_lossy(&output.bytes);
         let found = text.lines().filter_map(|line| line.strip_suffix(" commit"));
         Ok(found.filter_map(ObjectId::parse).collect())
@@ -104,7 +113,10 @@ impl Repository {
     }
 
     /// Returns the first parents of commits that have one.
-    fn bases_of(&self, commits: &[ObjectId]) -> Result<BTreeMap<ObjectId, ObjectId>, GitError> {
+    pub(crate) fn bases_of(
+        &self,
+        commits: &[ObjectId],
+    ) -> Result<BTreeMap<ObjectId, ObjectId>, GitError> {
         if commits.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -115,6 +127,33 @@ impl Repository {
             Some((ids.next()??, ids.next()??))
         };
         Ok(String::from_utf8_lossy(&output.bytes).lines().filter_map(read).collect())
+    }
+
+    /// Returns where commits left the history of another one, going back by first parents.
+    pub(crate) fn forks(
+        &self,
+        commits: &[&ObjectId],
+        from: &ObjectId,
+    ) -> Result<BTreeMap<ObjectId, ObjectId>, GitError> {
+        if commits.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let call = self.call("rev-list").args(["--parents", "--stdin", "--not", from.as_str()]);
+        let output = call.feed(lines(commits.iter().copied()).as_bytes())?;
+        let read = |line: &str| {
+            let mut ids = line.split(' ').map(ObjectId::parse);
+            Some((ids.next()??, ids.next().flatten()))
+        };
+        let beyond: BTreeMap<ObjectId, Option<ObjectId>> =
+            String::from_utf8_lossy(&output.bytes).lines().filter_map(read).collect();
+        let fork = |commit: &ObjectId| {
+            let mut at = commit;
+            while let Some(parent) = beyond.get(at) {
+                at = parent.as_ref()?;
+            }
+            Some((commit.clone(), at.clone()))
+        };
+        Ok(commits.iter().filter_map(|commit| fork(commit)).collect())
     }
 
     /// Returns those of the commits that none of the others reaches, and what lies between.
@@ -300,8 +339,8 @@ fn is_of_one_size(one: &Diff, other: &Diff) -> bool {
     sizes(one) == sizes(other)
 }
 
-fn lines(commits: &[ObjectId]) -> String {
-    commits.iter().map(|commit| format!("{commit}\n")).collect()
+fn lines<'c>(commits: impl IntoIterator<Item = &'c ObjectId>) -> String {
+    commits.into_iter().map(|commit| format!("{commit}\n")).collect()
 }
 
 #[cfg(test)]

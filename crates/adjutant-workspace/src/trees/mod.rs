@@ -1,7 +1,8 @@
 //! Directories made from trees of git, and changes brought back into the user's own.
 //!
 //! Owns warm checkouts that overlays stand on (`bases`), the work trees of children where there is
-//! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`; `rehearse` only tries),
+//! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`; `rehearse` only tries,
+//! `undone` says where nothing is left of it),
 //! or one that a workspace takes in (`bring`), and putting single paths back (`restore`)
 //! with their permissions (`modes`).
 
@@ -16,6 +17,7 @@ mod opening;
 mod rehearse;
 mod remove;
 mod restore;
+mod undone;
 mod worktree;
 
 pub use apply::{Applied, ApplyError, Left, Recovered, Recovery, forget_applied};

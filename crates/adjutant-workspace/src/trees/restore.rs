@@ -25,7 +25,7 @@ const MAX_ENTRIES: usize = 10_000_000;
 pub(crate) const PLAIN: u32 = 0o100_644;
 
 /// The mode of a submodule's entry.
-const SUBMODULE: u32 = 0o160_000;
+pub(super) const SUBMODULE: u32 = 0o160_000;
 
 /// Names what git says nothing of when it looks at files: pipes, sockets and devices, what lies too deep,
 /// git's own folders but the one at the top, and files with patterns, which may hide themselves.

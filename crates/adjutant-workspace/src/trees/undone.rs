@@ -1,0 +1,247 @@
+//! Whether anything of a result that was applied is in the user's files still.
+//!
+//! Only the paths that the result changed are looked at, as they are on disk; nothing is stored. In doubt a result
+//! is there: what a person made of it is theirs and must not come back.
+//!
+//! Start at [`Repository::undone`].
+
+use std::collections::btree_map::Entry as MapEntry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::apply::LINK;
+use super::restore::{PLAIN, SUBMODULE};
+use crate::git::{Content, FILE_BYTES, blob_id, content};
+use crate::{Diff, DiffEntry, GitError, ObjectId, RelPath, Repository, Root};
+
+/// The mode of a file that is a program.
+const PROGRAM: u32 = 0o100_755;
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    /// No file.
+    Nothing,
+    /// A file or a link, with its mode.
+    File(u32, ObjectId),
+    /// Something that is in no tree, or that cannot be read.
+    Unclear,
+}
+
+/// What results did to files.
+type Steps<'d> = BTreeMap<&'d Path, Vec<(Thing, Thing)>>;
+
+/// A file on disk.
+#[derive(Debug)]
+struct Found {
+    thing: Thing,
+    /// What results make of it, itself too.
+    later: BTreeSet<Thing>,
+    /// What results made it of, itself too.
+    earlier: BTreeSet<Thing>,
+}
+
+/// The files on disk that were looked at.
+struct Look<'d> {
+    root: Root,
+    steps: Steps<'d>,
+    found: BTreeMap<&'d Path, Found>,
+}
+
+/// What the file at a path says about a result that changed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    /// It is as the result, or one upon it, left it.
+    There,
+    /// It is as it was before the result, or before one that this stands on.
+    Gone,
+    /// It is both: what the result did to it was undone by one upon it, or has been since.
+    Nothing,
+    /// It is another.
+    Other,
+}
+
+impl Repository {
+    /// Returns those of the results that were applied of which the work tree has nothing. `applied` are the names
+    /// of all applications: one result may have gone on with the files of another.
+    ///
+    /// It costs a few calls of git however many there are, and looks at the files that the results changed.
+    ///
+    /// # Errors
+    ///
+    /// Why git or the files could not be asked.
+    pub fn undone(
+        &self,
+        results: &[ObjectId],
+        applied: &[String],
+    ) -> Result<BTreeSet<ObjectId>, GitError> {
+        let gone = self.gone_among(results, results)?;
+        // Most often nothing is, and nobody need look at all of them.
+        if gone.is_empty() {
+            return Ok(gone);
+        }
+        let gone: Vec<ObjectId> = gone.into_iter().collect();
+        let starts = applied.iter().filter_map(|name| name.split('-').next());
+        let mut all = self.named(starts)?;
+        all.extend(results.iter().cloned());
+        self.gone_among(&gone, &all.into_iter().collect::<Vec<_>>())
+    }
+
+    /// Returns those of the results of which the work tree has nothing, as far as that is known with these others.
+    fn gone_among(
+        &self,
+        results: &[ObjectId],
+        others: &[ObjectId],
+    ) -> Result<BTreeSet<ObjectId>, GitError> {
+        // A commit without a base is no result of ours; it is taken at its word.
+        let bases = self.bases_of(others)?;
+        let diffs = self.differences_of(&bases)?;
+        let mut look = Look::new(self.root()?, &diffs);
+        let (mut gone, mut unsure) = (BTreeSet::new(), Vec::new());
+        for (result, diff) in results.iter().filter_map(|it| Some((it, diffs.get(it)?))) {
+            let own = diff.entries.iter().filter(|entry| !is_submodule(entry));
+            let says =
+                own.map(|it| Ok((it, look.at(it)?))).collect::<Result<Vec<_>, GitError>>()?;
+            let is_said = |what: Says| says.iter().any(|(_, it)| *it == what);
+            if is_said(Says::There) {
+                continue;
+            }
+            if is_said(Says::Other) {
+                let others = says.iter().filter(|(_, it)| *it == Says::Other);
+                unsure.push((result, others.map(|(entry, _)| *entry).collect::<Vec<_>>()));
+            } else if is_said(Says::Gone) {
+                gone.insert(result.clone());
+            }
+        }
+        gone.extend(self.reverted(&unsure, &bases, &look)?);
+        Ok(gone)
+    }
+
+    /// Returns those of the results that HEAD has nothing of, where the given files are as HEAD has them: it may
+    /// have changed them otherwise since the result began. Taking a result out of HEAD, alone or with all that lies
+    /// between, changes nothing then.
+    fn reverted(
+        &self,
+        results: &[(&ObjectId, Vec<&DiffEntry>)],
+        bases: &BTreeMap<ObjectId, ObjectId>,
+        look: &Look<'_>,
+    ) -> Result<BTreeSet<ObjectId>, GitError> {
+        let head = if results.is_empty() { None } else { self.head()? };
+        let Some(head) = head else { return Ok(BTreeSet::new()) };
+        let listing = self.listing(&head)?;
+        let is_clean = |entry: &DiffEntry| {
+            let known = listing.get(&entry.path);
+            let known = known.map_or(Thing::Nothing, |it| Thing::File(it.mode, it.id.clone()));
+            look.found.get(entry.path.as_path()).is_some_and(|found| found.thing == known)
+        };
+        let clean = results.iter().filter(|(_, entries)| entries.iter().all(|it| is_clean(it)));
+        let clean: Vec<&ObjectId> = clean.map(|(result, _)| *result).collect();
+        // What it stands on may be gone with it.
+        let forks = self.forks(&clean, &head)?;
+        let under = |result: &ObjectId| [bases.get(result), forks.get(result)];
+        let pairs: Vec<_> = clean
+            .iter()
+            .flat_map(|result| under(result).into_iter().flatten().map(|base| (base, *result)))
+            .collect();
+        if pairs.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let tree = self.tree_of(&head)?;
+        let without = self.merged_trees(&pairs, &head)?;
+        let same = pairs.iter().zip(without).filter(|(_, without)| without.as_ref() == Some(&tree));
+        Ok(same.map(|((_, result), _)| (*result).clone()).collect())
+    }
+}
+
+impl<'d> Look<'d> {
+    fn new(root: Root, diffs: &'d BTreeMap<ObjectId, Diff>) -> Self {
+        let mut steps = Steps::new();
+        for entry in diffs.values().flat_map(|diff| &diff.entries) {
+            let step = (Thing::before(entry), Thing::after(entry));
+            steps.entry(&entry.path).or_default().push(step);
+        }
+        Self { root, steps, found: BTreeMap::new() }
+    }
+
+    /// Compares the file at a path with what a result made of it.
+    fn at(&mut self, entry: &'d DiffEntry) -> Result<Says, GitError> {
+        let path = entry.path.as_path();
+        let found = match self.found.entry(path) {
+            MapEntry::Occupied(known) => known.into_mut(),
+            MapEntry::Vacant(place) => {
+                let thing = Thing::on_disk(&self.root, path, &entry.old_id)?;
+                let steps = self.steps.get(path).map(Vec::as_slice).unwrap_or_default();
+                place.insert(Found::new(thing, steps))
+            }
+        };
+        let is_before = found.later.contains(&Thing::before(entry));
+        let is_after = found.earlier.contains(&Thing::after(entry));
+        Ok(match (is_before, is_after) {
+            (true, true) => Says::Nothing,
+            (true, false) => Says::Gone,
+            (false, true) => Says::There,
+            (false, false) => Says::Other,
+        })
+    }
+}
+
+impl Found {
+    fn new(thing: Thing, steps: &[(Thing, Thing)]) -> Self {
+        let later = reach(&thing, steps.iter().map(|(from, to)| (from, to)));
+        let earlier = reach(&thing, steps.iter().map(|(from, to)| (to, from)));
+        Self { thing, later, earlier }
+    }
+}
+
+impl Thing {
+    fn before(entry: &DiffEntry) -> Self {
+        Self::of(entry.old_mode, &entry.old_id)
+    }
+
+    fn after(entry: &DiffEntry) -> Self {
+        Self::of(entry.new_mode, &entry.new_id)
+    }
+
+    fn of(mode: u32, id: &ObjectId) -> Self {
+        if mode == 0 { Self::Nothing } else { Self::File(mode, id.clone()) }
+    }
+
+    fn on_disk(root: &Root, path: &Path, like: &ObjectId) -> Result<Self, GitError> {
+        let Ok(named) = RelPath::new(path) else { return Ok(Self::Unclear) };
+        let Ok(Ok(found)) = content(root, &named) else { return Ok(Self::Unclear) };
+        let (mode, id) = match found {
+            Content::Nothing => return Ok(Self::Nothing),
+            Content::Link(target) => {
+                (LINK, blob_id(&mut target.as_slice(), target.len() as u64, like)?)
+            }
+            // No result has a file like that.
+            Content::File { len, .. } if len > FILE_BYTES => return Ok(Self::Unclear),
+            Content::File { mut file, len, executable } => {
+                (if executable { PROGRAM } else { PLAIN }, blob_id(&mut file, len, like)?)
+            }
+        };
+        Ok(id.map_or(Self::Unclear, |id| Self::File(mode, id)))
+    }
+}
+
+/// Returns all that steps lead to from a thing, itself too.
+fn reach<'t>(
+    start: &'t Thing,
+    steps: impl Iterator<Item = (&'t Thing, &'t Thing)>,
+) -> BTreeSet<Thing> {
+    let mut next: BTreeMap<&Thing, Vec<&Thing>> = BTreeMap::new();
+    for (from, to) in steps {
+        next.entry(from).or_default().push(to);
+    }
+    let (mut all, mut open) = (BTreeSet::from([start]), vec![start]);
+    while let Some(at) = open.pop() {
+        let to = next.get(at).into_iter().flatten();
+        open.extend(to.filter(|to| all.insert(to)));
+    }
+    all.into_iter().cloned().collect()
+}
+
+/// Submodules are left as they are when a result is applied.
+fn is_submodule(entry: &DiffEntry) -> bool {
+    [entry.old_mode, entry.new_mode].contains(&SUBMODULE)
+}
