@@ -75,6 +75,7 @@ mod story_conflicts;
 mod story_delegation;
 mod story_ends;
 mod story_full;
+mod story_ignored;
 mod story_lost;
 mod story_markers;
 mod story_merged;

@@ -478,7 +478,7 @@ fn repository_at(search: &OsStr, tree: &Path, state: &Path) -> Result<Repository
         return Err(GitError::NotARepository { path: start });
     }
     let merges = state.join(MERGES);
-    let found = Repository::open(&git, tree, &merges)?;
+    let found = Repository::open(&git, tree, &merges)?.with_persons_excludes()?;
     let key = content_hash(found.work_tree().as_os_str().as_bytes());
     found.with_state(&merges.join(key.get(..16).unwrap_or(&key)))
 }

@@ -11,11 +11,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
+use super::excludes::says_something;
 use super::graft::{Folders, Planned};
 use super::id::ObjectId;
 use super::import::{Commit, IDENTITY, Imported, seconds};
@@ -242,9 +243,7 @@ impl Repository {
             let copy = || -> io::Result<()> {
                 let mut text = Vec::new();
                 open_plain(&own)?.read_to_end(&mut text)?;
-                let says_nothing = |line: &[u8]| line.is_empty() || line.starts_with(b"#");
-                // What git puts there explains itself and has no patterns.
-                if text.split(|byte| *byte == b'\n').all(says_nothing) {
+                if !says_something(&text) {
                     return Ok(());
                 }
                 fs::create_dir_all(scratch.path("info"))?;
@@ -252,9 +251,7 @@ impl Repository {
             };
             copy().map_err(GitError::io("copying the exclude file"))?;
         }
-        let mut setting = std::ffi::OsString::from("core.excludesFile=");
-        setting.push(self.excludes().unwrap_or(Path::new("/dev/null")));
-        Ok(call.config(setting))
+        self.excluding_own(scratch, call)
     }
 
     fn names_filters(&self) -> bool {

@@ -11,6 +11,7 @@ mod capture;
 mod change;
 mod diff;
 mod error;
+mod excludes;
 mod graft;
 mod id;
 mod ignore;

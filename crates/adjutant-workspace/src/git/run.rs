@@ -140,6 +140,11 @@ impl Git {
         &self.version
     }
 
+    /// Returns the program.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Begins a call of one command.
     pub(crate) fn call(&self, command: &'static str) -> Call<'_> {
         Call {

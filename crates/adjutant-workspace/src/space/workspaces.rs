@@ -127,7 +127,7 @@ impl Workspaces {
         let top = top.ok_or_else(|| GitError::NotARepository { path: tree.clone() })?;
         let folder = state.join("spaces").join(name_of(top));
         let private = folder.join(".private");
-        let repository = Repository::open(&git, &tree, &private)?;
+        let repository = Repository::open(&git, &tree, &private)?.with_persons_excludes()?;
         let repository = repository.with_reserved(options.reserved.clone());
         let (kind, fallback) = choose(&options, &private)?;
         let shared = Shared {
