@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
-use super::graft::Folders;
+use super::folders::Folders;
 use super::id::{ObjectId, ResultRef};
 use super::leftover::Quarantine;
 use super::object::{Storing, sync_folders};

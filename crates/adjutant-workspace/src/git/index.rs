@@ -11,7 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::change::Change;
-use super::graft::{FOLDER, Folders, above};
+use super::folders::{Folders, above};
+use super::graft::FOLDER;
 use super::object::id_of;
 
 /// Before an entry's id: dates, numbers of the file, its mode, owner and size.

@@ -12,6 +12,7 @@ mod change;
 mod diff;
 mod error;
 mod excludes;
+mod folders;
 mod graft;
 mod id;
 mod ignore;
