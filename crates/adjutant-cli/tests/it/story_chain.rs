@@ -107,8 +107,8 @@ fn each_branch_of_a_chain_stands_on_the_one_before() {
     }
 }
 
-#[test]
-fn a_story_on_two_branches_stands_on_a_merge_of_them() {
+/// Two stories on one, of which the first goes on with its line, and a fourth on both.
+fn diamond() -> Project {
     let stories: [(&str, &[&str]); 4] =
         [("A", &[]), ("B", &["A"]), ("C", &["A"]), ("D", &["B", "C"])];
     let turns = [
@@ -121,8 +121,13 @@ fn a_story_on_two_branches_stands_on_a_merge_of_them() {
         sed("D", "s/^by a, then b$/by a, b, d/"),
         done("D"),
     ];
+    Project::new(&prd(&stories), turns)
+}
+
+#[test]
+fn a_story_on_two_branches_stands_on_a_merge_of_them() {
     for kind in KINDS {
-        let project = Project::new(&prd(&stories), turns.clone());
+        let project = diamond();
         let out = project.story(&["--workspace", kind]);
         assert_eq!(out.code, 0, "{kind}: {out}");
         let commits = beyond(&project, "main", "D");
@@ -209,19 +214,7 @@ fn what_a_person_does_between_two_stories_of_a_chain_goes_together_with_both() {
 
 #[test]
 fn what_two_branches_took_in_over_states_of_the_tree_goes_together_with_a_third() {
-    let stories: [(&str, &[&str]); 4] =
-        [("A", &[]), ("B", &["A"]), ("C", &["A"]), ("D", &["B", "C"])];
-    let turns = [
-        sed("A", "s/^line 2$/by a/"),
-        done("A"),
-        sed("B", "s/^by a$/by a, then b/"),
-        done("B"),
-        sed("C", "s/^line 18$/by c/"),
-        done("C"),
-        sed("D", "s/^by a, then b$/by a, b, d/"),
-        done("D"),
-    ];
-    let project = Project::new(&prd(&stories), turns);
+    let project = diamond();
     for (story, own) in [("A", 1), ("B", 1), ("C", 2), ("D", 3)] {
         // C has what A did as a part of its merge with another state; B changed that.
         project.rig().write("own", format!("not committed, {own}\n"));
