@@ -115,6 +115,7 @@ impl<'a> Driver<'a> {
             version: "bench".into(),
             model: None,
             terms: None,
+            base_depth: 0,
         })?;
         driver.submit(Command::Define {
             agent: agent(policy.preset),

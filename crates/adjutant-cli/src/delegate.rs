@@ -21,7 +21,7 @@ use crate::live::columns;
 use crate::output::{print, print_json, say};
 use crate::pure::{read_capped, read_stdin};
 use crate::run::{Showing, Work, conclude, conduct};
-use crate::settings::{Settings, home, open_archive};
+use crate::settings::{Settings, base_depth, home, open_archive};
 use crate::wiring::Wiring;
 
 /// Runs the command.
@@ -31,6 +31,7 @@ pub(crate) fn run_delegate(
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
     let root = absolute(&args.work.root)?;
+    let base_depth = base_depth()?;
     let mut settings = Settings::load(&args.work.policy, &root)?;
     apply_flags(&mut settings, &args.work, args.work.in_place)?;
     let (mut terms, mut handed) = (None, None);
@@ -80,7 +81,7 @@ pub(crate) fn run_delegate(
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     // Files that tasks name are read before there are workspaces.
-    let mut engine = engine.closing(&home(given_home.clone())?);
+    let mut engine = engine.closing(&home(given_home.clone())?).at_depth(base_depth);
     // A file does not take the place of the one that works when nobody is named.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());
     let others = roster.agents.iter().filter(|it| it.name != default).chain(agent).cloned();

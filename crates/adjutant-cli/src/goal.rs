@@ -21,7 +21,7 @@ use crate::output::say;
 use crate::pure::read_stdin;
 use crate::resume::{Again, go_on};
 use crate::run::{Showing, Work, conclude, conduct};
-use crate::settings::{Settings, open_archive};
+use crate::settings::{Settings, base_depth, open_archive};
 use crate::wiring::Wiring;
 
 /// Runs the command.
@@ -47,6 +47,7 @@ pub(crate) fn run_goal(
     {
         return Ok(exit);
     }
+    let base_depth = base_depth()?;
     let usual = errand.as_ref().map(|_| Errand::PRESET);
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
     let in_place = flags.in_place || errand.as_ref().is_some_and(Errand::is_in_place);
@@ -56,7 +57,10 @@ pub(crate) fn run_goal(
     let mut roster = agents::find(&workdir)?;
     let agent = flags.agent.as_deref();
     let prepare = |errand: &Errand| errand.prepare(&settings.routes, agent, &mut roster);
-    let prepared = errand.as_ref().map(prepare).transpose()?;
+    let mut prepared = errand.as_ref().map(prepare).transpose()?;
+    if let Some(prepared) = &mut prepared {
+        prepared.base_depth = base_depth;
+    }
     let goal = goal_text(typed.filter(|_| prepared.is_none()), prepared.is_some())?;
     let mut wiring = Wiring::new(&settings)?;
     if let Some(file) = flags.record.as_deref() {
@@ -85,7 +89,7 @@ pub(crate) fn run_goal(
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     let itself = prepared.as_ref().map(|prepared| prepared.definition.clone());
     let known = roster.agents.iter().cloned().chain(itself);
-    let mut engine = engine.with_agents(known, &settings.models_allowed);
+    let mut engine = engine.with_agents(known, &settings.models_allowed).at_depth(base_depth);
     let goal = match (&errand, &prepared) {
         (Some(errand), Some(prepared)) => {
             engine = errand.engage(engine, prepared, &policy, &roster);
@@ -94,7 +98,11 @@ pub(crate) fn run_goal(
         _ => {
             let agent = lead.map_or_else(|| AgentName::new("lead"), |lead| lead.name.clone());
             agents::introduce(&engine, &agent, &roster);
-            Goal { agent, system: base.unwrap_or_else(|| lead_prompt(&policy)), text: goal }
+            Goal {
+                agent,
+                system: base.unwrap_or_else(|| lead_prompt(&policy, base_depth)),
+                text: goal,
+            }
         }
     };
     let archive = open_archive(given_home)?;

@@ -211,7 +211,7 @@ pub(crate) fn run_transcript(
 /// A run with one child needs no session to be named, nor does a parent agent that worked alone; of a
 /// story it is its own agent, and the others are named beside it.
 fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Failure> {
-    let children: Vec<_> = found.view.delegations().filter(|it| it.depth > 0).collect();
+    let children: Vec<_> = found.view.delegations().filter(|it| it.parent.is_some()).collect();
     let named = |it: &&Delegation| {
         let label = sanitize::label(it.label.as_str());
         format!("`adjutant transcript {}`   [{label}]", it.session)

@@ -282,6 +282,24 @@ fn from_environment(policy: &mut Layered) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The variable that tells a process at which depth it works.
+const DELEGATION_DEPTH: &str = "DELEGATION_DEPTH";
+
+/// Returns the depth at which a run that this process starts has its root: that of the agent whose
+/// command started the process, 0 elsewhere.
+pub(crate) fn base_depth() -> Result<u64, Failure> {
+    let Some(value) = env::var_os(DELEGATION_DEPTH).filter(|value| !value.is_empty()) else {
+        return Ok(0);
+    };
+    let digits = value.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| {
+        let value = value.to_string_lossy();
+        let value = adjutant_view::sanitize::line(&value);
+        Failure::usage(format!("environment {DELEGATION_DEPTH}: `{value}` is not a depth"))
+            .hint("Set it to a whole number from 0 to 3, or unset it.")
+    })
+}
+
 /// A misspelled variable sets nothing, which a person should hear.
 fn warn_of_strangers() {
     let known = |name: &str| {

@@ -246,6 +246,7 @@ impl Builder {
             version: String::new(),
             model: None,
             terms: None,
+            base_depth: 0,
         };
         self.tree.evolve(Timestamp::ZERO, &event)?;
         self.tree.give_context(run.root_session(), root.context_tokens.unwrap_or_default());

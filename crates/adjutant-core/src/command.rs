@@ -34,6 +34,8 @@ pub enum Command {
         version: String,
         model: Option<ModelSpec>,
         terms: Option<Box<SpaceTerms>>,
+        /// The depth of the root; depths below it count from there.
+        base_depth: u64,
     },
     /// Make an agent known.
     Define {

@@ -61,6 +61,14 @@ pub enum Refusal {
         /// The limit.
         max_depth: u64,
     },
+    /// The root itself would sit below the deepest permitted level.
+    #[error("the run would start at depth {base_depth} (DELEGATION_DEPTH), limit {max_depth}")]
+    StartsTooDeep {
+        /// The depth of the root.
+        base_depth: u64,
+        /// The limit.
+        max_depth: u64,
+    },
     /// The call brings nothing to do.
     #[error("the call brings no tasks")]
     NoTasks,
@@ -292,7 +300,7 @@ impl Refusal {
             Self::UnknownParent { .. } => Code::UnknownParent,
             Self::UnknownAgent { .. } => Code::UnknownAgent,
             Self::Cycle { .. } => Code::CycleDetected,
-            Self::TooDeep { .. } => Code::MaxDepthExceeded,
+            Self::TooDeep { .. } | Self::StartsTooDeep { .. } => Code::MaxDepthExceeded,
             Self::TooMany { .. } => Code::MaxDelegationsExceeded,
             Self::Rights { .. } => Code::RightsExceeded,
             Self::NoTasks | Self::OwnStory { .. } | Self::ContextFile { .. } => {
@@ -328,6 +336,7 @@ impl Refusal {
             | Self::ApprovalDenied { .. } => true,
             Self::Untold { problem, .. } => !matches!(problem, Untold::NotLive | Untold::NoAgent),
             Self::TooDeep { max_depth, .. } => *max_depth < HARD_MAX_DEPTH,
+            Self::StartsTooDeep { base_depth, .. } => *base_depth <= HARD_MAX_DEPTH,
             Self::UnknownParent { .. }
             | Self::Cycle { .. }
             | Self::OwnStory { .. }
@@ -374,6 +383,7 @@ impl Refusal {
                 }
             ),
             Self::Rights { .. }
+            | Self::StartsTooDeep { .. }
             | Self::OwnStory { .. }
             | Self::NoTasks
             | Self::ContextFile { .. }
@@ -433,6 +443,12 @@ impl Refusal {
             Self::TooDeep { .. } => {
                 format!("Complete this task at the current level; {HARD_MAX_DEPTH} is the hard maximum.")
             }
+            Self::StartsTooDeep { base_depth, .. } if *base_depth <= HARD_MAX_DEPTH => format!(
+                "Do this work in the process that started this one, or allow this depth with --set max_depth={base_depth}."
+            ),
+            Self::StartsTooDeep { .. } => format!(
+                "Do this work in the process that started this one; {HARD_MAX_DEPTH} is the hard maximum."
+            ),
             Self::TooMany { scope, count, .. } => {
                 format!("Delegate fewer, larger tasks, or raise the limit with --set {}={count}.", scope.key())
             }

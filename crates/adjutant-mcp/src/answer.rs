@@ -139,7 +139,7 @@ pub(crate) fn title(seen: &Seen) -> String {
     let goal = view.story().map(|story| format!("{} {}", story.id, story.title));
     let goal = goal.unwrap_or_else(|| view.goal().to_owned());
     let labels = || {
-        let all = view.delegations().filter(|it| it.depth > 0);
+        let all = view.delegations().filter(|it| it.parent.is_some());
         all.map(|it| it.label.to_string()).collect::<Vec<_>>().join(", ")
     };
     let text = if goal.trim().is_empty() { labels() } else { goal };

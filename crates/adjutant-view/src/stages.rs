@@ -85,15 +85,16 @@ pub fn stages(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> Vec
         }
         return vec![over(Stage::Process, problem.is_none(), detail)];
     }
-    ended(delegation, entry.event)
+    ended(view, delegation, entry.event)
 }
 
 /// What ends without a return says which stage it did not come through; what ends with one and has
 /// no task to mark is processed by that.
-fn ended(delegation: &Delegation, event: &Event) -> Vec<StageOver> {
+fn ended(view: &RunView, delegation: &Delegation, event: &Event) -> Vec<StageOver> {
     let Event::Ended { outcome, reason, .. } = event else { return Vec::new() };
     if delegation.returned.is_some() && delegation.state == State::Ended(*outcome) {
-        let is_marked = delegation.number.is_some() && delegation.depth == 1;
+        let is_below_root = delegation.parent == view.root().map(|root| root.session);
+        let is_marked = delegation.number.is_some() && is_below_root;
         let detail = json!({ "status": outcome.return_status() });
         return (!is_marked).then(|| over(Stage::Process, true, detail)).into_iter().collect();
     }

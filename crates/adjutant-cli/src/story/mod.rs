@@ -42,7 +42,7 @@ use crate::detached::{self, Terms};
 use crate::exit::{Exit, Failure};
 use crate::hints::completed;
 use crate::output::say;
-use crate::settings::{Settings, open_archive};
+use crate::settings::{Settings, base_depth, open_archive};
 use crate::wiring::Wiring;
 
 /// Why a story is not begun whose command needs consent.
@@ -64,6 +64,7 @@ pub(crate) fn run_story(
         return Err(Failure::usage("--verify needs a command; an empty one would decide nothing")
             .hint("Leave it out to have the PRD's own commands decide."));
     }
+    let base_depth = base_depth()?;
     let workdir = absolute(&flags.root)?;
     let mut handed = None;
     let path = if args.detached.detached {
@@ -113,6 +114,7 @@ pub(crate) fn run_story(
         form,
         terms,
         handed,
+        base_depth,
         has_begun: false,
         spent: Amount::default(),
         reports: Vec::new(),
@@ -180,6 +182,8 @@ struct Reading<'a> {
     terms: Option<Terms>,
     /// What the server of that client handed us.
     handed: Option<Handed>,
+    /// The depth at which the agent of a story works.
+    base_depth: u64,
     /// Whether a run has begun.
     has_begun: bool,
     /// What the stories before have used up of what all of them may.

@@ -64,6 +64,7 @@ impl Reading<'_> {
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
+            .at_depth(self.base_depth)
             .with_stories(names(self.file.prd()))
             .with_spaces(spaces);
         let mut engine = detached::tie(engine, self.handed.take());

@@ -49,6 +49,9 @@ pub enum Event {
         /// What a person said about agents that write; absent where none has a workspace of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terms: Option<Box<SpaceTerms>>,
+        /// The depth of the root: `DELEGATION_DEPTH` of the environment that the run started in.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        base_depth: u64,
     },
     /// An agent became known, with what it is told and what it may hold.
     AgentDefined {
@@ -258,6 +261,11 @@ pub enum Event {
     RunEnded { outcome: Outcome },
     /// A person said that an error of this run is dealt with; nothing else follows from it.
     ErrorFixed { id: String },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// An admitted task, with everything decided about it.

@@ -8,7 +8,7 @@ use super::domains::Domain;
 use super::lead::WHOLE_RUN;
 use super::node::{Node, OpenDelegation};
 use super::turn::{LOOP_WINDOW, is_final, uses_tools};
-use super::{Agent, Deadline, PendingApproval, Tree};
+use super::{Agent, Deadline, PendingApproval, ROOT, Tree};
 use crate::assignment::Work;
 use crate::budget::{Cap, Ledger, Reservation, Settlement};
 use crate::event::{Event, Grant, IllegalEvent, Nudge};
@@ -25,8 +25,10 @@ use crate::write::is_in_turn;
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     tree.read_opening(event);
     match event {
-        Event::RunStarted { run, agent, goal, policy, model, .. } => {
-            tree.begin(*run, agent, goal, policy, model.as_ref())
+        Event::RunStarted { run, agent, goal, policy, model, base_depth, .. } => {
+            tree.begin(*run, agent, goal, policy, model.as_ref())?;
+            tree.nodes[ROOT].depth = *base_depth;
+            Ok(())
         }
         Event::AgentDefined { agent, system, tools, rights, max_turns } => {
             tree.defined(agent, system, tools, rights, *max_turns);

@@ -144,11 +144,30 @@ impl Tree {
         match command {
             // A run begins once.
             Command::Begin { .. } if self.run.is_some() => Ok(Vec::new()),
-            Command::Begin { run, agent, goal, workdir, policy, version, model, terms } => {
-                let begun =
-                    Event::RunStarted { run, agent, goal, workdir, policy, version, model, terms };
-                Ok(vec![begun])
+            Command::Begin { policy, base_depth, .. } if base_depth > policy.max_depth => {
+                Err(Refusal::StartsTooDeep { base_depth, max_depth: policy.max_depth })
             }
+            Command::Begin {
+                run,
+                agent,
+                goal,
+                workdir,
+                policy,
+                version,
+                model,
+                terms,
+                base_depth,
+            } => Ok(vec![Event::RunStarted {
+                run,
+                agent,
+                goal,
+                workdir,
+                policy,
+                version,
+                model,
+                terms,
+                base_depth,
+            }]),
             Command::Define { agent, system, tools, rights, max_turns } => {
                 Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])
             }

@@ -74,8 +74,9 @@ impl Tree {
     fn aimed(&self, mut wish: Resumption) -> Resumption {
         let is_over = self.ended.is_some() && self.assignment.is_some();
         if is_over && wish.session.is_none() && wish.say.is_some() {
-            let asks =
-                |node: &&Node| node.state == State::Ended(Outcome::Blocked) && node.depth > 0;
+            let asks = |node: &&Node| {
+                node.state == State::Ended(Outcome::Blocked) && node.parent.is_some()
+            };
             let mut asking = self.nodes.iter().filter(asks).map(|node| node.session);
             wish.session = asking.next().filter(|_| asking.next().is_none());
         }

@@ -80,6 +80,21 @@ impl Sim {
     }
 
     fn begin(policy: Policy, agent: &str, goal: &str, model: Option<ModelSpec>) -> Self {
+        Self::try_begin(policy, agent, goal, model, 0).unwrap()
+    }
+
+    /// Begins a run whose root sits at that depth.
+    pub(crate) fn at_depth(policy: Policy, base_depth: u64) -> Result<Self, Refusal> {
+        Self::try_begin(policy, "lead", "", None, base_depth)
+    }
+
+    fn try_begin(
+        policy: Policy,
+        agent: &str,
+        goal: &str,
+        model: Option<ModelSpec>,
+        base_depth: u64,
+    ) -> Result<Self, Refusal> {
         let mut sim = Self {
             tree: Tree::default(),
             now: Timestamp::ZERO,
@@ -100,9 +115,9 @@ impl Sim {
             version: "test".into(),
             model,
             terms: None,
-        })
-        .unwrap();
-        sim
+            base_depth,
+        })?;
+        Ok(sim)
     }
 
     /// Folds recorded events into a fresh tree, as recovery does.

@@ -15,6 +15,15 @@ use super::{Engine, EngineError, Goal};
 use crate::prompt::{Hold, system_prompt};
 use crate::role::Role;
 
+/// Where in the tree an agent works.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AgentPosition {
+    /// At the root.
+    Root,
+    /// Anywhere below it.
+    BelowRoot,
+}
+
 impl Engine {
     /// Returns the commands of a run without a parent agent.
     pub(super) fn delegation(
@@ -48,12 +57,12 @@ impl Engine {
         if let Some(role) = role {
             system = format!("{system}\n\n{}", role.told(&self.desk.masker));
         }
-        let tools = self.tools(0, &rights, Some(&agent));
+        let tools = self.tools(AgentPosition::Root, &rights, Some(&agent));
         let mut text = self.desk.project_text() + &text;
         if self.story.is_some() {
             // Who works on a story is no lead who only reads.
             system = format!("{}\n\n{system}", self.system_of(&tools)).trim_end().to_owned();
-            let how = instructions(&self.policy, 0).map(|how| format!("\n\n{how}"));
+            let how = instructions(&self.policy, self.base_depth).map(|how| format!("\n\n{how}"));
             text.push_str(&how.unwrap_or_default());
         }
         let max_turns = role.and_then(|role| role.definition.limits.max_turns);
@@ -74,7 +83,7 @@ impl Engine {
         commands
     }
 
-    fn begin(
+    pub(super) fn begin(
         &self,
         run: RunId,
         agent: AgentName,
@@ -90,6 +99,7 @@ impl Engine {
             version: self.version.clone(),
             model,
             terms: self.terms().map(Box::new),
+            base_depth: self.base_depth,
         }
     }
 
@@ -99,13 +109,13 @@ impl Engine {
             return self.define_role(role, lead);
         }
         let rights = Rights::of(&self.policy);
-        let tools = self.tools(1, &rights, lead);
+        let tools = self.tools(AgentPosition::BelowRoot, &rights, lead);
         let system = self.system_of(&tools);
         Command::Define { agent: self.desk.agent.clone(), system, tools, rights, max_turns: None }
     }
 
     fn define_role(&self, role: &Role, lead: Option<&AgentName>) -> Command {
-        let tools = self.tools(1, &role.rights, lead);
+        let tools = self.tools(AgentPosition::BelowRoot, &role.rights, lead);
         let system = format!("{}\n\n{}", self.system_of(&tools), role.told(&self.desk.masker));
         let agent = role.definition.name.clone();
         let max_turns = role.definition.limits.max_turns;
@@ -127,8 +137,13 @@ impl Engine {
         role.definition.takes_tasks && Some(name) != lead && *name != self.desk.agent
     }
 
-    /// Returns the tools an agent with these rights may be shown when it works no higher than `depth`.
-    fn tools(&self, depth: u64, rights: &Rights, lead: Option<&AgentName>) -> Vec<ToolSpec> {
+    /// Returns the tools an agent with these rights may be shown when it works no higher than `position`.
+    fn tools(
+        &self,
+        position: AgentPosition,
+        rights: &Rights,
+        lead: Option<&AgentName>,
+    ) -> Vec<ToolSpec> {
         let usable = rights.usable_tools();
         let limits = CallLimits {
             max_tasks: usize::try_from(self.policy.tasks_per_call).unwrap_or(usize::MAX),
@@ -136,13 +151,17 @@ impl Engine {
             default_concurrency: self.policy.concurrency,
             ..CallLimits::default()
         };
+        let depth = match position {
+            AgentPosition::Root => self.base_depth,
+            AgentPosition::BelowRoot => self.base_depth + 1,
+        };
         let delegates = depth < self.policy.max_depth;
         let delegate = delegates.then(|| delegate_spec(&limits));
         let callable = self.desk.roles.values().filter(|role| self.is_callable(role, lead));
         let cards: Vec<AgentCard> =
             callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
         let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
-        let works = depth > 0 || self.story.is_some();
+        let works = position == AgentPosition::BelowRoot || self.story.is_some();
         let returns = works && self.policy.contract == ContractKind::Standard;
         let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
         known

@@ -73,6 +73,8 @@ pub struct Engine {
     spaces: Option<SpaceSetup>,
     /// Who is told where the run is.
     note: Option<Note>,
+    /// The depth of the root; see [`Engine::at_depth`].
+    base_depth: u64,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -120,6 +122,7 @@ impl Engine {
             asks_first: false,
             spaces: None,
             note: None,
+            base_depth: 0,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
         })
@@ -176,6 +179,14 @@ impl Engine {
     #[must_use]
     pub fn noted_by(mut self, note: impl FnOnce(RunId, &Path) -> io::Result<()> + 'static) -> Self {
         self.note = Some(Box::new(note));
+        self
+    }
+
+    /// Starts the run at that depth: limits count from there. For a run that an agent of another run
+    /// started, which has the depth of that agent.
+    #[must_use]
+    pub fn at_depth(mut self, base_depth: u64) -> Self {
+        self.base_depth = base_depth;
         self
     }
 
@@ -311,6 +322,9 @@ impl Engine {
 
     /// Runs a parent agent that works towards `goal` and may delegate.
     pub async fn run(self, goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
+        let begin = self.begin(self.ids.run()?, goal.agent.clone(), String::new(), None);
+        // Refused before there is a folder for it.
+        Tree::default().decide(Timestamp::ZERO, begin)?;
         self.drive(staff, |engine, run| Ok(engine.pursuit(run, goal))).await
     }
 

@@ -121,6 +121,8 @@ pub struct Prepared {
     pub timeout_s: Option<u64>,
     /// What a person should hear before it starts.
     pub remarks: Vec<String>,
+    /// The depth at which the command works.
+    pub base_depth: u64,
     typed: String,
 }
 
@@ -182,6 +184,7 @@ impl Handbook {
             route,
             remarks,
             typed,
+            base_depth: 0,
         })
     }
 }
@@ -224,7 +227,7 @@ impl Prepared {
     /// Returns what the command asks of a run under `policy`.
     #[must_use]
     pub fn assignment(&self, policy: &Policy) -> Assignment {
-        let route = self.route.as_ref().filter(|_| policy.max_depth > 0);
+        let route = self.route.as_ref().filter(|_| policy.max_depth > self.base_depth);
         Assignment {
             command: self.definition.name.to_string(),
             sent: None,
@@ -275,7 +278,7 @@ impl Prepared {
             return text;
         };
         let agent = &route.agent;
-        if policy.max_depth == 0 {
+        if policy.max_depth <= self.base_depth {
             return text + " Nothing can be handed down here, so do the work yourself.";
         }
         let _ = write!(text, " Hand the work to the agent `{agent}` with the Task tool.");

@@ -269,6 +269,7 @@ fn history() -> Vec<u8> {
         version: "0.1.0".into(),
         model: Some(model()),
         terms: None,
+        base_depth: 0,
     });
     for agent in ["lead", "scout"] {
         let (agent, system) = (AgentName::new(agent), format!("You are the {agent}."));

@@ -23,6 +23,8 @@ pub(super) struct Lead<'a> {
     assignment: Option<&'a Assignment>,
     story: Option<&'a StoryWork>,
     is_asked: bool,
+    /// The depth of the root.
+    base_depth: u64,
 }
 
 /// What a whole run is about.
@@ -39,8 +41,9 @@ pub(super) enum Whole {
 impl<'a> Lead<'a> {
     /// Takes in what an event says of it.
     pub(super) fn take(&mut self, event: &'a Event) {
-        if let Event::RunStarted { run, agent, goal, model, .. } = event {
+        if let Event::RunStarted { run, agent, goal, model, base_depth, .. } = event {
             self.begun = Some((*run, agent, goal, model.as_ref()));
+            self.base_depth = *base_depth;
         } else if let Event::AgentDefined { agent, rights, .. } = event {
             let is_lead = self.begun.is_some_and(|(_, lead, ..)| lead == agent);
             self.rights = self.rights.or(is_lead.then_some(rights));
@@ -83,7 +86,7 @@ impl<'a> Lead<'a> {
             index: 0,
             places: policy.concurrency,
             brief,
-            depth: 0,
+            depth: self.base_depth,
             path: vec![agent.to_string()],
             rights: self.rights.map_or_else(|| rights.clone(), |own| rights.intersection(own)),
             timeout_s,
@@ -142,7 +145,7 @@ impl Whole {
     }
 
     /// Returns the rows that only such a question has.
-    pub(super) fn rows(&self, policy: &Policy) -> Vec<Vec<String>> {
+    pub(super) fn rows(&self, policy: &Policy, base_depth: u64) -> Vec<Vec<String>> {
         let row = |title: &str, words: String| vec![title.to_owned(), words];
         let mut rows = Vec::new();
         if let Self::Story(story) = self {
@@ -156,7 +159,7 @@ impl Whole {
                 ));
             }
         }
-        let below = match (policy.enabled, policy.max_depth) {
+        let below = match (policy.enabled, policy.max_depth.saturating_sub(base_depth)) {
             (false, _) | (_, 0) => "nothing".to_owned(),
             (true, depth) => {
                 let levels =

@@ -89,7 +89,8 @@ impl Question {
             rows.push(vec!["Approval".into(), words]);
         }
         if let Some(whole) = &self.whole {
-            rows.extend(whole.rows(&self.policy));
+            let base_depth = self.grants.first().map_or(0, |root| root.depth);
+            rows.extend(whole.rows(&self.policy, base_depth));
             return rows;
         }
         let places = self.grants.first().map_or(0, |grant| grant.places);

@@ -64,7 +64,8 @@ impl Frame {
     fn rows<'a>(&self, view: &'a RunView, of: Option<SessionId>) -> Vec<Row<'a>> {
         let top = of.and_then(|session| view.delegation(session));
         let top = top.filter(|top| top.parent.is_some());
-        let above = top.map_or(1, |top| top.depth);
+        let above =
+            top.map_or_else(|| view.root().map_or(0, |root| root.depth) + 1, |top| top.depth);
         // A label may take a third of the line; a wider one says less than what is being done.
         let label_columns = (self.width / 3).clamp(5, 34);
         top.map_or_else(|| view.preorder(), |top| view.subtree(top))

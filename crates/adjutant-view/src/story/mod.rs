@@ -270,7 +270,7 @@ fn child(view: &RunView, node: &Delegation) -> ChildReport {
         id: node.story.clone(),
         label: node.label.to_string(),
         session_id: node.session,
-        depth: node.depth,
+        depth: node.depth - view.root().map_or(0, |root| root.depth),
         state: state_key(&node.state, Liveness::Dead),
         outcome: ended(node),
         reason: node.reason.as_ref().map(Into::into),

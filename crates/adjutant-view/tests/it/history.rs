@@ -99,6 +99,7 @@ impl History {
             version: "0.1.0".into(),
             model: None,
             terms: None,
+            base_depth: 0,
         });
         history
     }

@@ -57,6 +57,7 @@ impl Driver {
             version: "0".into(),
             model: None,
             terms: None,
+            base_depth: 0,
         });
         driver
     }
@@ -83,6 +84,7 @@ impl Driver {
             version: "0".into(),
             model: Some(model()),
             terms: None,
+            base_depth: 0,
         });
         let (id, title, verify) = ("US-007".into(), "Log in".into(), Some("make test".into()));
         let story = StoryWork { id, title, verify, ..StoryWork::default() };

@@ -91,3 +91,39 @@ fn requirement_61_the_depth_text_of_the_seed_is_kept_to_the_letter() {
     => Complete this task at the current level; 3 is the hard maximum.
     ");
 }
+
+#[test]
+fn limits_count_from_the_depth_that_the_run_starts_at() {
+    let levels = |max_depth: u64, base_depth: u64| {
+        let policy = policy(Preset::Command, &[&format!("max_depth={max_depth}")]);
+        let mut sim = match Sim::at_depth(policy, base_depth) {
+            Ok(sim) => sim,
+            Err(refusal) => return format!("{}: {refusal}", refusal.code()),
+        };
+        // What is recorded is all that a resumed run has.
+        sim = Sim::replay(&sim.log);
+        let mut parent = sim.root();
+        let mut depths = vec![sim.node(parent).depth.to_string()];
+        loop {
+            let task = brief("x", &format!("agent-{}", depths.len()), "x");
+            let events = sim.ask(parent, vec![task], None).unwrap();
+            let Some(child) = granted(&events).first().copied() else { break };
+            depths.push(sim.node(child).depth.to_string());
+            parent = child;
+        }
+        depths.join(" > ")
+    };
+    let lines = [(1, 0), (3, 0), (1, 1), (3, 1), (3, 2), (3, 3), (1, 2), (3, 4)].map(
+        |(max_depth, base)| format!("max {max_depth}, base {base}: {}", levels(max_depth, base)),
+    );
+    insta::assert_snapshot!(lines.join("\n"), @"
+    max 1, base 0: 0 > 1
+    max 3, base 0: 0 > 1 > 2 > 3
+    max 1, base 1: 1
+    max 3, base 1: 1 > 2 > 3
+    max 3, base 2: 2 > 3
+    max 3, base 3: 3
+    max 1, base 2: MAX_DEPTH_EXCEEDED: the run would start at depth 2 (DELEGATION_DEPTH), limit 1
+    max 3, base 4: MAX_DEPTH_EXCEEDED: the run would start at depth 4 (DELEGATION_DEPTH), limit 3
+    ");
+}

@@ -127,6 +127,7 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
         version: String::new(),
         model: None,
         terms: None,
+        base_depth: 0,
     }];
     let target = if breaks(3) { "planner" } else { "worker" };
     let known = if breaks(2) { &["planner"][..0] } else { &["planner", "worker"] };

@@ -36,12 +36,22 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         view.latest = entry.moment();
     }
     match entry.event {
-        Event::RunStarted { run, agent, goal, workdir, policy, version, model, terms } => {
+        Event::RunStarted {
+            run,
+            agent,
+            goal,
+            workdir,
+            policy,
+            version,
+            model,
+            terms,
+            base_depth,
+        } => {
             view.terms.clone_from(terms);
             view.goal = view.texts.start_of(goal, GOAL_KEPT);
             view.workdir.clone_from(workdir);
             view.version.clone_from(version);
-            view.begin(entry.moment(), *run, agent, policy, model.as_ref());
+            view.begin(entry.moment(), *run, agent, policy, model.as_ref(), *base_depth);
         }
         Event::Granted(grant) => view.granted(entry.moment(), grant),
         Event::Refused { .. } => view.refused(entry),
@@ -140,6 +150,7 @@ impl RunView {
         agent: &AgentName,
         policy: &Policy,
         model: Option<&ModelSpec>,
+        base_depth: u64,
     ) {
         // A run begins once; a second beginning would orphan everything below the first.
         if self.run.is_some() {
@@ -150,6 +161,7 @@ impl RunView {
         self.policy = Some(Box::new(policy.clone()));
         let label = Label::new("root").unwrap_or_else(|_| Label::unnamed());
         let mut root = blank(run.root_session(), label, agent.clone(), moment);
+        root.depth = base_depth;
         root.state = State::Running;
         root.started = Some(moment);
         root.leg = Some(moment);
