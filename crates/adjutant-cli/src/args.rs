@@ -22,8 +22,8 @@ use crate::spaces::{SpaceFlags, TermFlags};
 pub(crate) use approvals::{ApproveArgs, DetachedFlags};
 pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
-    CancelArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, PruneArgs, ResultArgs, RunArg,
-    StatusArgs, TellArgs, WaitArgs, WatchArgs,
+    CancelArgs, CostArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneArgs,
+    ResultArgs, RunArg, ScopeFlag, StatusArgs, TellArgs, WaitArgs, WatchArgs,
 };
 pub(crate) use rules::{AgentsArgs, CheckArgs, CommandsArgs, ParseArgs, PolicyArgs, ValidateArgs};
 pub(crate) use story::StoryArgs;
@@ -217,7 +217,7 @@ pub(crate) enum Command {
     /// Print what a subagent was told and said.
     Transcript(RunArg),
     /// Show what a run cost, own and inclusive, by agent and by model.
-    Cost(RunArg),
+    Cost(CostArgs),
     /// List what went wrong in all runs, and tick it off.
     Errors(ErrorsArgs),
     /// Show every event of a run, one line each.
@@ -333,8 +333,9 @@ in "/etc/hosts is strange", is no command; before another path put a space: " /t
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_HELP)]
 pub(crate) struct ResumeArgs {
-    /// The run or session, by its id or the start of it [default: the latest run of this tree].
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session: an id or the start of it, or a label or '#N' of the latest run [default: the latest run of
+    /// this tree].
+    #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
     /// The tree whose latest run is meant where none is named.

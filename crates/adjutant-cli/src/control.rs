@@ -71,7 +71,8 @@ fn keep(files: &RunFiles) {
 
 /// Waits for the end of a run; the exit code is that of the run.
 pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = here::shown(archive, args.run.as_deref(), is_live)?;
+    let scope = args.scope.scope();
+    let (files, session) = here::find_in_scope(archive, args.run.as_deref(), scope, WAIT, is_live)?;
     let target = Target::new(&files, session);
     let ending = watch(&files, &target, args.timeout)?;
     let (exit, state) = match ending {
@@ -96,7 +97,9 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
              `adjutant prune` removes what is left of it.",
         ),
         Ending::TimedOut => {
-            advise("adjutant: the time is up and it goes on; `adjutant wait` again waits on");
+            advise(&format!(
+                "adjutant: the time is up and it goes on; `adjutant wait {target}` waits on"
+            ));
         }
     }
     Ok(exit)
@@ -253,6 +256,8 @@ fn is_live(files: &RunFiles) -> bool {
     matches!(files.life(), Ok(Life::Live { .. }))
 }
 
-const CANCEL: Verb = Verb { typed: "cancel", noun: "live run" };
+const CANCEL: Verb = Verb { typed: "cancel", noun: "live run", has_anywhere: false };
 
-const TELL: Verb = Verb { typed: "tell", noun: "live run" };
+const TELL: Verb = Verb { typed: "tell", noun: "live run", has_anywhere: false };
+
+const WAIT: Verb = Verb { typed: "wait", noun: "run", has_anywhere: true };

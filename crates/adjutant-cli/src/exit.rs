@@ -73,6 +73,11 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
+    /// Returns what happened, without what to do next.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Adds what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(completed(&hint.into()));

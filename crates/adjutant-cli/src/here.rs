@@ -1,18 +1,19 @@
-//! Which run is meant where none is named, or only by the word `latest`: the latest of this folder.
+//! Resolves what a person names: a run id, a session id, a label or `#N` of the latest run, or nothing.
 //!
-//! A run is of a folder when both lie in the same work tree of git, or it worked in that very folder where there is
-//! none. What changes files or ends work must not reach into another project because that ran last: it names the
-//! latest elsewhere and leaves it alone. Commands that only look show that one, and say where it worked.
+//! Nothing, and the word `latest`, mean the latest run of this folder. A run is of a folder when both lie in the same
+//! git work tree; without git, when it worked in that very folder. Commands that change files or end work, and commands
+//! whose answer scripts rely on ([`find_in_scope`]), never take a run of another folder: they fail and name it. Commands that only
+//! show something take it and say where it worked.
 //!
-//! Start at [`meant`] and [`shown`]. Invariant: no other file decides which folder a run belongs to.
+//! Start at [`resolve`]. Invariant: no other file decides what a name means or which folder a run belongs to.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::{RunId, SessionId};
-use adjutant_engine::{Archive, RunFiles};
-use adjutant_view::{Liveness, sanitize};
+use adjutant_core::{RunId, SessionId, nearest};
+use adjutant_engine::{Archive, ArchiveError, RunFiles};
+use adjutant_view::{Delegation, Liveness, RunView, sanitize};
 
 use crate::delegate::absolute;
 use crate::exit::Failure;
@@ -29,6 +30,8 @@ pub(crate) struct Verb {
     pub(crate) typed: &'static str,
     /// What the run is called, such as `run`.
     pub(crate) noun: &'static str,
+    /// Whether it takes `--anywhere`.
+    pub(crate) has_anywhere: bool,
 }
 
 /// A folder and all that belongs together with it.
@@ -68,6 +71,104 @@ pub(crate) fn name(text: Option<&str>) -> Option<&str> {
     text.filter(|text| *text != LATEST)
 }
 
+/// Finds the run or session that a name means.
+///
+/// Labels and `#N` belong to the run that `latest` returns, which is called only when the name is not a whole id. A
+/// label wins over the beginning of an id. `RUN#N` is the N-th task of any run; `latest#N` means the same as `#N`, and
+/// a shell does not take it for a comment.
+pub(crate) fn resolve(
+    archive: &Archive,
+    text: &str,
+    latest: impl FnOnce() -> Result<RunFiles, Failure>,
+) -> Result<(RunFiles, Option<SessionId>), Failure> {
+    if text.parse::<RunId>().is_ok() || text.parse::<SessionId>().is_ok() {
+        return archive.find(text).map_err(failed);
+    }
+    let latest = latest().and_then(|files| {
+        let (view, _) = numbers(&files)?;
+        Ok((files, view))
+    });
+    if let Some(number) = text.strip_prefix('#').or_else(|| text.strip_prefix("latest#")) {
+        let (files, view) = latest?;
+        let session = numbered(&view, files.id(), number)?;
+        return Ok((files, Some(session)));
+    }
+    let (files, view) = match latest {
+        Ok(latest) => latest,
+        Err(why) => {
+            let hint = || format!("Labels are those of the latest run here: {}.", why.message());
+            return find_id(archive, text, hint);
+        }
+    };
+    let has_name = |it: &&Delegation| {
+        let label = it.label.as_str();
+        text == label || text == sanitize::label(label) || it.story.as_deref() == Some(text)
+    };
+    let labelled: Vec<&Delegation> = view.delegations().filter(has_name).collect();
+    match labelled.as_slice() {
+        [one] => Ok((files, Some(one.session))),
+        [] => find_id(archive, text, || not_a_label(text, files.id(), &view)),
+        several => {
+            let run = files.id();
+            let text = format!("`{text}` is the label of {} tasks of {run}", several.len());
+            let lines = several.iter().filter_map(|it| {
+                Some(format!("\n  '#{}'  {}", view.ordinal(it.session)?, it.session))
+            });
+            let lines: String = lines.collect();
+            Err(Failure::usage(text).hint(format!("Name one by its number or session:{lines}")))
+        }
+    }
+}
+
+/// Returns the session of `#N` in a run.
+fn numbered(view: &RunView, run: RunId, number: &str) -> Result<SessionId, Failure> {
+    let count = view.delegations().count();
+    let found = number.parse().ok().and_then(|ordinal| view.by_ordinal(ordinal));
+    found.map(|it| it.session).ok_or_else(|| {
+        let range = match count {
+            0 => "delegated nothing".to_owned(),
+            1 => "has only #1".to_owned(),
+            count => format!("has #1 to #{count}"),
+        };
+        let number = sanitize::line(number);
+        Failure::usage(format!("there is no #{number}: {run} {range}"))
+            .hint(format!("`adjutant tree {run}` shows the numbers."))
+    })
+}
+
+/// Finds a run or session by its id or the start of it, or the task of a run by `RUN#N`; what is not found is explained
+/// by `hint`.
+fn find_id(
+    archive: &Archive,
+    text: &str,
+    hint: impl FnOnce() -> String,
+) -> Result<(RunFiles, Option<SessionId>), Failure> {
+    if let Some((run, number)) = text.split_once('#')
+        && let Ok((files, None)) = archive.find(run)
+    {
+        let session = numbered(&numbers(&files)?.0, files.id(), number)?;
+        return Ok((files, Some(session)));
+    }
+    archive.find(text).map_err(|error| {
+        let is_unknown = matches!(error, ArchiveError::Find(_));
+        let failure = failed(error);
+        if is_unknown { failure.hint(hint()) } else { failure }
+    })
+}
+
+/// Says that a name is no label of the latest run, and which label is close to it.
+fn not_a_label(text: &str, run: RunId, view: &RunView) -> String {
+    let labels = view.delegations().map(|it| it.label.as_str());
+    // One letter for another is a different name, not a slip.
+    let meant = nearest(text, labels)
+        .filter(|label| label.chars().count() > 2)
+        .map(|label| format!(" Did you mean {}?", sanitize::shell_word(&sanitize::label(label))));
+    format!(
+        "Nor is it a label of the latest run here: `adjutant tree {run}` lists them, `adjutant status` the runs.{}",
+        meant.unwrap_or_default()
+    )
+}
+
 /// Finds the run or session that a command is to change or end: by its name, or the latest of the tree around `root`
 /// that fits; one elsewhere is named and left alone.
 pub(crate) fn meant(
@@ -77,25 +178,87 @@ pub(crate) fn meant(
     verb: Verb,
     fits: impl Fn(&RunFiles) -> bool,
 ) -> Result<(RunFiles, Option<SessionId>), Failure> {
-    if let Some(text) = name(text) {
-        return archive.find(text).map_err(failed);
+    let latest = || latest_here(archive, root, verb, fits);
+    match name(text) {
+        Some(text) => resolve(archive, text, latest),
+        None => latest().map(|files| (files, None)),
     }
+}
+
+/// Returns the latest run of the tree around `root` that fits; fails and names the latest elsewhere where there is none.
+fn latest_here(
+    archive: &Archive,
+    root: &Path,
+    verb: Verb,
+    fits: impl Fn(&RunFiles) -> bool,
+) -> Result<RunFiles, Failure> {
     let root = absolute(root)?;
     let found = match latest(&archive.runs().map_err(failed)?, &root, fits) {
-        Latest::Here(files) => return Ok((files, None)),
+        Latest::Here(files) => return Ok(files),
         Latest::Elsewhere(files, workdir) => Some((files.id(), workdir)),
         Latest::None => None,
     };
-    let Verb { typed, noun } = verb;
+    let Verb { typed, noun, has_anywhere } = verb;
+    let flag = if has_anywhere { " or --anywhere" } else { "" };
     let folder = sanitize::line(&root.display().to_string()).into_owned();
     let failure = Failure::usage(format!("no {noun} worked in {folder}"));
     Err(match found {
         Some((run, workdir)) => failure.hint(format!(
-            "The latest elsewhere is {run}, in {}: `adjutant {typed} {run}` names it.",
+            "The latest elsewhere is {run}, in {}: `adjutant {typed} {run}`{flag} selects it.",
             sanitize::line(&workdir.display().to_string())
         )),
         None => failure.hint("`adjutant status` lists the runs."),
     })
+}
+
+/// Where the latest run is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// In the tree around the current folder.
+    Here,
+    /// In all folders.
+    Anywhere,
+}
+
+/// Finds the run or session whose end, result or cost is asked for: by its name, or the latest in a scope, preferably one that fits.
+///
+/// Scripts rely on these answers, so a run of another folder is taken only where the scope says so.
+pub(crate) fn find_in_scope(
+    archive: &Archive,
+    text: Option<&str>,
+    scope: Scope,
+    verb: Verb,
+    preferred: impl Fn(&RunFiles) -> bool,
+) -> Result<(RunFiles, Option<SessionId>), Failure> {
+    let latest = || match scope {
+        Scope::Here => {
+            let here = Path::new(".");
+            latest_here(archive, here, verb, preferred)
+                .or_else(|_| latest_here(archive, here, verb, |_| true))
+        }
+        Scope::Anywhere => latest_anywhere(archive, preferred),
+    };
+    match name(text) {
+        Some(text) => resolve(archive, text, latest),
+        None => latest().map(|files| (files, None)),
+    }
+}
+
+/// Returns the latest run of all folders, preferably one that fits, and says where it worked.
+fn latest_anywhere(
+    archive: &Archive,
+    preferred: impl Fn(&RunFiles) -> bool,
+) -> Result<RunFiles, Failure> {
+    let found = archive.runs().map_err(failed)?.into_iter().find(preferred);
+    let files = match found {
+        Some(files) => files,
+        None => archive.find(LATEST).map_err(failed)?.0,
+    };
+    if let Some(workdir) = files.workdir() {
+        let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
+        say(&format!("adjutant: {} worked in {workdir}", files.id()));
+    }
+    Ok(files)
 }
 
 /// Finds the run or session that is to be shown: by its name, or the latest of the tree one stands in, preferably one
@@ -105,21 +268,30 @@ pub(crate) fn shown(
     text: Option<&str>,
     preferred: impl Fn(&RunFiles) -> bool,
 ) -> Result<(RunFiles, Option<SessionId>), Failure> {
-    if let Some(text) = name(text) {
-        return archive.find(text).map_err(failed);
+    let latest = || latest_shown(archive, preferred);
+    match name(text) {
+        Some(text) => resolve(archive, text, latest),
+        None => latest().map(|files| (files, None)),
     }
+}
+
+/// Returns the latest run of this tree, preferably one that fits, else the latest of all, and says where that worked.
+fn latest_shown(
+    archive: &Archive,
+    preferred: impl Fn(&RunFiles) -> bool,
+) -> Result<RunFiles, Failure> {
     let (newest, _) = archive.find(LATEST).map_err(failed)?;
     // Where one stands in a folder that is gone, or the newest cannot be read, that one says what is wrong.
     let (Ok(root), Some(of_newest)) = (absolute(Path::new(".")), newest.workdir()) else {
-        return Ok((newest, None));
+        return Ok(newest);
     };
     let runs = archive.runs().map_err(failed)?;
     let liked = latest(&runs, &root, &preferred);
     if let Latest::Here(files) = liked {
-        return Ok((files, None));
+        return Ok(files);
     }
     if let Latest::Here(files) = latest(&runs, &root, |_| true) {
-        return Ok((files, None));
+        return Ok(files);
     }
     let (files, workdir) = match liked {
         Latest::Elsewhere(files, workdir) => (files, workdir),
@@ -127,7 +299,7 @@ pub(crate) fn shown(
     };
     let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
     say(&format!("adjutant: no run worked here; {} worked in {workdir}", files.id()));
-    Ok((files, None))
+    Ok(files)
 }
 
 /// The latest run that fits, and whether it is one of a tree.

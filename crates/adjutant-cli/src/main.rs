@@ -85,7 +85,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Watch(args) => watch::run_watch(&archive()?, &args.run, json),
         Command::Result(args) => records::run_result(&archive()?, &args, json),
         Command::Transcript(run) => records::run_transcript(&archive()?, &run, json),
-        Command::Cost(run) => records::run_cost(&archive()?, &run, json),
+        Command::Cost(args) => records::run_cost(&archive()?, &args, json),
         Command::Errors(args) => errors::run_errors(&archive()?, &args, json),
         Command::Log(args) => records::run_log(&archive()?, &args, json),
         Command::Diff(args) => work::run_diff(&archive()?, &args, json),

@@ -12,9 +12,9 @@ use adjutant_view::{
 };
 use serde_json::json;
 
-use crate::args::{Form, LogArgs, PruneArgs, ResultArgs, RunArg, StatusArgs};
+use crate::args::{CostArgs, Form, LogArgs, PruneArgs, ResultArgs, RunArg, ScopeFlag, StatusArgs};
 use crate::exit::{Exit, Failure};
-use crate::here;
+use crate::here::{self, Verb};
 use crate::hints::{advise, program};
 use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
@@ -37,6 +37,11 @@ struct Found {
 }
 
 impl Found {
+    fn read((files, session): (RunFiles, Option<SessionId>), need: Need) -> Result<Self, Failure> {
+        let (view, liveness) = fold(&files, need)?;
+        Ok(Self { files, view, session, liveness })
+    }
+
     fn now(&self) -> Timestamp {
         now(&self.files, &self.view)
     }
@@ -138,7 +143,7 @@ pub(crate) fn run_result(
     args: &ResultArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let found = find(archive, args.run.run.as_deref(), Need::Texts)?;
+    let found = find_in_scope(archive, &args.run, args.scope, RESULT, Need::Texts)?;
     let root = found.view.run().map(RunId::root_session);
     let one = found.session.filter(|session| Some(*session) != root);
     let results = match one.and_then(|session| found.view.delegation(session)) {
@@ -214,7 +219,9 @@ fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Fai
     let children: Vec<_> = found.view.delegations().filter(|it| it.parent.is_some()).collect();
     let named = |it: &&Delegation| {
         let label = sanitize::label(it.label.as_str());
-        format!("`adjutant transcript {}`   [{label}]", it.session)
+        let number = found.view.ordinal(it.session).map(|ordinal| format!("#{ordinal} "));
+        let number = number.unwrap_or_default();
+        format!("`adjutant transcript {}`   {number}[{label}]", it.session)
     };
     if let Some(lead) = lead.filter(|_| found.view.story().is_some()) {
         for child in &children {
@@ -239,8 +246,8 @@ fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Fai
 }
 
 /// Shows what a run cost.
-pub(crate) fn run_cost(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
-    let found = find(archive, run.run.as_deref(), Need::Numbers)?;
+pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Result<Exit, Failure> {
+    let found = find_in_scope(archive, &args.run, args.scope, COST, Need::Numbers)?;
     if as_json {
         print_json(&cost::json(&found.view, found.session))?
     } else {
@@ -337,10 +344,23 @@ pub(crate) fn run_prune(
 }
 
 fn find(archive: &Archive, text: Option<&str>, need: Need) -> Result<Found, Failure> {
-    let (files, session) = here::shown(archive, text, |_| true)?;
-    let (view, liveness) = fold(&files, need)?;
-    Ok(Found { files, view, session, liveness })
+    Found::read(here::shown(archive, text, |_| true)?, need)
 }
+
+fn find_in_scope(
+    archive: &Archive,
+    run: &RunArg,
+    scope: ScopeFlag,
+    verb: Verb,
+    need: Need,
+) -> Result<Found, Failure> {
+    let text = run.run.as_deref();
+    Found::read(here::find_in_scope(archive, text, scope.scope(), verb, |_| true)?, need)
+}
+
+const RESULT: Verb = Verb { typed: "result", noun: "run", has_anywhere: true };
+
+const COST: Verb = Verb { typed: "cost", noun: "run", has_anywhere: true };
 
 pub(crate) fn fold(files: &RunFiles, need: Need) -> Result<(RunView, Liveness), Failure> {
     // Asked first: a run that ends while it is read must not look interrupted.

@@ -223,6 +223,6 @@ fn claim(archive: &Archive, run: RunId, past: &Past) -> Result<Option<StoryClaim
     }
 }
 
-const RESUME: Verb = Verb { typed: "resume", noun: "run" };
+const RESUME: Verb = Verb { typed: "resume", noun: "run", has_anywhere: false };
 
 const ANOTHER_MODEL: &str = "Name one that can be had with --model.";

@@ -24,8 +24,9 @@ use crate::work::search;
 #[derive(Debug, Args)]
 #[command(after_help = UNDO_HELP)]
 pub(crate) struct UndoArgs {
-    /// The run or session, by its id or the start of it [default: the latest run of this tree].
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session: an id or the start of it, or a label or '#N' of the latest run [default: the latest run of
+    /// this tree].
+    #[arg(value_name = crate::args::NAME)]
     run: Option<String>,
 
     /// The tree whose latest run is meant where none is named.
@@ -90,7 +91,7 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
     Ok(exit(&undone))
 }
 
-const UNDO: Verb = Verb { typed: "undo", noun: "run" };
+const UNDO: Verb = Verb { typed: "undo", noun: "run", has_anywhere: false };
 
 /// A task whose entry says what is no longer so.
 struct Linked {

@@ -7,7 +7,7 @@ use crate::layout::fit;
 use crate::names::{ended_word, is_interrupted, mark_now, state_key, state_word};
 use crate::palette::{Palette, Style};
 use crate::run::{Delegation, Liveness, RunView};
-use crate::story::{NodeStory, name};
+use crate::story::{NodeStory, numbered_name};
 use crate::when::elapsed;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
@@ -56,7 +56,7 @@ fn node_words(
     }
     parts.extend(NodeStory::of(view, node).iter().flat_map(NodeStory::words));
     parts.extend(node.elapsed_in(now, view.latest().at, liveness).map(elapsed));
-    format!("{} {}", name(view, node, LABEL_COLUMNS), parts.join(" · "))
+    format!("{} {}", numbered_name(view, node, LABEL_COLUMNS), parts.join(" · "))
 }
 
 fn state_of(node: &Delegation, liveness: Liveness) -> String {

@@ -6,21 +6,54 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Form;
+use crate::here::Scope;
 
 /// A run or a session.
 #[derive(Debug, Args)]
 pub(crate) struct RunArg {
-    /// The run or session, by its id or the start of it [default: the latest of this folder].
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session: an id or the start of it, or a label or '#N' of the latest run [default: the latest of this
+    /// folder].
+    #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
+}
+
+/// What a run or session may be named by, for usage lines.
+pub(crate) const NAME: &str = "RUN|SESSION|LABEL|#N";
+
+/// Whether the latest run of another folder is taken.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ScopeFlag {
+    /// Without an id, mean the latest run of all folders instead of this one.
+    #[arg(long)]
+    anywhere: bool,
+}
+
+impl ScopeFlag {
+    /// Returns where the latest run is looked for.
+    pub(crate) const fn scope(self) -> Scope {
+        if self.anywhere { Scope::Anywhere } else { Scope::Here }
+    }
+}
+
+/// `adjutant cost`.
+#[derive(Debug, Args)]
+pub(crate) struct CostArgs {
+    /// The run or session.
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+
+    /// Where the latest run is looked for.
+    #[command(flatten)]
+    pub(crate) scope: ScopeFlag,
 }
 
 /// `adjutant status`.
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct StatusArgs {
-    /// The run or session to show, by its id or the start of it [default: a list of the newest].
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session to show: an id or the start of it, or a label or '#N' of the latest run [default: a list of
+    /// the newest].
+    #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
     /// Show it as a tree, as `adjutant tree` does [default: the latest].
@@ -62,7 +95,7 @@ pub(crate) struct ErrorsArgs {
     pub(crate) tick: Option<ErrorsCommand>,
 
     /// The run or session [default: all runs].
-    #[arg(value_name = "RUN|SESSION")]
+    #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
     /// Show fixed ones too.
@@ -133,6 +166,10 @@ pub(crate) struct ResultArgs {
     #[command(flatten)]
     pub(crate) run: RunArg,
 
+    /// Where the latest run is looked for.
+    #[command(flatten)]
+    pub(crate) scope: ScopeFlag,
+
     /// How the result is written.
     #[arg(long = "return", value_enum, value_name = "FORM")]
     pub(crate) return_form: Option<Form>,
@@ -142,9 +179,9 @@ pub(crate) struct ResultArgs {
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_HELP)]
 pub(crate) struct CancelArgs {
-    /// The run or session, by its id or the start of it [default: the latest of this tree
-    /// that is live].
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session: an id or the start of it, or a label or '#N' of the latest live run [default: the latest of
+    /// this tree that is live].
+    #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
     /// The tree whose run is meant where none is named.
@@ -156,6 +193,7 @@ const CANCEL_HELP: &str = "\
 Examples:
   adjutant cancel                          the run that is under way in this tree
   adjutant cancel sess_1735460684_k3x9f2   one subagent and all below it; the others go on
+  adjutant cancel '#2'                     the same by its number, which `adjutant tree` shows
 
 What was found is kept: `adjutant result` shows it. It is over within two seconds: a process that does
 not answer within one is killed and its end recorded. A run that died before is ended the same way.";
@@ -164,10 +202,14 @@ not answer within one is killed and its end recorded. A run that died before is 
 #[derive(Debug, Args)]
 #[command(after_help = WAIT_HELP)]
 pub(crate) struct WaitArgs {
-    /// The run or session, by its id or the start of it [default: the latest of this folder
-    /// that is live, or the latest].
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session: an id or the start of it, or a label or '#N' of the latest run [default: the latest of this
+    /// folder that is live, or the latest].
+    #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
+
+    /// Where the latest run is looked for.
+    #[command(flatten)]
+    pub(crate) scope: ScopeFlag,
 
     /// Give up after so many seconds, with exit code 124; the run goes on.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -191,8 +233,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[derive(Debug, Args)]
 #[command(after_help = TELL_HELP)]
 pub(crate) struct TellArgs {
-    /// The session that is to hear it, or a run for its parent agent.
-    #[arg(value_name = "SESSION")]
+    /// The session that is to hear it: an id or the start of it, or a label or '#N' of the latest live run; a run for
+    /// its parent agent.
+    #[arg(value_name = NAME)]
     pub(crate) session: String,
 
     /// What to say, or - for standard input; at most 16 KiB.
@@ -202,11 +245,11 @@ pub(crate) struct TellArgs {
 
 const TELL_HELP: &str = "\
 Examples:
-  adjutant tell sess_1735460684_k3x9f2 'Leave the tests out'
+  adjutant tell security 'Leave the tests out'
   git diff --stat | adjutant tell sess_1735460684_k3x9f2 -
 
-The subagent hears it before its next turn, also when it was about to end. `adjutant status latest`
-lists sessions.";
+The subagent hears it before its next turn, also when it was about to end. `adjutant tree` lists
+labels and numbers, `adjutant status latest` sessions.";
 
 /// `adjutant prune`.
 #[derive(Debug, Args)]

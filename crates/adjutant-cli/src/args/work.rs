@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::NAME;
+
 /// `adjutant diff`.
 #[derive(Debug, Args)]
 #[command(after_help = DIFF_HELP)]
 pub(crate) struct DiffArgs {
-    /// The run or session, by its id or the start of it [default: the latest run of this folder that
-    /// kept work].
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session: an id or the start of it, or a label or '#N' of the latest run that kept work [default: all
+    /// of that run].
+    #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
     /// Only what lies at or below these paths.
@@ -27,6 +29,7 @@ Examples:
   adjutant diff                            what the latest run of this folder would change
   adjutant diff --stat
   adjutant diff sess_1735460684_k3x9f2 src/parser.rs
+  adjutant diff '#2'                       the work of the second task of that run
   adjutant diff latest > work.patch && git apply --3way work.patch
 
 A result is compared with what its agent began from, uncommitted files included, so only its own work is
@@ -37,9 +40,9 @@ a file or a pipe go the exact bytes. Several results come one after the other, e
 #[derive(Debug, Args)]
 #[command(after_help = MERGE_HELP)]
 pub(crate) struct MergeArgs {
-    /// The run or session, by its id or the start of it [default: the latest run of this folder that
-    /// kept work].
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session: an id or the start of it, or a label or '#N' of the latest run that kept work [default: all
+    /// of that run].
+    #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
     /// How it is merged.
@@ -68,7 +71,7 @@ const MERGE_HELP: &str = "\
 Examples:
   adjutant merge --dry-run                 which results merge, and which files are in conflict
   adjutant merge                           all results of the latest run of this folder
-  adjutant merge sess_1735460684_k3x9f2 --as branch
+  adjutant merge parser --as branch        only the result of the task labelled parser
   adjutant merge --undo                    take it back
 
 Results are merged one after the other, each with what is there then, each whole or not at all. One that is
@@ -80,8 +83,8 @@ the agent never saw is never overwritten. Exit 0 when all were merged, 3 when so
 #[derive(Debug, Args)]
 #[command(after_help = DISCARD_HELP)]
 pub(crate) struct DiscardArgs {
-    /// The run or session, by its id or the start of it.
-    #[arg(value_name = "RUN|SESSION")]
+    /// The run or session: an id or the start of it, or a label or '#N' of the latest run that kept work.
+    #[arg(value_name = NAME)]
     pub(crate) run: String,
 
     /// Discard without asking.

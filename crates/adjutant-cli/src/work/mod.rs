@@ -142,7 +142,7 @@ impl Chosen {
         parts: Parts,
     ) -> Result<Self, Failure> {
         let (files, session) = match here::name(text) {
-            Some(text) => archive.find(text).map_err(failed)?,
+            Some(text) => here::resolve(archive, text, || latest_here(archive))?,
             None => (latest_here(archive)?, None),
         };
         let (view, liveness) = records::fold(&files, Need::Numbers)?;

@@ -135,7 +135,7 @@ fn a_process_that_is_stopped_is_killed_and_its_end_recorded() {
     insta::assert_snapshot!(rig.run(["tree"]), @"
         run_0000000000_aaaaaa
         [root] ■ cancelled · delegate · depth 0 · in=~2.1k out=~4.1k · no price · 0.0s
-        └─ [slow] ■ cancelled · scout · depth 1 · in=~2.1k out=~4.1k · no price · 0.0s
+        └─ #1 [slow] ■ cancelled · scout · depth 1 · in=~2.1k out=~4.1k · no price · 0.0s
         --- stderr ---
         [exit 0]
     ");
@@ -213,7 +213,7 @@ fn waiting_ends_with_the_runs_own_exit_code() {
     insta::assert_snapshot!(out, @"
         run_0000000000_aaaaaa running
         --- stderr ---
-        adjutant: the time is up and it goes on; `adjutant wait` again waits on
+        adjutant: the time is up and it goes on; `adjutant wait run_0000000000_aaaaaa` waits on
         [exit 124]
     ");
     let waiting = rig.call(["wait"]).start();

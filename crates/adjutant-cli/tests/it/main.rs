@@ -53,6 +53,7 @@ mod mcp_resources;
 mod mcp_rig;
 mod mcp_rounds;
 mod mcp_whole_run;
+mod names;
 mod nested_depth;
 mod pipes;
 mod pure;

@@ -89,14 +89,14 @@ fn status_of_one_run_shows_its_delegations() {
         began   2000-01-01T00:00:00Z
         ended   2000-01-01T00:00:00Z
 
-        [reader] ✓ complete
+        #1 [reader] ✓ complete
           session  sess_0000000000_bbbbbb
           agent    scout, script:../script.toml, depth 1
           spent    in=2,200 out=110 · $0.0083 · 2 turns, 2 tool calls
           time     0.0s
           notes    1, latest: notes.txt is worth a look
 
-        [echo] ✓ complete
+        #2 [echo] ✓ complete
           session  sess_0000000000_cccccc
           agent    scout, script:../script.toml, depth 1
           spent    in=500 out=20 · $0.0018 · 1 turn, 0 tool calls
@@ -115,8 +115,8 @@ fn tree_shows_who_works_for_whom() {
     insta::assert_snapshot!(rig.run(["tree"]), @"
         run_0000000000_aaaaaa
         [root] ✓ complete · delegate · depth 0 · in=2.7k out=130 · $0.0100 · 0.0s
-        ├─ [reader] ✓ complete · scout · depth 1 · in=2.2k out=110 · $0.0083 · 0.0s
-        └─ [echo] ✓ complete · scout · depth 1 · in=500 out=20 · $0.0018 · 0.0s
+        ├─ #1 [reader] ✓ complete · scout · depth 1 · in=2.2k out=110 · $0.0083 · 0.0s
+        └─ #2 [echo] ✓ complete · scout · depth 1 · in=500 out=20 · $0.0018 · 0.0s
         --- stderr ---
         [exit 0]
     ");
@@ -128,7 +128,10 @@ fn tree_shows_who_works_for_whom() {
 fn the_tree_and_the_status_answer_to_their_other_names() {
     let rig = rig();
     let (tree, list) = (rig.run(["tree"]).stdout, rig.run(["status"]).stdout);
-    assert!(tree.contains("└─ [echo]") && list.contains("2 subagents: 2 complete"), "{tree}{list}");
+    assert!(
+        tree.contains("└─ #2 [echo]") && list.contains("2 subagents: 2 complete"),
+        "{tree}{list}"
+    );
     for typed in [
         &["status", "--tree"][..],
         &["status", "latest", "--tree"],
@@ -247,8 +250,8 @@ fn transcript_of_a_run_with_several_children_asks_which() {
     insta::assert_snapshot!(rig.run(["transcript"]), @"
         --- stderr ---
         adjutant: run_0000000000_aaaaaa has 2 transcripts; name one:
-          `adjutant transcript sess_0000000000_bbbbbb`   [reader]
-          `adjutant transcript sess_0000000000_cccccc`   [echo]
+          `adjutant transcript sess_0000000000_bbbbbb`   #1 [reader]
+          `adjutant transcript sess_0000000000_cccccc`   #2 [echo]
         [exit 2]
     ");
 }
@@ -405,8 +408,8 @@ fn a_name_that_fits_none_or_several_is_refused_with_the_choices() {
     insta::assert_snapshot!(rig.run(["tree", "run_1"]), @"
         run_0000000000_aaaaaa
         [root] ✓ complete · delegate · depth 0 · in=2.7k out=130 · $0.0100 · 0.0s
-        ├─ [reader] ✓ complete · scout · depth 1 · in=2.2k out=110 · $0.0083 · 0.0s
-        └─ [echo] ✓ complete · scout · depth 1 · in=500 out=20 · $0.0018 · 0.0s
+        ├─ #1 [reader] ✓ complete · scout · depth 1 · in=2.2k out=110 · $0.0083 · 0.0s
+        └─ #2 [echo] ✓ complete · scout · depth 1 · in=500 out=20 · $0.0018 · 0.0s
         --- stderr ---
         [exit 0]
     ");
@@ -423,13 +426,13 @@ fn a_name_that_fits_none_or_several_is_refused_with_the_choices() {
     insta::assert_snapshot!(rig.run(["log", "../.."]), @"
         --- stderr ---
         adjutant: no run is called `../..`
-          `adjutant status` lists the runs.
+          Nor is it a label of the latest run here: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
         [exit 2]
     ");
     insta::assert_snapshot!(rig.run(["cost", ""]), @"
         --- stderr ---
         adjutant: no run is called ``
-          `adjutant status` lists the runs.
+          Nor is it a label of the latest run here: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
         [exit 2]
     ");
 }

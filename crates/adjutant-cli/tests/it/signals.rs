@@ -142,8 +142,8 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
     insta::assert_snapshot!(rig.run(["tree"]), @"
         run_0000000000_aaaaaa
         [root] ! interrupted · delegate · depth 0 · in=~3.1k out=~4.1k · no price · 0.0s
-        ├─ [slow] ! interrupted · scout · depth 1 · in=~2.1k out=~4.1k · no price · 0.0s
-        └─ [quick] ✓ complete · scout · depth 1 · in=1.0k out=10 · no price · 0.0s
+        ├─ #1 [slow] ! interrupted · scout · depth 1 · in=~2.1k out=~4.1k · no price · 0.0s
+        └─ #2 [quick] ✓ complete · scout · depth 1 · in=1.0k out=10 · no price · 0.0s
         --- stderr ---
         adjutant: run_0000000000_aaaaaa: `adjutant resume run_0000000000_aaaaaa` goes on where it stopped
         [exit 0]
@@ -224,8 +224,8 @@ fn another_process_sees_a_run_that_goes_on() {
     insta::assert_snapshot!(rig.run(["tree"]), @"
         run_0000000000_aaaaaa
         [root] → running · delegate · depth 0 · in=2.0k out=20 · no price · 0.0s
-        ├─ [slow] → running · scout · depth 1 · in=1.0k out=10 · no price · 0.0s
-        └─ [quick] ✓ complete · scout · depth 1 · in=1.0k out=10 · no price · 0.0s
+        ├─ #1 [slow] → running · scout · depth 1 · in=1.0k out=10 · no price · 0.0s
+        └─ #2 [quick] ✓ complete · scout · depth 1 · in=1.0k out=10 · no price · 0.0s
         --- stderr ---
         [exit 0]
     ");

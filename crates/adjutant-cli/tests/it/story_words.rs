@@ -145,9 +145,10 @@ fn the_transcript_of_a_story_is_that_of_its_own_agent_and_names_the_others() {
         assert!(out.stdout.contains("Two parts:"), "{out}");
     }
     let out = project.call(["transcript", &run]).run();
-    for who in ["Implement JWT", "Create UI"] {
+    for (number, who) in [(1, "Implement JWT"), (2, "Create UI")] {
         let session = project.session(&run, who);
-        assert!(out.stderr.contains(&format!("adjutant transcript {session}`   [{who}]")), "{out}");
+        let named = format!("adjutant transcript {session}`   #{number} [{who}]");
+        assert!(out.stderr.contains(&named), "{out}");
         let out = project.call(["transcript", &session]).run();
         assert!(out.stdout.starts_with(&format!("[{who}] {session}")), "{out}");
     }

@@ -19,7 +19,7 @@ fn in_a_pipe_every_step_is_a_line_and_the_tree_comes_last() {
     let out = watch.finish();
     assert_eq!((out.code, out.stderr.as_str()), (130, ""), "it ends as the run did: {out}");
     insta::assert_snapshot!(out.data().lines().rev().take(4).last().unwrap(), @"run_0000000000_aaaaaa");
-    assert!(out.data().contains("├─ [slow] ■ cancelled · scout"), "{out}");
+    assert!(out.data().contains("├─ #1 [slow] ■ cancelled · scout"), "{out}");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_tree_stays_on_the_terminal_when_the_run_has_ended() {
     assert_eq!(run.finish().code, 130);
     assert_eq!(terminal.finish(), 130);
     let screen = terminal.screen();
-    assert!(screen.contains("├─ [slow] ■ cancelled"), "{screen}");
+    assert!(screen.contains("├─ #1 [slow] ■ cancelled"), "{screen}");
     assert!(!screen.contains("ctrl+c"), "{screen}");
 }
 
@@ -80,12 +80,12 @@ fn a_dead_and_a_finished_run_are_shown_as_they_were_left() {
     assert_eq!(run.finish().code, 128 + 9);
     let out = rig.run(["watch"]);
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.stdout.contains("├─ [slow] ! interrupted"), "{out}");
+    assert!(out.stdout.contains("├─ #1 [slow] ! interrupted"), "{out}");
     assert!(out.stderr.contains("`adjutant resume run_"), "{out}");
     assert_eq!(rig.delegate(&["-t", "quick=again"]).code, 0);
     let out = rig.run(["watch"]);
     assert_eq!((out.code, out.stderr.as_str()), (0, ""), "{out}");
-    assert!(out.stdout.contains("└─ [quick] ✓ complete"), "{out}");
+    assert!(out.stdout.contains("└─ #1 [quick] ✓ complete"), "{out}");
 }
 
 #[test]

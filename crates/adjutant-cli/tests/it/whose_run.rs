@@ -107,18 +107,58 @@ fn the_latest_run_is_that_of_the_work_tree_around_this_folder_for_every_command(
             }
         }
     }
-    // Where nothing ran, what looks shows the latest of all and says so; what acts does not.
+    // Where nothing ran, what looks shows the latest of all and says so; what acts, and what scripts rely on, does not.
     for command in &commands {
         let out = rig.call(command).cwd(rig.path()).run();
-        if command[0] == "undo" {
+        if ["undo", "wait", "result", "cost"].contains(&command[0]) {
             assert_eq!(out.code, 2, "{out}");
-            assert!(out.stderr.contains(&format!("`adjutant undo {elsewhere}`")), "{out}");
+            assert_eq!(out.stdout, "", "{out}");
+            let named = format!(
+                "{elsewhere}, in {}: `adjutant {} {elsewhere}`",
+                other.display(),
+                command[0]
+            );
+            assert!(out.stderr.contains(&named), "{out}");
             continue;
         }
         let said = format!("no run worked here; {elsewhere} worked in {}\n", other.display());
         assert!(out.stderr.contains(&said), "{command:?}: {out}");
         assert!(out.stdout.contains(&elsewhere), "{command:?}: {out}");
     }
+}
+
+#[test]
+fn wait_result_and_cost_take_a_run_of_another_folder_by_its_id_or_with_anywhere() {
+    let rig = Rig::with_script("[[turn]]\ntext = 'done'\n");
+    assert_eq!(rig.delegate(&["-t", "a=b"]).code, 0);
+    let run = rig.only_run();
+    for command in ["wait", "result", "cost"] {
+        let here = rig.run([command, "--json"]);
+        assert_eq!(here.code, 0, "{command}: {here}");
+        let elsewhere =
+            |args: &[&str]| rig.call([command, "--json"]).args(args).cwd(rig.path()).run();
+        for args in [&["--anywhere"][..], &["latest", "--anywhere"], &[&run]] {
+            let out = elsewhere(args);
+            assert_eq!((out.code, &out.stdout), (0, &here.stdout), "{command} {args:?}: {out}");
+        }
+        assert_eq!(elsewhere(&["a", "--anywhere"]).code, 0, "a label of that run");
+        let said = elsewhere(&["--anywhere"]).stderr;
+        assert_eq!(said, format!("adjutant: {run} worked in {}\n", rig.work().display()));
+        let out = elsewhere(&[]);
+        assert_eq!(out.code, 2, "{command}: {out}");
+        assert!(out.stderr.contains("or --anywhere selects it"), "{out}");
+    }
+    let empty = Rig::new();
+    insta::assert_snapshot!(empty.run(["wait"]).talk(), @"
+    adjutant: no run worked in $WORK
+      `adjutant status` lists the runs.
+    [exit 2]
+    ");
+    insta::assert_snapshot!(empty.run(["wait", "--anywhere"]).talk(), @"
+    adjutant: there are no runs yet
+      `adjutant status` lists the runs.
+    [exit 2]
+    ");
 }
 
 #[test]
@@ -165,7 +205,7 @@ fn a_live_run_elsewhere_is_named_and_goes_on() {
     let run = rig.only_run();
     let out = rig.call(["cancel"]).cwd(rig.path()).run();
     assert_eq!(out.code, 2, "{out}");
-    assert!(out.stderr.contains(&format!("`adjutant cancel {run}` names it")), "{out}");
+    assert!(out.stderr.contains(&format!("`adjutant cancel {run}` selects it")), "{out}");
     let out = rig.call(["cancel", "--root"]).arg(rig.work()).cwd(rig.path()).run();
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(live.finish().code, 130);

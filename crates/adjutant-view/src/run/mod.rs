@@ -282,6 +282,21 @@ impl RunView {
         self.by_session.get(&session).map(|&place| &self.delegations[place])
     }
 
+    /// Returns the number of a delegation, by which people name it as `#N`; the root has none.
+    ///
+    /// Counts from 1 in the order of admission, which within one call is the order of its tasks. A number never
+    /// changes while the run goes on.
+    #[must_use]
+    pub fn ordinal(&self, session: SessionId) -> Option<usize> {
+        self.by_session.get(&session).copied().filter(|&place| place > 0)
+    }
+
+    /// Returns the delegation of that number, see [`RunView::ordinal`].
+    #[must_use]
+    pub fn by_ordinal(&self, ordinal: usize) -> Option<&Delegation> {
+        self.delegations.get(ordinal).filter(|_| ordinal > 0)
+    }
+
     /// Returns every delegation below the root, in the order of admission.
     pub fn delegations(&self) -> impl Iterator<Item = &Delegation> {
         self.delegations.iter().skip(1)

@@ -13,7 +13,7 @@ use crate::palette::{Palette, Style};
 use crate::progress;
 use crate::run::{Delegation, Liveness, Outcomes, RunView};
 use crate::sanitize;
-use crate::story::{Merge, NodeStory, name};
+use crate::story::{Merge, NodeStory, name, numbered_name};
 use crate::when::{elapsed, rfc3339};
 
 pub use json::{DelegationJson, RunJson, StatusJson, ToolJson, detail_json, list_json};
@@ -235,7 +235,7 @@ fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
     };
     let state =
         format!("{} {}", mark_now(&delegation.state, look.liveness), look.doing(delegation));
-    let label = name(look.view, delegation, 34);
+    let label = numbered_name(look.view, delegation, 34);
     let mut text = format!("{label} {}\n", palette.paint(style, &state));
     let mut line = |title: &str, value: &str| {
         let _ = writeln!(text, "  {title:<9}{value}");

@@ -18,7 +18,7 @@ use crate::sanitize;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
 pub use node::{Merge, NodeStory};
-pub(crate) use node::{files, kept, merge, name, verified_word};
+pub(crate) use node::{files, kept, merge, name, numbered_name, verified_word};
 pub use text::render;
 
 /// The most characters of a summary.

@@ -124,6 +124,15 @@ pub(crate) fn merge(node: &Delegation) -> Option<Merge> {
     })
 }
 
+/// Names a node with the number that people can type: `#2 [label]`; see [`RunView::ordinal`].
+pub(crate) fn numbered_name(view: &RunView, node: &Delegation, columns: usize) -> String {
+    let name = name(view, node, columns);
+    match view.ordinal(node.session) {
+        Some(ordinal) => format!("#{ordinal} {name}"),
+        None => name,
+    }
+}
+
 /// Names a node: `US-007-DEL-001 [label]`, the story itself by its title, others by their label.
 pub(crate) fn name(view: &RunView, node: &Delegation, columns: usize) -> String {
     let label = bracketed(node.label.as_str(), columns);

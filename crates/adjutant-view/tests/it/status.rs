@@ -75,19 +75,19 @@ fn the_detail_of_a_run_says_what_everyone_does() {
     preset  scout
     began   2025-01-31T12:34:56Z
 
-    [security] ✓ complete
+    #1 [security] ✓ complete
       session  sess_1738326896_aaaaab
       agent    scout, acme/large, depth 1
       spent    in=45,000 out=2,100 · $0.1665 · 1 turn, 0 tool calls
       time     1.5s
 
-    [correctness] → Read src/lib.rs
+    #2 [correctness] → Read src/lib.rs
       session  sess_1738326896_aaaaac
       agent    scout, acme/large, depth 1
       spent    in=23,000 out=890 · $0.0824 · 1 turn, 1 tool call
       time     1m 10s
 
-    [refactor] ⚠ partial: context exhausted
+    #3 [refactor] ⚠ partial: context exhausted
       session  sess_1738326896_aaaaad
       agent    scout, acme/large, depth 1
       spent    in=193,000 out=12,150 · $0.7612 · 0 turns, 3 tool calls

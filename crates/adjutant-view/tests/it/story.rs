@@ -218,9 +218,9 @@ fn requirement_58_the_tree_shows_stories() {
     insta::assert_snapshot!(tree::render(&h.view(), h.at(), Liveness::Alive, Palette::Plain), @r"
     run_1738326896_aaaaaa
     US-007 [Add a login] ✓ complete · delegate · depth 0 · in=45k out=4.5k · $0.2025 ($0.0675 own) · 2 files +42 -5 · overlay · verified · 17s
-    ├─ US-007-DEL-001 [Implement JWT] ✓ complete · scout · depth 1 · in=20k out=2.0k · $0.09 ($0.0450 own) · 2 files +40 -3 · overlay · merged · 8.1s
-    │  └─ US-007-DEL-001-DEL-001 [Sign tokens] ✓ complete · scout · depth 2 · in=10k out=1.0k · $0.0450 · 1 file +30 -0 · overlay · merged · 4.0s
-    └─ US-007-DEL-002 [Write tests] ✓ complete · scout · depth 1 · in=10k out=1.0k · $0.0450 · 1 file +2 -2 · overlay · in conflict · 12s
+    ├─ #1 US-007-DEL-001 [Implement JWT] ✓ complete · scout · depth 1 · in=20k out=2.0k · $0.09 ($0.0450 own) · 2 files +40 -3 · overlay · merged · 8.1s
+    │  └─ #3 US-007-DEL-001-DEL-001 [Sign tokens] ✓ complete · scout · depth 2 · in=10k out=1.0k · $0.0450 · 1 file +30 -0 · overlay · merged · 4.0s
+    └─ #2 US-007-DEL-002 [Write tests] ✓ complete · scout · depth 1 · in=10k out=1.0k · $0.0450 · 1 file +2 -2 · overlay · in conflict · 12s
     ");
 }
 
@@ -247,7 +247,7 @@ fn the_status_shows_stories() {
       kept in  refs/adjutant/run_1738326896_aaaaaa/sess_1738326896_aaaaaa
       time     17s
 
-    US-007-DEL-001 [Implement JWT] ✓ complete
+    #1 US-007-DEL-001 [Implement JWT] ✓ complete
       session  sess_1738326896_aaaaab
       agent    scout, acme/large, depth 1
       spent    in=10,000 out=1,000 · $0.0450 · 0 turns, 0 tool calls
@@ -255,14 +255,14 @@ fn the_status_shows_stories() {
       work     2 files +40 -3 · overlay · merged
       time     8.1s
 
-    US-007-DEL-001-DEL-001 [Sign tokens] ✓ complete
+    #3 US-007-DEL-001-DEL-001 [Sign tokens] ✓ complete
       session  sess_1738326896_aaaaad
       agent    scout, acme/large, depth 2
       spent    in=10,000 out=1,000 · $0.0450 · 0 turns, 0 tool calls
       work     1 file +30 -0 · overlay · merged
       time     4.0s
 
-    US-007-DEL-002 [Write tests] ✓ complete
+    #2 US-007-DEL-002 [Write tests] ✓ complete
       session  sess_1738326896_aaaaac
       agent    scout, acme/large, depth 1
       spent    in=10,000 out=1,000 · $0.0450 · 0 turns, 0 tool calls

@@ -34,10 +34,10 @@ fn requirement_59_a_tree_shows_own_and_inclusive_cost() {
     insta::assert_snapshot!(draw(&nested(), Liveness::Alive), @r"
     run_1738326896_aaaaaa
     [root] → running · delegate · depth 0 · in=50k out=2.0k · $0.18 · 9.0s
-    ├─ [lead] → running · scout · depth 1 · in=50k out=2.0k · $0.18 ($0.0450 own) · 9.0s
-    │  ├─ [first] ✓ complete · scout · depth 2 · in=20k out=500 · $0.0675 · 3.0s
-    │  └─ [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] ✓ complete · scout · depth 2 · in=20k out=500 · $0.0675 · 3.0s
-    └─ [日本語 (2)] → running · scout · depth 1 · 1.0s
+    ├─ #1 [lead] → running · scout · depth 1 · in=50k out=2.0k · $0.18 ($0.0450 own) · 9.0s
+    │  ├─ #3 [first] ✓ complete · scout · depth 2 · in=20k out=500 · $0.0675 · 3.0s
+    │  └─ #4 [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] ✓ complete · scout · depth 2 · in=20k out=500 · $0.0675 · 3.0s
+    └─ #2 [日本語 (2)] → running · scout · depth 1 · 1.0s
     ");
 }
 
@@ -47,9 +47,9 @@ fn what_was_live_in_a_dead_run_is_interrupted() {
     insta::assert_snapshot!(draw(&h, Liveness::Dead), @r"
     run_1738326896_aaaaaa
     [root] ! interrupted · delegate · depth 0 · in=261k out=15k · $1.0101 · 1m 10s
-    ├─ [security] ✓ complete · scout · depth 1 · in=45k out=2.1k · $0.1665 · 1.5s
-    ├─ [correctness] ! interrupted · scout · depth 1 · in=23k out=890 · $0.0824 · 1m 10s
-    └─ [refactor] ⚠ partial: context exhausted · scout · depth 1 · in=193k out=12k · $0.7612 · 1m 10s
+    ├─ #1 [security] ✓ complete · scout · depth 1 · in=45k out=2.1k · $0.1665 · 1.5s
+    ├─ #2 [correctness] ! interrupted · scout · depth 1 · in=23k out=890 · $0.0824 · 1m 10s
+    └─ #3 [refactor] ⚠ partial: context exhausted · scout · depth 1 · in=193k out=12k · $0.7612 · 1m 10s
     ");
 }
 
@@ -59,10 +59,10 @@ fn reasons_stand_in_the_tree() {
     insta::assert_snapshot!(draw(&h, Liveness::Alive), @r"
     run_1738326896_aaaaaa
     [root] ⚠ partial · delegate · depth 0 · in=265k out=16k · ~$1.0371 · 1m 11s
-    ├─ [security] ✓ complete · scout · depth 1 · in=45k out=2.1k · $0.1665 · 1.5s
-    ├─ [correctness] ✗ failed: provider error · scout · depth 1 · in=27k out=1.9k · ~$0.1094 · 1m 11s
-    ├─ [refactor] ⚠ partial: context exhausted · scout · depth 1 · in=193k out=12k · $0.7612 · 1m 10s
-    └─ [deeper] ⊘ refused: max depth exceeded · scout · depth 1
+    ├─ #1 [security] ✓ complete · scout · depth 1 · in=45k out=2.1k · $0.1665 · 1.5s
+    ├─ #2 [correctness] ✗ failed: provider error · scout · depth 1 · in=27k out=1.9k · ~$0.1094 · 1m 11s
+    ├─ #3 [refactor] ⚠ partial: context exhausted · scout · depth 1 · in=193k out=12k · $0.7612 · 1m 10s
+    └─ #4 [deeper] ⊘ refused: max depth exceeded · scout · depth 1
     ");
 }
 
