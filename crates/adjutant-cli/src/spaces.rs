@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use adjutant_core::policy::{Key, WorkspaceKind};
 use adjutant_core::space::SpaceKind;
 use adjutant_core::{Policy, Rights, RunId, ToolSet};
-use adjutant_engine::{Past, SpaceSetup};
+use adjutant_engine::{Past, SpaceSetup, git_dirs_around};
 use clap::{Args, ValueEnum};
 
 use crate::exit::Failure;
@@ -211,7 +211,7 @@ fn never_shown(
     if grant.starts_with(&state) {
         return Some(("the state directory is never shown to agents", NARROWER));
     }
-    if grant == tree || grant.starts_with(tree.join(".git")) {
+    if grant == tree || git_dirs_around(&tree).iter().any(|git| grant.starts_with(git)) {
         let hint = "Leave it out; --include-ignored DIR brings ignored folders along.";
         return Some(("agents work in copies of this repository and never see it itself", hint));
     }
@@ -229,7 +229,10 @@ fn refuse_included(typed: &Path, tree: &Path) -> Result<(), Failure> {
         let text = format!("--include-ignored {}: {why}", typed.display());
         Err(Failure::usage(text).hint(USUAL))
     };
-    if typed.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git")) {
+    let is_called_git =
+        typed.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
+    let is_in = |git: &PathBuf| tree.join(typed).canonicalize().is_ok_and(|it| it.starts_with(git));
+    if is_called_git || git_dirs_around(tree).iter().any(is_in) {
         return refused("a git directory never comes along; each workspace has one of its own");
     }
     let is_top = |top: PathBuf| tree.join(typed).canonicalize().is_ok_and(|it| it == top);

@@ -454,6 +454,7 @@ fn artifact_fact(root: &Root, path: &str) -> ArtifactFact {
             | PathError::Invalid
             | PathError::Link
             | PathError::Guarded
+            | PathError::GitDirUnknown
             | PathError::Closed
             | PathError::Exists
             | PathError::ReadOnly

@@ -89,7 +89,8 @@ impl RunFiles {
             }
         }
         let path = workdir.ok_or(UndoError::NeverBegan)?;
-        let root = Root::open(&path).map_err(|source| UndoError::Workdir { path, source })?;
+        let mut root = Root::open(&path).map_err(|source| UndoError::Workdir { path, source })?;
+        root.guard_git_dirs();
         let temp = format!(".adjutant-undo-{}.tmp", self.id());
         let mut files = Vec::new();
         for path in changes.paths(session) {

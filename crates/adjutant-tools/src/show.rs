@@ -53,7 +53,13 @@ pub(crate) fn path_error(written: &str, error: &PathError) -> String {
         PathError::Link => {
             format!("`{shown}` leads through a symbolic link; name the real path")
         }
-        PathError::Guarded => format!("`{shown}` belongs to git itself and is not written"),
+        PathError::Guarded => {
+            format!("`{shown}` is in a git directory, or would make one; agents do not write there")
+        }
+        PathError::GitDirUnknown => format!(
+            "`{shown}` was not written: the git directory that `.git` names here cannot be found, and it must \
+             not be written in; a person has to repair `.git`"
+        ),
         PathError::Closed => {
             format!("`{shown}` is a record of adjutant itself; no agent may read or write it")
         }

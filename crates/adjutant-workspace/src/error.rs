@@ -37,9 +37,12 @@ pub enum PathError {
     /// A symbolic link is on the way or in the place; writing follows none.
     #[error("a symbolic link is in the way")]
     Link,
-    /// The path leads into what git keeps for itself.
-    #[error("path leads into a .git folder")]
+    /// The path leads into a git directory, or would make a directory look like one.
+    #[error("path leads into a git directory")]
     Guarded,
+    /// The folder belongs to a repository whose git directory was not found, so nothing in it is written.
+    #[error("the git directory that `.git` names cannot be found")]
+    GitDirUnknown,
     /// The path leads into the directory in which this program keeps its own records.
     #[error("path leads into the state directory of adjutant")]
     Closed,

@@ -12,6 +12,7 @@ mod error;
 mod folder;
 mod footing;
 mod git;
+mod git_guard;
 mod kernel;
 pub mod overlay;
 mod path;
@@ -30,6 +31,7 @@ pub use git::{
     GitError, Kept, Lines, ObjectId, Patch, Preview, Repository, ResultRef, Side, SkipReason,
     Skipped, Snapshot, is_branch_name, layer_changes,
 };
+pub use git_guard::git_dirs_around;
 pub use path::RelPath;
 pub use place::{FileMode, Folders, Image, Over, Place};
 pub use root::{OpenedFile, Root};

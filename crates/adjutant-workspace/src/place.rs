@@ -111,38 +111,62 @@ impl Root {
         if name.len() > NAME_BYTES {
             return Err(PathError::NameTooLong);
         }
-        let parent = path.as_path().parent().unwrap_or(Path::new(""));
-        let folder = self.folder(parent, folders)?;
+        let folder = self.folder_for(path.as_path(), folders)?;
         Ok(Place::new(folder, name))
     }
 
-    /// Opens a folder without following a link; nothing where it is missing.
-    pub(crate) fn folder(
+    /// Opens the folder that a file is to be written in, without following a link; nothing where it is missing.
+    pub(crate) fn folder_for(
         &self,
-        path: &Path,
+        file: &Path,
         folders: Folders,
     ) -> Result<Option<OwnedFd>, PathError> {
+        let path = file.parent().unwrap_or(Path::new(""));
         let whole = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         match (open_folder(self.handle(), whole), folders) {
             (Err(PathError::NotFound), Folders::Expected) => Ok(None),
-            (Err(PathError::NotFound), Folders::Made) => self.make_folders(path).map(Some),
+            (Err(PathError::NotFound), Folders::Made) => self.make_folders(file).map(Some),
             (opened, _) => {
                 let folder = opened?;
                 self.checked_open(&folder)?;
+                self.checked_write(&folder, file, 0)?;
                 Ok(Some(folder))
             }
         }
     }
 
+    /// Refuses a folder in a git directory that is guarded. The last `missing` folders on the way to `file` do
+    /// not exist yet.
+    pub(crate) fn checked_write(
+        &self,
+        folder: impl AsFd,
+        file: &Path,
+        missing: usize,
+    ) -> Result<(), PathError> {
+        match &self.git {
+            Some(git) => git.judge(self.handle(), folder, file, missing),
+            None => Ok(()),
+        }
+    }
+
     /// Goes down from handle to handle, so that nothing is made anywhere but in what was opened.
-    fn make_folders(&self, path: &Path) -> Result<OwnedFd, PathError> {
+    fn make_folders(&self, file: &Path) -> Result<OwnedFd, PathError> {
         let top = Dir::new(open_folder(self.handle(), Path::new("."))?);
         let mut at = top.closing(self.closed);
-        for name in path {
-            at = at.ensure_dir(name).map_err(as_link)?;
+        let names: Vec<&OsStr> = file.parent().unwrap_or(Path::new("")).iter().collect();
+        for (depth, name) in names.iter().enumerate() {
+            at = match at.open_dir(name) {
+                Err(PathError::NotFound) => {
+                    self.checked_write(at.handle(), file, names.len() - depth)?;
+                    at.ensure_dir(name)
+                }
+                opened => opened,
+            }
+            .map_err(as_link)?;
         }
         let folder = at.into_handle();
         self.checked_open(&folder)?;
+        self.checked_write(&folder, file, 0)?;
         Ok(folder)
     }
 }

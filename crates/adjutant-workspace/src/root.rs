@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::closed::Closed;
 use crate::dir::Dir;
+use crate::git_guard::GitGuard;
 use crate::kernel::{self, Links};
 use crate::{FileKind, PathError, RelPath};
 
@@ -27,6 +28,8 @@ pub struct Root {
     names: Vec<PathBuf>,
     /// A directory out of reach, wherever it lies.
     pub(crate) closed: Option<Closed>,
+    /// Git directories that nothing is written in, besides those called `.git`.
+    pub(crate) git: Option<GitGuard>,
     /// Something that must live as long as the handle is used.
     _kept: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -93,6 +96,18 @@ impl Root {
         self.closed = Closed::new(&self.handle, folder);
     }
 
+    /// Refuses to write in git directories from now on: those of the repository that the root lies in, by device
+    /// and inode, and every directory that looks like one. For a tree of a person that agents write in.
+    pub fn guard_git_dirs(&mut self) {
+        self.git = Some(GitGuard::around(self.path()));
+    }
+
+    /// Refuses to write in the git directories of a guard.
+    pub(crate) fn guarding(mut self, git: GitGuard) -> Self {
+        self.git = Some(git);
+        self
+    }
+
     /// Returns the path the root was opened by; for showing, not for opening.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -156,7 +171,7 @@ impl Root {
     /// Proves once that confined opening works here, so that later errors are about paths.
     fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
         match kernel::open(&handle, Path::new("."), OFlags::PATH, Links::Never) {
-            Ok(_) => Ok(Self { handle, names, closed: None, _kept: None }),
+            Ok(_) => Ok(Self { handle, names, closed: None, git: None, _kept: None }),
             // Some seccomp filters answer EPERM to system calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => Err(PathError::Unsupported),
             Err(errno) => Err(PathError::from_errno(errno)),

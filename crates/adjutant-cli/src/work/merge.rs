@@ -1,5 +1,7 @@
 //! `merge`: results into the user's files or onto branches, and back again.
 
+use std::path::PathBuf;
+
 use adjutant_engine::Archive;
 use adjutant_engine::work::{
     ApplyError, Conflict, Diff, Left, Shared, TakenBack, Verdict, WorkError, shared_files,
@@ -129,12 +131,20 @@ pub(super) fn outlook(chosen: &Chosen, previews: &[Verdict]) -> String {
 pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
     let title = picked.title();
     match fate {
-        Fate::Judged(Verdict::Merges { diff, submodules }) => {
+        Fate::Judged(Verdict::Merges { diff, submodules, git_like }) => {
             let word = if dry_run { "would merge" } else { "merged" };
             let mut text = format!("{word}  {title}: {}\n", size(diff));
             for path in submodules {
                 let path = path.to_string_lossy();
                 text += &format!("  {}: a submodule, left as it is\n", sanitize::line(&path));
+            }
+            for path in git_like {
+                let path = path.to_string_lossy();
+                let shown = if path.is_empty() { ".".into() } else { sanitize::line(&path) };
+                text += &format!(
+                    "  warning: {shown} looks like a git directory: git reads its config and runs its hooks; \
+                     look at them before you use git there\n"
+                );
             }
             text
         }
@@ -271,9 +281,11 @@ fn command(text: &str) -> String {
 fn fate_json(picked: &Picked, fate: &Fate, dry_run: bool) -> Value {
     let mut object = picked.json();
     let (word, name, value): (&str, &str, Value) = match fate {
-        Fate::Judged(Verdict::Merges { diff, submodules }) => {
-            object["submodules"] =
-                submodules.iter().map(|it| json!(it.to_string_lossy())).collect();
+        Fate::Judged(Verdict::Merges { diff, submodules, git_like }) => {
+            let paths =
+                |all: &[PathBuf]| all.iter().map(|it| json!(it.to_string_lossy())).collect();
+            object["submodules"] = paths(submodules);
+            object["git_like"] = paths(git_like);
             (if dry_run { "would_merge" } else { "merged" }, "files", files(diff))
         }
         Fate::Judged(Verdict::Already) => ("already", "files", json!([])),

@@ -28,6 +28,7 @@ mod errors;
 mod exits;
 mod full_disk;
 mod full_keep;
+mod git_dirs;
 mod help;
 mod hostile;
 mod implement;

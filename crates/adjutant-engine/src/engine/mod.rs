@@ -83,8 +83,9 @@ impl Engine {
     /// Opens the working tree and keeps the parts.
     pub fn new(setup: Setup) -> Result<Self, EngineError> {
         let path = &setup.workdir;
-        let root = Root::open(path)
+        let mut root = Root::open(path)
             .map_err(|source| EngineError::Workdir { path: path.clone(), source })?;
+        root.guard_git_dirs();
         let mut policy = setup.policy;
         settle_folder(&mut policy, &root);
         let masker = Masker::new(setup.secrets);

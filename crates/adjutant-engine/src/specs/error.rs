@@ -105,6 +105,7 @@ impl SpecsError {
             PathError::Loop | PathError::Link => Self::Link { path },
             source @ (PathError::Outside
             | PathError::Guarded
+            | PathError::GitDirUnknown
             | PathError::Closed
             | PathError::Exists
             | PathError::ReadOnly

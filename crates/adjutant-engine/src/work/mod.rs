@@ -72,6 +72,8 @@ pub enum Verdict {
         diff: Diff,
         /// Submodules it changes; they are left as they are.
         submodules: Vec<PathBuf>,
+        /// Directories it writes in that git takes for git directories: their configuration and hooks are run.
+        git_like: Vec<PathBuf>,
     },
     /// Everything in it is there already.
     Already,
@@ -235,8 +237,18 @@ impl Work {
     pub fn preview(&self, results: &[KeptResult]) -> Result<Vec<Verdict>, WorkError> {
         let ids = results.iter().map(id_of).collect::<Result<Vec<_>, _>>()?;
         let rehearsed = self.repository.rehearse(&ids, SystemTime::now())?;
+        // What the results before one leave is not on disk yet.
+        let mut before = Diff::default();
         let verdict = |one: Result<adjutant_workspace::Rehearsed, _>| match one {
-            Ok(done) => Verdict::of(done.diff, done.submodules),
+            Ok(done) => {
+                before.entries.extend(done.diff.entries.iter().cloned());
+                let mut git_like = self.repository.git_like(&before);
+                let is_in = |folder: &PathBuf| {
+                    done.diff.entries.iter().any(|it| it.path.starts_with(folder))
+                };
+                git_like.retain(is_in);
+                Verdict::of(done.diff, done.submodules, git_like)
+            }
             Err(error) => Verdict::refused(error),
         };
         Ok(rehearsed.into_iter().map(verdict).collect())
@@ -250,7 +262,10 @@ impl Work {
             Err(error) => return Verdict::Failed(error.into()),
         };
         match self.repository.apply(&id, SystemTime::now()) {
-            Ok(done) => Verdict::of(done.diff, done.submodules),
+            Ok(done) => {
+                let git_like = self.repository.git_like(&done.diff);
+                Verdict::of(done.diff, done.submodules, git_like)
+            }
             Err(error) => Verdict::refused(error),
         }
     }
@@ -394,11 +409,11 @@ impl KeptResult {
 }
 
 impl Verdict {
-    fn of(diff: Diff, submodules: Vec<PathBuf>) -> Self {
+    fn of(diff: Diff, submodules: Vec<PathBuf>, git_like: Vec<PathBuf>) -> Self {
         if diff.entries.is_empty() && submodules.is_empty() {
             return Self::Already;
         }
-        Self::Merges { diff, submodules }
+        Self::Merges { diff, submodules, git_like }
     }
 
     fn refused(error: ApplyError) -> Self {

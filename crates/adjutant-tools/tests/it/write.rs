@@ -88,7 +88,7 @@ fn what_a_model_is_told_lets_it_go_on() {
     insta::assert_snapshot!(write("new", "x"), @"error: `new` is a directory; name a file");
     insta::assert_snapshot!(write("a.rs/b", "x"), @"error: `a.rs/b` cannot be: a part of it is a file, not a directory");
     insta::assert_snapshot!(write("../x", "x"), @"error: `../x` is outside the workspace; give a path relative to its root");
-    insta::assert_snapshot!(write(".git/config", "x"), @"error: `.git/config` belongs to git itself and is not written");
+    insta::assert_snapshot!(write(".git/config", "x"), @"error: `.git/config` is in a git directory, or would make one; agents do not write there");
     insta::assert_snapshot!(rig.say(all, "Write", &json!({"file_path": "c"})), @"error: `content` is required; it may be empty");
     insta::assert_snapshot!(rig.say(all, "Edit", &json!({"file_path": "a.rs", "old_string": "two", "new_string": "2", "replace_all": "true"})), @"Replaced 2 matches in `a.rs` (line 2, 3).");
     assert_eq!(rig.bytes("a.rs"), b"1\n2\n2\n");

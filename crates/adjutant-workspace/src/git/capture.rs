@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
@@ -77,6 +77,8 @@ pub(crate) struct Status {
     pub(crate) unmerged: Vec<PathBuf>,
     /// Whether the index differs from HEAD too, in what was looked at.
     pub(crate) staged: bool,
+    /// The folders with an untracked file `HEAD`, which may be git directories.
+    pub(crate) untracked_heads: Vec<PathBuf>,
 }
 
 /// What is looked at of submodules; never into one.
@@ -97,7 +99,7 @@ impl Repository {
     /// Why it could not be captured; nothing is changed then.
     pub fn capture(&self, at: SystemTime) -> Result<Snapshot, GitError> {
         let head = self.head()?;
-        self.capture_from(head, |_| Ok(at))
+        self.capture_state(head, GitLike::LeftOut, |_| Ok(at))
     }
 
     /// Captures the state for work to begin from: the same state upon the same commit is the same commit,
@@ -109,7 +111,8 @@ impl Repository {
     pub(crate) fn capture_alike(&self) -> Result<Snapshot, GitError> {
         let head = self.head()?;
         // It is dated like the commit that it stands on.
-        self.capture_from(head, |head| head.map_or(Ok(UNIX_EPOCH), |head| self.committed_at(head)))
+        let dated = |head: Option<&_>| head.map_or(Ok(UNIX_EPOCH), |head| self.committed_at(head));
+        self.capture_state(head, GitLike::LeftOut, dated)
     }
 
     fn committed_at(&self, commit: &ObjectId) -> Result<SystemTime, GitError> {
@@ -174,20 +177,31 @@ impl Repository {
             .ok_or_else(|| GitError::Unreadable { command: "commit-tree".to_owned() })
     }
 
-    /// Captures the state relative to a commit that need not be HEAD.
+    /// Captures the state of an agent's work tree relative to a commit that need not be HEAD.
     pub(crate) fn capture_from(
         &self,
         head: Option<ObjectId>,
         at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
     ) -> Result<Snapshot, GitError> {
-        let state = State { repository: self, head: head.as_ref() };
+        self.capture_state(head, GitLike::Taken, at)
+    }
+
+    fn capture_state(
+        &self,
+        head: Option<ObjectId>,
+        git_like: GitLike,
+        at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
+    ) -> Result<Snapshot, GitError> {
+        let state = State { repository: self, head: head.as_ref(), git_like };
         let scratch = self.scratch(head.as_ref())?;
         let Looked { status, folders, planned, at } = match &head {
             Some(head) => scratch.status_of(&state, head, at)?,
             None => Looked::new(scratch.status(self)?, None, at(None)?),
         };
-        let Status { changes, mut skipped, unmerged, .. } = status;
-        let changes = self.without_reserved(changes, &mut skipped);
+        let mut left_out = Vec::new();
+        let changes = state.taken_of(&status, &mut left_out);
+        let Status { mut skipped, unmerged, .. } = status;
+        skipped.extend(left_out);
         let unchanged = folders.as_ref().filter(|_| changes.is_empty()).and_then(Folders::top);
         let (commit, tree, head_tree) = match (&head, unchanged) {
             (Some(head), Some(tree)) => (head.clone(), tree.clone(), tree.clone()),
@@ -367,6 +381,16 @@ impl Scratch<'_> {
 struct State<'s> {
     repository: &'s Repository,
     head: Option<&'s ObjectId>,
+    git_like: GitLike,
+}
+
+/// Whether untracked directories that look like git directories are part of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GitLike {
+    /// They are left out, as repositories with a `.git` are: their configuration may hold credentials.
+    LeftOut,
+    /// They are taken: an agent made them.
+    Taken,
 }
 
 impl<'s> State<'s> {
@@ -382,10 +406,23 @@ impl<'s> State<'s> {
         Commit { base: self.head, root, changes, message: MESSAGE, at }
     }
 
+    /// Returns the changes that are captured, and names what is left out.
+    fn taken_of(&self, status: &Status, left_out: &mut Vec<Skipped>) -> Vec<Change> {
+        let mut changes = self.repository.without_reserved(status.changes.clone(), left_out);
+        if self.git_like == GitLike::LeftOut {
+            for folder in self.repository.git_like_on_disk(&status.untracked_heads) {
+                changes.retain(|change| !change.path().as_path().starts_with(&folder));
+                if !left_out.iter().any(|known| folder.starts_with(&known.path)) {
+                    left_out.push(Skipped { path: folder, reason: SkipReason::NestedRepository });
+                }
+            }
+        }
+        changes
+    }
+
     /// Makes out the commit of what was found; where that fails, it is made later.
     fn plan(&self, scratch: &Scratch<'_>, mut looked: Looked) -> Looked {
-        let changes = looked.status.changes.clone();
-        let changes = self.repository.without_reserved(changes, &mut Vec::new());
+        let changes = self.taken_of(&looked.status, &mut Vec::new());
         if let Some(folders) = looked.folders.as_ref().filter(|_| !changes.is_empty())
             && let Ok(root) = self.root()
         {
@@ -420,6 +457,7 @@ fn unreadable() -> GitError {
 fn read_status(bytes: &[u8]) -> Option<Status> {
     let mut found: BTreeMap<RelPath, bool> = BTreeMap::new();
     let (mut skipped, mut unmerged, mut staged) = (Vec::new(), Vec::new(), false);
+    let mut untracked_heads = Vec::new();
     for record in bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
         let (kind, rest) = record.split_first()?;
         let rest = rest.strip_prefix(b" ")?;
@@ -446,7 +484,11 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
             // A merge that was killed left it; the next one removes it.
             b'?' if is_prepared(&path_of(rest)) => {}
             b'?' => {
-                found.insert(RelPath::new(path_of(rest)).ok()?, true);
+                let path = RelPath::new(path_of(rest)).ok()?;
+                if path.as_path().file_name().is_some_and(|name| name == "HEAD") {
+                    untracked_heads.extend(path.as_path().parent().map(Path::to_owned));
+                }
+                found.insert(path, true);
             }
             _ => {}
         }
@@ -455,7 +497,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
         |(path, there)| if there { Change::Written(path) } else { Change::Deleted(path) };
     let mut changes: Vec<Change> = found.into_iter().map(as_change).collect();
     changes.sort();
-    Some(Status { changes, skipped, unmerged, staged })
+    Some(Status { changes, skipped, unmerged, staged, untracked_heads })
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ use std::time::Duration;
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
 use super::id::ObjectId;
+use super::own::{OwnGitDirs, own_paths};
 use super::run::{Call, Git};
 use super::trust::{common_dir_of, git_dir_of, open_plain, read_pointer};
+use crate::git_guard::GitGuard;
 
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
@@ -44,6 +46,8 @@ pub struct Repository {
     is_shared: bool,
     stale_lock: Duration,
     reserved: Vec<PathBuf>,
+    /// The git directory and the common directory, as far as they lie in the person's work tree.
+    own: Vec<PathBuf>,
 }
 
 impl Repository {
@@ -86,7 +90,9 @@ impl Repository {
             is_shared: false,
             stale_lock: STALE_LOCK,
             reserved: Vec::new(),
+            own: Vec::new(),
         };
+        repository.own = own_paths(&repository);
         repository.take_config()?;
         repository.sweep();
         Ok(repository)
@@ -113,12 +119,13 @@ impl Repository {
         self
     }
 
-    /// Takes the reserved files out of what somebody changed, and names them.
+    /// Takes reserved files and the repository's own git directories out of changes, and names them.
     pub(crate) fn without_reserved(
         &self,
         mut changes: Vec<Change>,
         skipped: &mut Vec<Skipped>,
     ) -> Vec<Change> {
+        let mut own = self.own_git_dirs();
         changes.retain(|change| {
             let path = change.path().as_path();
             let is_reserved = self.reserved.iter().any(|reserved| reserved == path);
@@ -126,9 +133,20 @@ impl Repository {
                 let (path, reason) = (path.to_owned(), SkipReason::Reserved);
                 skipped.push(Skipped { path, reason });
             }
-            !is_reserved
+            !is_reserved && own.around(path).is_none()
         });
+        skipped.extend(own.into_skipped());
         changes
+    }
+
+    /// Returns what finds paths in the git directories of this repository.
+    pub(crate) fn own_git_dirs(&self) -> OwnGitDirs<'_> {
+        OwnGitDirs::new(self)
+    }
+
+    /// Refuses writes in the git directories of this repository.
+    pub(crate) fn git_guard(&self) -> GitGuard {
+        GitGuard::of([&self.git_dir, &self.common_dir])
     }
 
     /// Takes a lock on a reference of ours that is older than this for one that a killed git left.
@@ -248,6 +266,10 @@ impl Repository {
 
     pub(crate) fn state(&self) -> &Path {
         &self.state
+    }
+
+    pub(super) fn own(&self) -> &[PathBuf] {
+        &self.own
     }
 
     pub(super) const fn stale_lock(&self) -> Duration {

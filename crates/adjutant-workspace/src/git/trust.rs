@@ -155,7 +155,7 @@ pub(super) fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
 }
 
 /// Reads a one-line file that holds a path after `prefix`.
-pub(super) fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
+pub(crate) fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
     let mut bytes = Vec::new();
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
     open_plain(path).ok()?.take(POINTER_BYTES).read_to_end(&mut bytes).ok()?;

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, ioctl_ficlone, statat};
 
 use super::SpaceError;
 use crate::git::{Content, bytes_of, content, guarded, plain};
+use crate::git_guard::{FileId, file_id};
 use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
 
 /// The most entries of one folder.
@@ -23,6 +24,8 @@ const MAX_ENTRIES: usize = 10_000_000;
 #[derive(Debug)]
 pub(super) struct Included {
     root: Root,
+    /// The git directories of the repository, which never come along.
+    git_dirs: Vec<FileId>,
     entries: Vec<Entry>,
     key: String,
 }
@@ -43,10 +46,13 @@ impl Included {
     ) -> Result<Option<Self>, SpaceError> {
         let tree = repository.work_tree();
         let root = Root::open(tree).map_err(SpaceError::path(tree))?;
-        let mut found = Self { root, entries: Vec::new(), key: String::new() };
+        let git_dirs = [repository.git_dir(), repository.common_dir()];
+        let git_dirs = git_dirs.into_iter().filter_map(file_id).collect();
+        let mut found = Self { root, git_dirs, entries: Vec::new(), key: String::new() };
         let mut hash = Hash::default();
+        let mut own = repository.own_git_dirs();
         for path in wanted {
-            if !plain(path) || guarded(path) || path.as_os_str().is_empty() {
+            if !plain(path) || own.guards(path) || path.as_os_str().is_empty() {
                 return Err(SpaceError::Include { path: path.clone() });
             }
             found.add_all(path, &mut hash).map_err(SpaceError::path(path))?;
@@ -101,6 +107,9 @@ impl Included {
             Err(rustix::io::Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(PathError::from_errno(errno)),
         };
+        if self.git_dirs.contains(&(stat.st_dev, stat.st_ino)) {
+            return Ok(());
+        }
         let seconds = u64::try_from(stat.st_mtime).unwrap_or_default();
         let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or_default();
         let modified = Duration::new(seconds, nanoseconds.min(999_999_999));

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use super::SpaceError;
 use super::workspace::{STATE, Space, Workspace};
-use crate::git::{Storing, guarded};
+use crate::git::Storing;
 use crate::trees::{remove_journal, settle};
 use crate::{
     Conflict, Diff, DiffEntry, GitError, ObjectId, PathError, Preview, Repository, Root,
@@ -147,15 +147,15 @@ impl Taken {
 /// Compares the two states for people: with renames, lines counted, and what is left out apart.
 fn seen(repository: &Repository, taken: &Taken) -> Result<(Diff, Vec<Skipped>), GitError> {
     let mut diff = repository.diff(&taken.before, &taken.after)?;
-    let left_out = leave_out(&mut diff);
+    let left_out = leave_out(repository, &mut diff);
     Ok((diff, left_out))
 }
 
 /// Takes out what no workspace takes.
-fn leave_out(diff: &mut Diff) -> Vec<Skipped> {
-    let mut left_out = Vec::new();
+fn leave_out(repository: &Repository, diff: &mut Diff) -> Vec<Skipped> {
+    let (mut left_out, mut own) = (Vec::new(), repository.own_git_dirs());
     diff.entries.retain(|entry: &DiffEntry| {
-        let out = [entry.old_mode, entry.new_mode].contains(&SUBMODULE) || guarded(&entry.path);
+        let out = [entry.old_mode, entry.new_mode].contains(&SUBMODULE) || own.guards(&entry.path);
         if out {
             let reason = SkipReason::NestedRepository;
             left_out.push(Skipped { path: entry.path.clone(), reason });

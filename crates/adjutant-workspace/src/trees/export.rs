@@ -119,7 +119,10 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<(), PathError> {
             parent.unwrap_or(Path::new(".")),
             Links::Never,
         ) {
-            Ok(folder) => Some(folder),
+            Ok(folder) => {
+                root.checked_write(&folder, at, 0)?;
+                Some(folder)
+            }
             // Of the folders on the way perhaps only the first ones were made.
             Err(PathError::NotFound) => None,
             Err(PathError::NotDirectory | PathError::Loop) => return Ok(()),

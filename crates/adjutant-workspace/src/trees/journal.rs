@@ -431,8 +431,7 @@ impl Plan {
 
 fn folder_of(root: &Root, step: &Step) -> Result<OwnedFd, Stuck> {
     let stuck = |source| Stuck { path: step.path.clone(), source };
-    let parent = step.path.parent().unwrap_or(Path::new(""));
-    let folder = root.folder(parent, Folders::Made).map_err(stuck)?;
+    let folder = root.folder_for(&step.path, Folders::Made).map_err(stuck)?;
     folder.ok_or(PathError::NotFound).map_err(stuck)
 }
 

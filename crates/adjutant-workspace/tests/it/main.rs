@@ -6,6 +6,7 @@ mod dir;
 mod escape;
 mod folder;
 mod git;
+mod git_dirs;
 mod overlay;
 mod place;
 mod race;
@@ -70,6 +71,7 @@ fn word(error: &PathError) -> String {
         | PathError::Invalid
         | PathError::Link
         | PathError::Guarded
+        | PathError::GitDirUnknown
         | PathError::Exists
         | PathError::ReadOnly
         | PathError::TooLarge { .. }

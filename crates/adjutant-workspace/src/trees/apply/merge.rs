@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::stuck;
 use super::{ApplyError, journals};
+use crate::PathError;
 use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Snapshot};
 use crate::trees::journal::{self, Plan, Stage};
 
@@ -54,6 +55,11 @@ impl Repository {
             diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
         // Nor is a file put into the folder of one.
         diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
+        let mut own = self.own_git_dirs();
+        if let Some(entry) = diff.entries.iter().find(|entry| own.guards(&entry.path)) {
+            let source = PathError::Guarded;
+            return Err(ApplyError::Stuck { path: entry.path.clone(), source });
+        }
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
         self.refuse_unseen(ours, result, &touched, onto.known)?;
         self.refuse_sparse(&diff, onto.known)?;

@@ -132,6 +132,7 @@ impl Repository {
 
     pub(super) fn root(&self) -> Result<Root, GitError> {
         Root::open(self.work_tree())
+            .map(|root| root.guarding(self.git_guard()))
             .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::ApplyError;
-use crate::git::{Content, Diff, DiffEntry, GitError, ObjectId, Repository, content, guarded};
+use crate::git::{Content, Diff, DiffEntry, GitError, ObjectId, Repository, content};
 use crate::trees::export;
 use crate::trees::journal::{self, Plan, Step, Thing, When, sync_disk};
 use crate::{PathError, RelPath, Root};
@@ -57,10 +57,6 @@ impl Repository {
         let mut dirty = Vec::new();
         let mut expected = Vec::new();
         for (number, entry) in diff.entries.iter().enumerate() {
-            if guarded(&entry.path) {
-                let source = PathError::Guarded;
-                return Err(ApplyError::Stuck { path: entry.path.clone(), source });
-            }
             let before = save_before(root, &entry.path, &plan.image(number, When::Before))?;
             if (before == Thing::Nothing) != (entry.old_mode == 0) {
                 dirty.push(entry.path.clone());

@@ -65,7 +65,7 @@ fn remove(space: &Workspace, path: &str) {
 }
 
 /// The content of a file, or `None` where there is none.
-fn read(space: &Workspace, path: &str) -> Option<String> {
+pub(crate) fn read(space: &Workspace, path: &str) -> Option<String> {
     let opened = space.root().unwrap().open_file(&rel(path)).ok()?;
     Some(std::io::read_to_string(opened.file).unwrap())
 }
@@ -95,7 +95,7 @@ fn files(space: &Workspace) -> BTreeMap<String, String> {
 }
 
 /// Runs a command of the shell in the sandbox of the workspace.
-fn run(space: &Workspace, text: &str) -> (Ended, String) {
+pub(crate) fn run(space: &Workspace, text: &str) -> (Ended, String) {
     run_with(space, text, Vec::new())
 }
 
