@@ -22,8 +22,8 @@ use crate::spaces::{SpaceFlags, TermFlags};
 pub(crate) use approvals::{ApproveArgs, DetachedFlags};
 pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
-    CancelArgs, CostArgs, ErrorKind, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneArgs,
-    ResultArgs, RunArg, ScopeFlag, StatusArgs, TellArgs, WaitArgs, WatchArgs,
+    CancelArgs, CostArgs, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneArgs, ResultArgs, RunArg,
+    ScopeFlag, StatusArgs, TellArgs, WaitArgs, WatchArgs,
 };
 pub(crate) use rules::{AgentsArgs, CheckArgs, CommandsArgs, ParseArgs, PolicyArgs, ValidateArgs};
 pub(crate) use story::StoryArgs;

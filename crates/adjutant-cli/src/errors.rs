@@ -1,12 +1,15 @@
 //! What went wrong in runs: listed, kept as a file, ticked off.
 
+use std::collections::BTreeSet;
+
 use adjutant_core::Event;
 use adjutant_core::contract::{ErrorType, Word};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
 use adjutant_view::errors::{self, ErrorJson, ErrorsJson};
+use adjutant_view::sanitize;
 use adjutant_view::wire::pretty;
 
-use crate::args::{ErrorKind, ErrorsArgs, ErrorsCommand};
+use crate::args::{ErrorsArgs, ErrorsCommand};
 use crate::exit::{Exit, Failure};
 use crate::here;
 use crate::output::{print, print_json, say};
@@ -45,9 +48,11 @@ pub(crate) fn run_errors(
         }
         None => gather(archive)?.into_iter().map(|(_, error)| error).collect(),
     };
-    let kind = args.kind.map(word);
-    let of_type: Vec<ErrorJson> =
-        found.into_iter().filter(|error| kind.is_none_or(|kind| error.kind == kind)).collect();
+    if let Some(kind) = &args.kind {
+        check_type(kind, &found)?;
+    }
+    let is_of_type = |error: &ErrorJson| args.kind.as_ref().is_none_or(|it| error.kind == *it);
+    let of_type: Vec<ErrorJson> = found.into_iter().filter(is_of_type).collect();
     let (shown, fixed): (Vec<_>, Vec<_>) =
         of_type.into_iter().partition(|error| args.all || error.is_unfixed());
     if as_json {
@@ -124,12 +129,16 @@ fn of_run(files: &RunFiles) -> Result<Vec<ErrorJson>, Failure> {
     fold(files, Need::Numbers).map(|(view, liveness)| errors::of_run(&view, liveness))
 }
 
-fn word(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Timeout => ErrorType::Timeout,
-        ErrorKind::Validation => ErrorType::Validation,
-        ErrorKind::Execution => ErrorType::Execution,
-        ErrorKind::ToolUnavailable => ErrorType::ToolUnavailable,
+/// Refuses a type that neither the standard nor any of these errors knows.
+fn check_type(kind: &str, found: &[ErrorJson]) -> Result<(), Failure> {
+    let standard = ErrorType::ALL.iter().map(|known| known.word());
+    let known: BTreeSet<&str> =
+        standard.chain(found.iter().map(|error| error.kind.as_str())).collect();
+    if known.contains(kind) {
+        return Ok(());
     }
-    .word()
+    let known = known.into_iter().map(|word| sanitize::line(word).into_owned());
+    let known = known.collect::<Vec<_>>().join(", ");
+    Err(Failure::usage(format!("no error has the type `{}`", sanitize::line(kind)))
+        .hint(format!("Types that occur or are standard: {known}.")))
 }

@@ -18,6 +18,8 @@ use crate::wire::VERSION;
 
 /// Columns that one foreign text may take within a line.
 const TEXT_COLUMNS: usize = 160;
+/// Columns that a type or a code may take; a return may give any.
+const WORD_COLUMNS: usize = 40;
 
 /// The errors of one or more runs for programs; also the projection `errors.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,13 +45,13 @@ pub struct ErrorJson {
     pub id: String,
     /// When it was recorded.
     pub timestamp: String,
-    /// `timeout`, `validation`, `execution` or `tool_unavailable`.
+    /// `timeout`, `validation`, `execution` or `tool_unavailable`, or the type that a return gave.
     #[serde(rename = "type")]
-    pub kind: &'static str,
+    pub kind: String,
     /// `critical`, `high`, `medium` or `low`.
     pub severity: &'static str,
-    /// The stable code.
-    pub code: &'static str,
+    /// The stable code, or the code that a return gave.
+    pub code: String,
     /// What happened, with the numbers.
     pub message: String,
     /// Where it happened.
@@ -129,7 +131,8 @@ fn interruption(view: &RunView, run: RunId, node: &Delegation) -> Fault {
         recommendation: format!("`adjutant resume {run}` goes on with it."),
         recoverable: true,
     };
-    Fault { id: fault_id(run, session, moment, reason.code), session, moment, reason }
+    let id = fault_id(run, session, moment, reason.code.as_str());
+    Fault { id, session, moment, reason, as_returned: None }
 }
 
 fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
@@ -137,12 +140,15 @@ fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
     let root = view.root()?;
     let reason = &fault.reason;
     let fixed = view.faults().is_fixed(&fault.id);
+    let (kind, code) = fault.as_returned.clone().unwrap_or_else(|| {
+        (type_of(reason.code).word().to_owned(), reason.code.as_str().to_owned())
+    });
     Some(ErrorJson {
         id: fault.id.clone(),
         timestamp: rfc3339(fault.moment.wall_ms),
-        kind: type_of(reason.code).word(),
+        kind,
         severity: severity(&node.state, reason.code).word(),
-        code: reason.code.as_str(),
+        code,
         message: reason.message.clone(),
         context: ContextJson {
             session_id: fault.session,
@@ -191,7 +197,9 @@ pub fn render(errors: &[ErrorJson], palette: Palette) -> String {
     let mut text = String::new();
     for error in errors {
         let fixed = if error.is_unfixed() { "" } else { " · fixed" };
-        let what = format!("{} · {} · {}{fixed}", error.severity, error.kind, error.code);
+        let word = |text: &str| fit(&sanitize::collapsed(text), WORD_COLUMNS);
+        let (kind, code) = (word(&error.kind), word(&error.code));
+        let what = format!("{} · {kind} · {code}{fixed}", error.severity);
         let style = if error.is_unfixed() { Style::Bad } else { Style::Quiet };
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(text, "{}  {}", error.id, palette.paint(style, &what));

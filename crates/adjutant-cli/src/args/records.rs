@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::Form;
 use crate::here::Scope;
@@ -102,9 +102,10 @@ pub(crate) struct ErrorsArgs {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Show only errors of this type.
-    #[arg(long = "type", value_enum, value_name = "TYPE")]
-    pub(crate) kind: Option<ErrorKind>,
+    /// Show only errors of this type: timeout, validation, execution, tool_unavailable, or any type that
+    /// an agent's return gave.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) kind: Option<String>,
 
     /// Keep all of them as errors.json in the state directory, replaced as a whole.
     #[arg(long)]
@@ -119,20 +120,6 @@ pub(crate) enum ErrorsCommand {
         /// The error, such as err_1738326967_x1y2z3.
         id: String,
     },
-}
-
-/// The types of errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum ErrorKind {
-    /// Time ran out.
-    Timeout,
-    /// A limit or a contract said no.
-    Validation,
-    /// The work itself went wrong.
-    Execution,
-    /// A tool that was needed is not there.
-    ToolUnavailable,
 }
 
 const ERRORS_HELP: &str = "Examples:

@@ -82,6 +82,45 @@ fn requirement_38_an_error_is_kept_with_its_command_task_and_session() {
     assert_eq!(names.len(), 1, "{names:?}");
 }
 
+/// A command whose agent hands back two errors in words of its own.
+const TWO_ERRORS: &str = r#"
+[[turn]]
+agent = "research"
+[[turn.call]]
+tool = "Task"
+args = { agent = "researcher", prompt = "Task: 1" }
+[[turn]]
+agent = "research"
+text = "It failed."
+
+[[turn]]
+agent = "researcher"
+text = '{"status":"failed","summary":"It does not build. Lake is missing.","artifacts":[],"errors":[{"type":"build_error","message":"3 type errors","code":"BUILD_ERROR","recoverable":true,"recommendation":"Fix them."},{"type":"tool_unavailable","message":"there is no lake","code":"LAKE_MISSING","recoverable":false,"recommendation":"Install it."}]}'
+"#;
+
+#[test]
+fn requirement_38_every_error_of_a_return_is_kept_with_its_own_type_and_code() {
+    let rig = Rig::with_script(TWO_ERRORS);
+    let out = research(&rig);
+    assert_eq!(out.code, 1, "{out}");
+    let file = kept(at(&rig, OURS));
+    assert_fits("errors", &file);
+    let words = |errors: &Value| -> Vec<String> {
+        let errors = errors["errors"].as_array().unwrap().iter();
+        errors.map(|it| format!("{} {}", it["type"], it["code"]).replace('"', "")).collect()
+    };
+    assert_eq!(words(&file), ["build_error BUILD_ERROR", "tool_unavailable LAKE_MISSING"]);
+    let of_type = |kind: &str| words(&rig.run(["errors", "--json", "--type", kind]).json());
+    assert_eq!(of_type("build_error"), ["build_error BUILD_ERROR"]);
+    assert_eq!(of_type("timeout"), [""; 0]);
+    insta::assert_snapshot!(rig.run(["errors", "--type", "build"]), @"
+    --- stderr ---
+    adjutant: no error has the type `build`
+      Types that occur or are standard: build_error, execution, timeout, tool_unavailable, validation.
+    [exit 2]
+    ");
+}
+
 #[test]
 fn what_others_wrote_stays_and_the_next_run_is_added() {
     let rig = failing();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::budget::Reservation;
-use adjutant_core::contract::Return;
+use adjutant_core::contract::{Return, ReturnError};
 use adjutant_core::schema::{DELEGATE, TASK};
 use adjutant_core::space::{KeptWork, MergedWork, Space};
 use adjutant_core::{
@@ -86,6 +86,9 @@ pub struct Delegation {
     /// What it handed back, once that was accepted; never there in a view without texts.
     #[serde(default)]
     pub returned: Option<Box<Return>>,
+    /// The errors of a return that was accepted, until the delegation ends with it.
+    #[serde(default)]
+    pub(super) returned_errors: Vec<ReturnError>,
     /// How the project's list was last marked for it, and what was in the way.
     #[serde(default)]
     pub marked: Option<(Mark, Option<String>)>,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use adjutant_core::contract::ReturnError;
 use adjutant_core::{Code, Outcome, Reason, RunId, SessionId};
 
 use crate::entry::Moment;
 
-/// One delegation that ended badly, or was not admitted.
+/// Why a delegation ended badly or was not admitted; a return that names several errors makes several.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fault {
     /// Its name, the same whenever and wherever the journal is folded.
@@ -17,6 +18,10 @@ pub struct Fault {
     pub moment: Moment,
     /// What happened.
     pub reason: Reason,
+    /// The type and the code in the words of the return that named the error; absent for an error that
+    /// the engine found.
+    #[serde(default)]
+    pub as_returned: Option<(String, String)>,
 }
 
 /// The errors of a run.
@@ -43,7 +48,7 @@ impl Faults {
         self.fixed.insert(id.to_owned());
     }
 
-    /// Takes in the end of a delegation.
+    /// Takes in the end of a delegation; `returned` holds the errors of the return that ended it.
     pub(super) fn take(
         &mut self,
         run: RunId,
@@ -51,6 +56,7 @@ impl Faults {
         moment: Moment,
         outcome: Outcome,
         reason: Option<&Reason>,
+        returned: &[ReturnError],
     ) {
         match outcome {
             // What was taken up again and completed needs nobody any more.
@@ -60,24 +66,61 @@ impl Faults {
             }
             // A person who says stop or no has made no error, and none happened to them.
             Outcome::Cancelled => {}
+            Outcome::Partial | Outcome::Failed | Outcome::Blocked if !returned.is_empty() => {
+                let name = |what: &str| fault_id(run, session, moment, what);
+                self.all.extend(faults_of_return(session, moment, reason, returned, name));
+            }
             Outcome::Partial | Outcome::Failed | Outcome::Blocked | Outcome::Refused => {
                 let wrong = reason.filter(|reason| {
                     !matches!(reason.code, Code::Cancelled | Code::ApprovalDenied)
                 });
                 self.all.extend(wrong.map(|reason| Fault {
-                    id: fault_id(run, session, moment, reason.code),
+                    id: fault_id(run, session, moment, reason.code.as_str()),
                     session,
                     moment,
                     reason: reason.clone(),
+                    as_returned: None,
                 }));
             }
         }
     }
 }
 
+/// Returns one fault for each error of a return.
+///
+/// The error that the delegation ended with is named by its code alone, as it was when it was the only
+/// one on record, so that ids in older journals still count.
+fn faults_of_return(
+    session: SessionId,
+    moment: Moment,
+    reason: Option<&Reason>,
+    returned: &[ReturnError],
+    name: impl Fn(&str) -> String,
+) -> Vec<Fault> {
+    let ended_with = returned.iter().position(|error| {
+        reason.is_some_and(|it| it.message == error.message && it.recoverable == error.recoverable)
+    });
+    let fault = |(nth, error): (usize, &ReturnError)| {
+        let code = Code::parse(error.code.as_str()).unwrap_or(Code::UnknownError);
+        let id = match ended_with {
+            Some(place) if place == nth => name(code.as_str()),
+            Some(_) | None => name(&format!("{code} {nth}")),
+        };
+        let reason = Reason {
+            code,
+            message: error.message.clone(),
+            recommendation: error.recommendation.clone(),
+            recoverable: error.recoverable,
+        };
+        let as_returned = Some((error.kind.to_string(), error.code.to_string()));
+        Fault { id, session, moment, reason, as_returned }
+    };
+    returned.iter().enumerate().map(fault).collect()
+}
+
 /// Returns the name of an error: the second it was recorded in, and six characters of what it is.
-pub(crate) fn fault_id(run: RunId, session: SessionId, moment: Moment, code: Code) -> String {
-    let what = format!("{run} {session} {} {code}", moment.at.as_millis());
+pub(crate) fn fault_id(run: RunId, session: SessionId, moment: Moment, what: &str) -> String {
+    let what = format!("{run} {session} {} {what}", moment.at.as_millis());
     format!("err_{}_{}", moment.wall_ms / 1_000, six_of(&what))
 }
 

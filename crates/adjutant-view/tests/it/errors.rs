@@ -1,9 +1,11 @@
 //! Requirement 38: what went wrong, with context, trajectory and recovery.
 
+use adjutant_core::contract::Return;
 use adjutant_core::{Code, ErrorKind, Event, Outcome};
-use adjutant_view::Liveness;
-use adjutant_view::errors::{ErrorJson, ErrorsJson, of_run};
+use adjutant_view::errors::{ErrorJson, ErrorsJson, of_run, render};
 use adjutant_view::wire::pretty;
+use adjutant_view::{Liveness, Palette};
+use serde_json::json;
 
 use crate::history::{History, finished, reason};
 
@@ -69,6 +71,66 @@ fn each_end_that_went_wrong_is_one_error() {
     ");
 }
 
+/// A delegation that handed back `failed` with three errors, the second of which cannot be recovered from.
+fn failed_with_three_errors() -> History {
+    let mut h = History::new();
+    let [session] = h.call([("build", "build it")]);
+    h.start(session);
+    let error = |kind: &str, message: &str, code: &str, recoverable: bool| {
+        json!({"type": kind, "message": message, "code": code, "recoverable": recoverable,
+            "recommendation": format!("Look at {code}.")})
+    };
+    let returned: Return = serde_json::from_value(json!({
+        "status": "failed", "summary": "Nothing builds. Lake is missing.", "artifacts": [],
+        "metadata": {"session_id": session, "duration_seconds": 1, "agent_type": "scout",
+            "delegation_depth": 1, "delegation_path": ["delegate", "scout"]},
+        "errors": [
+            error("build_error", "3 type errors", "BUILD_ERROR", true),
+            error("tool_unavailable", "there is no lake", "LAKE_MISSING", false),
+            error("execution", "3 type errors", "BUILD_ERROR", true),
+        ],
+    }))
+    .unwrap();
+    let returned = Some(Box::new(returned));
+    h.push(Event::Judged { session, call: Some(0), returned, errors: vec![], warnings: vec![] });
+    let mut why = reason(Code::UnknownError, "there is no lake", "Look at LAKE_MISSING.");
+    why.recoverable = false;
+    h.end(session, Outcome::Failed, Some(why));
+    h
+}
+
+#[test]
+fn requirement_38_every_error_of_a_return_is_logged_in_its_own_words() {
+    let h = failed_with_three_errors();
+    let found = errors(&h);
+    insta::assert_snapshot!(render(&found, Palette::Plain), @"
+    err_1738326896_cdq40t  high · build_error · BUILD_ERROR
+      what  3 type errors
+      who   [build] sess_1738326896_aaaaab, delegate > scout
+      when  2025-01-31T12:34:56Z in run_1738326896_aaaaaa
+      next  Look at BUILD_ERROR.
+    err_1738326896_mt7epy  high · tool_unavailable · LAKE_MISSING
+      what  there is no lake
+      who   [build] sess_1738326896_aaaaab, delegate > scout
+      when  2025-01-31T12:34:56Z in run_1738326896_aaaaaa
+      next  Look at LAKE_MISSING.
+    err_1738326896_acmg7l  high · execution · BUILD_ERROR
+      what  3 type errors
+      who   [build] sess_1738326896_aaaaab, delegate > scout
+      when  2025-01-31T12:34:56Z in run_1738326896_aaaaaa
+      next  Look at BUILD_ERROR.
+    ");
+    let mut ids: Vec<&str> = found.iter().map(|error| error.id.as_str()).collect();
+    // The id of the error that the delegation ended with is that of a journal with one error.
+    let mut alone = failed_with_three_errors();
+    alone.records.retain(|(_, event)| !matches!(event, Event::Judged { .. }));
+    let alone = errors(&alone);
+    assert_eq!((alone.len(), alone[0].id.as_str()), (1, ids[1]));
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+}
+
 #[test]
 fn an_id_follows_from_the_journal_alone() {
     let (h, _) = finished();
@@ -103,7 +165,7 @@ fn what_a_dead_run_left_behind_is_an_error_until_somebody_works_on_it() {
     let left: Vec<ErrorJson> = errors(&h);
     let interrupted = left.last().unwrap();
     assert_eq!(
-        (interrupted.code, interrupted.context.task.as_str()),
+        (interrupted.code.as_str(), interrupted.context.task.as_str()),
         ("INTERRUPTED", "correctness")
     );
     assert!(interrupted.recovery.suggested_action.contains("adjutant resume run_"));

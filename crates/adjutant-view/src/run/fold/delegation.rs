@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adjutant_core::contract::Return;
+use adjutant_core::contract::{Return, Status};
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{
     AgentName, Event, Found, Grant, Label, ModelSpec, Outcome, SessionId, State, ToolCall,
@@ -159,6 +159,9 @@ impl Delegation {
 
     /// Takes a return that was accepted; people read it in words, not as the JSON it came as.
     fn handed_back(&mut self, returned: &Return, texts: Texts) {
+        if returned.status != Status::Completed {
+            self.returned_errors = returned.errors.iter().map(|it| texts.error(it)).collect();
+        }
         if texts == Texts::Kept {
             self.last_text = in_words(returned);
             self.returned = Some(Box::new(returned.clone()));
@@ -268,6 +271,7 @@ pub(super) fn blank(
         path: Vec::new(),
         number: None,
         returned: None,
+        returned_errors: Vec::new(),
         marked: None,
         space: None,
         printed: None,

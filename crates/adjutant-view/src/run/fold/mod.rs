@@ -8,6 +8,7 @@ mod delegation;
 use std::collections::BTreeMap;
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
+use adjutant_core::contract::ReturnError;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{
     AgentName, Code, ErrorKind, Event, Grant, Label, ModelSpec, Outcome, Policy, Reason, RunId,
@@ -209,7 +210,7 @@ impl RunView {
         let reason = self.texts.reason(reason);
         node.reason = Some(reason.clone());
         self.adopt(*parent, node);
-        self.failed(entry, *session, Outcome::Refused, Some(&reason));
+        self.failed(entry, *session, Outcome::Refused, Some(&reason), &[]);
     }
 
     fn adopt(&mut self, parent: SessionId, mut node: Delegation) {
@@ -341,7 +342,8 @@ impl RunView {
                 // Nothing gets better by itself: a person has to give another key.
                 reason.recoverable &= !refused_key;
             }
-            self.failed(entry, session, *outcome, reason.as_ref());
+            let returned = std::mem::take(&mut self.delegations[place].returned_errors);
+            self.failed(entry, session, *outcome, reason.as_ref(), &returned);
         }
     }
 
@@ -357,7 +359,7 @@ impl RunView {
         let session = root.session;
         root.state = State::Ended(outcome);
         root.reason = None;
-        self.failed(entry, session, outcome, None);
+        self.failed(entry, session, outcome, None, &[]);
     }
 
     /// Remembers an end that is an error; one that is none settles what went wrong before.
@@ -367,9 +369,10 @@ impl RunView {
         session: SessionId,
         outcome: Outcome,
         reason: Option<&Reason>,
+        returned: &[ReturnError],
     ) {
         let Some(run) = self.run else { return };
-        self.faults.take(run, session, entry.moment(), outcome, reason);
+        self.faults.take(run, session, entry.moment(), outcome, reason, returned);
     }
 }
 
@@ -384,5 +387,9 @@ impl Texts {
 
     fn reason(self, reason: &Reason) -> Reason {
         Reason { message: self.start_of(&reason.message, REASON_KEPT), ..reason.clone() }
+    }
+
+    fn error(self, error: &ReturnError) -> ReturnError {
+        ReturnError { message: self.start_of(&error.message, REASON_KEPT), ..error.clone() }
     }
 }
