@@ -292,6 +292,8 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         ),
         EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
             .hint("Name a model that can be had with --model, or give this one its key."),
+        EngineError::Context(_) => Failure::caused(Exit::Refused, error)
+            .hint("Name regular files below the root in `context_loading` of the command's file."),
         EngineError::Home(_)
         | EngineError::Lock(_)
         | EngineError::Open(_)

@@ -58,6 +58,7 @@ pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
     let contract = Contract {
         expected_session,
         artifacts: if args.artifacts_required { Required::Any } else { Required::Nothing },
+        kind: None,
         metadata: MetadataSource::Claimed,
     };
     let text = read_stdin()?;

@@ -162,7 +162,10 @@ pub(crate) fn conduct(
     // A person may still be sitting before a question nobody needs answered any more.
     runtime.shutdown_background();
     live.borrow_mut().close();
-    if let Err(error @ (EngineError::NothingToResume(_) | EngineError::Lock(_))) = &finished {
+    if let Err(
+        error @ (EngineError::NothingToResume(_) | EngineError::Lock(_) | EngineError::Context(_)),
+    ) = &finished
+    {
         // Nothing was done, so there is nothing to show.
         return Err(failed(error));
     }

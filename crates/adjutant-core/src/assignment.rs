@@ -35,6 +35,31 @@ pub struct Assignment {
     /// Whether work that claims to be completed must name a file that holds it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub artifacts_required: bool,
+    /// The type that one artifact of completed work must have, where it names any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_kind: Option<ArtifactKind>,
+    /// The files that its agent is given before the prompt, by path from the root.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<String>,
+    /// What the project's list says of the tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<TaskFacts>,
+}
+
+/// What the project's list says of a task, as far as agents are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskFacts {
+    /// Its number.
+    pub number: u64,
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How hard it is, in the words of the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complexity: Option<String>,
+    /// The folder that holds everything written for it, by path from the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
 }
 
 impl Assignment {
@@ -50,23 +75,66 @@ impl Assignment {
             agent: None,
             timeout_s: None,
             artifacts_required: false,
+            artifact_kind: None,
+            context: Vec::new(),
+            facts: Vec::new(),
         }
     }
 
-    /// Returns the task that a piece of work is for: the one its first line names, else the only one.
-    /// What is handed to anybody but the agent of the command is an errand on the way.
+    /// Says whether a task that the root hands to `agent` is the work of the command. Everything else is
+    /// an errand on the way.
     #[must_use]
-    pub fn task_of(&self, agent: &AgentName, prompt: &str) -> Option<u64> {
-        if self.agent.as_deref() != Some(agent.as_str()) {
-            return None;
-        }
+    pub fn is_work_of(&self, agent: &AgentName) -> bool {
+        self.agent.as_deref() == Some(agent.as_str())
+    }
+
+    /// Returns what the project's list says of a task.
+    #[must_use]
+    pub fn facts_of(&self, number: u64) -> Option<&TaskFacts> {
+        self.facts.iter().find(|facts| facts.number == number)
+    }
+
+    /// Returns the task that a prompt of the root is for: the one its first line names, else the only one.
+    #[must_use]
+    pub fn task_of(&self, prompt: &str) -> Option<u64> {
         let first = prompt.trim_start().lines().next().unwrap_or_default();
-        let named = first.strip_prefix("Task:").and_then(|rest| rest.trim().parse().ok());
-        match (named, self.tasks.as_slice()) {
+        match (task_in(first), self.tasks.as_slice()) {
             (Some(number), tasks) if tasks.contains(&number) => Some(number),
             (_, [only]) => Some(*only),
             _ => None,
         }
+    }
+}
+
+/// Returns the number of a line `Task: N`.
+fn task_in(line: &str) -> Option<u64> {
+    line.strip_prefix("Task:").and_then(|rest| rest.trim().parse().ok())
+}
+
+/// Returns a prompt without the lines `Task: N` at its beginning.
+#[must_use]
+pub fn without_task_lines(prompt: &str) -> &str {
+    let mut rest = prompt;
+    loop {
+        let text = rest.trim_start();
+        let (first, below) = text.split_once('\n').unwrap_or((text, ""));
+        if task_in(first).is_none() {
+            return rest;
+        }
+        rest = below;
+    }
+}
+
+/// Returns a prompt that begins with the line `Task: N` and names that task nowhere else in a line of
+/// its own, whatever its author wrote.
+#[must_use]
+pub fn with_task_line(prompt: &str, number: u64) -> String {
+    let is_other = |line: &&str| task_in(line.trim()) != Some(number);
+    let rest: Vec<&str> = without_task_lines(prompt).lines().filter(is_other).collect();
+    let rest = rest.join("\n");
+    match rest.trim() {
+        "" => format!("Task: {number}"),
+        rest => format!("Task: {number}\n\n{rest}"),
     }
 }
 
@@ -166,14 +234,28 @@ mod tests {
             (&[12, 13], "Task: 14", None),
             (&[], "Task: 1", None),
         ] {
-            let implementer = AgentName::new("implementer");
-            assert_eq!(
-                about(tasks).task_of(&implementer, prompt),
-                expected,
-                "{tasks:?} {prompt:?}"
-            );
+            assert_eq!(about(tasks).task_of(prompt), expected, "{tasks:?} {prompt:?}");
         }
-        assert_eq!(about(&[12]).task_of(&AgentName::new("helper"), "Task: 12"), None);
+    }
+
+    #[test]
+    fn requirement_13_the_line_of_the_task_stands_first_and_once() {
+        for (prompt, expected) in [
+            ("", "Task: 12"),
+            ("Task: 12", "Task: 12"),
+            ("Do it.", "Task: 12\n\nDo it."),
+            ("Task: 12\nDo it.\n\nThen rest.", "Task: 12\n\nDo it.\n\nThen rest."),
+            ("\nTask:12\nTask: 12\n\nDo it.", "Task: 12\n\nDo it."),
+            ("Do it.\n  Task: 12\nNow.", "Task: 12\n\nDo it.\nNow."),
+            ("Task: 13\nDo it.", "Task: 12\n\nDo it."),
+            // A task that is mentioned is not the one that is named.
+            ("Do it after\nTask: 7", "Task: 12\n\nDo it after\nTask: 7"),
+            ("Task: twelve\nDo it.", "Task: 12\n\nTask: twelve\nDo it."),
+        ] {
+            let named = with_task_line(prompt, 12);
+            assert_eq!(named, expected, "{prompt:?}");
+            assert_eq!(with_task_line(&named, 12), named, "{prompt:?}");
+        }
     }
 
     #[test]

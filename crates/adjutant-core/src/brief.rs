@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::assignment::with_task_line;
 use crate::ids::{AgentName, Label, SessionId};
 use crate::message::ModelSpec;
 use crate::policy::Operation;
@@ -83,6 +84,17 @@ impl Brief {
             model: None,
             model_problem: None,
         }
+    }
+
+    /// Puts the line `Task: N` before the prompt, once.
+    pub(crate) fn name_task(&mut self, number: u64) {
+        let named = with_task_line(&self.prompt, number);
+        if let Some(opening) = &mut self.opening {
+            // The prompt stands behind the context files.
+            let context = opening.strip_suffix(self.prompt.as_str()).unwrap_or(opening.as_str());
+            *opening = format!("{context}{named}");
+        }
+        self.prompt = named;
     }
 
     /// Returns the first message of the conversation.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::assignment::without_task_lines;
 use crate::ids::AgentName;
 
 /// The identity of a task: agent, prompt and context files, whatever its label says.
@@ -14,12 +15,13 @@ use crate::ids::AgentName;
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// Computes the fingerprint of a task; spacing and case of the prompt do not count.
+    /// Computes the fingerprint of a task; spacing and case of the prompt do not count, nor do the lines
+    /// `Task: N` before it: the engine writes them, whoever hands the task on.
     #[must_use]
     pub fn of(agent: &AgentName, prompt: &str, context: &[String]) -> Self {
         let mut hash = Sha256::new();
         part(&mut hash, agent.as_str());
-        part(&mut hash, &normalise(prompt));
+        part(&mut hash, &normalise(words_of(prompt)));
         context.iter().for_each(|path| part(&mut hash, path));
         Self::truncated(hash)
     }
@@ -69,6 +71,12 @@ fn canonical(value: &Value) -> Value {
     }
 }
 
+/// Returns what a task is known by; a prompt that only names its task is known by that.
+fn words_of(prompt: &str) -> &str {
+    let words = without_task_lines(prompt);
+    if words.trim().is_empty() { prompt } else { words }
+}
+
 fn normalise(prompt: &str) -> String {
     let mut words = prompt.split_whitespace();
     let mut text = String::with_capacity(prompt.len());
@@ -100,6 +108,14 @@ mod tests {
     #[test]
     fn spacing_and_case_do_not_make_a_new_task() {
         assert_eq!(print("a", "Find  the\nbug ", &[]), print("a", "find the bug", &[]));
+    }
+
+    #[test]
+    fn the_line_that_names_a_task_does_not_make_a_new_task() {
+        let base = print("a", "find the bug", &[]);
+        assert_eq!(print("a", "Task: 271\n\nFind the bug", &[]), base);
+        assert_ne!(print("a", "Find the bug\nTask: 271", &[]), base);
+        assert_ne!(print("a", "Task: 271", &[]), print("a", "Task: 272", &[]));
     }
 
     #[test]

@@ -103,13 +103,36 @@ pub(crate) struct Desk {
     pub(crate) timeout_s: Option<u64>,
     /// The names of stories that are worked on by themselves.
     pub(crate) stories: Arc<BTreeSet<String>>,
+    /// The agent that a slash command hands its work to, and the files that it is given with it.
+    pub(crate) command_context: Option<(AgentName, Arc<[String]>)>,
 }
 
 impl Desk {
     /// Takes over what a slash command says of the work it hands down.
-    pub(crate) const fn take_assignment(&mut self, assignment: &Assignment) {
+    pub(crate) fn take_assignment(&mut self, assignment: &Assignment) {
         self.operation = assignment.operation;
         self.timeout_s = assignment.timeout_s;
+        let agent = assignment.agent.as_deref().map(AgentName::new);
+        self.command_context = agent.map(|agent| (agent, assignment.context.as_slice().into()));
+    }
+
+    /// Returns the files a task is given: those of the command whose work it is, then its own.
+    fn context_paths(&self, agent: &AgentName, task: &TaskSpec) -> Vec<String> {
+        let command = self.command_context.iter().filter(|(whose, _)| whose == agent);
+        let mut paths: Vec<String> = command.flat_map(|(_, files)| files.iter().cloned()).collect();
+        let own = task.context.iter().filter(|path| !paths.contains(path)).cloned();
+        let own: Vec<String> = own.collect();
+        paths.extend(own);
+        paths
+    }
+
+    /// Quotes context files for the agent at the root, who has no brief that could hold them.
+    pub(crate) fn quote_context(&self, paths: &[String]) -> Result<String, ContextError> {
+        if paths.is_empty() {
+            return Ok(String::new());
+        }
+        let files = load_context(self.toolbox.root(), paths, CONTEXT_CAP_BYTES, &self.masker)?;
+        Ok(format!("\n\nThe files that the command names, quoted:\n\n{}", render_context(&files)))
     }
 
     /// Makes the brief of a task that names nobody.
@@ -168,9 +191,9 @@ impl Desk {
             Err(problem) => brief.model_problem = Some(problem),
         }
         let mut loaded = Vec::new();
-        for path in &task.context {
+        for path in self.context_paths(agent, task) {
             // One at a time, so that an unusable file is named and the others are still known.
-            let found = match load_context(root, &[path], CONTEXT_CAP_BYTES, &self.masker) {
+            let found = match load_context(root, &[&path], CONTEXT_CAP_BYTES, &self.masker) {
                 Ok(files) => {
                     let found = files.first().map_or(Found::Missing, found);
                     loaded.extend(files);
@@ -178,7 +201,7 @@ impl Desk {
                 }
                 Err(error) => Found::Unusable(problem(&error)),
             };
-            brief.context.push(ContextFile { path: path.clone(), found });
+            brief.context.push(ContextFile { path, found });
         }
         if !loaded.is_empty() {
             brief.opening = Some(format!("{}\n{}", render_context(&loaded), task.prompt));

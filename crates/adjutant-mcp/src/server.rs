@@ -324,6 +324,7 @@ fn validated(setup: &Setup, args: &ValidateArgs, bytes: usize) -> Result<CallToo
     let contract = Contract {
         expected_session: session.map_err(|error| format!("session_id: {error}"))?,
         artifacts: if args.artifacts_required { Required::Any } else { Required::Nothing },
+        kind: None,
         metadata: MetadataSource::Claimed,
     };
     let facts = artifact_facts(&setup.root).map_err(|error| chain(&error))?;

@@ -94,7 +94,8 @@ fn ended(view: &RunView, delegation: &Delegation, event: &Event) -> Vec<StageOve
     let Event::Ended { outcome, reason, .. } = event else { return Vec::new() };
     if delegation.returned.is_some() && delegation.state == State::Ended(*outcome) {
         let is_below_root = delegation.parent == view.root().map(|root| root.session);
-        let is_marked = delegation.number.is_some() && is_below_root;
+        let is_work = view.assignment().is_some_and(|it| it.is_work_of(&delegation.agent));
+        let is_marked = delegation.number.is_some() && is_below_root && is_work;
         let detail = json!({ "status": outcome.return_status() });
         return (!is_marked).then(|| over(Stage::Process, true, detail)).into_iter().collect();
     }

@@ -396,3 +396,55 @@ fn a_command_has_the_most_time_its_operation_may_take() {
     let deadline = started["deadline"].as_u64().unwrap();
     assert!((14_400_000..14_460_000).contains(&deadline), "{deadline}");
 }
+
+/// The command hands its work to `reviewer`; `alone` and `out` work themselves.
+const WITH_CONTEXT: &str = r#"
+[[turn]]
+agent = "look"
+[[turn.call]]
+tool = "Task"
+args = { agent = "reviewer", prompt = "Look." }
+[[turn]]
+agent = "look"
+text = "Looked."
+[[turn]]
+agent = "reviewer"
+text = '{"status":"completed","summary":"It is good. It is short.","artifacts":[],"errors":[]}'
+[[turn]]
+agent = "alone"
+text = "Alone."
+"#;
+
+#[test]
+fn the_files_of_context_loading_reach_the_agent_who_does_the_work() {
+    let rig = Rig::with_script(WITH_CONTEXT);
+    rig.write("docs/style.md", "Be brief.");
+    let command = |name: &str, front: &str| {
+        rig.write(&format!(".opencode/command/{name}.md"), format!("---\n{front}\n---\nLook."));
+    };
+    command("look", "agent: reviewer\ncontext_loading: {required: [docs/style.md, docs/gone.md]}");
+    command("alone", "context_loading: {data_files: [docs/style.md]}");
+    command("out", "context_loading: {data_files: [../secret.md]}");
+    let out = run(&rig, &["/look"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stderr.contains("context file not found: docs/gone.md"), "{out}");
+    let events = rig.events(&rig.only_run());
+    let granted = events.iter().find(|it| it["type"] == "granted").unwrap();
+    let found = [("docs/style.md", "loaded"), ("docs/gone.md", "missing")];
+    let found = found.map(|(path, found)| json!({ "path": path, "found": found }));
+    assert_eq!(granted["brief"]["context"], json!(found));
+    assert!(granted["brief"]["opening"].as_str().unwrap().contains("Be brief."), "{granted}");
+    let out = run(&rig, &["/alone", "--json"]);
+    assert_eq!(out.code, 0, "{out}");
+    let run_of_it = out.json()["tree"]["run"].as_str().unwrap().to_owned();
+    let goal = rig.events(&run_of_it)[0]["goal"].as_str().unwrap().to_owned();
+    assert!(goal.starts_with("/alone\n") && goal.contains("Be brief."), "{goal}");
+    let before = rig.runs().len();
+    insta::assert_snapshot!(run(&rig, &["/out"]).talk(), @"
+    adjutant: /out (.opencode/command/out.md)
+    adjutant: context file `../secret.md`: path is outside the workspace
+      Name regular files below the root in `context_loading` of the command's file.
+    [exit 4]
+    ");
+    assert_eq!(rig.runs().len(), before);
+}

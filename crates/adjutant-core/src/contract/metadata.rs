@@ -7,8 +7,8 @@ use super::returned::Metadata;
 use super::verdict::Findings;
 use crate::ids::{AgentName, SessionId};
 
-/// The name that may be written before the command at the root of a path; it is no level.
-const ORCHESTRATOR: &str = "orchestrator";
+/// The name that is written before the command at the root of a path; it is no level.
+pub const ORCHESTRATOR: &str = "orchestrator";
 
 const KEYS: [&str; 5] =
     ["session_id", "duration_seconds", "agent_type", "delegation_depth", "delegation_path"];

@@ -19,7 +19,7 @@ mod verdict;
 
 pub use artifact::{ArtifactFact, unchecked};
 pub use instruction::{json_format_instruction, repair_message};
-pub use metadata::MetadataSource;
+pub use metadata::{MetadataSource, ORCHESTRATOR};
 pub use returned::{
     Artifact, ArtifactKind, ErrorType, Metadata, Open, Return, ReturnError, Status, Word,
 };

@@ -9,7 +9,7 @@ use super::artifact::{self, ArtifactFact};
 use super::extract::{Wrapping, extract};
 use super::fields::{Fields, shown};
 use super::metadata::{self, MetadataSource};
-use super::returned::{Artifact, Return, Status, Word};
+use super::returned::{Artifact, ArtifactKind, Return, Status, Word};
 use super::verdict::{Findings, Verdict};
 use super::{failure, migrate, prose};
 use crate::ids::SessionId;
@@ -33,6 +33,8 @@ pub struct Contract {
     pub expected_session: Option<SessionId>,
     /// The artifacts that `completed` must name.
     pub artifacts: Required,
+    /// The type that one of the artifacts of `completed` must have, where it names any.
+    pub kind: Option<ArtifactKind>,
     /// Where the metadata comes from.
     pub metadata: MetadataSource,
 }
@@ -124,6 +126,7 @@ fn judge(
     let summary = summary(&fields, findings);
     let artifacts = artifact::judge(&fields, facts, findings);
     require_artifacts(&contract.artifacts, status, artifacts.as_deref(), findings);
+    require_kind(contract.kind, status, artifacts.as_deref(), findings);
     let errors = failure::judge(&fields, status, findings);
     let next_steps = next_steps(&fields, findings);
     let known = ["status", "summary", "artifacts", "metadata", "errors", "next_steps"];
@@ -212,6 +215,20 @@ fn require_artifacts(
     let made: BTreeSet<Vec<&str>> = made.iter().map(|path| plain(path)).collect();
     if !artifacts.iter().any(|artifact| made.contains(&plain(&artifact.path))) {
         findings.error("artifacts", "None of the artifacts was made or changed by this work");
+    }
+}
+
+// Requirement 28: a report of research is of the type research; files of other types may stand beside it.
+fn require_kind(
+    kind: Option<ArtifactKind>,
+    status: Option<Status>,
+    artifacts: Option<&[Artifact]>,
+    findings: &mut Findings,
+) {
+    let completed = artifacts.filter(|_| status == Some(Status::Completed));
+    let (Some(kind), Some(artifacts)) = (kind, completed) else { return };
+    if !artifacts.is_empty() && artifacts.iter().all(|artifact| artifact.kind != kind) {
+        findings.error("artifacts", format!("None of the artifacts has the type {kind}"));
     }
 }
 
@@ -380,6 +397,32 @@ mod tests {
             assert!(!accepts(&[path]), "{path}");
         }
         assert!(!accepts(&[]));
+    }
+
+    #[test]
+    fn requirement_28_one_artifact_of_completed_work_has_the_type_of_its_purpose() {
+        let contract = Contract { kind: Some(ArtifactKind::Plan), ..Contract::default() };
+        for (status, kinds, is_valid) in [
+            ("completed", &["plan"][..], true),
+            ("completed", &["summary", "plan"], true),
+            ("completed", &["summary", "research"], false),
+            // Whether files must be named at all is another rule.
+            ("completed", &[], true),
+            ("partial", &["summary"], true),
+        ] {
+            let mut value = changed("status", status.into());
+            value["artifacts"] =
+                kinds.iter().map(|kind| json!({"type": kind, "path": "a.md"})).collect();
+            if status != "completed" {
+                value["errors"] = json!([{"type": "timeout", "message": "m", "code": "TIMEOUT",
+                    "recoverable": true, "recommendation": "r"}]);
+            }
+            let verdict = validate(&value, &contract, &unchecked);
+            let said: Vec<&str> = verdict.errors.iter().map(|it| it.message.as_str()).collect();
+            let fault = "None of the artifacts has the type plan";
+            let expected: &[&str] = if is_valid { &[] } else { &[fault] };
+            assert_eq!(said, expected, "{status} {kinds:?}");
+        }
     }
 
     #[test]

@@ -112,7 +112,10 @@ impl Event {
                 EXPIRED.clone_into(message);
                 backtrace.clear();
             }
-            Self::Assigned(assignment) => assignment.sent = None,
+            Self::Assigned(assignment) => {
+                assignment.sent = None;
+                assignment.facts.iter_mut().for_each(|facts| facts.description = None);
+            }
             Self::Delegated { .. }
             | Self::ApprovalAsked { .. }
             | Self::AutoApproved { .. }

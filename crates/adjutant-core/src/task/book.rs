@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::disagree::{Disagreement, Side};
 use super::entry::Entry;
 use super::number::TaskNumber;
-use super::plan::{Priority, one_line, slug};
+use super::plan::{MAX_SLUG_CHARS, Priority, one_line, slug};
 use super::state::{self, Project, State, StateError};
 use super::status::Status;
 use super::todo::{self, Todo};
@@ -129,6 +129,28 @@ impl Book {
         self.entry_range(number).map(|range| &self.todo.text[range])
     }
 
+    /// Returns the name of the folder that holds what is written for a task: `{number}_{project_name}`.
+    #[must_use]
+    pub fn folder_name(&self, number: TaskNumber) -> Option<String> {
+        let name = self.project(number).and_then(|project| project.name);
+        let name = match name.filter(|name| is_folder_name(name)) {
+            Some(name) => name,
+            None => slug(&self.task(number)?.title),
+        };
+        Some(format!("{number}_{name}"))
+    }
+
+    /// Returns how hard a task is, in the words of `state.json`, else of `TODO.md`.
+    #[must_use]
+    pub fn complexity(&self, number: TaskNumber) -> Option<String> {
+        let of_entry = || {
+            let entry = self.entry(number)?;
+            entry.value(&self.todo.text, "complexity").map(str::to_owned)
+        };
+        let said = self.project(number).and_then(|project| project.complexity).or_else(of_entry)?;
+        Some(one_line(&said)).filter(|said| !said.is_empty())
+    }
+
     /// Returns the disagreements about one task.
     #[must_use]
     pub fn disagreements_about(&self, number: TaskNumber) -> Vec<Disagreement> {
@@ -236,6 +258,12 @@ impl Book {
             last_updated: of_project(|it| it.last_updated.clone()),
         }
     }
+}
+
+/// Says whether a name of `state.json` can be that of a folder; anybody may have written it.
+fn is_folder_name(name: &str) -> bool {
+    let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    !name.is_empty() && name.chars().count() <= 2 * MAX_SLUG_CHARS && name.chars().all(is_plain)
 }
 
 /// Returns the `state.json` that a `TODO.md` without one stands for.

@@ -114,7 +114,7 @@ impl Plan<'_> {
 }
 
 /// The longest name made from a title; it may become the name of a folder.
-const MAX_SLUG_CHARS: usize = 60;
+pub(super) const MAX_SLUG_CHARS: usize = 60;
 
 /// Makes a name for programs from a title: words in lower case with `_` between.
 pub(super) fn slug(title: &str) -> String {

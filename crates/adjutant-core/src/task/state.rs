@@ -77,6 +77,7 @@ pub(super) struct Project {
     pub(super) status: Option<String>,
     pub(super) language: Option<String>,
     pub(super) priority: Option<String>,
+    pub(super) complexity: Option<String>,
     pub(super) created: Option<String>,
     pub(super) last_updated: Option<String>,
     /// Types, where there are any, and paths.
@@ -156,6 +157,7 @@ impl Project {
             status: node.string(text, "status"),
             language: node.string(text, "language"),
             priority: node.string(text, "priority"),
+            complexity: node.string(text, "complexity"),
             created: node.string(text, "created"),
             last_updated: node.string(text, "last_updated"),
             artifacts: artifacts.iter().filter_map(artifact).collect(),

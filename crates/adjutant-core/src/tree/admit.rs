@@ -374,14 +374,28 @@ impl Tree {
         Ok(())
     }
 
-    fn grant(&self, place: Place, task: Task, admission: Admission, asks: bool) -> Event {
+    /// Returns the task of the project's list that a brief is for, and whether it is the work of the
+    /// command. What is handed further down is for the task of its parent.
+    fn task_of(&self, parent: SessionId, brief: &Brief) -> (Option<u64>, bool) {
+        let (Some(assignment), Some(above)) = (&self.assignment, self.node(parent)) else {
+            return (None, false);
+        };
+        if above.parent.is_some() {
+            return (above.task, false);
+        }
+        (assignment.task_of(&brief.prompt), assignment.is_work_of(&brief.agent))
+    }
+
+    fn grant(&self, place: Place, mut task: Task, admission: Admission, asks: bool) -> Event {
         let preamble = self
             .agents
             .as_ref()
             .and_then(|agents| agents.get(&task.brief.agent))
             .map_or(0, |agent| agent.preamble_bytes);
-        let assignment = self.assignment.as_ref();
-        let number = assignment.and_then(|it| it.task_of(&task.brief.agent, &task.brief.prompt));
+        let (number, is_work) = self.task_of(place.parent, &task.brief);
+        if let Some(number) = number.filter(|_| is_work) {
+            task.brief.name_task(number);
+        }
         let preface = self.preface(task.session, &admission, number, &task.brief);
         let preface_bytes = preface.as_ref().map_or(0, String::len) as u64;
         Event::Granted(Box::new(Grant {

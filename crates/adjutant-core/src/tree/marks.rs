@@ -146,8 +146,12 @@ impl Tree {
     }
 
     fn mark(&self, node: &Node, work: Work) -> Option<Mark> {
-        let task = node.task.filter(|_| node.depth <= 1)?;
-        let operation = self.assignment.as_ref()?.operation;
+        let assignment = self.assignment.as_ref()?;
+        // The root works itself, or hands the work of the command to its agent; the rest are errands.
+        let is_work =
+            node.parent.is_none_or(|parent| parent == ROOT && assignment.is_work_of(&node.agent));
+        let task = node.task.filter(|_| is_work)?;
+        let operation = assignment.operation;
         let (status, links) = match (work, &node.state) {
             (Work::Begun, _) => (status_of_work(operation), Vec::new()),
             (Work::Ended, State::Ended(outcome)) => {

@@ -34,6 +34,7 @@ use sha2::{Digest, Sha256};
 
 use crate::assignment::Assignment;
 use crate::command::Command;
+use crate::contract::ORCHESTRATOR;
 use crate::event::{Event, IllegalEvent};
 use crate::graph::StoryGraph;
 use crate::ids::{AgentName, RunId, SessionId};
@@ -449,9 +450,6 @@ impl Tree {
 
 /// The place of the root.
 const ROOT: usize = 0;
-
-/// The name written before the command in a path of preset `command`.
-const ORCHESTRATOR: &str = "orchestrator";
 
 impl Tree {
     /// Folds a recorded fact into the state; never judges, never fails on its own output.

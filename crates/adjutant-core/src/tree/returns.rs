@@ -157,11 +157,9 @@ impl Tree {
     ) -> Verdict {
         let node = &self.nodes[index];
         // An errand on the way has nothing to show; the work of the command has.
-        let is_work = |it: &Assignment| {
-            let is_its = it.agent.as_deref() == Some(node.agent.as_str());
-            it.artifacts_required && is_its && node.parent == Some(ROOT)
-        };
-        let required = node.artifacts_required || self.assignment.as_ref().is_some_and(is_work);
+        let is_work = |it: &&Assignment| it.is_work_of(&node.agent) && node.parent == Some(ROOT);
+        let command = self.assignment.as_ref().filter(is_work);
+        let required = node.artifacts_required || command.is_some_and(|it| it.artifacts_required);
         let made = || self.changed_below(node).into_iter().map(str::to_owned).collect();
         // Who cannot write has no file to show.
         let is_required = required && may_write(node);
@@ -173,6 +171,7 @@ impl Tree {
                 (true, true) => Required::Any,
                 (true, false) => Required::OneOf(made()),
             },
+            kind: command.and_then(|it| it.artifact_kind),
             metadata: MetadataSource::Engine(self.metadata(now, index)),
         };
         let known: BTreeMap<&str, ArtifactFact> =
@@ -270,6 +269,18 @@ impl Tree {
                 json!({ "command": assignment.command, "language": assignment.language });
             if let Some(number) = task {
                 about["task_number"] = json!(number);
+            }
+            if let Some(facts) = task.and_then(|number| assignment.facts_of(number)) {
+                let known = [
+                    ("description", &facts.description),
+                    ("complexity", &facts.complexity),
+                    ("task_folder", &facts.folder),
+                ];
+                for (key, value) in known {
+                    if let Some(value) = value {
+                        about[key] = json!(value);
+                    }
+                }
             }
             context["task_context"] = about;
         }

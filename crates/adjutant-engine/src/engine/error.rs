@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use adjutant_core::{IllegalEvent, Refusal};
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
+use adjutant_tools::ContextError;
 use adjutant_workspace::PathError;
 
 /// Says why a run could not be made or carried to its end.
@@ -18,6 +19,9 @@ pub enum EngineError {
         /// Why.
         source: PathError,
     },
+    /// A file that a slash command names as context may not be handed over.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// A tool of the embedding program has the name of another.
     #[error("there is a tool named `{0}` already")]
     ToolName(String),

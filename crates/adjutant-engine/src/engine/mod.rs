@@ -112,6 +112,7 @@ impl Engine {
             workdir: setup.workdir.as_path().into(),
             timeout_s: None,
             stories: Arc::default(),
+            command_context: None,
         };
         Ok(Self {
             policy,
@@ -322,7 +323,11 @@ impl Engine {
     }
 
     /// Runs a parent agent that works towards `goal` and may delegate.
-    pub async fn run(self, goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
+    pub async fn run(self, mut goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
+        // A command that works itself is given its files with the goal.
+        let works_itself = self.assignment.as_ref().filter(|it| it.agent.is_none());
+        let context = works_itself.map(|it| self.desk.quote_context(&it.context)).transpose()?;
+        goal.text.extend(context);
         let begin = self.begin(self.ids.run()?, goal.agent.clone(), String::new(), None);
         // Refused before there is a folder for it.
         Tree::default().decide(Timestamp::ZERO, begin)?;

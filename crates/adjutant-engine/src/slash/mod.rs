@@ -46,6 +46,8 @@ pub struct SlashCommand {
     pub language: Option<String>,
     /// Whom it is handed to.
     pub routing: Routing,
+    /// The files that the agent who does the work is given before its prompt, by path from the root.
+    pub context: Vec<String>,
     /// Whether the program carries it out itself, without an agent.
     pub is_ours: bool,
 }

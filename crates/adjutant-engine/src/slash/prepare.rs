@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use adjutant_core::assignment::status_of_work;
+use adjutant_core::assignment::{TaskFacts, kind_written, status_of_work};
+use adjutant_core::contract::ArtifactKind;
 use adjutant_core::policy::Operation;
 use adjutant_core::task::{Status, Transition};
 use adjutant_core::{AgentName, Assignment, Policy};
@@ -29,6 +30,8 @@ pub struct TaskEntry {
     pub file: String,
     /// What a person should know of the list: where its files disagree, what had to be mended.
     pub remarks: Vec<String>,
+    /// What agents are told of it.
+    pub facts: TaskFacts,
 }
 
 /// What came of looking for a task.
@@ -123,6 +126,8 @@ pub struct Prepared {
     pub remarks: Vec<String>,
     /// The depth at which the command works.
     pub base_depth: u64,
+    /// The files that the agent who does the work is given, by path from the root.
+    pub context: Vec<String>,
     typed: String,
 }
 
@@ -183,6 +188,7 @@ impl Handbook {
             language,
             route,
             remarks,
+            context: command.context.clone(),
             typed,
             base_depth: 0,
         })
@@ -237,7 +243,17 @@ impl Prepared {
             agent: route.map(|route| route.agent.clone()),
             timeout_s: self.timeout_s,
             artifacts_required: self.definition.limits.artifacts_required,
+            artifact_kind: self.artifact_kind(),
+            context: self.context.clone(),
+            facts: self.tasks.iter().map(|task| task.facts.clone()).collect(),
         }
+    }
+
+    /// Returns the type of the file that the work of a built-in command is for. What a command of a file
+    /// makes is its author's to say.
+    fn artifact_kind(&self) -> Option<ArtifactKind> {
+        let is_ours = self.definition.scope == Scope::BuiltIn;
+        status_of_work(self.operation).filter(|_| is_ours).map(|_| kind_written(self.operation))
     }
 
     /// Returns the goal of the run. `base` replaces what a command is told in general, `piped` is what
@@ -268,6 +284,15 @@ impl Prepared {
         if !self.arguments.tasks.is_empty() {
             let _ = write!(text, " Task: {}.", list(&self.arguments.tasks));
         }
+        for facts in self.tasks.iter().map(|task| &task.facts) {
+            if let Some(folder) = &facts.folder {
+                let _ = write!(
+                    text,
+                    " Everything written for task {} belongs in the folder `{folder}`.",
+                    facts.number
+                );
+            }
+        }
         let _ = write!(text, " Language: {}.", self.language);
         for (option, value) in &self.arguments.options {
             let value = value.as_deref().map(|value| format!(" {value}")).unwrap_or_default();
@@ -284,7 +309,7 @@ impl Prepared {
         let _ = write!(text, " Hand the work to the agent `{agent}` with the Task tool.");
         text.push_str(match self.arguments.tasks.len() {
             0 => " Its prompt holds the arguments of the command unchanged",
-            1 => " Its prompt begins with the line `Task: N`, N being the number",
+            1 => " The line `Task: N` is put before its prompt for you; write the prompt below it",
             _ => {
                 " One task after the other, in the order given: each prompt begins with the line \
                  `Task: N`, N being its number"

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use adjutant_core::contract::ORCHESTRATOR;
 use adjutant_core::policy::Operation;
+use adjutant_core::schema::CallLimits;
 use serde_json::Value;
 
 use super::arguments::Form;
@@ -18,7 +20,7 @@ use crate::roster::{
 };
 
 /// Keys that are read; for guessing what a stranger was meant to be.
-const READ: [&str; 15] = [
+const READ: [&str; 16] = [
     "name",
     "description",
     "agent",
@@ -33,18 +35,18 @@ const READ: [&str; 15] = [
     "disable",
     "disabled",
     "kind",
+    "context_loading",
     "adjutant",
 ];
 
 /// Keys of the products that mean nothing here.
-const UNUSED: [&str; 14] = [
+const UNUSED: [&str; 13] = [
     "agents",
     "author",
     "category",
     "color",
     "context",
     "context_level",
-    "context_loading",
     "disable-model-invocation",
     "hide-from-slash-command-tool",
     "subtask",
@@ -54,8 +56,8 @@ const UNUSED: [&str; 14] = [
     "version",
 ];
 
-/// The name by which the seeds' files mean the program itself.
-const ORCHESTRATOR: &str = "orchestrator";
+/// Keys of `context_loading` that say which files are context.
+const CONTEXT_KEYS: [&str; 3] = ["required", "data_files", "index"];
 
 /// Characters of a first line that stands in for a description.
 const DESCRIPTION_CHARS: usize = 160;
@@ -97,6 +99,7 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
     sheet.own_bounds(&mut tools, &mut limits);
     // Whoever works on a task of the list has something to show for it.
     limits.artifacts_required |= works_on_tasks(leaf.product, name.as_str());
+    let context = sheet.context_files();
     sheet.settle_time(leaf.scope, name.as_str(), &mut limits);
     sheet.name_the_rest(&UNUSED, &READ);
     sheet.ignored.extend(fill::left_as_text(body));
@@ -119,7 +122,7 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
         ignored: sheet.ignored,
     };
     let language = language.map(|word| word.to_lowercase());
-    Ok(SlashCommand { definition, form, hint, language, routing, is_ours: false })
+    Ok(SlashCommand { definition, form, hint, language, routing, context, is_ours: false })
 }
 
 /// Splits a file; one that does not begin with `---` is all body.
@@ -210,6 +213,52 @@ impl Sheet {
             Value::String(text) => Some(text.trim().to_owned()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
         }
+    }
+
+    /// Takes the files that `context_loading` names, by path from the root: `data_files`, and `required`,
+    /// which stand in the folder of `index` where there is one.
+    fn context_files(&mut self) -> Vec<String> {
+        let keys = match self.keys.remove("context_loading") {
+            None | Some(Value::Null) => return Vec::new(),
+            Some(Value::Object(keys)) => keys,
+            Some(_) => {
+                self.ignore("`context_loading` is not a list of keys".to_owned());
+                return Vec::new();
+            }
+        };
+        let index = keys.get("index").and_then(Value::as_str).and_then(|it| it.rsplit_once('/'));
+        let folder = index.map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+        let mut files: Vec<String> = Vec::new();
+        for (key, folder) in [("required", folder.as_str()), ("data_files", "")] {
+            let Some(value) = keys.get(key).filter(|value| !value.is_null()) else { continue };
+            let paths: Option<Vec<&str>> =
+                value.as_array().and_then(|paths| paths.iter().map(Value::as_str).collect());
+            let Some(paths) = paths else {
+                self.ignore(format!("`context_loading.{key}` is not a list of paths"));
+                continue;
+            };
+            for path in paths {
+                let is_whole = path.starts_with(['.', '/', '~']) || path.starts_with(folder);
+                let path = if is_whole { path.to_owned() } else { format!("{folder}{path}") };
+                if !files.contains(&path) {
+                    files.push(path);
+                }
+            }
+        }
+        let most = CallLimits::default().max_context;
+        if files.len() > most {
+            let count = files.len();
+            self.ignore(format!(
+                "`context_loading`: only the first {most} of {count} files are context"
+            ));
+            files.truncate(most);
+        }
+        if let Some(key) = keys.keys().find(|key| !CONTEXT_KEYS.contains(&key.as_str())) {
+            self.ignore(format!(
+                "`context_loading.{key}`: only `required`, `data_files` and `index` are used"
+            ));
+        }
+        files
     }
 
     /// Takes `agent` and `routing`.

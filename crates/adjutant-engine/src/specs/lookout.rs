@@ -3,11 +3,15 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
+use adjutant_core::assignment::TaskFacts;
 use adjutant_core::task::{Book, TaskNumber};
 
 use super::Specs;
 use super::error::SpecsError;
 use crate::slash::{Looked, TaskEntry};
+
+/// The most characters of a description that every agent below a command is told.
+const DESCRIPTION_CHARS: usize = 500;
 
 /// Looks for tasks; all that one command names are looked for in the same list, read once.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ pub struct Lookout {
 struct List {
     book: Book,
     is_empty: bool,
+    folder: String,
     file: String,
     /// What had to be mended before it could be read.
     notices: Vec<String>,
@@ -47,14 +52,20 @@ impl Lookout {
         let text = book.entry_text(task.number).unwrap_or(&task.title).trim_end().to_owned();
         let said = book.disagreements_about(task.number).into_iter().map(|it| it.to_string());
         let remarks = list.notices.iter().cloned().chain(said).collect();
+        let folder = book.folder_name(task.number).map(|name| format!("{}/{name}", list.folder));
+        let description = task.description.unwrap_or(task.title);
+        let description = description.trim().chars().take(DESCRIPTION_CHARS).collect::<String>();
+        let description = Some(description).filter(|text| !text.is_empty());
+        let complexity = book.complexity(task.number);
+        let facts = TaskFacts { number, description, complexity, folder };
         let (language, status) = (Some(task.language), task.status);
-        Looked::Found(TaskEntry { number, text, language, status, file, remarks })
+        Looked::Found(TaskEntry { number, text, language, status, file, remarks, facts })
     }
 
     fn read(&self) -> Result<List, SpecsError> {
         let specs = Specs::open(&self.root)?;
-        let (book, file) = (specs.read()?, format!("{}/TODO.md", specs.folder()?));
-        let notices = specs.take_notices();
-        Ok(List { is_empty: book.tasks().is_empty(), book, file, notices })
+        let (book, folder) = (specs.read()?, specs.folder()?.to_owned());
+        let (file, notices) = (format!("{folder}/TODO.md"), specs.take_notices());
+        Ok(List { is_empty: book.tasks().is_empty(), book, folder, file, notices })
     }
 }

@@ -4,6 +4,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use adjutant_core::assignment::TaskFacts;
+use adjutant_core::contract::ArtifactKind;
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::Role;
 use adjutant_engine::roster::{Roster, Scope, UserFolders, muster};
@@ -131,6 +133,11 @@ fn in_language(language: &'static str) -> impl Fn(u64) -> Looked {
             language: Some(language.to_owned()),
             file: "TODO.md".to_owned(),
             remarks: Vec::new(),
+            facts: TaskFacts {
+                number,
+                folder: Some(format!("specs/{number}_prove_it")),
+                ..TaskFacts::default()
+            },
         })
     }
 }
@@ -190,15 +197,15 @@ fn what_a_file_cannot_say_or_grant_is_named() {
              timeout: 7200\nadjutant: {arguments: task}\n---\nDo $ARGUMENTS.",
         )
         .file("home/.claude/commands/slow.md", "---\ntimeout: 7000\nroutng: x\n---\nSlowly.");
-    insta::assert_snapshot!(place.shown(), @r"
+    insta::assert_snapshot!(place.shown(), @"
     /a [free] .claude/commands/a.md Unknown tools=Note, Read 3600 s
       `adjutant.arguments` is none of free, text, task and tasks
       `Bash(git:*)`: a tool cannot be given in part, so it is left out
+      `context_loading.strategy`: only `required`, `data_files` and `index` are used
       `adjutant.operation`: a project's file cannot give itself time
       `timeout`: 9999 s is cut to 3600 s
       `argument-hnt`: unknown, did you mean `argument-hint`?
       `context_level`: not used
-      `context_loading`: not used
       `hooks`: a file cannot grant this
       `!`git status``: nothing is executed, it is left as text
       `@src/main.rs`: no file is included, it is left as text
@@ -328,11 +335,67 @@ fn requirement_13_the_agent_at_the_root_is_told_what_to_hand_down() {
     a diff
     </file>
     "#);
-    for told in
-        ["Task: 12.", "Language: rust.", "to the agent `planner`", "begins with the line `Task: N`"]
-    {
+    for told in [
+        "Task: 12.",
+        "Language: rust.",
+        "to the agent `planner`",
+        "The line `Task: N` is put before its prompt for you",
+        "Everything written for task 12 belongs in the folder `specs/12_prove_it`.",
+    ] {
         assert!(goal.system.contains(told), "{told}: {}", goal.system);
     }
+}
+
+#[test]
+fn the_files_that_context_loading_names_are_context_of_the_work() {
+    let place = Place::new()
+        .file(
+            "work/.opencode/command/plan.md",
+            "---\ncontext_loading:\n  strategy: lazy\n  index: .opencode/context/index.md\n  required:\n    \
+             - core/plan.md\n    - .opencode/context/core/plan.md\n    - docs/style.md\n  data_files:\n    \
+             - specs/state.json\n    - /etc/passwd\n---\nPlan $1.",
+        )
+        .file("work/.opencode/command/b.md", "---\ncontext_loading: {required: [a.md]}\n---\nx")
+        .file("work/.opencode/command/c.md", "---\ncontext_loading: {required: a.md}\n---\nx")
+        .file(
+            "work/.opencode/command/d.md",
+            "---\ncontext_loading: {data_files: [a, b, c, d, e, f, g, h, i, j, k, l]}\n---\nx",
+        );
+    let book = place.book();
+    let context = |name: &str| {
+        let command = book.find(name).unwrap();
+        format!("{} {:?}", command.context.join(" "), command.definition.ignored)
+    };
+    insta::assert_snapshot!(["plan", "b", "c", "d"].map(context).join("\n"), @r#"
+    .opencode/context/core/plan.md .opencode/context/docs/style.md specs/state.json /etc/passwd ["`context_loading.strategy`: only `required`, `data_files` and `index` are used"]
+    a.md []
+     ["`context_loading.required` is not a list of paths"]
+    a b c d e f g h i j ["`context_loading`: only the first 10 of 12 files are context"]
+    "#);
+    let prepared = place.prepared("/plan 12", &[], &in_language("rust")).unwrap();
+    let assignment = prepared.assignment(&Preset::Command.policy());
+    assert_eq!(assignment.context[0], ".opencode/context/core/plan.md");
+    assert_eq!(assignment.facts[0].folder.as_deref(), Some("specs/12_prove_it"));
+}
+
+#[test]
+fn requirement_28_a_built_in_command_says_what_type_its_work_is() {
+    let place = Place::new().file("work/.opencode/command/revise.md", "Revise $1.");
+    for (text, expected) in [
+        ("/research 12", Some(ArtifactKind::Research)),
+        ("/plan 12", Some(ArtifactKind::Plan)),
+        ("/implement 12", Some(ArtifactKind::Implementation)),
+        ("/review src", None),
+        // A command of a file is its author's.
+        ("/revise 12", None),
+    ] {
+        let prepared = place.prepared(text, &[], &in_language("rust")).unwrap();
+        let assignment = prepared.assignment(&Preset::Command.policy());
+        assert_eq!(assignment.artifact_kind, expected, "{text}");
+    }
+    let prepared = Place::new().prepared("/revise 12", &[], &in_language("rust")).unwrap();
+    let assignment = prepared.assignment(&Preset::Command.policy());
+    assert_eq!(assignment.artifact_kind, Some(ArtifactKind::Plan));
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
+use adjutant_core::assignment::TaskFacts;
 use adjutant_core::contract::ArtifactKind;
 use adjutant_core::task::{Artifact, NewTask, Status, TaskNumber, Update};
-use adjutant_engine::specs::Specs;
+use adjutant_engine::slash::Looked;
+use adjutant_engine::specs::{Lookout, Specs};
 use tempfile::TempDir;
 
 struct Project(TempDir);
@@ -66,6 +68,38 @@ fn the_folder_is_made_by_the_first_task_and_by_nothing_else() {
     assert_eq!(added.task.created.as_deref(), Some("2025-01-31T12:34:56Z"));
     assert!(project.read(".adjutant/specs/TODO.md").contains("### 1. First\n"));
     assert!(project.read(".adjutant/specs/state.json").contains("\"next_project_number\": 2"));
+}
+
+#[test]
+fn the_folder_of_a_task_is_its_number_and_the_name_of_its_project() {
+    let place = Project::new();
+    place.write(
+        ".adjutant/specs/TODO.md",
+        "### 1. Add JWT\n- **Status**: [PLANNED]\n- **Complexity**: high\n\n**Description**: Sign sessions.\n\n\
+         ### 2. Fix\n- **Status**: [PLANNED]\n",
+    );
+    place.write(
+        ".adjutant/specs/state.json",
+        r#"{"next_project_number": 4, "active_projects": [
+            {"project_number": 1, "project_name": "jwt-sessions", "status": "planned"},
+            {"project_number": 2, "project_name": "../../etc", "status": "planned", "complexity": "low"},
+            {"project_number": 3, "project_name": "only_here", "status": "planned"}]}"#,
+    );
+    let lookout = Lookout::new(&place.path(""));
+    let facts = |number| match lookout.look(number) {
+        Looked::Found(task) => task.facts,
+        other => panic!("{other:?}"),
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let found = |number, description: &str, complexity: Option<&str>, folder: &str| TaskFacts {
+        number,
+        description: text(description),
+        complexity: complexity.map(str::to_owned),
+        folder: Some(format!(".adjutant/specs/{folder}")),
+    };
+    assert_eq!(facts(1), found(1, "Sign sessions.", Some("high"), "1_jwt-sessions"));
+    assert_eq!(facts(2), found(2, "Fix", Some("low"), "2_fix"));
+    assert_eq!(facts(3), found(3, "only_here", None, "3_only_here"));
 }
 
 #[test]

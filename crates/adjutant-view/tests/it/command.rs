@@ -213,6 +213,7 @@ fn every_end_has_a_standard_return_that_is_valid() {
         let contract = Contract {
             expected_session: Some(session),
             artifacts: Required::Nothing,
+            kind: None,
             metadata: MetadataSource::Claimed,
         };
         let verdict = validate(&value, &contract, &unchecked);

@@ -1,6 +1,6 @@
 //! Runs of a slash command: returns by tool, marks on the list of tasks, how the command ends.
 
-use adjutant_core::assignment::Work;
+use adjutant_core::assignment::{TaskFacts, Work};
 use adjutant_core::contract::ArtifactKind;
 use adjutant_core::policy::Operation;
 use adjutant_core::task::{Artifact, Status};
@@ -318,4 +318,73 @@ fn a_command_whose_list_cannot_be_marked_or_that_handed_nothing_down_is_not_comp
     partial STATUS_SYNC_FAILED: The work is done, but task 7 could not be marked: TODO.md is not UTF-8
     => Put the list right, then `adjutant task set 7 researched`.
     ");
+}
+
+/// What a delegation was granted: its prompt, and the task of its delegation context.
+fn granted_as(sim: &Sim, session: SessionId) -> (String, Value) {
+    let grant = sim.log.iter().find_map(|(_, event)| match event {
+        Event::Granted(grant) if grant.session == session => Some(grant),
+        _ => None,
+    });
+    let grant = grant.unwrap();
+    let (_, context) = grant.preface.as_ref().unwrap().split_once('\n').unwrap();
+    let context: Value = serde_json::from_str(context).unwrap();
+    (grant.brief.prompt.clone(), context["task_context"].clone())
+}
+
+#[test]
+fn requirements_12_and_13_the_task_is_named_in_the_prompt_and_passed_down_to_depth_3() {
+    let mut sim = Sim::new(policy(Preset::Command, &["cycle_key=task"]));
+    let facts = TaskFacts {
+        number: 271,
+        description: Some("Add JWT".into()),
+        complexity: Some("high".into()),
+        folder: Some("specs/271_add_jwt".into()),
+    };
+    sim.submit(Command::Assign(Box::new(Assignment {
+        tasks: vec![271],
+        agent: Some("implementer".into()),
+        facts: vec![facts],
+        ..Assignment::new("implement", Operation::Implement)
+    })))
+    .unwrap();
+    let about = json!({"command": "implement", "language": "general", "task_number": 271,
+        "description": "Add JWT", "complexity": "high", "task_folder": "specs/271_add_jwt"});
+    let work = sim.child(brief("a", "implementer", "Do it."));
+    assert_eq!(granted_as(&sim, work), ("Task: 271\n\nDo it.".into(), about.clone()));
+    let specialist = sim.child_of(work, brief("b", "specialist", "Which one?"));
+    assert_eq!(granted_as(&sim, specialist), ("Which one?".into(), about.clone()));
+    let helper = sim.child_of(specialist, brief("c", "helper", "Count."));
+    assert_eq!(granted_as(&sim, helper), ("Count.".into(), about.clone()));
+    // The same words are the same task, with the line and without it.
+    for prompt in ["Do it.", "Task: 271\nDo it."] {
+        let task = brief("d", "implementer", prompt);
+        let events = sim.ask(work, vec![task], None).unwrap();
+        assert_eq!(crate::sim::refused(&events), [Code::CycleDetected], "{prompt}");
+    }
+    assert_eq!(due(&sim).len(), 1, "only the work of the command is marked");
+}
+
+#[test]
+fn requirement_28_work_of_a_built_in_command_names_a_file_of_its_type() {
+    let mut sim = Sim::new(policy(Preset::Command, &["in_place=true", "concurrency=4"]));
+    sim.submit(Command::Assign(Box::new(Assignment {
+        tasks: vec![7],
+        agent: Some("researcher".into()),
+        artifact_kind: Some(ArtifactKind::Research),
+        ..Assignment::new("research", Operation::Research)
+    })))
+    .unwrap();
+    let child = sim.child(brief("r", "researcher", "Find out."));
+    let errand = sim.child(brief("h", "helper", "Count."));
+    make_marks(&mut sim, None);
+    let mut value = completed();
+    value["artifacts"][0]["type"] = json!("summary");
+    sim.call(child, vec![hands_back(&value)]);
+    assert_eq!(conclude(&mut sim, child, 0, &value), "judged tool_returned reserved");
+    let told = answered(&sim, child);
+    assert!(told.contains("- artifacts: None of the artifacts has the type research\n"), "{told}");
+    sim.call(errand, vec![hands_back(&value)]);
+    conclude(&mut sim, errand, 0, &value);
+    assert_eq!(sim.ended(errand), "completed", "an errand has no type of its own");
 }
