@@ -168,14 +168,17 @@ fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
     })
 }
 
-/// Names the task: under the preset `command` a brief begins with `Task: N`, and what somebody below
-/// is asked belongs to the same task.
+/// Names the task: under the preset `command` by its number, and what somebody below is asked belongs to
+/// the same task. Where several were typed and no brief names one, all of them are meant.
 fn task_of(view: &RunView, node: &Delegation) -> String {
     let label = || node.story.clone().unwrap_or_else(|| node.label.to_string());
     if node.story.is_some() || view.policy().is_none_or(|it| it.preset != Preset::Command) {
         return label();
     }
     let above = |node: &&Delegation| node.parent.and_then(|parent| view.delegation(parent));
+    if let Some(number) = view.task_number(node) {
+        return number.to_string();
+    }
     let mut path = std::iter::successors(Some(node), above);
     path.find_map(|node| numbers_in(&node.task)).map_or_else(label, str::to_owned)
 }

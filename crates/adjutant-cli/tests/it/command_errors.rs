@@ -75,11 +75,17 @@ fn requirement_38_an_error_is_kept_with_its_command_task_and_session() {
     assert!(context["session_id"].as_str().unwrap().starts_with("sess_"));
     assert_eq!(
         errors[0]["trajectory"],
-        json!({"delegation_path": ["research", "researcher", "helper"], "failed_at_depth": 2})
+        json!({
+            "delegation_path": ["orchestrator", "research", "researcher", "helper"],
+            "failed_at_depth": 2,
+        })
     );
     assert_eq!(errors[0]["message"], "request rejected: no: [masked:api-key]");
-    let names: Vec<_> = fs::read_dir(at(&rig, ".adjutant/specs")).unwrap().collect();
-    assert_eq!(names.len(), 1, "{names:?}");
+    let status = rig.run(["status", "latest", "--json"]).json();
+    let [work, helper] = [0, 1].map(|nth| &status["runs"][0]["delegations"][nth]);
+    assert_eq!((&work["command"], &work["task_number"]), (&json!("research"), &json!(1)));
+    assert_eq!((&helper["command"], &helper["task_number"]), (&json!("research"), &json!(1)));
+    assert_eq!(helper["path"], errors[0]["trajectory"]["delegation_path"]);
 }
 
 /// A command whose agent hands back two errors in words of its own.

@@ -121,18 +121,12 @@ fn error(reason: Reason) -> ReturnError {
 
 fn metadata(view: &RunView, delegation: &Delegation) -> Metadata {
     let ended = delegation.ended.map_or(view.latest().at, |ended| ended.at);
-    let mut path = delegation.path.clone();
-    if path.is_empty() {
-        let above = delegation.parent.and_then(|parent| view.delegation(parent));
-        path = above.map(|above| above.path.clone()).unwrap_or_default();
-        path.push(delegation.agent.to_string());
-    }
     Metadata {
         session_id: delegation.session,
         duration_seconds: delegation.elapsed(ended).map_or(0, |elapsed| elapsed.as_secs()),
         agent_type: delegation.agent.clone(),
         delegation_depth: u32::try_from(delegation.depth).unwrap_or(u32::MAX),
-        delegation_path: path.iter().map(|name| AgentName::new(name)).collect(),
+        delegation_path: view.path(delegation).iter().map(|it| AgentName::new(it)).collect(),
     }
 }
 

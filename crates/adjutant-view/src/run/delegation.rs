@@ -77,9 +77,6 @@ pub struct Delegation {
     pub files: Vec<Arc<str>>,
     /// Why it ended as it did.
     pub reason: Option<Reason>,
-    /// Names from the root to its agent; empty for one that was refused.
-    #[serde(default)]
-    pub path: Vec<String>,
     /// The task of the project's list that it works on.
     #[serde(default)]
     pub number: Option<u64>,

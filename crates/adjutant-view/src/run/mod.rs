@@ -16,9 +16,10 @@ mod spend;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use adjutant_core::contract::ORCHESTRATOR;
 use adjutant_core::space::SpaceTerms;
 use adjutant_core::{
-    Assignment, ModelSpec, Outcome, Policy, RunId, SessionId, State, Timestamp, Usd,
+    Assignment, ModelSpec, Outcome, Policy, Preset, RunId, SessionId, State, Timestamp, Usd,
 };
 
 use adjutant_core::story::StoryWork;
@@ -245,7 +246,8 @@ impl RunView {
         &self.faults
     }
 
-    /// Returns the names of the agents from the root to a delegation, itself included.
+    /// Returns the names of the agents from the root to a delegation, itself included; under the preset
+    /// `command` the orchestrator stands before the command.
     #[must_use]
     pub fn path(&self, of: &Delegation) -> Vec<String> {
         let mut path = vec![of.agent.to_string()];
@@ -254,8 +256,24 @@ impl RunView {
             path.push(node.agent.to_string());
             above = node.parent;
         }
+        let is_command = self.policy().is_some_and(|policy| policy.preset == Preset::Command);
+        if is_command && path.last().is_some_and(|root| root != ORCHESTRATOR) {
+            path.push(ORCHESTRATOR.to_owned());
+        }
         path.reverse();
         path
+    }
+
+    /// Returns the task of the project's list that a delegation works on: its own, or else that of the
+    /// nearest delegation above it. A command that names one task works on that one.
+    #[must_use]
+    pub fn task_number(&self, of: &Delegation) -> Option<u64> {
+        let above = |node: &&Delegation| node.parent.and_then(|parent| self.delegation(parent));
+        let own = std::iter::successors(Some(of), above).find_map(|node| node.number);
+        own.or_else(|| match self.assignment()?.tasks.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        })
     }
 
     /// Returns a delegation and everything below it, parents before children.

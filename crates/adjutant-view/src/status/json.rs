@@ -67,6 +67,12 @@ pub struct DelegationJson {
     pub parent: Option<SessionId>,
     /// What it is called.
     pub label: String,
+    /// The slash command it works for, without the slash; only in a run of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The task of the project's list that it works on; only in a run of a slash command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_number: Option<u64>,
     /// Who works.
     pub agent: String,
     /// The model that runs it.
@@ -192,6 +198,8 @@ fn delegation_json(look: &Look<'_>, delegation: &Delegation) -> DelegationJson {
         session_id: delegation.session,
         parent: delegation.parent,
         label: delegation.label.to_string(),
+        command: look.view.assignment().map(|assignment| assignment.command.clone()),
+        task_number: look.view.task_number(delegation),
         agent: delegation.agent.to_string(),
         model: delegation.model.clone(),
         depth: delegation.depth,

@@ -8,8 +8,11 @@ use adjutant_core::contract::{
 use adjutant_core::policy::Operation;
 use adjutant_core::task::{self, Status as TaskStatus};
 use adjutant_core::{AgentName, Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
+use adjutant_view::Liveness;
+use adjutant_view::errors::of_run;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{command_end, command_head, standard};
+use adjutant_view::status::{Content, Look, detail_json};
 use serde_json::{Value, json};
 
 use crate::history::{History, reason, root, run_id, tokens};
@@ -102,6 +105,44 @@ pub(crate) fn through_all_stages() -> History {
     h.end(session, Outcome::Completed, None);
     marked(&mut h, session, 7, TaskStatus::Researched, None);
     h
+}
+
+#[test]
+fn requirement_39_a_live_delegation_says_its_command_its_task_and_its_whole_path() {
+    let mut h = begun();
+    let session = works_on(&mut h, 1, Some(7));
+    let below = h.grant(session, "helper", "Count.");
+    h.push(Event::Granted(Box::new(below)));
+    h.refuse(2, 0, "planner", reason(Code::MaxDelegationsExceeded, "Too many.", "Fewer."));
+    let view = h.view();
+    let (now, program) = (h.at(), "adjutant");
+    let look =
+        Look { view: &view, liveness: Liveness::Alive, now, content: Content::Kept, program };
+    let json = serde_json::to_value(detail_json(&look, None)).unwrap();
+    let said: Vec<String> = json["runs"][0]["delegations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| format!("{} {} {}", it["command"], it["task_number"], it["path"]))
+        .collect();
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    "research" 7 ["orchestrator","delegate","researcher"]
+    "research" 7 ["orchestrator","delegate","researcher","scout"]
+    "research" null ["orchestrator","delegate","scout"]
+    "#);
+    // The list is the same wherever it is shown.
+    for delegation in view.delegations() {
+        let path = serde_json::to_value(view.path(delegation)).unwrap();
+        if let Some(returned) = standard(&view, delegation) {
+            let metadata = serde_json::to_value(returned.metadata).unwrap();
+            assert_eq!(metadata["delegation_path"], path);
+        }
+        for error in of_run(&view, Liveness::Alive) {
+            if error.context.session_id == delegation.session {
+                assert_eq!(json!(error.trajectory.delegation_path), path);
+            }
+        }
+    }
 }
 
 #[test]

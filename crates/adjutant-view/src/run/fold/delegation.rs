@@ -268,7 +268,6 @@ pub(super) fn blank(
         last_text: String::new(),
         files: Vec::new(),
         reason: None,
-        path: Vec::new(),
         number: None,
         returned: None,
         returned_errors: Vec::new(),

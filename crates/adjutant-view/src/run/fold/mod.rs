@@ -167,7 +167,6 @@ impl RunView {
         root.started = Some(moment);
         root.leg = Some(moment);
         root.task = excerpt(&self.goal, TEXT_KEPT);
-        root.path = vec![agent.to_string()];
         root.model = model.map(|model| model.name.clone());
         root.is_priced = model.is_some_and(|model| model.price.is_some());
         self.by_session.insert(root.session, self.delegations.len());
@@ -181,7 +180,6 @@ impl RunView {
         node.index = grant.index;
         node.task = excerpt(&brief.prompt, TEXT_KEPT);
         node.number = grant.task;
-        node.path.clone_from(&grant.path);
         node.model = brief.model.as_ref().map(|model: &ModelSpec| model.name.clone());
         node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
         node.story.clone_from(&brief.story);
