@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
 use adjutant_engine::{Archive, ArchiveError, Expiry, Follow, Life, RunFiles, Swept};
-use adjutant_view::results::{Results, root_end};
+use adjutant_view::results::{Results, root_end, synthesis};
 use adjutant_view::status::{self, Content, Look};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{
@@ -155,9 +155,9 @@ pub(crate) fn run_result(
         render_missing(&found);
     }
     let form = args.return_form.unwrap_or(if as_json { Form::Json } else { Form::Markdown });
-    let synthesis = found.view.root().map(|root| root.last_text.trim_end()).unwrap_or_default();
+    let synthesis = synthesis(&found.view);
     if one.is_none() && form == Form::Markdown && !synthesis.is_empty() {
-        print(&format!("{}\n\n", sanitize::block(synthesis)))?;
+        print(&format!("{}\n\n", sanitize::block(&synthesis)))?;
     }
     if let (None, Form::Markdown, Some(end)) = (one, form, root_end(&found.view)) {
         print(&format!("{end}\n"))?;

@@ -13,7 +13,9 @@ use adjutant_engine::{
     RunFiles, Staff,
 };
 use adjutant_view::progress::total;
-use adjutant_view::results::{Options, Results, command_end, command_head, root_end, root_reason};
+use adjutant_view::results::{
+    Options, Results, command_end, command_head, root_end, root_reason, synthesis,
+};
 use adjutant_view::story::StoryReport;
 use adjutant_view::{Delegation, Entry, Liveness, RunView, cost, sanitize, tree};
 use rustix::process::Signal;
@@ -265,7 +267,7 @@ fn show_synthesis(
     if showing.events {
         return Ok(());
     }
-    let text = view.root().map(|root| root.last_text.as_str()).unwrap_or_default();
+    let text = synthesis(view);
     if showing.form == Form::Json {
         let tree = tree::json(view, now, Liveness::Alive);
         let cost = cost::json(view, None);
@@ -286,7 +288,7 @@ fn show_synthesis(
         }
         return print_json(&json);
     }
-    let said = Some(sanitize::block(text.trim_end()).into_owned()).filter(|text| !text.is_empty());
+    let said = Some(sanitize::block(&text).into_owned()).filter(|text| !text.is_empty());
     let came = command_end(view, program());
     // What one of the tasks says of itself need not be said of the command again.
     let (head, end) = (command_head(view), root_end(view).filter(|_| !is_of_a_task(view)));

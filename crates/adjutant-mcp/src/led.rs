@@ -4,7 +4,7 @@ use std::path::Path;
 
 use adjutant_engine::Consents;
 use adjutant_engine::work::Work;
-use adjutant_view::results::{command_end, command_head, ends, root_end};
+use adjutant_view::results::{command_end, command_head, ends, root_end, synthesis};
 use adjutant_view::sanitize;
 use adjutant_view::story::{StoryReport, render};
 use serde_json::{Value, json};
@@ -25,15 +25,15 @@ impl Led {
     /// Looks at the root of a run.
     pub(crate) fn of(seen: &Seen, setup: &Setup) -> Self {
         let view = &seen.view;
-        let Some(root) = view.root().filter(|root| root.model.is_some()) else {
+        if view.root().is_none_or(|root| root.model.is_none()) {
             return Self::default();
-        };
+        }
         if view.story().is_some() {
             return Self::of_story(seen, setup);
         }
-        let said = root.last_text.trim_end();
+        let said = synthesis(view);
         let parts = if seen.is_over() {
-            let said = Some(sanitize::block(said).into_owned()).filter(|said| !said.is_empty());
+            let said = Some(sanitize::block(&said).into_owned()).filter(|said| !said.is_empty());
             let end = root_end(view).map(|text| text.trim_end().to_owned());
             let came = command_end(view, &setup.program_name);
             command_head(view).into_iter().chain(said).chain(end).chain(came).collect()
@@ -41,7 +41,7 @@ impl Led {
             Vec::new()
         };
         let text = if parts.is_empty() { String::new() } else { parts.join("\n\n") + "\n\n" };
-        Self { text, synthesis: Some(said.to_owned()), story: None }
+        Self { text, synthesis: Some(said.into_owned()), story: None }
     }
 
     fn of_story(seen: &Seen, setup: &Setup) -> Self {

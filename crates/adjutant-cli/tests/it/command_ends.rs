@@ -209,12 +209,14 @@ fn a_question_is_asked_answered_and_the_work_goes_on() {
     insta::assert_snapshot!(out.data(), @r"
     Task: 1
 
-    That is all.
+    It is done. It is here.
 
     Research: .adjutant/specs/1_add_jwt/reports/research-001.md
     Task 1 is [RESEARCHED]
     ");
     assert_eq!(out.code, 0, "{out}");
+    let again = rig.run(["result"]);
+    assert!(again.stdout.starts_with("It is done. It is here.\n"), "{again}");
     assert_eq!(fs::read_to_string(rig.work().join(REPORT)).unwrap(), "the second");
     let task = rig.run(["task", "show", "1", "--json"]).json();
     assert_eq!(task["task"]["status"], "researched", "{task}");

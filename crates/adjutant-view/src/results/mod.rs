@@ -24,7 +24,7 @@ use crate::status::Content;
 pub use cap::ends;
 pub use json::{ResultJson, ResultsJson, SharedJson, root_reason};
 pub use markdown::root_end;
-pub use standard::{command_end, command_head, in_words, standard};
+pub use standard::{command_end, command_head, in_words, standard, synthesis};
 
 /// How results are handed over.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,6 @@
 //! The standard return of a delegation, whatever its end, and what a slash command came to.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -150,11 +151,8 @@ const STATUS: &str = "Status: ";
 #[must_use]
 pub fn command_end(view: &RunView, program: &str) -> Option<String> {
     let assignment = view.assignment()?;
-    let (root, agent) = (view.root()?, assignment.agent.as_deref()?);
-    // What failed may have been tried again: the latest of each task counts.
-    let children = view.children(root).filter(|child| child.agent.as_str() == agent);
-    let latest: BTreeMap<Option<u64>, &Delegation> =
-        children.map(|child| (child.number, child)).collect();
+    assignment.agent.as_ref()?;
+    let latest = latest_work(view);
     let left = assignment.tasks.iter().filter(|task| !latest.contains_key(&Some(**task)));
     // Where nothing was done at all, the command says so.
     let left = left.filter(|_| !latest.is_empty());
@@ -169,6 +167,34 @@ pub fn command_end(view: &RunView, program: &str) -> Option<String> {
     let said = said.chain(left);
     let text = said.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
     (!text.is_empty()).then_some(text)
+}
+
+/// Returns the work of a slash command by task. What failed may have been tried again: the latest of each
+/// task counts.
+fn latest_work(view: &RunView) -> BTreeMap<Option<u64>, &Delegation> {
+    let (Some(assignment), Some(root)) = (view.assignment(), view.root()) else {
+        return BTreeMap::new();
+    };
+    let work = view.children(root).filter(|child| assignment.is_work_of(&child.agent));
+    work.map(|child| (child.number, child)).collect()
+}
+
+/// Returns what the agent at the root concluded. Work of a command that went on after that agent had
+/// ended speaks for itself, in its summaries.
+#[must_use]
+pub fn synthesis(view: &RunView) -> Cow<'_, str> {
+    let Some(root) = view.root() else { return Cow::Borrowed("") };
+    let latest = latest_work(view);
+    let ended = |node: &Delegation| node.ended.map(|moment| moment.at);
+    let outlives_root = |child: &&Delegation| {
+        child.reopened && (!root.reopened || ended(child) > ended(root)) && ended(child).is_some()
+    };
+    if !latest.values().any(outlives_root) {
+        return Cow::Borrowed(root.last_text.trim_end());
+    }
+    let returns = latest.values().filter_map(|child| standard(view, child));
+    let summaries: Vec<String> = returns.map(|it| it.summary.trim().to_owned()).collect();
+    Cow::Owned(summaries.join("\n\n"))
 }
 
 fn came_of(view: &RunView, child: &Delegation, program: &str) -> String {
