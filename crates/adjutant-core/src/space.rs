@@ -4,6 +4,20 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::code::Code;
+use crate::outcome::Reason;
+
+/// Returns why work is not whole that could not be committed: it is only in its workspace.
+#[must_use]
+pub fn commit_failed(problem: &str) -> Reason {
+    Reason {
+        code: Code::GitCommitFailed,
+        message: format!("The work is done, but could not be committed: {problem}"),
+        recommendation: "Solve what stopped it, then `adjutant prune` commits the work.".to_owned(),
+        recoverable: true,
+    }
+}
+
 /// Where a delegation works that writes in a tree of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {

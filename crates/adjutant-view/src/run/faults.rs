@@ -48,6 +48,12 @@ impl Faults {
         self.fixed.insert(id.to_owned());
     }
 
+    /// Ticks off what a delegation met under this code.
+    pub(super) fn fix_all(&mut self, session: SessionId, code: Code) {
+        let met = self.all.iter().filter(|it| it.session == session && it.reason.code == code);
+        self.fixed.extend(met.map(|fault| fault.id.clone()));
+    }
+
     /// Takes in the end of a delegation; `returned` holds the errors of the return that ended it.
     pub(super) fn take(
         &mut self,

@@ -1,7 +1,8 @@
 //! Agents that write in workspaces of their own: what held them, what became of their work, and who met whom.
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind, SpaceTerms};
-use adjutant_core::{Event, Outcome, SessionId, State, ToolOutput};
+use adjutant_core::{Code, Event, Outcome, SessionId, State, ToolOutput};
+use adjutant_view::errors::of_run;
 use adjutant_view::palette::Palette;
 use adjutant_view::progress::{Frame, line};
 use adjutant_view::results::{Options, Results};
@@ -48,6 +49,29 @@ fn ends(h: &mut History, session: SessionId, kept: KeptWork, problem: Option<&st
 
 fn markdown(h: &History) -> String {
     Results::of_run(&h.view()).markdown(&Options::default())
+}
+
+#[test]
+fn requirement_31_work_that_could_not_be_committed_is_an_error_until_it_is() {
+    let mut h = begun(false);
+    let [one] = h.call([("one", "Do it.")]);
+    works(&mut h, one);
+    ends(&mut h, one, KeptWork::default(), Some("the disk is full"));
+    let errors = |h: &History| -> Vec<String> {
+        let errors = of_run(&h.view(), Liveness::Dead).into_iter();
+        errors.map(|it| format!("{} {}: {}", it.fix_status, it.code, it.message)).collect()
+    };
+    let said = "GIT_COMMIT_FAILED: The work is done, but could not be committed: the disk is full";
+    assert_eq!(errors(&h), [format!("unfixed {said}")]);
+    let view = h.view();
+    let node = view.delegation(one).unwrap();
+    assert_eq!(node.state, State::Ended(Outcome::Partial));
+    assert_eq!(node.reason.as_ref().unwrap().code, Code::GitCommitFailed);
+    h.push(Event::SpaceKept { session: one, kept: kept(&[("a.rs", "added")]), problem: None });
+    assert_eq!(errors(&h), [format!("fixed {said}")]);
+    let view = h.view();
+    let node = view.delegation(one).unwrap();
+    assert_eq!((&node.state, &node.reason), (&State::Ended(Outcome::Completed), &None));
 }
 
 /// The plain lines of everything that happened.

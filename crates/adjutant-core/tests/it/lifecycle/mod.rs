@@ -3,6 +3,7 @@
 mod answers;
 mod approval;
 mod budgets;
+mod codes;
 mod commands;
 mod domains;
 mod ends;

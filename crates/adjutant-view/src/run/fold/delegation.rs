@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::contract::{Return, Status};
+use adjutant_core::space::commit_failed;
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{
-    AgentName, Event, Found, Grant, Label, ModelSpec, Outcome, SessionId, State, ToolCall,
+    AgentName, Code, Event, Found, Grant, Label, ModelSpec, Outcome, SessionId, State, ToolCall,
     ToolOutput,
 };
 
@@ -85,6 +86,10 @@ impl Delegation {
                 self.kept = Some(Box::new((kept.clone(), problem.clone())));
                 self.is_keeping = false;
                 self.lower(problem.is_some() || !kept.left.is_empty());
+                self.reason.take_if(|reason| reason.code == Code::GitCommitFailed);
+                if let (None, Some(problem)) = (&self.reason, problem) {
+                    self.reason = Some(texts.reason(&commit_failed(problem)));
+                }
             }
             Event::Merged { merged, problem, .. } => {
                 self.merged = Some(Box::new((merged.clone(), problem.clone())));

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
 use adjutant_core::contract::ReturnError;
+use adjutant_core::space::commit_failed;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{
     AgentName, Code, ErrorKind, Event, Grant, Label, ModelSpec, Outcome, Policy, Reason, RunId,
@@ -343,6 +344,18 @@ impl RunView {
             let returned = std::mem::take(&mut self.delegations[place].returned_errors);
             self.failed(entry, session, *outcome, reason.as_ref(), &returned);
         }
+        if let Event::SpaceKept { problem, .. } = entry.event {
+            self.kept(entry, session, problem.as_deref());
+        }
+    }
+
+    /// Remembers that work could not be committed, until it was.
+    fn kept(&mut self, entry: Entry<'_>, session: SessionId, problem: Option<&str>) {
+        self.faults.fix_all(session, Code::GitCommitFailed);
+        if let Some(problem) = problem {
+            let reason = self.texts.reason(&commit_failed(problem));
+            self.failed(entry, session, Outcome::Partial, Some(&reason), &[]);
+        }
     }
 
     /// Work that was taken up again by itself, below a command that had ended, says how that command
@@ -383,7 +396,7 @@ impl Texts {
         }
     }
 
-    fn reason(self, reason: &Reason) -> Reason {
+    pub(super) fn reason(self, reason: &Reason) -> Reason {
         Reason { message: self.start_of(&reason.message, REASON_KEPT), ..reason.clone() }
     }
 
