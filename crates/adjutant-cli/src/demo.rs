@@ -16,10 +16,11 @@ use adjutant_view::approval::Question;
 
 use crate::args::{DemoArgs, Form, MergeAfter};
 use crate::delegate::{absolute, failed, form};
+use crate::errors;
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::say;
-use crate::run::{Showing, Work, carry_out};
+use crate::run::{Showing, Work, conclude, conduct};
 use crate::wiring;
 
 const SCRIPT: &str = include_str!("demo.toml");
@@ -78,12 +79,17 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         merge: MergeAfter::Report,
     };
     let work = Work::Tasks { briefs, concurrency: None };
-    let exit = carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
+    let conducted = conduct(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
+    let run = conducted.view.run();
+    let exit = conclude(conducted, archive, false, &showing)?;
     if exit != AS_SCRIPTED {
         say("adjutant: the demo did not go as scripted; `adjutant log` shows every step");
         return Ok(exit);
     }
     say("\nOne completed, one ran out of context and gave its notes, one failed: as scripted.");
+    if let Some(run) = run {
+        errors::tick_off_all(archive, run)?;
+    }
     // One JSON document, or one stream of events, is about one run.
     if showing.form == Form::Markdown && !showing.events {
         for show in [command::show, story::show] {

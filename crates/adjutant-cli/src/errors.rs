@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use adjutant_core::Event;
 use adjutant_core::contract::{ErrorType, Word};
+use adjutant_core::{Event, RunId};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
 use adjutant_view::errors::{self, ErrorJson, ErrorsJson};
 use adjutant_view::sanitize;
@@ -110,6 +110,15 @@ fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
         say(&format!("adjutant: {id} {} fixed", if is_new { "is" } else { "was already" }));
     }
     Ok(Exit::Completed)
+}
+
+/// Ticks off every error of a run that is over, because it went wrong on purpose.
+pub(crate) fn tick_off_all(archive: &Archive, run: RunId) -> Result<(), Failure> {
+    let (files, _) = archive.find(&run.to_string()).map_err(failed)?;
+    for error in of_run(&files)?.into_iter().filter(ErrorJson::is_unfixed) {
+        files.append(&Event::ErrorFixed { id: error.id }).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Returns the errors of all runs, each with its run's files, the newest run first.

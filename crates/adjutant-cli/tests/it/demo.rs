@@ -57,6 +57,13 @@ fn the_demo_exits_0_and_shows_one_of_each() {
 }
 
 #[test]
+fn the_demo_leaves_no_error_behind_that_a_person_has_to_look_at() {
+    let (rig, out) = &*SAMPLE;
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(rig.run(["errors", "--json"]).json()["errors"], serde_json::json!([]));
+}
+
+#[test]
 fn the_demo_says_where_its_transcripts_are_and_they_hold_the_final_answers() {
     let (rig, out) = &*SAMPLE;
     let folder = out.stdout.split("transcripts in ").nth(1).unwrap().lines().next().unwrap();

@@ -141,11 +141,13 @@ impl Rig {
         records.map(|record| record["event"].clone()).collect()
     }
 
-    /// Holds a store to its promise: every run in it is readable and ended.
+    /// Holds a store to its promise: every run in it is readable and ended. An error may be ticked off later.
     #[track_caller]
     pub(crate) fn assert_unharmed(&self) {
         for run in self.runs() {
-            let last = self.events(&run).pop().unwrap();
+            let mut events = self.events(&run);
+            events.retain(|event| event["type"] != "error_fixed");
+            let last = events.pop().unwrap();
             assert_eq!(last["type"], "run_ended", "{run} ends with {last}");
         }
     }
