@@ -118,6 +118,9 @@ fn refused(error: &PrepareError) -> Failure {
         }
         PrepareError::Step { number, .. } => failure
             .hint(format!("`adjutant task set {number} STATUS` moves it, `adjutant task show {number}` shows it.")),
+        PrepareError::NoTasks { .. } => {
+            failure.hint("`adjutant run '/task \"TEXT\"'` adds the first one.")
+        }
         PrepareError::UnknownTask { .. } => failure
             .hint("`adjutant task list` shows the tasks there are; `adjutant run '/task \"TEXT\"'` adds one."),
         PrepareError::Tasks(_) => failure

@@ -53,11 +53,15 @@ fn a_task_that_the_list_does_not_hold_starts_nothing() {
 }
 
 #[test]
-fn without_a_list_a_command_says_how_to_begin_one() {
+fn without_a_list_no_model_is_asked_and_a_command_says_how_to_begin_one() {
     let rig = Rig::with_script(COMMANDS);
-    let out = run(&rig, "/plan 3 the whole thing");
-    assert_eq!(out.code, 0, "{out}");
-    assert!(out.stderr.contains("nothing is known of task 3; /task adds one"), "{out}");
+    insta::assert_snapshot!(run(&rig, "/plan 99 the whole thing"), @r#"
+    --- stderr ---
+    adjutant: Task 99 not found: the project has no tasks yet
+      `adjutant run '/task "TEXT"'` adds the first one.
+    [exit 2]
+    "#);
+    assert!(rig.runs().is_empty());
 }
 
 #[test]

@@ -39,7 +39,12 @@ times = "forever"
 "#;
 
 fn failing() -> Rig {
+    failing_in(".adjutant/specs")
+}
+
+fn failing_in(specs: &str) -> Rig {
     let rig = Rig::with_script(FAILS);
+    rig.tasks(specs, &[1]);
     // Who cannot write may show a file that was there.
     rig.write("report.md", "what was found");
     let agent = "---\ndescription: Finds out.\ntools: Read, Task\n---\nFind out.";
@@ -107,6 +112,7 @@ text = '{"status":"failed","summary":"It does not build. Lake is missing.","arti
 #[test]
 fn requirement_38_every_error_of_a_return_is_kept_with_its_own_type_and_code() {
     let rig = Rig::with_script(TWO_ERRORS);
+    rig.tasks(".adjutant/specs", &[1]);
     let out = research(&rig);
     assert_eq!(out.code, 1, "{out}");
     let file = kept(at(&rig, OURS));
@@ -129,7 +135,7 @@ fn requirement_38_every_error_of_a_return_is_kept_with_its_own_type_and_code() {
 
 #[test]
 fn what_others_wrote_stays_and_the_next_run_is_added() {
-    let rig = failing();
+    let rig = failing_in(".opencode/specs");
     let theirs = "{\n  \"_owner\": \"me\",\n  \"errors\": [\n    {\"id\": \"err_by_hand\", \"n\": 1.10}\n  ]\n}\n";
     let file = rig.write(".opencode/specs/errors.json", theirs);
     assert_eq!(research(&rig).code, 0);

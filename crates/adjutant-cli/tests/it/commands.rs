@@ -75,9 +75,11 @@ fn requirements_3_and_7_a_command_goes_three_levels_down_and_no_further() {
         ".claude/agents/helper.md",
         "---\ndescription: Helps.\ntools: Read, Task\nadjutant: {operation: simple}\n---\nHelp.",
     );
+    rig.tasks(".adjutant/specs", &[1]);
     let out = run(&rig, &["/research 1 find it"]);
     assert_eq!(out.code, 0, "{out}");
-    assert_eq!(out.stdout, "Task: 1\n\nIt was found.\n\nResearch: .adjutant/specs/1/report.md\n");
+    let said = "It was found.\n\nResearch: .adjutant/specs/1/report.md\nTask 1 is [RESEARCHED]\n";
+    assert_eq!(out.stdout, format!("Task: 1\n\n{said}"));
     assert!(out.stderr.contains("adjutant: /research (built-in), done by researcher\n"), "{out}");
     let events = rig.events(&rig.only_run());
     let of = |kind: &str| events.iter().filter(move |it| it["type"] == kind).collect::<Vec<_>>();
@@ -146,6 +148,7 @@ text = '{"status":"completed","summary":"It is found. It is short.","artifacts":
     let rig = Rig::with_script(script);
     rig.write(".opencode/command/plan.md", "Plan for $2.");
     rig.write("plan.md", "One step.");
+    rig.tasks(".adjutant/specs", &[1]);
     let out = run(&rig, &["/research 1"]);
     assert_eq!(out.code, 0, "{out}");
     let events = rig.events(&rig.only_run());
@@ -277,6 +280,7 @@ fn a_file_takes_the_place_of_a_built_in_and_is_quoted_with_its_arguments() {
 #[test]
 fn a_person_chooses_agent_and_preset() {
     let rig = Rig::with_script(ONE_WORD);
+    rig.tasks(".adjutant/specs", &[12]);
     let out = run(&rig, &["/plan 12", "--agent", "reviewer"]);
     assert!(out.stderr.contains("/plan (built-in), done by reviewer by your word"), "{out}");
     let out = run(&rig, &["/plan 12", "--agent", "rewiever"]);
@@ -389,6 +393,7 @@ fn what_a_command_file_says_cannot_steer_the_terminal() {
 #[test]
 fn a_command_has_the_most_time_its_operation_may_take() {
     let rig = Rig::with_script(ONE_WORD);
+    rig.tasks(".adjutant/specs", &[1]);
     // Nothing was handed down, so nothing was done.
     assert_eq!(run(&rig, &["/implement 1"]).code, 1);
     let events = rig.events(&rig.only_run());

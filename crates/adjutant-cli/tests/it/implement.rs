@@ -34,6 +34,7 @@ fn run(rig: &Rig, args: &[&str]) -> Output {
 /// Runs with the script; returns what was said and whether the file was written.
 fn written(script: &str, args: &[&str]) -> (Output, bool) {
     let rig = Rig::with_script(script);
+    rig.tasks(".adjutant/specs", &[1]);
     let out = run(&rig, args);
     let is_written = fs::read_to_string(rig.work().join("src/new.rs")).is_ok();
     (out, is_written)
@@ -69,6 +70,7 @@ fn in_place_typed_within_a_command_is_the_flag_of_that_name() {
 #[test]
 fn what_was_typed_reaches_the_command_without_the_flag() {
     let rig = Rig::with_script(WRITES);
+    rig.tasks(".adjutant/specs", &[1]);
     let out = run(&rig, &["/implement 1 --in-place keep  it"]);
     assert_eq!(out.code, 0, "{out}");
     let events = serde_json::to_string(&rig.events(&rig.only_run())).unwrap();

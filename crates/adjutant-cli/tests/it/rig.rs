@@ -71,6 +71,13 @@ impl Rig {
         path
     }
 
+    /// Writes a list of tasks with these numbers into a specs folder; commands about others are refused.
+    pub(crate) fn tasks(&self, folder: &str, numbers: &[u64]) {
+        let entry = |number: &u64| format!("### {number}. Add JWT\n- **Status**: [NOT STARTED]\n");
+        let entries: Vec<String> = numbers.iter().map(entry).collect();
+        self.write(&format!("{folder}/TODO.md"), entries.join("\n"));
+    }
+
     /// Runs a command to its end.
     pub(crate) fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Output {
         self.call(args).run()

@@ -100,6 +100,7 @@ pub(crate) struct Seen {
 }
 
 pub(crate) fn research(rig: Rig, flags: &[&str]) -> Seen {
+    rig.tasks(".adjutant/specs", &[1]);
     let call = rig.call(["run", "/research 1 find it", "--model", rig.model()]);
     let out = call.args(flags).run();
     assert!(!out.stderr.contains("panicked"), "{out}");
@@ -288,7 +289,8 @@ fn a_failure_at_any_of_three_levels_is_seen_at_the_top_with_its_code() {
         let session = result["session_id"].as_str().unwrap();
         let end = format!(
             "Status: Failed\nTask failed but is recoverable. Mend it.\n{said}\n\
-             Look with: adjutant transcript {session}\nResume with: adjutant resume {session}\n"
+             Look with: adjutant transcript {session}\nResume with: adjutant resume {session}\n\
+             Task 1 is [IN PROGRESS]\n"
         );
         assert!(seen.out.stdout.ends_with(&end), "{}", seen.out);
         assert_eq!((&result["status"], &result["error"]), (&json!("error"), &json!(said)));

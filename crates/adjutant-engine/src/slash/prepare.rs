@@ -39,7 +39,7 @@ pub struct TaskEntry {
 pub enum Looked {
     /// It is there.
     Found(TaskEntry),
-    /// The project has no list of tasks, so nothing is known of any.
+    /// The project has no list of tasks.
     NoList,
     /// The list does not hold it.
     Unknown {
@@ -71,6 +71,12 @@ pub enum PrepareError {
         number: u64,
         /// The list.
         file: String,
+    },
+    /// The project has no list of tasks, so the task it names is not there either.
+    #[error("Task {number} not found: the project has no tasks yet")]
+    NoTasks {
+        /// The number.
+        number: u64,
     },
     /// The task it names stands where such work cannot begin.
     #[error("task {number}: {step}")]
@@ -219,11 +225,7 @@ fn look_up(
             }
             Looked::Unknown { file } => return Err(PrepareError::UnknownTask { number, file }),
             Looked::Broken(why) => return Err(PrepareError::Tasks(why)),
-            Looked::NoList => {
-                remarks.push(format!(
-                    "the project has no list of tasks, so nothing is known of task {number}; /task adds one"
-                ));
-            }
+            Looked::NoList => return Err(PrepareError::NoTasks { number }),
         }
     }
     Ok(found)

@@ -281,13 +281,7 @@ fn section_10_commands_go_to_agents_by_the_language_of_their_task() {
             "Task: 12: researcher by the command\n\
              there is no agent `lean-research-agent`; `researcher` takes its place",
         ),
-        (
-            "/plan 12",
-            none,
-            &no_list,
-            "Task: 12: planner by the command\n\
-             the project has no list of tasks, so nothing is known of task 12; /task adds one",
-        ),
+        ("/plan 12", none, &no_list, "Task 12 not found: the project has no tasks yet"),
         ("/plan 12", &theirs, &proof, "Task: 12: reviewer by your configuration"),
         ("/plan 12", &theirs, &rust, "Task: 12: researcher by your configuration"),
         ("/revise 12", none, &proof, "Task: 12: implementer by the command"),
