@@ -6,6 +6,7 @@ mod mcp;
 mod records;
 mod rules;
 mod story;
+mod suggest;
 mod task;
 mod work;
 
@@ -61,7 +62,10 @@ impl Cli {
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = flowing(Self::command())
             .try_get_matches_from(alias::read(std::env::args_os()))
-            .map_err(|error| explained(typed_only(error)))?;
+            .map_err(|error| {
+                let command = alias::first_command(std::env::args_os());
+                suggest::suggest(explained(typed_only(error)), command.as_deref())
+            })?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_flag = matches.value_source("home") == Some(ValueSource::CommandLine);
         match &cli.home {

@@ -30,6 +30,12 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
+/// Returns the first word that is neither a flag nor the value of one: the command.
+pub(super) fn first_command(words: impl IntoIterator<Item = OsString>) -> Option<String> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    first_word(&words).map(|at| words[at].to_string_lossy().into_owned())
+}
+
 /// Returns the place of the first word that is neither a flag nor the value of one.
 fn first_word(words: &[OsString]) -> Option<usize> {
     let is_flag = |word: &OsStr| word.as_encoded_bytes().starts_with(b"-");

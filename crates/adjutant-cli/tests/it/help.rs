@@ -381,3 +381,33 @@ fn no_paragraph_is_wrapped_twice() {
         }
     }
 }
+
+#[test]
+fn a_word_of_another_tool_suggests_the_command_that_does_the_same() {
+    let rig = Rig::new();
+    let tip = |args: &[&str]| {
+        let out = rig.run(args);
+        assert_eq!(out.code, 2, "{out}");
+        let tips = out.stderr.lines().filter(|line| line.contains("similar subcommand"));
+        tips.map(str::trim).collect::<String>()
+    };
+    for (typed, meant) in [
+        ("list", "'status'"),
+        ("ps", "'status'"),
+        ("stop", "'cancel'"),
+        ("kill", "'cancel'"),
+        ("logs", "'log'"),
+        ("history", "'status'"),
+        ("show", "'status', 'result'"),
+        ("start", "'run', 'delegate'"),
+        ("LIST", "'status'"),
+        // Clap's own: a slip of the hand.
+        ("cancle", "'cancel'"),
+    ] {
+        let tip = tip(&[typed]);
+        assert!(tip.contains(meant), "{typed}: {tip}");
+        assert!(rig.run(["--json", typed]).stderr.contains(meant), "{typed}");
+    }
+    assert_eq!(tip(&["xyzzy"]), "");
+    assert_eq!(tip(&["mcp", "ps"]), "", "a word below another command means something else");
+}
