@@ -29,7 +29,7 @@ fn a_model_that_cannot_be_is_said_before_anything_starts() {
     let mut said = Vec::new();
     for (model, url) in [
         ("antropic/claude", "http://127.0.0.1:1"),
-        ("claude", "http://127.0.0.1:1"),
+        ("gpt-5", "http://127.0.0.1:1"),
         ("anthropic/", "http://127.0.0.1:1"),
         ("anthropic/../keys", "http://127.0.0.1:1"),
         ("anthropic/claude", "ftp://127.0.0.1"),
@@ -48,9 +48,9 @@ fn a_model_that_cannot_be_is_said_before_anything_starts() {
     insta::assert_snapshot!(said.join(""), @"
     adjutant: no provider `antropic`, did you mean anthropic; known are anthropic, openai, gemini, openrouter, ollama
       `adjutant models` lists what can be used.
-    adjutant: `claude` is no model; write provider/model, as in anthropic/claude-sonnet-5-5
+    adjutant: `gpt-5` is not provider/model; did you mean openai/gpt-5?
       `adjutant models` lists what can be used.
-    adjutant: `anthropic/` is no model; write provider/model, as in anthropic/claude-sonnet-5-5
+    adjutant: `anthropic/` is not provider/model; did you mean anthropic/claude-fable-5-1 or anthropic/claude-opus-5-5 or anthropic/claude-sonnet-5-5 or anthropic/claude-haiku-5-5?
       `adjutant models` lists what can be used.
     adjutant: the model name `../keys` has characters that no model has
       `adjutant models` lists what can be used.

@@ -16,10 +16,12 @@ use crate::wire::{Codec, Wire};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The name is not of the form `provider/model`.
-    #[error("`{name}` is no model; write provider/model, as in anthropic/claude-sonnet-5-5")]
+    #[error("`{name}` is not provider/model; {}", name_advice(.suggestions))]
     Name {
         /// What was written.
         name: String,
+        /// The models that were probably meant, as `provider/model`.
+        suggestions: Vec<String>,
     },
     /// The model's part of the name has characters no model has.
     #[error("the model name `{model}` has characters that no model has")]
@@ -59,6 +61,13 @@ pub enum OpenError {
     },
 }
 
+fn name_advice(suggestions: &[String]) -> String {
+    match suggestions {
+        [] => "write it as in anthropic/claude-sonnet-5-5".to_owned(),
+        some => format!("did you mean {}?", some.join(" or ")),
+    }
+}
+
 fn meant(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(", did you mean {name}")).unwrap_or_default()
 }
@@ -79,7 +88,10 @@ pub fn open_model_with(
     let (provider, model) = name
         .split_once('/')
         .filter(|(provider, model)| !provider.is_empty() && !model.is_empty())
-        .ok_or_else(|| OpenError::Name { name: name.escape_debug().to_string() })?;
+        .ok_or_else(|| OpenError::Name {
+            name: name.escape_debug().to_string(),
+            suggestions: sources.models_like(name),
+        })?;
     let config = sources.provider(provider).ok_or_else(|| unknown(provider, sources))?;
     check_model(model)?;
     if config.needs_key && config.key.is_none() {

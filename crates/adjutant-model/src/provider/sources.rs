@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adjutant_core::Secret;
+use adjutant_core::{Secret, nearest};
 use reqwest::Url;
 
 use super::open::is_openai;
@@ -75,6 +75,9 @@ struct BuiltIn {
     url_vars: &'static [&'static str],
 }
 
+/// How many models a bare name is answered with.
+const SUGGESTED: usize = 4;
+
 /// Everything needed to open models; clones share their connections and pauses.
 #[derive(Clone, Debug)]
 pub struct Sources {
@@ -144,6 +147,38 @@ impl Sources {
             None => self.providers.push(provider),
         }
         self
+    }
+
+    /// Returns the `provider/model` names that a bare model name may mean, from the catalogue and the person's own
+    /// figures: those of exactly that model, else of the model spelled most like it, else some whose names contain it.
+    pub(super) fn models_like(&self, bare: &str) -> Vec<String> {
+        let own = self.overrides.keys().filter_map(|name| name.split_once('/'));
+        let listed = catalogue().iter().map(|entry| (entry.provider, entry.model));
+        let mut known: Vec<(&str, &str)> = Vec::new();
+        for pair in listed.chain(own) {
+            if !known.contains(&pair) {
+                known.push(pair);
+            }
+        }
+        let bare = bare.trim_matches('/').to_lowercase();
+        if bare.is_empty() {
+            return Vec::new();
+        }
+        let names = |is_meant: &dyn Fn(&str, &str) -> bool| -> Vec<String> {
+            let meant = known.iter().filter(|(provider, model)| is_meant(provider, model));
+            meant.take(SUGGESTED).map(|(provider, model)| format!("{provider}/{model}")).collect()
+        };
+        let exact = names(&|provider, model| {
+            let found = catalogue().find(provider, &bare);
+            model == bare || found.is_some_and(|entry| entry.model == model)
+        });
+        if !exact.is_empty() {
+            return exact;
+        }
+        match nearest(&bare, known.iter().map(|(_, model)| *model)) {
+            Some(near) => names(&|_, model| model == near),
+            None => names(&|provider, model| provider == bare || model.contains(&bare)),
+        }
     }
 
     /// Sets a person's own figures for `provider/model`.

@@ -99,6 +99,31 @@ fn a_model_is_opened_by_its_name() {
 }
 
 #[test]
+fn a_bare_model_name_suggests_the_providers_that_have_it_or_the_nearest_names() {
+    let at_home = Sources::default().with_override("home/gpt-5", Override::default());
+    for (sources, name, expected) in [
+        (Sources::default(), "gpt-5", &["openai/gpt-5"][..]),
+        (at_home, "gpt-5", &["openai/gpt-5", "home/gpt-5"]),
+        (Sources::default(), "GPT-5-mini", &["openai/gpt-5-mini"]),
+        (Sources::default(), "claude-haiku-4-5-20251001", &["anthropic/claude-haiku-4-5"]),
+        (Sources::default(), "gpt5-mini", &["openai/gpt-5-mini"]),
+        (
+            Sources::default(),
+            "haiku",
+            &["anthropic/claude-haiku-5-5", "anthropic/claude-haiku-4-5"],
+        ),
+        (Sources::default(), "/gpt-5", &["openai/gpt-5"]),
+        (Sources::default(), "qwen3", &[]),
+        (Sources::default(), "", &[]),
+    ] {
+        let OpenError::Name { suggestions, .. } = open_model(name, &sources).unwrap_err() else {
+            panic!("{name} is no provider/model")
+        };
+        assert_eq!(suggestions, expected, "{name}");
+    }
+}
+
+#[test]
 fn what_cannot_be_opened_says_why() {
     let local = |base_url: &str, key: Option<&str>| ProviderConfig {
         name: "home".to_owned(),
@@ -113,7 +138,7 @@ fn what_cannot_be_opened_says_why() {
     let complaints = [
         fails("anthropic/claude-opus-5-5", &bare),
         fails("claude", &bare),
-        fails("/x", &bare),
+        fails("qwen3", &bare),
         fails("antropic/claude", &bare),
         fails("nobody/x", &bare),
         fails("ollama/../../admin", &bare),
@@ -127,8 +152,8 @@ fn what_cannot_be_opened_says_why() {
     ];
     insta::assert_snapshot!(complaints.join("\n"), @r##"
     Cannot spawn subagents: no API key for provider anthropic
-    `claude` is no model; write provider/model, as in anthropic/claude-sonnet-5-5
-    `/x` is no model; write provider/model, as in anthropic/claude-sonnet-5-5
+    `claude` is not provider/model; did you mean anthropic/claude-fable-5-1 or anthropic/claude-opus-5-5 or anthropic/claude-sonnet-5-5 or anthropic/claude-haiku-5-5?
+    `qwen3` is not provider/model; write it as in anthropic/claude-sonnet-5-5
     no provider `antropic`, did you mean anthropic; known are anthropic, openai, gemini, openrouter, ollama
     no provider `nobody`; known are anthropic, openai, gemini, openrouter, ollama
     the model name `../../admin` has characters that no model has
