@@ -61,7 +61,7 @@ pub(crate) fn run_delegate(
     let chosen = agents::choose(&settings, &args.work, agent, |name| {
         if args.dry_run { wiring.choose_or_none(name) } else { wiring.choose(name) }
     })?;
-    chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
+    chosen.remarks.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     if args.work.budget_usd.is_some() && chosen.model.spec().price.is_none() {
         say(
             "adjutant: this model has no known price, so --budget-usd bounds nothing; --budget-tokens does",

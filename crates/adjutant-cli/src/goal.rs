@@ -70,7 +70,7 @@ pub(crate) fn run_goal(
     let lead = named.map(|name| agents::named(&roster, name)).transpose()?;
     let who = prepared.as_ref().map(|prepared| &prepared.definition).or(lead);
     let chosen = agents::choose(&settings, flags, who, |name| wiring.choose(name))?;
-    chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
+    chosen.remarks.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
     if let Some(terms) = &terms {
         terms.bound(&mut policy, chosen.model.spec().price.is_some());

@@ -30,12 +30,21 @@ pub(crate) fn run_models(as_json: bool) -> Result<Exit, Failure> {
     let wiring = Wiring::new(&Settings::load(&PolicyFlags::default(), Path::new("."))?)?;
     let models = wiring.list();
     if as_json {
-        print_json(&json!({ "v": 1, "models": models.iter().map(as_object).collect::<Vec<_>>() }))?;
+        let listed: Vec<Value> = models.iter().map(as_object).collect();
+        let as_of = Wiring::prices_as_of();
+        print_json(&json!({ "v": 1, "prices_as_of": as_of, "models": listed }))?;
     } else {
         print(&models.iter().map(as_line).collect::<String>())?;
+        print(&format!("\nPrices are as of {}. {OWN_FIGURES}", Wiring::prices_as_of()))?;
     }
     Ok(Exit::Completed)
 }
+
+/// How a person corrects what the catalogue says.
+const OWN_FIGURES: &str = r#"To set one yourself, write into your config.toml (`adjutant init` makes it):
+  [models."openai/gpt-5"]
+  price = { output = 12.5 }   # also input, cache_read, cache_write; what is left out stays
+"#;
 
 fn as_object(model: &Listed) -> Value {
     json!({

@@ -156,7 +156,7 @@ pub(crate) fn go_on(
         let chosen = wiring.choose(flags.model.or(recorded)).map_err(|failure| {
             if flags.model.is_some() { failure } else { failure.hint(ANOTHER_MODEL) }
         })?;
-        chosen.remark.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
+        chosen.remarks.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
         let opener = chosen.opener(&wiring);
         (chosen.model, Some(opener))
     };

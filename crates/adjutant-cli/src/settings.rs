@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{Key, PolicyError, parse_assignment};
-use adjutant_core::{Layered, Preset, Price, Source};
+use adjutant_core::{Layered, Preset, PriceOverride, Source};
 use adjutant_engine::roster::UserFolders;
 use adjutant_engine::slash::{self, Routes};
 use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
@@ -114,8 +114,8 @@ pub(crate) struct ModelEntry {
     pub(crate) window: Option<u64>,
     /// The most output tokens of one call.
     pub(crate) max_output: Option<u64>,
-    /// Dollars per million tokens.
-    pub(crate) price: Option<Price>,
+    /// Dollars per million tokens; each figure for itself.
+    pub(crate) price: Option<PriceOverride>,
     /// How hard it should think: `low`, `medium`, `high` or `max`.
     #[serde(default)]
     pub(crate) effort: Option<String>,

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use adjutant_core::ModelSpec;
-use adjutant_engine::ModelOpener;
-use adjutant_model::catalogue::Override;
+use adjutant_engine::{ModelOpener, wall_now};
+use adjutant_model::catalogue::{AS_OF, Override};
 use adjutant_model::{
     Effort, Model, OpenError, ProviderConfig, Recorder, ReplayModel, ScriptedModel, Secret,
     Settings as AskedFor, Sources, catalogue, open_model, open_model_with,
@@ -25,6 +26,10 @@ pub(crate) struct Wiring {
     /// How hard models should think, where the person says.
     efforts: BTreeMap<String, Effort>,
     recorder: Option<Recorder>,
+    /// The time, in milliseconds of Unix time: prices grow old.
+    now_ms: u64,
+    /// Whether old prices were remarked on; once is enough for a run.
+    said_stale: Arc<AtomicBool>,
 }
 
 /// A model, and what is worth saying about the choice.
@@ -32,8 +37,8 @@ pub(crate) struct Wiring {
 pub(crate) struct Chosen {
     /// The model.
     pub(crate) model: Arc<dyn Model>,
-    /// A sentence for the person; absent when they named a model that is well known.
-    pub(crate) remark: Option<String>,
+    /// Sentences for the person; none when they named a model that is well known.
+    pub(crate) remarks: Vec<String>,
     /// The recording it comes from, which then also has the models that tasks name.
     replay: Option<Arc<ReplayModel>>,
 }
@@ -92,7 +97,8 @@ impl Wiring {
             let (window, max_output, price) = (entry.window, entry.max_output, entry.price);
             sources = sources.with_override(name, Override { window, max_output, price });
         }
-        Ok(Self { sources, efforts, recorder: None })
+        let (now_ms, said_stale) = (wall_now(), Arc::default());
+        Ok(Self { sources, efforts, recorder: None, now_ms, said_stale })
     }
 
     /// Keeps what providers are asked and answer in a new file, with `secrets` and keys masked.
@@ -145,8 +151,8 @@ impl Wiring {
             };
             Failure::caused(Exit::Usage, &error).hint(hint)
         })?;
-        let remark = self.remark(&name, named.is_some());
-        Ok(Chosen { model, remark, replay: None })
+        let remarks = self.remark(&name, named.is_some()).into_iter().chain(self.stale(&name));
+        Ok(Chosen { model, remarks: remarks.collect(), replay: None })
     }
 
     /// Opens a model that is a file; nothing when the name is that of a provider's.
@@ -162,14 +168,14 @@ impl Wiring {
         if script.is_some() {
             let script =
                 ScriptedModel::load(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
-            return Ok(Some(Chosen { model: Arc::new(script), remark: None, replay: None }));
+            return Ok(Some(Chosen { model: Arc::new(script), remarks: Vec::new(), replay: None }));
         }
         let model = ReplayModel::load(path)
             .map_err(|error| Failure::caused(Exit::Usage, &error))
             .map(Arc::new)?;
         let recorded = &model.spec().name;
         let remark = format!("replaying {recorded}: nothing is sent, and costs are those recorded");
-        Ok(Some(Chosen { model: model.clone(), remark: Some(remark), replay: Some(model) }))
+        Ok(Some(Chosen { model: model.clone(), remarks: vec![remark], replay: Some(model) }))
     }
 
     /// Does the same, and makes do with a model that says nothing where there is none: enough to
@@ -181,7 +187,7 @@ impl Wiring {
         let remark = "no model is chosen; limits are judged without a price".to_owned();
         Ok(Chosen {
             model: script("[[turn]]\ntext = \"\"\n", "none chosen")?,
-            remark: Some(remark),
+            remarks: vec![remark],
             replay: None,
         })
     }
@@ -205,6 +211,23 @@ impl Wiring {
         }
     }
 
+    /// Warns once when the price of a model comes from a table that is too old.
+    fn stale(&self, name: &str) -> Option<String> {
+        let days = catalogue().stale_days(self.now_ms)?;
+        let (provider, model) = name.split_once('/')?;
+        let price = self.sources.describe(provider, model).spec.price?;
+        let listed = catalogue().find(provider, model)?.price;
+        // A price that is wholly the person's own does not grow old with the table.
+        let is_listed =
+            listed.is_some_and(|it| it.input == price.input || it.output == price.output);
+        if !is_listed || self.said_stale.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        Some(format!(
+            "prices are as of {AS_OF}, {days} days ago; `adjutant models` shows them and how to set your own"
+        ))
+    }
+
     fn opener(&self) -> ModelOpener {
         let wiring = self.clone();
         Arc::new(move |name| {
@@ -225,6 +248,11 @@ impl Wiring {
             Listed { spec, problem, is_default: default.as_deref() == Some(name.as_str()) }
         };
         catalogue().iter().map(listed).collect()
+    }
+
+    /// Returns the day of the prices in the catalogue, as 2026-11-15.
+    pub(crate) const fn prices_as_of() -> &'static str {
+        AS_OF
     }
 
     /// Lists the providers: name, address, and whether a key was found where one is needed.
@@ -250,3 +278,54 @@ pub(crate) fn script(toml: &str, name: &str) -> Result<AnyModel, Failure> {
 const WAYS_OUT: &str = "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; or name a server at home with \
 --model ollama/MODEL; or prove a policy offline with --model script:FILE (docs/scripted-model.md). \
 `adjutant demo` needs nothing, `adjutant doctor` says what is missing.";
+
+#[cfg(test)]
+mod tests {
+    use adjutant_core::PriceOverride;
+    use adjutant_model::catalogue::AS_OF_DAY;
+    use adjutant_view::when::rfc3339;
+
+    use super::*;
+
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+    fn wiring(sources: Sources, days: u64) -> Wiring {
+        let now_ms = (AS_OF_DAY + days) * DAY_MS;
+        Wiring {
+            sources,
+            efforts: BTreeMap::new(),
+            recorder: None,
+            now_ms,
+            said_stale: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn the_day_of_the_prices_is_the_same_in_words_and_in_days() {
+        assert_eq!(rfc3339(AS_OF_DAY * DAY_MS).get(..10), Some(AS_OF));
+    }
+
+    #[test]
+    fn a_run_warns_once_when_the_prices_it_uses_are_older_than_ninety_days() {
+        let own = PriceOverride { input: Some(7.0), output: Some(9.0), ..PriceOverride::default() };
+        let own = Override { price: Some(own), ..Override::default() };
+        let key = |name: &str| (name == "OPENAI_API_KEY").then(|| "fake-key".to_owned());
+        let sources = Sources::from_vars(key).with_override("openai/gpt-5-mini", own);
+        for (days, model, expected) in [
+            (90, "openai/gpt-5", 0),
+            (91, "openai/gpt-5", 1),
+            (91, "openai/gpt-5-mini", 0),
+            (91, "ollama/qwen3", 0),
+        ] {
+            let wiring = wiring(sources.clone(), days);
+            let remarks = |()| match wiring.choose(Some(model)) {
+                Ok(chosen) => chosen.remarks,
+                Err(failure) => vec![failure.to_string()],
+            };
+            let said: Vec<String> = [(), ()].map(remarks).concat();
+            let warnings: Vec<&String> =
+                said.iter().filter(|it| it.starts_with("prices are as of")).collect();
+            assert_eq!(warnings.len(), expected, "{model} after {days} days: {said:?}");
+        }
+    }
+}

@@ -52,7 +52,7 @@ pub use ids::{AgentName, Label, RunId, SessionId};
 pub use message::{
     Attempt, AttemptError, ErrorKind, Message, ModelSpec, Reply, StopReason, ToolCall, ToolSpec,
 };
-pub use money::{Price, Usd};
+pub use money::{Price, PriceOverride, Usd};
 pub use nearest::nearest;
 pub use outcome::{Outcome, Reason, State};
 pub use policy::{Layered, Policy, Preset, Source};

@@ -124,6 +124,36 @@ pub struct Price {
     pub cache_write: f64,
 }
 
+/// A person's own prices for a model, in dollars per million tokens; an absent figure keeps the catalogue's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceOverride {
+    /// Input tokens read afresh.
+    pub input: Option<f64>,
+    /// Output tokens, thinking included.
+    pub output: Option<f64>,
+    /// Input tokens served from the provider's cache.
+    pub cache_read: Option<f64>,
+    /// Input tokens written to the provider's cache.
+    pub cache_write: Option<f64>,
+}
+
+impl PriceOverride {
+    /// Returns the price with these figures in the place of `listed`.
+    ///
+    /// A model that is not listed has a price only when input and output are given; its cache then costs nothing
+    /// unless said otherwise.
+    #[must_use]
+    pub fn over(self, listed: Option<Price>) -> Option<Price> {
+        Some(Price {
+            input: self.input.or(listed.map(|it| it.input))?,
+            output: self.output.or(listed.map(|it| it.output))?,
+            cache_read: self.cache_read.or(listed.map(|it| it.cache_read)).unwrap_or_default(),
+            cache_write: self.cache_write.or(listed.map(|it| it.cache_write)).unwrap_or_default(),
+        })
+    }
+}
+
 impl Price {
     /// Returns what `usage` costs.
     #[must_use]

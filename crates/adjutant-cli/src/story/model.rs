@@ -34,7 +34,7 @@ impl Models {
         let is_left = |story: &&Story| !story.passes && story.parent().is_none();
         let mut left = prd.stories().iter().filter(is_left);
         match &models.usual {
-            Ok(usual) => usual.remark.iter().for_each(|it| say(&format!("adjutant: {it}"))),
+            Ok(usual) => usual.remarks.iter().for_each(|it| say(&format!("adjutant: {it}"))),
             Err(_) if left.all(|story| models.wish(story, consent).is_some()) => {}
             Err(failure) => return Err(failure.clone()),
         }
@@ -60,7 +60,7 @@ impl Models {
         match (self.open(wish), &self.usual) {
             (Ok(chosen), _) => {
                 say(&format!("adjutant: {id} is worked on by {shown}, as the PRD suggests"));
-                chosen.remark.iter().for_each(|it| say(&format!("adjutant: {it}")));
+                chosen.remarks.iter().for_each(|it| say(&format!("adjutant: {it}")));
                 Ok(chosen)
             }
             (Err(failure), Ok(usual)) => {

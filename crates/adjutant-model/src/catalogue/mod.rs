@@ -6,14 +6,18 @@
 
 mod table;
 
-use adjutant_core::{ModelSpec, Price};
+use adjutant_core::{ModelSpec, Price, PriceOverride};
 
-pub use table::AS_OF;
+pub use table::{AS_OF, AS_OF_DAY};
 
 /// The window assumed of a model nobody described.
 const UNKNOWN_WINDOW: u64 = 32_000;
 /// The output assumed of a model nobody described.
 const UNKNOWN_MAX_OUTPUT: u64 = 4_096;
+
+/// Days for which the prices of the table are taken without a warning. Inclusive.
+const FRESH_DAYS: u64 = 90;
+const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// One model of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,6 +70,14 @@ impl Catalogue {
         exact.or_else(|| of_provider.find(|entry| is_dated(model, entry.model)))
     }
 
+    /// Returns how many days ago the table was compared with the providers' pages, where that is longer ago than a
+    /// price can be expected to hold.
+    #[must_use]
+    pub const fn stale_days(&self, wall_ms: u64) -> Option<u64> {
+        let age = (wall_ms / MS_PER_DAY).saturating_sub(table::AS_OF_DAY);
+        if age > FRESH_DAYS { Some(age) } else { None }
+    }
+
     /// Returns what a provider is asked for when nobody chose.
     #[must_use]
     pub fn default_of(&self, provider: &str) -> Option<&'static Entry> {
@@ -88,7 +100,7 @@ pub struct Override {
     /// The most output tokens of one call.
     pub max_output: Option<u64>,
     /// Dollars per million tokens.
-    pub price: Option<Price>,
+    pub price: Option<PriceOverride>,
 }
 
 /// What is known of a model.
@@ -112,7 +124,7 @@ impl Described {
             name: format!("{provider}/{model}"),
             window: own.window.unwrap_or(table_window),
             max_output: own.max_output.unwrap_or(table_output),
-            price: own.price.or_else(|| entry.and_then(|entry| entry.price)),
+            price: own.price.unwrap_or_default().over(entry.and_then(|entry| entry.price)),
         };
         // Newer models think; of the unknown ones only the old names are known not to.
         let old = ["gpt-3", "gpt-4", "chatgpt-4"].iter().any(|old| model.starts_with(old));

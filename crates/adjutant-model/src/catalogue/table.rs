@@ -5,7 +5,9 @@ use adjutant_core::Price;
 use super::Entry;
 
 /// When the table was last compared with the providers' pages.
-pub const AS_OF: &str = "2026-11";
+pub const AS_OF: &str = "2026-11-15";
+/// The same day, counted from 1970-01-01.
+pub const AS_OF_DAY: u64 = 20_772;
 
 /// Dollars per million tokens: input, output, cache read, cache write.
 const fn usd(input: f64, output: f64, cache_read: f64, cache_write: f64) -> Option<Price> {

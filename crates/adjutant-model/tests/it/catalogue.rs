@@ -1,7 +1,7 @@
 //! What is known of models, and how a name becomes one.
 
-use adjutant_core::Price;
-use adjutant_model::catalogue::{AS_OF, Override, catalogue};
+use adjutant_core::{Price, PriceOverride};
+use adjutant_model::catalogue::{AS_OF_DAY, Override, catalogue};
 use adjutant_model::wire::Wire;
 use adjutant_model::{OpenError, ProviderConfig, Secret, Sources, open_model};
 
@@ -15,7 +15,6 @@ fn vars(pairs: &'static [(&'static str, &'static str)]) -> Sources {
 
 #[test]
 fn the_table_makes_sense() {
-    assert!(AS_OF.starts_with("20"));
     let mut names = std::collections::BTreeSet::new();
     for entry in catalogue().iter() {
         assert!(names.insert(entry.name()), "{} is listed twice", entry.name());
@@ -48,10 +47,12 @@ fn a_dated_name_is_found_and_an_unknown_one_gets_careful_figures() {
 #[test]
 fn a_person_s_own_figures_win() {
     let price = Price { input: 1.0, output: 2.0, cache_read: 0.0, cache_write: 0.0 };
+    let own_price =
+        PriceOverride { input: Some(1.0), output: Some(2.0), ..PriceOverride::default() };
     let sources = Sources::default()
         .with_override(
             "ollama/llama4",
-            Override { window: Some(8_000), max_output: Some(1_000), price: Some(price) },
+            Override { window: Some(8_000), max_output: Some(1_000), price: Some(own_price) },
         )
         .with_override(
             "anthropic/claude-haiku-5-5",
@@ -62,6 +63,28 @@ fn a_person_s_own_figures_win() {
     assert_eq!((own.spec.window, own.spec.price), (8_000, Some(price)));
     let wider = sources.describe("anthropic", "claude-haiku-5-5");
     assert_eq!((wider.spec.window, wider.spec.max_output), (1_000_000, 64_000));
+}
+
+#[test]
+fn a_single_price_is_replaced_and_the_others_stay() {
+    let dearer = PriceOverride { output: Some(12.5), ..PriceOverride::default() };
+    let own = Override { price: Some(dearer), ..Override::default() };
+    let sources = Sources::default()
+        .with_override("openai/gpt-5", own.clone())
+        .with_override("ollama/llama4", own);
+    let listed = catalogue().find("openai", "gpt-5").unwrap().price.unwrap();
+    let price = sources.describe("openai", "gpt-5").spec.price;
+    assert_eq!(price, Some(Price { output: 12.5, ..listed }));
+    assert_eq!(sources.describe("ollama", "llama4").spec.price, None, "its input has no price");
+}
+
+#[test]
+fn prices_are_stale_after_ninety_days() {
+    for (days, expected) in [(0, None), (90, None), (91, Some(91)), (400, Some(400))] {
+        let end_of_day = (AS_OF_DAY + days + 1) * 24 * 60 * 60 * 1000 - 1;
+        assert_eq!(catalogue().stale_days(end_of_day), expected, "{days}");
+    }
+    assert_eq!(catalogue().stale_days(0), None, "a clock that is behind makes nothing stale");
 }
 
 #[test]
