@@ -12,6 +12,7 @@ use adjutant_core::{Layered, Preset, PriceOverride, Source};
 use adjutant_engine::roster::UserFolders;
 use adjutant_engine::slash::{self, Routes};
 use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
+use adjutant_view::sanitize;
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
 
@@ -450,10 +451,18 @@ pub(crate) fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
 
 /// Opens the state directory; whoever cannot is told how to use another.
 pub(crate) fn open_archive(given: Option<PathBuf>) -> Result<Archive, Failure> {
-    Archive::open(&home(given)?).map_err(|error| {
+    let archive = Archive::open(&home(given)?).map_err(|error| {
         Failure::caused(Exit::Failed, &error)
             .hint("Set ADJUTANT_HOME, or use --home DIR, to keep runs elsewhere.")
-    })
+    })?;
+    if let Some(mode) = archive.open_before() {
+        let path = archive.path().display().to_string();
+        say(&format!(
+            "adjutant: other users could read the state directory {} (mode {mode:04o}); it is 0700 now",
+            sanitize::line(&path)
+        ));
+    }
+    Ok(archive)
 }
 
 fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {

@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use adjutant_core::Usd;
+use adjutant_store::{open_private, open_private_existing};
 use serde::{Deserialize, Serialize};
 
 const FOLDER: &str = "allowances";
@@ -67,9 +68,7 @@ impl Allowance {
         let day = wall_ms / DAY_MS;
         sweep(&folder, day);
         let path = folder.join(format!("{day}-{}", file_name(client)));
-        let mut options = File::options();
-        let options = options.read(true).append(true).create(true).mode(0o600);
-        let mut file = options.open(&path)?;
+        let mut file = open_private(&path)?;
         lock(&file, &path, patience)?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
@@ -123,7 +122,7 @@ impl Reservation {
     ///
     /// Why it could not be written; the whole amount counts as spent then.
     pub fn settle(self, spent: Usd) -> io::Result<()> {
-        let mut file = File::options().read(true).append(true).open(&self.path)?;
+        let mut file = open_private_existing(&self.path)?;
         lock(&file, &self.path, PATIENCE)?;
         let length = file.seek(SeekFrom::End(0))?;
         let mut last = [b'\n'];

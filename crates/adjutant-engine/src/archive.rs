@@ -1,14 +1,14 @@
 //! Reading what ran: by any process, at any time, from the files alone.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use adjutant_core::{Event, RunId, SessionId, Timestamp};
 use adjutant_store::{
     Durability, FileError, FindError, Home, HomeError, JournalError, JournalReader, Liveness,
-    LockError, Now, OpenError, ReadError, Record, Retention, RunDir, Tail, Verdict, prune_one,
+    LockError, Now, OpenError, ReadError, Record, Retention, RunDir, Tail, Verdict, open_private,
+    prune_one,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -135,6 +135,12 @@ impl Archive {
         &self.path
     }
 
+    /// Returns the mode that the directory had when it was opened, where others could look into it; it is 0700 now.
+    #[must_use]
+    pub const fn open_before(&self) -> Option<u32> {
+        self.home.open_before()
+    }
+
     pub(crate) const fn home(&self) -> &Home {
         &self.home
     }
@@ -243,10 +249,9 @@ impl Archive {
         if matches!(age, Ok(Ok(age)) if age < PRUNE_EVERY) {
             return;
         }
-        let mut private = std::fs::File::options();
-        private.write(true).create(true).truncate(true).mode(0o600);
+        let marked = open_private(&marker).and_then(|file| file.set_modified(SystemTime::now()));
         // What cannot be cleaned today is cleaned another day; the run itself went well.
-        let _ = private.open(&marker).map(|_| self.prune(None));
+        let _ = marked.map(|()| self.prune(None));
     }
 
     /// Removes the content of runs older than `days`, or than each run's own policy says; never

@@ -4,12 +4,13 @@
 //! says where to look, on whose behalf it is asked, and which code a person has to read before they
 //! can say yes. Whoever can write here can do all that the person can.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::RunId;
+use adjutant_store::open_private;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::wall_now;
@@ -81,9 +82,8 @@ impl Inbox {
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let unfinished = self.folder.join(format!(".{}", waiting.id));
-        let mut options = File::options();
-        let mut file =
-            options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        let mut file = open_private(&unfinished)?;
+        file.set_len(0)?;
         file.write_all(&serde_json::to_vec(&waiting)?)?;
         file.sync_all()?;
         fs::rename(&unfinished, self.file(&waiting.id))?;

@@ -6,8 +6,10 @@
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+
+use adjutant_store::open_private;
 
 const FOLDER: &str = "places";
 
@@ -27,9 +29,7 @@ impl Slot {
         let folder = home.join(FOLDER).join(name(root));
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         for place in 0..places {
-            let mut options = File::options();
-            options.read(true).write(true).create(true).truncate(false).mode(0o600);
-            let file = options.open(folder.join(place.to_string()))?;
+            let file = open_private(&folder.join(place.to_string()))?;
             match file.try_lock() {
                 Ok(()) => return Ok(Some(Self { _held: file })),
                 Err(TryLockError::WouldBlock) => {}

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, DirEntry, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use adjutant_core::RunId;
+use adjutant_engine::{open_private, open_private_existing};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tokio::sync::OwnedMutexGuard;
@@ -133,9 +134,7 @@ impl Calls {
     }
 
     fn open_file(&self, name: &str) -> io::Result<File> {
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.open(self.folder.join(name))
+        open_private(&self.folder.join(name))
     }
 }
 
@@ -150,8 +149,7 @@ fn drop_old(entry: &DirEntry) {
     let age = entry.metadata().and_then(|it| it.modified()).map(|at| at.elapsed());
     let is_old = matches!(age, Ok(Ok(age)) if age > KEPT);
     if is_old || entry.file_name().to_string_lossy().ends_with(WAITERS) {
-        let file = File::options().read(true).write(true).open(entry.path());
-        if let Ok(file) = file {
+        if let Ok(file) = open_private_existing(&entry.path()) {
             remove(&file, &entry.path());
         }
     }

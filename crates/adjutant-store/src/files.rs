@@ -60,6 +60,41 @@ pub(crate) fn ensure_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes sure that a folder of our own is there, and creates what is missing above it, all private.
+///
+/// # Errors
+///
+/// Why it cannot be made.
+pub fn ensure_private_dir(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        ensure_private_dir(parent)?;
+    }
+    ensure_dir(path)
+}
+
+/// Opens a small file of our own for reading and writing, such as one that is locked; creates it where it is missing.
+///
+/// A symbolic link is refused. So is a pipe or a device, without waiting for it.
+///
+/// # Errors
+///
+/// Why it cannot be opened.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    open(path, OFlags::RDWR | OFlags::CREATE)
+}
+
+/// Opens a file of our own as [`open_private`] does, if it exists.
+///
+/// # Errors
+///
+/// Why it cannot be opened.
+pub fn open_private_existing(path: &Path) -> io::Result<File> {
+    open(path, OFlags::RDWR)
+}
+
 /// Creates an empty file for appending; one that exists is an error.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL)
@@ -73,11 +108,6 @@ pub(crate) fn open_append(path: &Path) -> io::Result<File> {
 /// Opens a file that exists for appending.
 pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::APPEND)
-}
-
-/// Opens a small file for reading and rewriting, which may have to be created.
-pub(crate) fn open_rewrite(path: &Path) -> io::Result<File> {
-    open(path, OFlags::RDWR | OFlags::CREATE)
 }
 
 /// Opens a file for reading.

@@ -90,17 +90,25 @@ pub enum FindError {
 #[derive(Clone, Debug)]
 pub struct Home {
     runs: PathBuf,
+    /// The mode that the folder had, where others could read it.
+    open_before: Option<u32>,
 }
 
 impl Home {
     /// Opens the state folder at `path`, creating it where it is missing.
     pub fn open(path: &Path) -> Result<Self, HomeError> {
-        create_all(path)?;
-        check_ownership(path)?;
+        files::ensure_private_dir(path).during("create", path)?;
+        let open_before = check_ownership(path)?;
         let runs = path.join("runs");
         files::ensure_dir(&runs).during("create", &runs)?;
         check_ownership(&runs)?;
-        Ok(Self { runs })
+        Ok(Self { runs, open_before })
+    }
+
+    /// Returns the mode that the folder had when it was opened, where others could look into it; it is 0700 now.
+    #[must_use]
+    pub const fn open_before(&self) -> Option<u32> {
+        self.open_before
     }
 
     /// Creates the folder of a new run.
@@ -210,18 +218,9 @@ fn ambiguous(text: &str, ids: &[RunId]) -> FindError {
     FindError::Ambiguous { text: text.to_owned(), count: ids.len(), candidates: names.join(", ") }
 }
 
-/// Creates a folder and what is missing above it, all private.
-fn create_all(path: &Path) -> Result<(), FileError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        create_all(parent)?;
-    }
-    files::ensure_dir(path).during("create", path)
-}
-
-fn check_ownership(path: &Path) -> Result<(), HomeError> {
+/// Refuses a folder that others own or can write to, and makes one private that others can look into; returns the mode
+/// that it had then.
+fn check_ownership(path: &Path) -> Result<Option<u32>, HomeError> {
     let metadata = fs::metadata(path).during("examine", path)?;
     let (owner, us) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != us {
@@ -231,5 +230,9 @@ fn check_ownership(path: &Path) -> Result<(), HomeError> {
     if mode & 0o022 != 0 {
         return Err(HomeError::Writable { path: path.to_owned(), mode });
     }
-    Ok(())
+    if mode & 0o077 == 0 {
+        return Ok(None);
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).during("make private", path)?;
+    Ok(Some(mode))
 }

@@ -30,7 +30,7 @@ mod writer;
 
 pub use claim::Claim;
 pub use disk::{Disk, FileDisk};
-pub use files::FileError;
+pub use files::{FileError, ensure_private_dir, open_private, open_private_existing};
 pub use holder::{KillError, RunWriter};
 pub use home::{FindError, Home, HomeError};
 pub use identity::{BootInstant, Now};

@@ -198,7 +198,7 @@ pub(crate) fn write_name(file: &File, path: &Path) -> Result<(), FileError> {
 
 /// Takes the lock that a file is, without a word about who did.
 pub(crate) fn acquire_at(path: &Path) -> Result<File, LockError> {
-    let file = files::open_rewrite(path).during("open", path)?;
+    let file = files::open_private(path).during("open", path)?;
     for _ in 0..TRIES {
         if try_flock(&file, FlockOperation::NonBlockingLockExclusive).during("lock", path)? {
             return Ok(file);

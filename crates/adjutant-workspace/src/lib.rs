@@ -17,6 +17,7 @@ mod kernel;
 pub mod overlay;
 mod path;
 mod place;
+mod private;
 mod root;
 pub mod sandbox;
 pub mod space;

@@ -57,6 +57,7 @@ mod mcp_whole_run;
 mod names;
 mod nested_depth;
 mod pipes;
+mod private_state;
 mod pure;
 mod records;
 mod redact;

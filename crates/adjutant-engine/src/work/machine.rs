@@ -34,7 +34,7 @@ pub fn look_at_machine(search: &OsStr, state: &Path) -> Machine {
         (level.to_string(), missing)
     });
     let spaces = state.join(SPACES);
-    let made = std::fs::create_dir_all(&spaces).map_err(OverlayError::Holder);
+    let made = adjutant_store::ensure_private_dir(&spaces).map_err(OverlayError::Holder);
     let overlay = made.and_then(|()| Overlay::probe(&helper, &spaces));
     let user_namespaces = !matches!(overlay, Err(OverlayError::NoUserNamespaces(_)));
     Machine {

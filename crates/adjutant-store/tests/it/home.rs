@@ -35,6 +35,21 @@ fn a_home_that_others_can_write_to_is_refused() {
 }
 
 #[test]
+fn a_home_that_others_can_read_is_made_private_once() {
+    let rig = Rig::new();
+    let path = rig.dir.path().join("open");
+    fs::create_dir_all(path.join("runs")).unwrap();
+    for mode in [0o755, 0o750, 0o701, 0o744] {
+        for folder in [&path, &path.join("runs")] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        assert_eq!(Home::open(&path).unwrap().open_before(), Some(mode), "{mode:o}");
+        assert_eq!((mode_of(&path), mode_of(&path.join("runs"))), (0o700, 0o700));
+        assert_eq!(Home::open(&path).unwrap().open_before(), None, "{mode:o}");
+    }
+}
+
+#[test]
 fn a_home_of_another_user_is_refused() {
     let rig = Rig::new();
     let path = rig.dir.path().join("theirs");

@@ -9,7 +9,6 @@
 //! only read.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,6 +26,7 @@ use super::repository::{Repository, path_of};
 use super::run::{Call, INPUT};
 use super::scratch::{Scratch, open_index};
 use super::trust::open_plain;
+use crate::private;
 use crate::trees::is_prepared;
 use crate::{RelPath, Root};
 
@@ -261,8 +261,8 @@ impl Repository {
                 if !says_something(&text) {
                     return Ok(());
                 }
-                fs::create_dir_all(scratch.path("info"))?;
-                fs::write(scratch.path("info").join("exclude"), text)
+                private::ensure_dir(&scratch.path("info"))?;
+                private::write(&scratch.path("info").join("exclude"), text)
             };
             copy().map_err(GitError::io("copying the exclude file"))?;
         }

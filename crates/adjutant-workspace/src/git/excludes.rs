@@ -16,6 +16,7 @@ use super::repository::{Repository, path_of};
 use super::run::Call;
 use super::scratch::Scratch;
 use super::trust::open_plain;
+use crate::private;
 
 /// Git takes no larger file for one of patterns.
 const PATTERN_BYTES: u64 = 100 * 1024 * 1024;
@@ -141,7 +142,7 @@ impl Repository {
         match text.filter(|text| says_something(text)) {
             Some(text) => {
                 let copy = scratch.path("excludes");
-                fs::write(&copy, text).map_err(GitError::io("copying the exclude file"))?;
+                private::write(&copy, text).map_err(GitError::io("copying the exclude file"))?;
                 setting.push(copy);
             }
             None => setting.push("/dev/null"),

@@ -18,6 +18,7 @@ use super::id::ObjectId;
 use super::listing::Listing;
 use super::repository::{Repository, bytes_of, path_of};
 use super::scratch::Scratch;
+use crate::private;
 use crate::{PathError, RelPath, Root};
 
 /// The file with patterns.
@@ -87,7 +88,7 @@ impl Repository {
         }
         let scratch = self.scratch(None)?;
         let into = scratch.path("patterns");
-        fs::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
+        private::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
         let above = |path: &&Path| -> Vec<PathBuf> {
             path.ancestors().skip(1).map(|folder| folder.join(PATTERNS)).collect()
         };
@@ -134,7 +135,7 @@ impl Repository {
         changes: &[Change],
     ) -> Result<(), GitError> {
         let into = scratch.path("patterns");
-        fs::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
+        private::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
         let above = |change: &Change| -> Vec<PathBuf> {
             change
                 .path()

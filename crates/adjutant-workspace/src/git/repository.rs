@@ -19,6 +19,7 @@ use super::own::{OwnGitDirs, own_paths};
 use super::run::{Call, Git};
 use super::trust::{common_dir_of, git_dir_of, open_plain, read_pointer};
 use crate::git_guard::GitGuard;
+use crate::private;
 
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
@@ -60,7 +61,7 @@ impl Repository {
     /// asked.
     pub fn open(git: &Git, path: &Path, state: &Path) -> Result<Self, GitError> {
         let start = fs::canonicalize(path).map_err(GitError::io("opening the folder"))?;
-        fs::create_dir_all(state).map_err(GitError::io("making the state directory"))?;
+        private::ensure_dir(state).map_err(GitError::io("making the state directory"))?;
         let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
         for folder in start.ancestors() {
             if let Some(git_dir) = git_dir_of(git, folder)? {
@@ -163,7 +164,7 @@ impl Repository {
     ///
     /// When the folder cannot be made.
     pub fn with_state(mut self, state: &Path) -> Result<Self, GitError> {
-        fs::create_dir_all(state).map_err(GitError::io("making the state directory"))?;
+        private::ensure_dir(state).map_err(GitError::io("making the state directory"))?;
         let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
         self.state = state;
         self.sweep();

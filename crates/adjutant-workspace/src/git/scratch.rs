@@ -19,6 +19,7 @@ use super::id::ObjectId;
 use super::repository::Repository;
 use super::run::Call;
 use super::trust::open_plain;
+use crate::private;
 
 /// After this long a scratch belongs to nobody: every call of git is bounded by less.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -45,10 +46,10 @@ impl Repository {
         let folder = folder.map_err(GitError::io("making a private git directory"))?;
         let scratch = Scratch { repository: self, folder };
         let made = || -> io::Result<()> {
-            fs::create_dir(scratch.folder.join("refs"))?;
+            private::create_dir(&scratch.folder.join("refs"))?;
             let head = head.map_or("ref: refs/heads/none".to_owned(), ToString::to_string);
-            fs::write(scratch.folder.join("HEAD"), head + "\n")?;
-            fs::write(scratch.folder.join("config"), self.scratch_config())
+            private::write(&scratch.folder.join("HEAD"), head + "\n")?;
+            private::write(&scratch.folder.join("config"), self.scratch_config())
         };
         made().map_err(GitError::io("making a private git directory"))?;
         Ok(scratch)
@@ -127,12 +128,12 @@ impl Scratch<'_> {
                 Err(error) => return Err(error),
             };
             let modified = from.metadata()?.modified()?;
-            let mut to = fs::File::create(self.index())?;
+            let mut to = private::create_file(&self.index())?;
             io::copy(&mut from, &mut to)?;
             to.set_modified(modified)?;
             for entry in fs::read_dir(git_dir)?.flatten() {
                 if entry.file_name().as_encoded_bytes().starts_with(b"sharedindex.") {
-                    let mut to = fs::File::create(self.folder.join(entry.file_name()))?;
+                    let mut to = private::create_file(&self.folder.join(entry.file_name()))?;
                     io::copy(&mut open_plain(&entry.path())?, &mut to)?;
                 }
             }
@@ -155,11 +156,11 @@ pub(super) fn open_index(git_dir: &Path) -> Result<Option<(fs::File, Vec<u8>)>, 
 
 /// Makes a folder that is nobody's yet: a process of the same number in another container may have one.
 fn new_folder(all: &Path) -> io::Result<PathBuf> {
-    fs::create_dir_all(all)?;
+    private::ensure_dir(all)?;
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = all.join(format!("{}-{number}", std::process::id()));
-        match fs::create_dir(&folder) {
+        match private::create_dir(&folder) {
             Ok(()) => return Ok(folder),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
 
+use crate::private;
 use crate::sandbox::{Failure, Helper, Holder, HolderPlan, Network, OverlayPlan, Text};
 
 /// How the kernel numbers overlayfs itself.
@@ -158,9 +159,8 @@ impl Overlay {
             at: part("at"),
             network: Network::Off,
         };
-        let made = ["lower", "upper", "work", "at"]
-            .iter()
-            .try_for_each(|name| std::fs::create_dir_all(part(name)));
+        let parts = ["lower", "upper", "work", "at"];
+        let made = parts.iter().try_for_each(|name| private::ensure_dir(&part(name)));
         let result = made
             .map_err(OverlayError::Holder)
             .and_then(|()| Self::mount(helper, layers.clone()))

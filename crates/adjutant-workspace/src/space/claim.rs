@@ -10,7 +10,6 @@
 //! is given up: it is named, and what lies there is work from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::Bound;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +21,7 @@ use super::sweep::said;
 use super::workspace::{Kept, Space, Workspace};
 use super::workspaces::Shared;
 use crate::git::{Listing, PATTERNS, Storing, guarded, read_patterns};
+use crate::private;
 use crate::trees::{
     PLAIN, Umask, bits_at, has_folder, is_as, kind_at, put, remove_all, set_bits, sync_disk,
     take_out, write_images,
@@ -495,13 +495,13 @@ impl Wrong {
         for path in &self.gone {
             note(path, take_out(root, path));
         }
-        let clear = || remove_all(images).and_then(|()| fs::create_dir(images));
+        let clear = || remove_all(images).and_then(|()| private::create_dir(images));
         clear().map_err(SpaceError::io("putting files back"))?;
         let mut stored = Vec::new();
         for (number, (_, _, source)) in self.missed.iter().enumerate() {
             match source {
                 Source::Stored(id) => stored.push((number, id)),
-                Source::Noted(bytes) => fs::write(images.join(number.to_string()), bytes)
+                Source::Noted(bytes) => private::write(&images.join(number.to_string()), bytes)
                     .map_err(SpaceError::io("putting files back"))?,
             }
         }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::SpaceError;
 use crate::git::{Scratch, bytes_of, open_plain};
+use crate::private;
 use crate::{Diff, DiffEntry, Lease, ObjectId, Repository};
 
 /// What the name of the index of a base begins with; its tree follows.
@@ -105,6 +106,7 @@ fn base_index(repository: &Repository, lease: &Lease) -> Result<PathBuf, SpaceEr
         for (path, _) in &before {
             fs::remove_file(path)?;
         }
+        private::make_private(&scratch.index())?;
         fs::rename(scratch.index(), &index)
     };
     put().map_err(SpaceError::io("keeping the index of a base"))?;

@@ -21,6 +21,7 @@ use super::record::LayerName;
 use super::slot::{remove_all, upper_in};
 use super::workspaces::Shared;
 use super::{SpaceError, gitdir};
+use crate::private;
 use crate::trees::{Held, boot};
 use crate::{Bases, Diff, Lease, ObjectId};
 
@@ -178,7 +179,7 @@ impl Shared {
         if let Some(held) = take_shared(&at)? {
             return Ok((at.join("files"), held));
         }
-        fs::create_dir_all(&folder).map_err(SpaceError::io("making a layer"))?;
+        private::ensure_dir(&folder).map_err(SpaceError::io("making a layer"))?;
         // One at a time: of eight who need the same layer, one makes it and seven find it.
         let making = Held::file(&folder.join("lock"))?;
         making.take(FlockOperation::LockExclusive)?;
@@ -193,7 +194,10 @@ impl Shared {
         let new = folder.join(format!(".new-{}-{number}", std::process::id()));
         let made = remove_all(&new)
             .and_then(|()| {
-                fs::create_dir_all(new.join("files")).map_err(SpaceError::io("making a layer"))
+                // What is in `files` is seen in workspaces, with the modes of a checkout.
+                let made =
+                    private::create_dir(&new).and_then(|()| fs::create_dir(new.join("files")));
+                made.map_err(SpaceError::io("making a layer"))
             })
             .and_then(|()| make(&new.join("files")));
         if let Err(error) = made {
@@ -208,7 +212,7 @@ impl Shared {
                 (error, _) => Err(error),
             };
         }
-        fs::write(new.join(BOOT), boot()).map_err(SpaceError::io("making a layer"))?;
+        private::write(&new.join(BOOT), boot()).map_err(SpaceError::io("making a layer"))?;
         let held = Held::file(&new.join("lock"))?;
         held.take(FlockOperation::LockShared)?;
         if old.is_some() {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::SpaceError;
 use crate::git::bytes_of;
+use crate::private;
 use crate::{ObjectId, SkipReason, Skipped};
 
 /// Its name. No child is called so: names do not begin with a dot.
@@ -59,7 +60,7 @@ impl Note {
     pub(super) fn write(&self, folder: &Path) -> Result<(), SpaceError> {
         let write = || -> io::Result<()> {
             let next = folder.join(".claimed.next");
-            let mut file = File::create(&next)?;
+            let mut file = private::create_file(&next)?;
             file.write_all(self.text().as_bytes())?;
             file.sync_all()?;
             fs::rename(next, folder.join(CLAIMED))?;

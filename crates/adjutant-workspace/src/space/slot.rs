@@ -12,6 +12,7 @@ use rustix::fs::FlockOperation;
 
 use super::record::LayerName;
 use super::{Record, SpaceError};
+use crate::private;
 use crate::trees::Held;
 use crate::{GitError, ResultRef};
 
@@ -31,7 +32,7 @@ impl Slot {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match fs::create_dir_all(&path) {
+            match private::ensure_dir(&path) {
                 // Whoever closed the last one of the run removed its folder just now.
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound && attempts < MAX_ATTEMPTS =>
@@ -91,7 +92,7 @@ impl Slot {
         let next = self.path.join("record.next");
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec(record)?;
-            let mut file = fs::File::create(&next)?;
+            let mut file = private::create_file(&next)?;
             file.write_all(&text)?;
             file.sync_data()?;
             fs::rename(&next, self.path.join("record"))?;

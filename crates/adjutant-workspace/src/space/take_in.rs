@@ -8,7 +8,7 @@
 //! Start at [`Workspace::take_in`]. Invariant: between two calls a workspace shows all of a result or
 //! nothing of it. What a killed process left half done is put back when the workspace is taken up.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use super::SpaceError;
 use super::workspace::{STATE, Space, Workspace};
 use crate::git::Storing;
+use crate::private;
 use crate::trees::{remove_journal, settle};
 use crate::{
     Conflict, Diff, DiffEntry, GitError, ObjectId, PathError, Preview, Repository, Root,
@@ -185,7 +186,7 @@ fn note(folder: &Path, line: &str) -> Result<(), SpaceError> {
             return Ok(());
         }
         text.push_str(line);
-        let mut file = File::create(&next)?;
+        let mut file = private::create_file(&next)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(next, list)

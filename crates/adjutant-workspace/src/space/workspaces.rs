@@ -22,6 +22,7 @@ use super::worktree::WorktreeSpace;
 use super::{Kind, SpaceError};
 use crate::git::{Ahead, Work, bytes_of};
 use crate::overlay::Overlay;
+use crate::private;
 use crate::sandbox::{Helper, Network};
 use crate::{
     Conflict, Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Snapshot,
@@ -120,7 +121,7 @@ impl Workspaces {
     pub fn open(tree: &Path, state: &Path, options: Options) -> Result<Self, SpaceError> {
         let git = Git::find(&std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into()))?;
         let tree = fs::canonicalize(tree).map_err(SpaceError::io("opening the folder"))?;
-        fs::create_dir_all(state).map_err(SpaceError::io("making the state directory"))?;
+        private::ensure_dir(state).map_err(SpaceError::io("making the state directory"))?;
         let state =
             fs::canonicalize(state).map_err(SpaceError::io("opening the state directory"))?;
         let top = tree.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok());

@@ -13,6 +13,7 @@ use super::take_in::settle_in;
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError, gitdir};
 use crate::git::bytes_of;
+use crate::private::{ensure_dir, make_private};
 use crate::{GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
 
 /// A work tree that this process holds.
@@ -87,9 +88,11 @@ impl WorktreeSpace {
 
     fn make_private(&self, shared: &Shared) -> Result<(), SpaceError> {
         let private = self.private();
+        ensure_dir(&private).map_err(SpaceError::io("making a private git directory"))?;
         gitdir::write(&shared.repository, &private, self.worktree.base())?;
         let put = || -> std::io::Result<()> {
             fs::copy(self.worktree.git_dir().join("index"), private.join("index"))?;
+            make_private(&private.join("index"))?;
             let mut pointer = b"gitdir: ".to_vec();
             pointer.extend_from_slice(bytes_of(&private));
             pointer.push(b'\n');

@@ -17,6 +17,7 @@ use super::export;
 use super::lock::Held;
 use crate::Root;
 use crate::git::{DiffEntry, GitError, ObjectId, Repository};
+use crate::private;
 
 /// Bases kept besides those in use; each costs the space of a checkout.
 const KEPT: usize = 3;
@@ -87,7 +88,7 @@ impl<'a> Bases<'a> {
     /// When the folder cannot be made.
     pub fn open(repository: &'a Repository) -> Result<Self, GitError> {
         let folder = repository.state().join("bases");
-        fs::create_dir_all(&folder).map_err(GitError::io("making the folder of bases"))?;
+        private::ensure_dir(&folder).map_err(GitError::io("making the folder of bases"))?;
         Ok(Self { repository, folder })
     }
 
@@ -216,7 +217,7 @@ impl<'a> Bases<'a> {
         let mut number = 0;
         let base = loop {
             let base = self.folder.join(format!("{number:04}"));
-            match fs::create_dir(&base) {
+            match private::create_dir(&base) {
                 Ok(()) => break base,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(GitError::io("making a base")(error)),
@@ -276,7 +277,7 @@ fn state(base: &Path) -> State {
 fn set_state(base: &Path, words: &str) -> Result<(), GitError> {
     let next = base.join("state.next");
     let set = || -> io::Result<()> {
-        fs::write(&next, format!("{} {words}\n", boot()))?;
+        private::write(&next, format!("{} {words}\n", boot()))?;
         fs::rename(&next, base.join("state"))
     };
     set().map_err(GitError::io("noting the state of a base"))

@@ -18,6 +18,7 @@ use super::apply::{LINK, save_before, thing_after};
 use super::journal::{Plan, Stage, Step, Stuck, Thing, When, discard, stage, sync_disk};
 use super::restore::write_images;
 use crate::git::{Diff, DiffEntry, DiffStatus, GitError, Repository};
+use crate::private;
 use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};
 
 /// The file of a journal that says what it is for.
@@ -41,10 +42,10 @@ impl Repository {
     ) -> Result<Vec<Conflict>, GitError> {
         let begin = || -> io::Result<()> {
             remove_journal(folder)?;
-            fs::create_dir(folder)?;
-            fs::create_dir(folder.join("before"))?;
-            fs::create_dir(folder.join("after"))?;
-            fs::write(folder.join(NOTE), note)?;
+            private::create_dir(folder)?;
+            private::create_dir(&folder.join("before"))?;
+            private::create_dir(&folder.join("after"))?;
+            private::write(&folder.join(NOTE), note)?;
             File::open(folder.join(NOTE))?.sync_all()
         };
         begin().map_err(GitError::io("making a journal"))?;

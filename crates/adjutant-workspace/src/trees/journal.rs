@@ -24,6 +24,7 @@ use rustix::io::Errno;
 use super::export;
 use crate::git::{Content, bytes_of, content, path_of};
 use crate::kernel::{self, Links};
+use crate::private;
 use crate::{Folders, PathError, RelPath, Root};
 
 /// What lies, or is to lie, at a path.
@@ -171,7 +172,7 @@ impl Plan {
             }
         }
         let next = self.folder.join("plan.next");
-        let mut file = File::create(&next)?;
+        let mut file = private::create_file(&next)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(&next, self.folder.join("plan"))?;
@@ -193,7 +194,7 @@ impl Plan {
     pub(super) fn carry_out(&self, root: &Root, sync: Sync<'_>) -> Result<(), Stuck> {
         self.go(root, sync)?;
         let mark = || {
-            File::create(self.folder.join("done"))?.sync_all()?;
+            private::create_file(&self.folder.join("done"))?.sync_all()?;
             File::open(&self.folder)?.sync_all()
         };
         mark().map_err(|error| self.failed(error))
@@ -275,7 +276,7 @@ impl Plan {
                     none => none.insert(self.new_folder(lefts)?),
                 };
                 let to = into.join(&step.path);
-                fs::create_dir_all(to.parent().unwrap_or(into))?;
+                private::ensure_dir(to.parent().unwrap_or(into))?;
                 fs::copy(self.image(number, When::Before), &to)?;
                 copy = Some(to);
             }
@@ -289,11 +290,11 @@ impl Plan {
 
     /// Makes a folder named after the journal; another journal of the same name may have left one.
     fn new_folder(&self, within: &Path) -> io::Result<PathBuf> {
-        fs::create_dir_all(within)?;
+        private::ensure_dir(within)?;
         let mut name = self.folder.file_name().unwrap_or_default().to_owned();
         loop {
             let folder = within.join(&name);
-            match fs::create_dir(&folder) {
+            match private::create_dir(&folder) {
                 Ok(()) => return Ok(folder),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => name.push("+"),
                 Err(error) => return Err(error),

@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::git::GitError;
+use crate::private;
 
 /// An open file that may hold a lock.
 #[derive(Debug)]
@@ -16,13 +17,12 @@ pub(crate) struct Held(File);
 impl Held {
     /// Opens a file to lock, making it where there is none; nothing is locked yet.
     pub(crate) fn file(path: &Path) -> Result<Self, GitError> {
-        let file = File::options().create(true).truncate(false).write(true).open(path);
-        file.map(Self).map_err(GitError::io("opening a lock"))
+        private::open_lock(path).map(Self).map_err(GitError::io("opening a lock"))
     }
 
     /// Opens a folder to lock.
     pub(crate) fn folder(path: &Path) -> Result<Self, GitError> {
-        File::open(path).map(Self).map_err(GitError::io("opening a folder to lock"))
+        private::open_dir(path).map(Self).map_err(GitError::io("opening a folder to lock"))
     }
 
     /// Takes a lock; says whether it was free.

@@ -16,6 +16,7 @@ use super::export;
 use super::remove::{open, remove_in};
 use crate::git::{Content, FILE_BYTES, GitError, PATTERNS, TreeEntry, blob_id, content, too_deep};
 use crate::kernel::{self, Links};
+use crate::private::make_private;
 use crate::{DiffEntry, DiffStatus, Dir, FileKind, ObjectId, PathError, RelPath, Repository, Root};
 
 /// The most entries of one folder.
@@ -107,7 +108,10 @@ pub(crate) fn write_images<'c>(
         lines: None,
     };
     let images: Vec<DiffEntry> = contents.map(image).collect();
-    export::write(repository, &images.iter().collect::<Vec<_>>(), into, None)
+    export::write(repository, &images.iter().collect::<Vec<_>>(), into, None)?;
+    // Git made them with the modes of a checkout.
+    let mut paths = images.iter().map(|image| into.join(&image.path));
+    paths.try_for_each(|path| make_private(&path)).map_err(GitError::io("making a file private"))
 }
 
 /// Says what is at a path, if anything can be seen there.

@@ -24,6 +24,7 @@ use crate::git::{
     Change, Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
     Status, Storing, bounded, bytes_of, too_deep,
 };
+use crate::private;
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
 /// The most entries of one folder.
@@ -82,7 +83,7 @@ impl<'a> Worktrees<'a> {
     /// When the folder cannot be made.
     pub fn open(repository: &'a Repository) -> Result<Self, GitError> {
         let folder = repository.state().join("worktrees");
-        fs::create_dir_all(&folder).map_err(GitError::io("making the folder of work trees"))?;
+        private::ensure_dir(&folder).map_err(GitError::io("making the folder of work trees"))?;
         Ok(Self { repository, folder })
     }
 
@@ -93,7 +94,7 @@ impl<'a> Worktrees<'a> {
     /// Why it could not be made; what was begun is taken back.
     pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
-        fs::create_dir_all(&slot).map_err(GitError::io(MAKING))?;
+        private::ensure_dir(&slot).map_err(GitError::io(MAKING))?;
         let held = self.seize(&slot)?;
         let there = slot.join("record").try_exists().map_err(GitError::io(READING))?;
         let held = held.filter(|_| !there);
@@ -496,7 +497,7 @@ impl Record {
         let next = slot.join("record.next");
         // On the disk before it takes its place: an empty record would say nothing about the work.
         let write = || -> io::Result<()> {
-            let mut file = File::create(&next)?;
+            let mut file = private::create_file(&next)?;
             file.write_all(format!("{}\n{stage}\n", self.base).as_bytes())?;
             file.sync_all()?;
             fs::rename(&next, slot.join("record"))?;

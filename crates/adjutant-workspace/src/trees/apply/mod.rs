@@ -25,6 +25,7 @@ use super::journal::{self, Stage, Stuck, sync_disk};
 use super::lock::Held;
 use crate::Root;
 use crate::git::{Diff, GitError, ObjectId, Repository};
+use crate::private;
 
 pub use error::ApplyError;
 pub(super) use merge::{Merge, Onto};
@@ -122,7 +123,7 @@ impl Repository {
 
     pub(super) fn apply_lock(&self) -> Result<Held, GitError> {
         let folder = self.applies();
-        fs::create_dir_all(&folder).map_err(GitError::io("making the journals"))?;
+        private::ensure_dir(&folder).map_err(GitError::io("making the journals"))?;
         lock(&folder)
     }
 

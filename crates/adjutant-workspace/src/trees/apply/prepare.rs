@@ -3,15 +3,15 @@
 //!
 //! Start at [`Repository::plan`]. Invariant: a file that is not what git has of it is refused.
 
-use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::ApplyError;
 use crate::git::{Content, Diff, DiffEntry, GitError, ObjectId, Repository, content};
-use crate::trees::export;
+use crate::private;
 use crate::trees::journal::{self, Plan, Step, Thing, When, sync_disk};
+use crate::trees::restore::write_images;
 use crate::{PathError, RelPath, Root};
 
 /// The mode of a link.
@@ -76,20 +76,9 @@ impl Repository {
         if !dirty.is_empty() {
             return Err(ApplyError::Dirty { paths: dirty });
         }
-        let images: Vec<DiffEntry> = diff
-            .entries
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| entry.new_mode != 0)
-            // An image is a plain file, also of a link.
-            .map(|(number, entry)| DiffEntry {
-                path: PathBuf::from(number.to_string()),
-                new_mode: 0o100_644,
-                ..entry.clone()
-            })
-            .collect();
-        let images: Vec<&DiffEntry> = images.iter().collect();
-        export::write(self, &images, &plan.folder.join("after"), None)?;
+        let written = diff.entries.iter().enumerate().filter(|(_, entry)| entry.new_mode != 0);
+        let contents = written.map(|(number, entry)| (number, &entry.new_id));
+        write_images(self, contents, &plan.folder.join("after"))?;
         Ok(plan.save(&sync_disk).map_err(GitError::io("writing a journal"))?)
     }
 
@@ -121,10 +110,10 @@ impl Repository {
         loop {
             let name = format!("{short}-{number}");
             let folder = self.applies().join(&name);
-            match fs::create_dir(&folder) {
+            match private::create_dir(&folder) {
                 Ok(()) => {
-                    let made = fs::create_dir(folder.join("before"))
-                        .and_then(|()| fs::create_dir(folder.join("after")));
+                    let made = private::create_dir(&folder.join("before"))
+                        .and_then(|()| private::create_dir(&folder.join("after")));
                     made.map_err(GitError::io("making a journal"))?;
                     return Ok((name, folder));
                 }
@@ -147,12 +136,12 @@ pub(in crate::trees) fn save_before(
     match found {
         Ok(Content::Nothing) => Ok(Thing::Nothing),
         Ok(Content::Link(target)) => {
-            fs::write(image, target).map_err(copying)?;
+            private::write(image, target).map_err(copying)?;
             Ok(Thing::Link)
         }
         Ok(Content::File { mut file, .. }) => {
             let mut copy = || -> io::Result<u32> {
-                io::copy(&mut file, &mut File::create(image)?)?;
+                io::copy(&mut file, &mut private::create_file(image)?)?;
                 Ok(file.metadata()?.permissions().mode())
             };
             Ok(Thing::File(copy().map_err(copying)? & 0o777))
