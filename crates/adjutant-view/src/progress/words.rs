@@ -7,7 +7,7 @@ use adjutant_core::{Code, Mark, Outcome, Timestamp};
 
 use crate::layout::{fit, fit_ends, some_of};
 use crate::names::{code_words, counted, ended_word};
-use crate::run::{Activity, Delegation, Liveness, Outcomes, RunView, Spend};
+use crate::run::{Activity, Delegation, Liveness, RunView, Spend};
 use crate::when::elapsed;
 
 /// Columns that one foreign text may take within a line.
@@ -169,7 +169,7 @@ pub(super) fn usage_of(spend: &Spend) -> String {
 /// Returns the sum of a run in one line: states, tokens, cost, time.
 #[must_use]
 pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
-    let all = Outcomes::of(view.delegations());
+    let all = view.outcomes();
     let mut parts = Vec::new();
     // First, so that it is seen in the narrowest window.
     if view.sandbox() == Some("off") {

@@ -338,10 +338,10 @@ impl RunView {
         parent.and_then(|parent| parent.call_sizes.get(&delegation.call)).copied().unwrap_or(1)
     }
 
-    /// Returns how the root's own delegations ended: what the run's exit code speaks about.
+    /// Counts the delegations of the run by where they stand, at every depth.
     #[must_use]
     pub fn outcomes(&self) -> Outcomes {
-        self.root().map_or_else(Outcomes::default, |root| Outcomes::of(self.children(root)))
+        Outcomes::of(self.delegations())
     }
 
     /// Returns how long the run has gone on, or took. A dead run stopped at its latest event.

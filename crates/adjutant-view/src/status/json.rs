@@ -169,7 +169,7 @@ fn run_json(look: &Look<'_>) -> RunJson {
         started_at: view.began().map(|moment| rfc3339(moment.wall_ms)),
         ended_at: view.ended().map(|moment| rfc3339(moment.wall_ms)),
         elapsed_s: seconds(view.elapsed(look.now, look.liveness)),
-        outcomes: Outcomes::of(view.delegations()),
+        outcomes: view.outcomes(),
         spent: view.total().into(),
         resume: look.resume(),
         expired: look.content == Content::Expired,

@@ -11,7 +11,7 @@ use crate::layout::{columns, fit};
 use crate::names::{counted, is_interrupted, mark_now, state_word};
 use crate::palette::{Palette, Style};
 use crate::progress;
-use crate::run::{Delegation, Liveness, Outcomes, RunView};
+use crate::run::{Delegation, Liveness, RunView};
 use crate::sanitize;
 use crate::story::{Merge, NodeStory, name, numbered_name};
 use crate::when::{elapsed, rfc3339};
@@ -117,7 +117,7 @@ pub fn list(runs: &[Look<'_>]) -> String {
         .iter()
         .map(|look| {
             let view = look.view;
-            let all = Outcomes::of(view.delegations());
+            let all = view.outcomes();
             vec![
                 view.run().map_or_else(|| "?".into(), |run| run.to_string()),
                 format!("{} {}", mark_now(&view.state(), look.liveness), look.state()),

@@ -84,3 +84,34 @@ fn every_delegation_has_exactly_one_completed() {
         .count();
     assert_eq!(completed, stream.view().delegations().count());
 }
+
+#[test]
+fn the_outcomes_of_a_run_are_those_that_status_shows() {
+    let mut h = History::new();
+    let [parent] = h.call([("parent", "hand it down")]);
+    h.start(parent);
+    let [child, other] = h.call_from(parent, [("child", "look"), ("other", "look too")]);
+    h.start(child);
+    h.end(child, Outcome::Completed, None);
+    h.start(other);
+    h.end(other, Outcome::Failed, Some(reason(Code::ProviderError, "gone", "Try again.")));
+    h.end(parent, Outcome::Partial, None);
+    h.end_run(Outcome::Partial);
+    let ended: serde_json::Value =
+        serde_json::from_str(stream(&h).lines().last().unwrap()).unwrap();
+    let view = h.view();
+    let look = adjutant_view::status::Look {
+        view: &view,
+        liveness: adjutant_view::Liveness::Dead,
+        now: Timestamp::ZERO,
+        content: adjutant_view::status::Content::Kept,
+        program: "adjutant",
+    };
+    let status = serde_json::to_value(adjutant_view::status::list_json(&[look])).unwrap();
+    assert_eq!(ended["outcomes"], status["runs"][0]["outcomes"]);
+    assert_eq!(ended["outcomes"]["completed"], 1);
+    assert_eq!(
+        (&ended["outcomes"]["partial"], &ended["outcomes"]["failed"]),
+        (&1.into(), &1.into())
+    );
+}

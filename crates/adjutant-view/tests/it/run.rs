@@ -20,13 +20,13 @@ fn outcomes_count_what_the_exit_code_speaks_about() {
 }
 
 #[test]
-fn outcomes_of_children_of_children_are_not_the_roots() {
+fn outcomes_count_delegations_at_every_depth() {
     let mut h = History::new();
     let [lead] = h.call([("lead", "x")]);
     let [below] = h.call_from(lead, [("below", "x")]);
     h.end(below, Outcome::Failed, None);
     h.end(lead, Outcome::Completed, None);
-    assert_eq!(h.view().outcomes(), Outcomes { completed: 1, ..Outcomes::default() });
+    assert_eq!(h.view().outcomes(), Outcomes { completed: 1, failed: 1, ..Outcomes::default() });
 }
 
 #[test]
