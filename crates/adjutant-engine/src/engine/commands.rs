@@ -165,6 +165,8 @@ impl Engine {
         let returns = works && self.policy.contract == ContractKind::Standard;
         let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
         known
+            // Notes are for a parent; nobody reads those of an agent that only leads.
+            .filter(|spec| works || spec.name != "Note")
             .filter(|spec| usable.contains(&spec.name))
             .map(|mut spec| {
                 if let (Writes::Below(folder), EDIT | WRITE) = (&rights.writes, spec.name.as_str())

@@ -135,3 +135,15 @@ async fn depth_two_is_reached_when_a_person_allows_it_and_no_deeper() {
         "the third level is refused at dispatch"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_those_who_work_for_a_parent_are_offered_notes() {
+    let rig = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?");
+    let story = rig.delegate().await;
+    let offered = |label: &str| {
+        let request = story.requests.iter().find(|request| request.label == label).unwrap();
+        request.tools.iter().any(|tool| tool == "Note")
+    };
+    assert!(!offered("root"));
+    assert!(offered("left") && offered("right"));
+}

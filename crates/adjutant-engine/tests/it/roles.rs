@@ -145,7 +145,7 @@ async fn a_child_never_holds_more_than_the_one_it_works_for() {
     let story = rig.delegate().await;
     assert_eq!(story.outcome(), Outcome::Completed);
     let [lead, child, _] = &story.requests[..] else { panic!("{:?}", story.requests) };
-    assert_eq!(lead.tools, ["Grep", "Note", "Task"]);
+    assert_eq!(lead.tools, ["Grep", "Task"]);
     assert!(lead.system.starts_with("You lead.\n\nYour role is `boss`"), "{}", lead.system);
     assert_eq!(child.tools, ["Grep", "Note"]);
 }
