@@ -183,6 +183,21 @@ impl Label {
         }
     }
 
+    /// Returns the beginning of a text as a label, cut where a word ends.
+    #[must_use]
+    pub fn start_of(text: &str) -> Self {
+        let text = text.trim();
+        let Some((end, next)) = text.char_indices().nth(Self::MAX_CHARS) else {
+            return Self::new(text).unwrap_or_else(|_| Self::unnamed());
+        };
+        let start = &text[..end];
+        let words =
+            if next.is_whitespace() { None } else { start.rsplit_once(char::is_whitespace) };
+        // One word that is longer than a label has no better place to be cut.
+        let kept = words.map_or(start, |(words, _)| words).trim_end();
+        Self::new(kept).unwrap_or_else(|_| Self::unnamed())
+    }
+
     /// Returns the label of a thing nobody named.
     #[must_use]
     pub fn unnamed() -> Self {
@@ -304,5 +319,20 @@ mod tests {
     fn story_children_are_numbered_with_three_digits() {
         assert_eq!(story_child("US-007", 1), "US-007-DEL-001");
         assert_eq!(story_child("US-007", 1000), "US-007-DEL-1000");
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_for_a_label_is_cut_where_a_word_ends() {
+        for (text, label) in [
+            ("  short ", "short"),
+            ("Implement advanced caching layer", "Implement advanced caching layer"),
+            ("Implement advanced caching layers", "Implement advanced caching"),
+            ("Implement advanced caching layer now", "Implement advanced caching layer"),
+            (&"x".repeat(40), &"x".repeat(32)),
+            ("größe der überschriften prüfen und", "größe der überschriften prüfen"),
+            (" ", "unnamed"),
+        ] {
+            assert_eq!(Label::start_of(text).as_str(), label);
+        }
     }
 }

@@ -86,9 +86,8 @@ impl Runner {
 
 /// Turns a marker into a brief.
 fn marked_brief(desk: &Desk, task: &MarkedTask, caller: &ModelSpec) -> Brief {
-    let short: String = task.description.trim().chars().take(Label::MAX_CHARS).collect();
     let spec = TaskSpec {
-        label: Label::new(&short).unwrap_or_else(|_| Label::unnamed()),
+        label: Label::start_of(&task.description),
         prompt: task.description.clone(),
         context: Vec::new(),
         model: None,
