@@ -440,7 +440,7 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 
-    /// How many work at once.
+    /// How many work at once; unset, the tasks you type all do, up to 4.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) concurrency: Option<i64>,
 

@@ -211,6 +211,10 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
         // A person's flag outweighs the file, and is in the policy already.
         call.concurrency = None;
     }
+    // What an MCP client sends was typed by a model.
+    if call.concurrency.is_none() && !args.detached.detached {
+        call.concurrency = policy.typed_concurrency(count as u64);
+    }
     Ok(call)
 }
 

@@ -426,3 +426,27 @@ fn req_49_without_a_model_the_ways_out_are_named() {
     ");
     assert!(!rig.state().exists());
 }
+
+#[test]
+fn tasks_that_a_person_typed_work_all_at_once_up_to_four() {
+    let rig = Rig::with_script("[[turn]]\ntext = 'Done.'\ntimes = 'forever'");
+    let six = r#"[{"label": "a", "prompt": "1"}, {"label": "b", "prompt": "2"}, {"label": "c", "prompt": "3"},
+        {"label": "d", "prompt": "4"}, {"label": "e", "prompt": "5"}, {"label": "f", "prompt": "6"}]"#;
+    let file = rig.write("tasks.json", six);
+    let file = file.to_str().unwrap();
+    let asks = rig.write("asks.json", format!(r#"{{"tasks": {six}, "concurrency": 3}}"#));
+    let asks = asks.to_str().unwrap();
+    for (args, at_once) in [
+        (&["-t", "a=1", "-t", "b=2", "-t", "c=3"][..], 3),
+        (&[file], 4),
+        (&[asks], 3),
+        (&[file, "--concurrency", "1"], 1),
+        (&[file, "--set", "concurrency=2"], 2),
+        (&[file, "--set", "concurrency_max=3"], 3),
+    ] {
+        let out = rig.delegating(args).arg("--dry-run").run();
+        assert_eq!(out.code, 0, "{out}");
+        let shown = out.stdout.lines().find_map(|line| line.trim().strip_prefix("At once"));
+        assert_eq!(shown.unwrap().trim(), at_once.to_string(), "{args:?}: {out}");
+    }
+}

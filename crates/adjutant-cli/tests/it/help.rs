@@ -166,7 +166,7 @@ fn the_help_of_delegate_teaches_by_example() {
                   [default: .]
 
               --concurrency <N>
-                  How many work at once
+                  How many work at once; unset, the tasks you type all do, up to 4
 
               --return <FORM>
                   How the result is written

@@ -214,6 +214,15 @@ impl Layered {
         self.sources.get(&key).cloned().unwrap_or(Source::Preset(self.policy.preset))
     }
 
+    /// Returns how many of `tasks` that a person typed in one call work at once: all of them, up to the
+    /// preset's limit. `None` leaves it to `concurrency`, which holds where anyone has set it.
+    #[must_use]
+    pub fn typed_concurrency(&self, tasks: u64) -> Option<u64> {
+        let is_set = self.sources.contains_key(&Key::Concurrency);
+        let limit = self.policy.preset.typed_concurrency().filter(|_| !is_set)?;
+        Some(tasks.min(limit).max(self.policy.concurrency))
+    }
+
     /// Returns the policy, forgetting the origins.
     #[must_use]
     pub fn into_policy(self) -> Policy {

@@ -54,6 +54,17 @@ impl Preset {
         }
     }
 
+    /// Returns how many of the tasks that a person typed work at once, at the most; `None` where they are
+    /// no different from others.
+    #[must_use]
+    pub const fn typed_concurrency(self) -> Option<u64> {
+        match self {
+            Self::Scout => Some(4),
+            // The agents of a command share one tree, and a story has places of its own.
+            Self::Command | Self::Story => None,
+        }
+    }
+
     /// Returns what the preset is for, in one line.
     #[must_use]
     pub const fn purpose(self) -> &'static str {

@@ -569,3 +569,26 @@ fn requirement_18_an_operation_is_known_by_the_names_of_both_guides() {
         assert_eq!(Operation::parse(name), operation, "{name}");
     }
 }
+
+#[test]
+fn tasks_that_a_person_typed_work_all_at_once_up_to_four_unless_concurrency_is_set() {
+    let typed = |preset, sets: &[(&str, Source)], tasks| {
+        let mut layered = Layered::new(preset);
+        for (setting, source) in sets {
+            let (key, value) = parse_assignment(setting).unwrap();
+            layered.set(key, &value, source).unwrap();
+        }
+        layered.typed_concurrency(tasks)
+    };
+    for (tasks, at_once) in [(1, 2), (2, 2), (3, 3), (4, 4), (8, 4)] {
+        assert_eq!(typed(Preset::Scout, &[], tasks), Some(at_once), "{tasks}");
+    }
+    for source in
+        [flag(), Source::UserConfig, Source::ProjectConfig, Source::Environment("X".into())]
+    {
+        assert_eq!(typed(Preset::Scout, &[("concurrency=2", source)], 8), None);
+    }
+    assert_eq!(typed(Preset::Scout, &[("tasks_per_call=20", flag())], 20), Some(4));
+    assert_eq!(typed(Preset::Command, &[], 3), None);
+    assert_eq!(typed(Preset::Story, &[], 8), None);
+}
