@@ -32,6 +32,9 @@ pub struct Brief {
     /// The seconds it asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_wish: Option<u64>,
+    /// Whether the caller asked for that time; otherwise it is the usual one of the command or agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_timeout_requested: bool,
     /// The context it is expected to fill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate_tokens: Option<u64>,
@@ -74,6 +77,7 @@ impl Brief {
             story: None,
             operation: Operation::Unknown,
             timeout_wish: None,
+            is_timeout_requested: false,
             estimate_tokens: None,
             max_output_tokens: None,
             max_turns: None,

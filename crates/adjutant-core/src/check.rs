@@ -181,6 +181,7 @@ pub fn check(mut layered: Layered, input: &CheckInput) -> Result<CheckAnswer, Ch
     brief.operation =
         input.request.operation.as_deref().map_or(Operation::Unknown, Operation::parse);
     brief.timeout_wish = input.request.timeout;
+    brief.is_timeout_requested = input.request.timeout.is_some();
     brief.estimate_tokens = input.request.estimate_tokens;
     let answer = builder.judge(input, &brief);
     Ok(match answer {
@@ -249,7 +250,7 @@ impl Builder {
             base_depth: 0,
         };
         self.tree.evolve(Timestamp::ZERO, &event)?;
-        self.tree.give_context(run.root_session(), root.context_tokens.unwrap_or_default());
+        self.give_context(run.root_session(), root);
         self.ids.insert(root.id.clone(), run.root_session());
         self.grow(root, &input.tree)
     }
@@ -316,9 +317,16 @@ impl Builder {
         let started =
             Event::Started { session, deadline: None, bound: crate::refusal::TimeBound::Own };
         self.tree.evolve(Timestamp::ZERO, &started)?;
-        self.tree.give_context(session, node.context_tokens.unwrap_or_default());
+        self.give_context(session, node);
         self.ids.insert(node.id.clone(), session);
         Ok(())
+    }
+
+    /// A given context is all that the node holds, its prompt included.
+    fn give_context(&mut self, session: SessionId, node: &CheckNode) {
+        if let Some(tokens) = node.context_tokens {
+            self.tree.give_context(session, tokens);
+        }
     }
 
     fn connect(&mut self, edges: &[(String, String)]) {

@@ -113,8 +113,8 @@ pub enum Refusal {
         estimate: u64,
         /// The limit.
         max: u64,
-        /// Whether the policy alone stands in the way; a model's window cannot be raised.
-        settable: bool,
+        /// What would make it fit.
+        remedy: ContextRemedy,
     },
     /// Too few tokens are left.
     #[error("{needed} tokens needed, {left} left of the {} budget", scope.noun())]
@@ -169,6 +169,20 @@ pub enum Refusal {
     ApprovalDenied {
         /// Who said no, or why nobody could be asked.
         reason: String,
+    },
+}
+
+/// What makes a task fit a context budget that it exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextRemedy {
+    /// The policy alone stands in the way.
+    RaiseLimit,
+    /// The model's window stands in the way, which nothing can raise.
+    LargerWindow,
+    /// The results of all children of the call do not fit the parent's window together.
+    SmallerResults {
+        /// What each may hand back so that they do.
+        result_tokens: u64,
     },
 }
 
@@ -286,7 +300,7 @@ impl TimeBound {
         match self {
             Self::Own => "its own timeout",
             Self::Parent => "its parent's deadline",
-            Self::Total => "its parent's total for delegating",
+            Self::Total => "its parent's total for delegating (total_s)",
         }
     }
 }
@@ -459,10 +473,16 @@ impl Refusal {
             Self::Rights { .. } => "Ask only for tools the parent holds.".into(),
             Self::Model { .. } => "Leave `model` out, or name one that `adjutant models` lists.".into(),
             Self::ContextFile { .. } => "Name regular files inside the working tree, below the size cap.".into(),
-            Self::ContextBudget { settable: false, .. } => {
+            Self::ContextBudget { remedy: ContextRemedy::LargerWindow, .. } => {
                 "Break the task into smaller pieces, or use a model with a larger window.".into()
             }
-            Self::ContextBudget { current, estimate, .. } => format!(
+            Self::ContextBudget {
+                remedy: ContextRemedy::SmallerResults { result_tokens: 0 }, ..
+            } => "Delegate fewer tasks in one call, or use a model with a larger window.".into(),
+            Self::ContextBudget { remedy: ContextRemedy::SmallerResults { result_tokens }, .. } => format!(
+                "Delegate fewer tasks in one call, or lower what each hands back with --set result_tokens={result_tokens}."
+            ),
+            Self::ContextBudget { remedy: ContextRemedy::RaiseLimit, current, estimate, .. } => format!(
                 "Break the task into smaller pieces, or raise the limit with --set context_tokens={}.",
                 current.saturating_add(*estimate)
             ),

@@ -172,6 +172,7 @@ impl Desk {
             brief.timeout_wish = brief.timeout_wish.or(self.timeout_s);
         }
         brief.timeout_wish = brief.timeout_wish.into_iter().chain(task.timeout_s).min();
+        brief.is_timeout_requested = task.timeout_s.is_some();
         let chosen = match (task.model.as_deref(), asker) {
             (None, asker) if role.is_some_and(|role| role.model.is_some()) => {
                 let name = role.and_then(|role| role.model.as_deref()).unwrap_or_default();

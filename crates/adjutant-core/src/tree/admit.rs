@@ -12,7 +12,7 @@ use crate::event::{Event, Grant, Origin};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, SessionId, number_twins};
 use crate::policy::{Approval, CycleKey};
-use crate::refusal::{FanOut, Refusal, Scope, TimeBound, target_name};
+use crate::refusal::{ContextRemedy, FanOut, Refusal, Scope, TimeBound, target_name};
 use crate::rights::Rights;
 use crate::time::Timestamp;
 use crate::tree::turn::MIN_OUTPUT;
@@ -41,6 +41,8 @@ pub struct Admission {
 /// The call a task belongs to, and what earlier tasks of it have taken already.
 #[derive(Clone, Copy)]
 struct Batch {
+    /// The tasks of the call.
+    tasks: u64,
     granted: u64,
     places: u64,
 }
@@ -81,7 +83,7 @@ impl Tree {
         number_twins(tasks.iter_mut().map(|task| &mut task.brief.label));
         let call = parent_node.calls_made + 1;
         let asks = self.policy.approval == Approval::Batch;
-        let mut batch = Batch { granted: 0, places: self.places(concurrency) };
+        let mut batch = Batch { tasks: count, granted: 0, places: self.places(concurrency) };
         let mut events = Vec::with_capacity(tasks.len() + 2);
         events.extend(origin.map(|origin| Event::Delegated { session: parent, call, origin }));
         for (index, mut task) in (0..).zip(tasks) {
@@ -134,7 +136,7 @@ impl Tree {
         brief: &Brief,
     ) -> Result<Admission, Refusal> {
         let (parent, _) = self.check_open(parent)?;
-        self.judge(now, parent, brief, Batch { granted: 0, places: self.places(None) })
+        self.judge(now, parent, brief, Batch { tasks: 1, granted: 0, places: self.places(None) })
     }
 
     /// Returns how many children of the call may work at once. A person's word is in the policy;
@@ -291,7 +293,9 @@ impl Tree {
             let total = current.saturating_add(estimate);
             let max = policy.into_iter().chain(window).min().filter(|max| total > *max)?;
             let settable = window.is_none_or(|window| total <= window);
-            Some(Refusal::ContextBudget { current, estimate, max, settable })
+            let remedy =
+                if settable { ContextRemedy::RaiseLimit } else { ContextRemedy::LargerWindow };
+            Some(Refusal::ContextBudget { current, estimate, max, remedy })
         };
         let refusal = if self.policy.cycle_key == CycleKey::Story {
             exceeded(node.context_estimate(), estimate, self.policy.context_tokens, None)
@@ -300,8 +304,19 @@ impl Tree {
             exceeded(0, estimate, self.policy.context_tokens, window).or_else(|| {
                 let results = node.live_children + batch.granted + 1;
                 let expected = self.policy.result_tokens?.saturating_mul(results);
-                let window = node.model.as_ref().map(|model| model.window);
-                exceeded(node.context_estimate(), expected, None, window)
+                let max = node.model.as_ref()?.window;
+                let current = node.context_estimate();
+                let room = max.saturating_sub(current);
+                // What each may hand back so that the whole call fits.
+                let result_tokens = room / (node.live_children + batch.tasks).max(1);
+                let remedy = ContextRemedy::SmallerResults { result_tokens };
+                let is_too_much = expected > room;
+                is_too_much.then_some(Refusal::ContextBudget {
+                    current,
+                    estimate: expected,
+                    max,
+                    remedy,
+                })
             })
         };
         refusal.map_or(Ok(()), Err)
@@ -349,17 +364,21 @@ impl Tree {
         let mut allotted = self.policy.allot(brief.operation, brief.timeout_wish);
         for (bound, deadline) in [(TimeBound::Parent, node.deadline), (TimeBound::Total, total)] {
             let Some(deadline) = deadline else { continue };
-            let left = deadline.since(now).as_secs();
-            if left == 0 {
+            let left = deadline.since(now);
+            if left.as_secs() == 0 {
                 let seconds = self.policy.total_s.filter(|_| bound == TimeBound::Total);
                 return Err(Refusal::Time { bound, seconds });
             }
+            // Rounded up, so that at its start the deadline above comes first and is the one that is named.
+            let left = left.as_secs() + u64::from(left.subsec_nanos() > 0);
             if allotted.seconds.is_none_or(|seconds| seconds > left) {
                 allotted.clamped |= brief.timeout_wish.is_some_and(|wish| wish > left);
                 allotted.seconds = Some(left);
             }
         }
-        Ok((allotted.seconds, allotted.clamped))
+        // The usual time of a command or agent is no request: below the root it is cut in silence.
+        let is_said = brief.is_timeout_requested || node.parent.is_none();
+        Ok((allotted.seconds, allotted.clamped && is_said))
     }
 
     /// Only those who find no free place wait; whoever needs a person's yes waits in any case.

@@ -164,9 +164,13 @@ fn timed_out(node: &Node, in_place: bool) -> End {
     // An agent that was done is not what took the time.
     let command = node.verify.as_ref().filter(|_| node.checking);
     let running = command.map(|it| format!(" `{it}` was still running.")).unwrap_or_default();
+    let bound = match (node.bound, node.parent) {
+        (TimeBound::Total, None) => "the total of the story (total_s)",
+        (bound, _) => bound.noun(),
+    };
     End::partial(
         Code::Timeout,
-        format!("Timed out after {} s, {}.{running}", grouped(seconds), node.bound.noun()),
+        format!("Timed out after {} s, {bound}.{running}", grouped(seconds)),
         &format!(
             "`adjutant resume {}{}` gives it as much time again; what was found so far is in the result.",
             node.session,

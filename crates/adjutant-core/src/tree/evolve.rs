@@ -421,7 +421,7 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("started", session)?;
         let Some(parent) = self.nodes[index].parent else {
-            return self.root_started(at, index, deadline);
+            return self.root_started(at, index, deadline, bound);
         };
         // Places are given in order; whoever ended while waiting is passed over.
         let next = loop {

@@ -98,12 +98,12 @@ impl Tree {
     pub(super) fn start_root(&self, now: Timestamp, session: SessionId) -> Option<Event> {
         let waits = |root: &&Node| root.session == session && root.state == State::Queued;
         self.nodes.first().filter(waits)?;
-        let seconds = match &self.assignment {
-            Some(assignment) => self.policy.longest(assignment.operation),
-            None => self.policy.total_s.filter(|_| self.story.is_some()),
+        let (seconds, bound) = match &self.assignment {
+            Some(assignment) => (self.policy.longest(assignment.operation), TimeBound::Own),
+            None => (self.policy.total_s.filter(|_| self.story.is_some()), TimeBound::Total),
         };
         let deadline = seconds.map(|seconds| now.plus_seconds(seconds));
-        Some(Event::Started { session, deadline, bound: TimeBound::Own })
+        Some(Event::Started { session, deadline, bound })
     }
 
     /// The root runs from the beginning, and all that starts is its time; unless it was asked about.
@@ -112,26 +112,29 @@ impl Tree {
         at: Timestamp,
         index: usize,
         deadline: Option<Timestamp>,
+        bound: TimeBound,
     ) -> Result<(), IllegalEvent> {
         if self.nodes[index].state != State::Queued {
-            return self.root_timed(index, deadline);
+            return self.root_timed(index, deadline, bound);
         }
         self.set_state(index, State::Running);
         self.nodes[index].started = Some(at);
         self.open_mark(index, Work::Begun);
-        deadline.map_or(Ok(()), |deadline| self.root_timed(index, Some(deadline)))
+        deadline.map_or(Ok(()), |deadline| self.root_timed(index, Some(deadline), bound))
     }
 
     pub(super) fn root_timed(
         &mut self,
         index: usize,
         deadline: Option<Timestamp>,
+        bound: TimeBound,
     ) -> Result<(), IllegalEvent> {
         let root = &mut self.nodes[index];
         let Some(deadline) = deadline.filter(|_| root.deadline.is_none()) else {
             return Err(unfit("started", "the root runs already"));
         };
         root.deadline = Some(deadline);
+        root.bound = bound;
         root.timeout_s = root.started.map(|started| deadline.since(started).as_secs());
         self.timers.insert((deadline, index, Deadline::Timeout));
         Ok(())

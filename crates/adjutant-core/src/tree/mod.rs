@@ -303,10 +303,11 @@ impl Tree {
         self.waiting
     }
 
-    /// Sets the context a node holds that no model call has measured; for `check` alone.
+    /// Sets the whole context a node holds, which no model call has measured; for `check` alone.
     pub(crate) fn give_context(&mut self, session: SessionId, tokens: u64) {
         if let Some(&index) = self.by_session.get(&session) {
             self.nodes[index].given_context = tokens;
+            self.nodes[index].appended_bytes = 0;
         }
     }
 

@@ -50,12 +50,13 @@ fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, 
         // Taken up again by a person, whose time it has; its parent's is over.
         return (own.map(|(deadline, _)| deadline), TimeBound::Own);
     }
-    let above = [
-        parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
+    // Its own time may have been cut to what is left above: where both end at once, that is the reason.
+    let all = [
         parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
+        parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
+        own,
     ];
-    let first =
-        own.into_iter().chain(above.into_iter().flatten()).min_by_key(|(deadline, _)| *deadline);
+    let first = all.into_iter().flatten().min_by_key(|(deadline, _)| *deadline);
     let bound = first.map_or(TimeBound::Own, |(_, bound)| bound);
     (first.map(|(deadline, _)| deadline), bound)
 }

@@ -336,7 +336,8 @@ impl Tree {
         deadline: Timestamp,
     ) -> Result<(), IllegalEvent> {
         self.nodes[index].started = Some(at);
-        self.root_timed(index, Some(deadline))
+        let bound = self.nodes[index].bound;
+        self.root_timed(index, Some(deadline), bound)
     }
 
     /// Returns what follows for everybody once the run goes on.

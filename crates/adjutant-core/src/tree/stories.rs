@@ -16,7 +16,7 @@ use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
 use crate::marker::{Request, parse};
 use crate::outcome::Reason;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, TimeBound};
 use crate::schema::ReturnForm;
 use crate::story::{MarkedTask, Markers, RejectedMarker, StoryWork};
 use crate::time::Timestamp;
@@ -41,7 +41,7 @@ impl Tree {
             return Err(super::evolve::unfit("story_taken", "no run has begun"));
         }
         if deadline.is_some() {
-            self.root_timed(ROOT, deadline)?;
+            self.root_timed(ROOT, deadline, TimeBound::Total)?;
         }
         let root = &mut self.nodes[ROOT];
         root.works = true;

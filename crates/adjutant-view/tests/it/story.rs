@@ -548,8 +548,12 @@ fn refusals_reach_a_parent_word_for_word() {
         depth: 2,
         max_depth: 2,
     };
-    let budget =
-        Refusal::ContextBudget { current: 85_000, estimate: 35_000, max: 100_000, settable: true };
+    let budget = Refusal::ContextBudget {
+        current: 85_000,
+        estimate: 35_000,
+        max: 100_000,
+        remedy: adjutant_core::refusal::ContextRemedy::RaiseLimit,
+    };
     let path = ["US-007", "US-007-DEL-001", "US-007"].map(String::from).to_vec();
     let cycle = Refusal::Cycle { target: "US-007".into(), path, stories: true };
     let expected = [

@@ -119,8 +119,31 @@ fn d11_a_parent_must_be_able_to_take_in_what_comes_back() {
     Maximum allowed: 20,000 tokens
 
     Suggestion: Break subtask into smaller pieces or reduce parent context.
-    => Break the task into smaller pieces, or use a model with a larger window.
+    => Delegate fewer tasks in one call, or lower what each hands back with --set result_tokens=3999.
     ");
+    // Pasted, it lets the whole call through.
+    for (result_tokens, all) in [("result_tokens=3999", 5), ("result_tokens=4000", 4)] {
+        let small = ModelSpec { window: 20_000, ..model() };
+        let lead = Brief { model: Some(small), estimate_tokens: Some(0), ..about("lead") };
+        let mut sim = Sim::new(scout(&["max_depth=2", result_tokens]));
+        let parent = sim.child(lead);
+        assert_eq!(granted(&sim.ask(parent, many(5), None).unwrap()).len(), all);
+    }
+}
+
+#[test]
+fn a_given_context_holds_the_prompt_already() {
+    let ask = |context: Value| {
+        let mut root = json!({"id": "p", "prompt": "x".repeat(4_000)});
+        root["context_tokens"] = context;
+        let input = json!({"policy": {"enabled": true}, "tree": [root],
+            "request": {"child": "X", "estimate_tokens": 15_000}});
+        verdict(Preset::Story, &input)
+    };
+    assert!(ask(json!(85_000)).starts_with("granted"));
+    assert_eq!(ask(json!(85_001)), "CONTEXT_BUDGET_EXCEEDED");
+    // Where it is not given, the prompt is what is known of it.
+    assert!(ask(Value::Null).starts_with("granted"));
 }
 
 #[test]

@@ -55,7 +55,11 @@ fn d6_a_child_is_never_given_more_time_than_its_parent_has_left() {
     let mut sim = Sim::new(policy(Preset::Command, &[]));
     let parent = sim.child(Brief { timeout_wish: Some(100), ..brief("p", "parent", "") });
     let judge = |sim: &Sim, millis: u64, wish: Option<u64>| {
-        let task = Brief { timeout_wish: wish, ..brief("c", "child", "") };
+        let task = Brief {
+            timeout_wish: wish,
+            is_timeout_requested: wish.is_some(),
+            ..brief("c", "child", "")
+        };
         sim.tree
             .judge_one(Timestamp::from_millis(millis), parent, &task)
             .map(|admission| (admission.timeout_s, admission.clamped))
@@ -91,9 +95,9 @@ fn requirement_21_a_parent_spends_two_hours_delegating_in_all() {
     assert_eq!(judge(&sim, 1_000 + 5_400), Ok(Some(1_800)));
     assert_eq!(judge(&sim, 1_000 + 5_401), Ok(Some(1_799)));
     assert_eq!(judge(&sim, 1_000 + 7_199), Ok(Some(1)));
-    insta::assert_snapshot!(shown(&judge(&sim, 1_000 + 7_200).unwrap_err()), @r"
-    TIME_EXCEEDED: No time left to delegate: its parent's total for delegating of 7,200 s is used up.
-    no time left: its parent's total for delegating
+    insta::assert_snapshot!(shown(&judge(&sim, 1_000 + 7_200).unwrap_err()), @"
+    TIME_EXCEEDED: No time left to delegate: its parent's total for delegating (total_s) of 7,200 s is used up.
+    no time left: its parent's total for delegating (total_s)
     => Finish with what is there, or give the parent more time.
     ");
     sim.now = Timestamp::from_millis((1_000 + 7_000) * 1_000);
@@ -174,4 +178,19 @@ fn d29_over_the_concurrency_limit_a_task_waits_and_is_not_refused() {
             assert_eq!(sim.tree.waiting(), 10 - places);
         }
     }
+}
+
+#[test]
+fn a_time_that_nobody_requested_is_cut_in_silence_below_the_root() {
+    let mut sim = Sim::new(policy(Preset::Command, &[]));
+    let parent = sim.child(Brief { timeout_wish: Some(100), ..brief("p", "parent", "") });
+    let clamped = |parent, is_timeout_requested| {
+        let wish = Some(20_000);
+        let task = Brief { timeout_wish: wish, is_timeout_requested, ..brief("c", "child", "") };
+        sim.tree.judge_one(sim.now, parent, &task).unwrap().clamped
+    };
+    assert!(clamped(parent, true));
+    // The usual time of a command or an agent, which the whole run was told of at its first level.
+    assert!(!clamped(parent, false));
+    assert!(clamped(sim.root(), false));
 }

@@ -515,7 +515,18 @@ fn a_crash_anywhere_around_markers_asks_again_for_what_is_next() {
 fn a_story_has_the_time_of_all_it_may_hand_down() {
     let (mut sim, root) = begun_story(&["total_s=60"]);
     sim.tick_at(61);
-    assert_eq!(sim.end(root).1.unwrap().code, Code::Timeout);
+    insta::assert_snapshot!(sim.ended(root), @"
+    partial TIMEOUT: Timed out after 60 s, the total of the story (total_s).
+    => `adjutant resume sess_1700000000_aaaaaa` gives it as much time again; what was found so far is in the result.
+    ");
+    // As much time again is again that of the story.
+    sim.restart(Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() });
+    sim.tick_at(200);
+    let last = sim.log.iter().rev().find_map(|(_, event)| match event {
+        Event::Ended { reason, .. } => reason.clone(),
+        _ => None,
+    });
+    assert!(last.unwrap().message.contains("(total_s)"));
 }
 
 #[test]

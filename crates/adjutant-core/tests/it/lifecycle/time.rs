@@ -59,17 +59,33 @@ fn d6_the_total_ends_those_who_run_and_those_who_wait() {
     let events = sim.tick_at(100);
     // Nobody is started, and paid for, to be cut off at once.
     assert!(!kinds(&events).contains("started"), "{}", kinds(&events));
-    insta::assert_snapshot!(sim.ended(children[1]), @r"
-    partial TIMEOUT: Timed out after 40 s, its parent's total for delegating.
+    insta::assert_snapshot!(sim.ended(children[1]), @"
+    partial TIMEOUT: Timed out after 40 s, its parent's total for delegating (total_s).
     => `adjutant resume sess_1700000002_bbbbbb` gives it as much time again; what was found so far is in the result.
     ");
     insta::assert_snapshot!(sim.ended(children[2]), @r"
-    partial TIMEOUT: Timed out before it found a place, its parent's total for delegating.
+    partial TIMEOUT: Timed out before it found a place, its parent's total for delegating (total_s).
     => Delegate it again, with more time or fewer tasks beside it.
     ");
     assert!(sim.model_calls(children[2]).is_empty() && sim.model_calls(children[3]).is_empty());
     assert_eq!(sim.tree.outcome(), Some(Outcome::Partial));
     sim.check_over();
+}
+
+#[test]
+fn a_child_whose_time_was_cut_to_what_is_left_of_the_total_says_so() {
+    for begins_ms in [0, 50_000, 50_001, 50_999] {
+        let set = ["enabled=true", "total_s=100"];
+        let mut sim =
+            Sim::new(Policy { contract: ContractKind::Report, ..policy(Preset::Story, &set) });
+        sim.child(about("first"));
+        sim.now = Timestamp::from_millis(begins_ms);
+        let second = sim.child(about("second"));
+        sim.tick_at(100);
+        let (_, reason) = sim.end(second);
+        let message = reason.unwrap().message;
+        assert!(message.ends_with("its parent's total for delegating (total_s)."), "{message}");
+    }
 }
 
 #[test]
