@@ -21,7 +21,7 @@ use crate::live::columns;
 use crate::output::{print, print_json, say};
 use crate::pure::{read_capped, read_stdin};
 use crate::run::{Showing, Work, conclude, conduct};
-use crate::settings::{Settings, base_depth, home, open_archive};
+use crate::settings::{Settings, base_depth, home, open_archive, user_config_dir};
 use crate::wiring::Wiring;
 
 /// Runs the command.
@@ -82,6 +82,9 @@ pub(crate) fn run_delegate(
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     // Files that tasks name are read before there are workspaces.
     let mut engine = engine.closing(&home(given_home.clone())?).at_depth(base_depth);
+    if let Some(config) = user_config_dir() {
+        engine = engine.closing(&config);
+    }
     // A file does not take the place of the one that works when nobody is named.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());
     let others = roster.agents.iter().filter(|it| it.name != default).chain(agent).cloned();

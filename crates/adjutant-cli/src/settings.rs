@@ -419,7 +419,12 @@ fn finite_value(key: &str, value: &toml::Value) -> Result<Value, String> {
 }
 
 pub(crate) fn user_config_path() -> Option<PathBuf> {
-    directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("adjutant/config.toml"))
+    user_config_dir().map(|folder| folder.join("config.toml"))
+}
+
+/// Returns the directory with this person's configuration, agents and commands.
+pub(crate) fn user_config_dir() -> Option<PathBuf> {
+    directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("adjutant"))
 }
 
 /// Returns where this person keeps agent definitions.

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::exit::Failure;
 use crate::output::say;
-use crate::settings::Settings;
+use crate::settings::{Settings, user_config_dir};
 
 /// Flags of the commands that start agents.
 #[derive(Args, Debug, Default)]
@@ -87,6 +87,7 @@ impl SpaceFlags {
     pub(crate) fn setup(&self, home: &Path, tree: &Path) -> Result<SpaceSetup, Failure> {
         let mut setup = usual(home);
         self.terms.put_into(&mut setup, tree)?;
+        warn_of_wide_root(tree);
         if setup.sandbox_off {
             say("adjutant: --sandbox=off: commands of agents run as you, with all your rights");
         }
@@ -247,10 +248,28 @@ fn gives_spaces(policy: &Policy) -> bool {
     policy.workspace == WorkspaceKind::Own && !policy.in_place
 }
 
+/// Warns where agents are let into everything that a person has.
+fn warn_of_wide_root(root: &Path) {
+    let Ok(root) = root.canonicalize() else { return };
+    let home = std::env::var_os("HOME").and_then(|home| Path::new(&home).canonicalize().ok());
+    let what = if root == Path::new("/") {
+        "the root of the file system"
+    } else if home.is_some_and(|home| home == root) {
+        "your home directory"
+    } else {
+        return;
+    };
+    say(&format!(
+        "adjutant: warning: agents work in {what}, with all files in it; change to the folder of a project, or name \
+         it with --root"
+    ));
+}
+
 /// Returns what the engine is told where nobody said anything: a person's home is never shown.
 pub(crate) fn usual(home: &Path) -> SpaceSetup {
     SpaceSetup {
         hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
+        config: user_config_dir(),
         ..SpaceSetup::new(home.to_owned())
     }
 }

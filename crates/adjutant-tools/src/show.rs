@@ -61,7 +61,9 @@ pub(crate) fn path_error(written: &str, error: &PathError) -> String {
              not be written in; a person has to repair `.git`"
         ),
         PathError::Closed => {
-            format!("`{shown}` is a record of adjutant itself; no agent may read or write it")
+            format!(
+                "`{shown}` is a record or a setting of adjutant itself; no agent may read or write it"
+            )
         }
         PathError::Exists => format!("`{shown}` has appeared meanwhile; read it first"),
         PathError::ReadOnly => format!("`{shown}` is read-only"),

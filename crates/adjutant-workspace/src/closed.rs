@@ -1,38 +1,60 @@
-//! A directory out of reach, although it may lie beneath a root.
+//! Directories out of reach, although they may lie beneath a root.
 //!
-//! It is known by its device and number, not by a name: links and other names of it lead to the same.
+//! They are known by device and inode, not by a name: links and other names of them lead to the same.
 //! What is opened is judged by where it was found, after it was opened and before it is read.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{fstat, stat};
 
 use crate::PathError;
+use crate::git_guard::{FileId, file_id};
 
-/// A directory out of reach, and the root that it may lie beneath.
-#[derive(Clone, Copy, Debug)]
+/// Directories out of reach, and the root that they may lie beneath.
+#[derive(Clone, Debug)]
 pub(crate) struct Closed {
-    folder: (u64, u64),
-    root: (u64, u64),
+    folders: Arc<[ClosedDir]>,
+    root: FileId,
+}
+
+/// One directory out of reach.
+#[derive(Clone, Debug)]
+struct ClosedDir {
+    path: PathBuf,
+    /// Absent while the directory does not exist: it is looked for again then, since an agent may be about to make it.
+    id: Option<FileId>,
+}
+
+impl ClosedDir {
+    fn id(&self) -> Option<FileId> {
+        self.id.or_else(|| file_id(&self.path))
+    }
 }
 
 impl Closed {
-    /// Remembers a directory; nothing where there is none that we could open ourselves.
-    pub(crate) fn new(root: impl AsFd, folder: &Path) -> Option<Self> {
-        let (root, found) = (fstat(root).ok()?, stat(folder).ok()?);
-        let root = (root.st_dev, root.st_ino);
-        Some(Self { folder: (found.st_dev, found.st_ino), root })
+    /// Closes a directory besides those that are closed already.
+    pub(crate) fn adding(before: Option<&Self>, root: impl AsFd, folder: &Path) -> Option<Self> {
+        let found = fstat(root).ok()?;
+        let mut folders: Vec<ClosedDir> = before.map(|it| it.folders.to_vec()).unwrap_or_default();
+        folders.retain(|known| known.path != folder);
+        folders.push(ClosedDir { path: folder.to_owned(), id: file_id(folder) });
+        Some(Self { folders: folders.into(), root: (found.st_dev, found.st_ino) })
     }
 
-    /// Says whether a handle is the directory itself.
-    pub(crate) fn is(self, handle: impl AsFd) -> bool {
-        fstat(handle).is_ok_and(|it| (it.st_dev, it.st_ino) == self.folder)
+    /// Says whether a handle is one of the directories itself.
+    pub(crate) fn is(&self, handle: impl AsFd) -> bool {
+        fstat(handle).is_ok_and(|it| self.holds((it.st_dev, it.st_ino)))
     }
 
-    /// Refuses a handle to the directory or to something in it.
-    pub(crate) fn judge(self, handle: impl AsFd) -> Result<(), PathError> {
-        if self.root == self.folder || self.is(&handle) {
+    fn holds(&self, id: FileId) -> bool {
+        self.folders.iter().any(|folder| folder.id() == Some(id))
+    }
+
+    /// Refuses a handle to one of the directories or to something in it.
+    pub(crate) fn judge(&self, handle: impl AsFd) -> Result<(), PathError> {
+        if self.holds(self.root) || self.is(&handle) {
             return Err(PathError::Closed);
         }
         let link = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
@@ -41,10 +63,10 @@ impl Closed {
             // One that was moved away meanwhile is judged by what is left above it.
             let Ok(found) = stat(above) else { continue };
             let found = (found.st_dev, found.st_ino);
-            if found == self.folder {
+            if self.holds(found) {
                 return Err(PathError::Closed);
             }
-            // A workspace lies in the directory itself, and what it holds is the agent's.
+            // A workspace lies in the state directory itself, and what it holds is the agent's.
             if found == self.root {
                 return Ok(());
             }

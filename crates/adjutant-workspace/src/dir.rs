@@ -114,10 +114,10 @@ impl Dir {
     /// Why it was not opened; [`PathError::Outside`] when `name` is more than one name.
     pub fn open_dir(&self, name: &OsStr) -> Result<Self, PathError> {
         let handle = kernel::open_directory(&self.handle, single(name)?, Links::Never)?;
-        if self.closed.is_some_and(|closed| closed.is(&handle)) {
+        if self.closed.as_ref().is_some_and(|closed| closed.is(&handle)) {
             return Err(PathError::Closed);
         }
-        Ok(Self::new(handle).closing(self.closed))
+        Ok(Self::new(handle).closing(self.closed.clone()))
     }
 
     /// Opens a directory any number of levels below, without following a symbolic link.
@@ -139,8 +139,8 @@ impl Dir {
             step.push(name);
         }
         let handle = self.step(reached.as_ref(), &step)?;
-        self.closed.map_or(Ok(()), |closed| closed.judge(&handle))?;
-        Ok(Self::new(handle).closing(self.closed))
+        self.closed.as_ref().map_or(Ok(()), |closed| closed.judge(&handle))?;
+        Ok(Self::new(handle).closing(self.closed.clone()))
     }
 
     fn step(&self, from: Option<&OwnedFd>, path: &Path) -> Result<OwnedFd, PathError> {

@@ -152,7 +152,7 @@ impl Root {
     /// Goes down from handle to handle, so that nothing is made anywhere but in what was opened.
     fn make_folders(&self, file: &Path) -> Result<OwnedFd, PathError> {
         let top = Dir::new(open_folder(self.handle(), Path::new("."))?);
-        let mut at = top.closing(self.closed);
+        let mut at = top.closing(self.closed.clone());
         let names: Vec<&OsStr> = file.parent().unwrap_or(Path::new("")).iter().collect();
         for (depth, name) in names.iter().enumerate() {
             at = match at.open_dir(name) {

@@ -26,7 +26,7 @@ pub struct Root {
     handle: OwnedFd,
     /// The root's path as given and with links resolved; text only, never opened again.
     names: Vec<PathBuf>,
-    /// A directory out of reach, wherever it lies.
+    /// Directories out of reach, wherever they lie.
     pub(crate) closed: Option<Closed>,
     /// Git directories that nothing is written in, besides those called `.git`.
     pub(crate) git: Option<GitGuard>,
@@ -90,10 +90,10 @@ impl Root {
         self
     }
 
-    /// Keeps a directory out of reach from now on, whatever path leads to it; one that is not there is
-    /// no matter.
+    /// Keeps a directory out of reach from now on, besides those before, whatever path leads to it; also one that does
+    /// not exist yet.
     pub fn close(&mut self, folder: &Path) {
-        self.closed = Closed::new(&self.handle, folder);
+        self.closed = Closed::adding(self.closed.as_ref(), &self.handle, folder);
     }
 
     /// Refuses to write in git directories from now on: those of the repository that the root lies in, by device
@@ -146,12 +146,12 @@ impl Root {
     pub fn open_dir(&self, path: &RelPath) -> Result<Dir, PathError> {
         let handle = kernel::open_directory(&self.handle, path.to_open(), Links::Beneath)?;
         self.checked_open(&handle)?;
-        Ok(Dir::new(handle).closing(self.closed))
+        Ok(Dir::new(handle).closing(self.closed.clone()))
     }
 
-    /// Refuses what lies in the directory that is out of reach.
+    /// Refuses what lies in a directory that is out of reach.
     pub(crate) fn checked_open(&self, handle: impl AsFd) -> Result<(), PathError> {
-        self.closed.map_or(Ok(()), |closed| closed.judge(handle))
+        self.closed.as_ref().map_or(Ok(()), |closed| closed.judge(handle))
     }
 
     /// Returns the numbers of the device and the directory, the same for every handle to this root.

@@ -95,6 +95,7 @@ mod terminal;
 mod undo;
 mod watch;
 mod whose_run;
+mod wide_root;
 mod work;
 mod work_ends;
 mod work_fails;

@@ -326,7 +326,7 @@ fn the_state_directory_is_out_of_reach_wherever_it_lies() {
             shown += &std::fs::read_to_string(file.unwrap().path()).unwrap();
         }
     }
-    let told = shown.matches("is a record of adjutant itself").count();
+    let told = shown.matches("is a record or a setting of adjutant itself").count();
     assert_eq!(told, 5, "{shown}");
     assert!(shown.contains("mine.txt\\n1:the-code"), "{shown}");
     for hidden in ["code.txt\\n1:", "kept/state/runs", "state/\\n"] {

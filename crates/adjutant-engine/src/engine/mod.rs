@@ -221,15 +221,18 @@ impl Engine {
     #[must_use]
     pub fn with_spaces(mut self, setup: SpaceSetup) -> Self {
         self = self.closing(&setup.state);
+        if let Some(config) = &setup.config {
+            self = self.closing(config);
+        }
         self.spaces = Some(setup);
         self
     }
 
-    /// Keeps the state directory out of reach of agents' files, wherever it lies.
+    /// Keeps a directory out of reach of agents' files, wherever it lies, such as the state directory.
     #[must_use]
-    pub fn closing(mut self, state: &Path) -> Self {
+    pub fn closing(mut self, folder: &Path) -> Self {
         if let Some(toolbox) = Arc::get_mut(&mut self.desk.toolbox) {
-            toolbox.close(state);
+            toolbox.close(folder);
         }
         self
     }

@@ -32,6 +32,8 @@ pub struct SpaceSetup {
     pub grants: Vec<PathBuf>,
     /// Directories that commands never see, such as a person's home.
     pub hidden: Vec<PathBuf>,
+    /// The directory with the person's own configuration, which agents neither read nor write.
+    pub config: Option<PathBuf>,
     /// A file that agents may not change, such as the PRD they work on: no result holds it.
     pub reserved: Option<PathBuf>,
     /// The program that holds workspaces and starts what runs in them; this one where none is named.
@@ -49,6 +51,7 @@ impl SpaceSetup {
             sandbox_off: false,
             grants: Vec::new(),
             hidden: Vec::new(),
+            config: None,
             reserved: None,
             helper: None,
         }
