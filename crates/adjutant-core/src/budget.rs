@@ -125,6 +125,13 @@ pub struct Settlement {
 }
 
 impl Settlement {
+    /// Closes a call that its provider never began: it costs nothing.
+    #[must_use]
+    pub const fn never_began() -> Self {
+        let usage = Usage { input: 0, output: 0, cache_read: 0, cache_write: 0 };
+        Self { usage, usd: Usd::ZERO, estimated: false }
+    }
+
     /// Closes a call that left no usage record at its full reservation.
     #[must_use]
     pub const fn estimated(reservation: &Reservation) -> Self {

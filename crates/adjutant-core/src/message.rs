@@ -123,6 +123,9 @@ pub struct AttemptError {
     /// How long the provider asked us to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// Whether the provider never began to work on the call, so that the attempt costs nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_began: bool,
 }
 
 /// The classes of model errors that are treated differently.

@@ -280,6 +280,7 @@ async fn call_model(thought: Thought, heard: mpsc::Sender<Heard>) -> Attempt {
             kind: ErrorKind::BadRequest,
             message: format!("the answer has {bytes} bytes, at most {MAX_REPLY_BYTES} are taken"),
             retry_after_ms: None,
+            never_began: false,
         });
     }
     Ok(reply)

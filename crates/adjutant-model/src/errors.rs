@@ -22,7 +22,13 @@ pub(crate) fn from_status(
     key: Option<&Secret>,
 ) -> AttemptError {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    judge(Some(status), &body, retry_after_ms, key)
+    let error = judge(Some(status), &body, retry_after_ms, key);
+    AttemptError { never_began: never_began(status), ..error }
+}
+
+/// Judges an error that came as JSON with a status of success, where a stream was expected.
+pub(crate) fn from_json(body: &Value, key: Option<&Secret>) -> AttemptError {
+    judge(Some(400), body, None, key)
 }
 
 /// Judges an error that arrived inside a stream which had begun well.
@@ -37,7 +43,20 @@ pub(crate) fn truncated(what: &str) -> AttemptError {
 
 /// Returns an error in our own words.
 pub(crate) fn plain(kind: ErrorKind, what: &str) -> AttemptError {
-    AttemptError { kind, message: what.to_owned(), retry_after_ms: None }
+    AttemptError { kind, message: what.to_owned(), retry_after_ms: None, never_began: false }
+}
+
+/// Returns the error of a call that did not reach its provider.
+pub(crate) fn unreached(what: &str) -> AttemptError {
+    AttemptError { never_began: true, ..plain(ErrorKind::Network, what) }
+}
+
+/// Says whether a provider that answers with this status has not begun to work on the call.
+///
+/// With any other error status it may have begun, and may bill what it did: 408 and 504 are sent
+/// when time ran out, 500 and 502 when something broke on the way.
+const fn never_began(status: u16) -> bool {
+    matches!(status, 400..=407 | 409..=499 | 503 | 529)
 }
 
 /// Takes the key out of a message, wherever it stands.
@@ -63,7 +82,7 @@ fn judge(
     let kind = kind_of(&words, status, message);
     let retry_after_ms = retry_after_ms.or_else(|| retry_delay(error));
     let message = describe(kind, status, &words, message);
-    without_key(AttemptError { kind, message, retry_after_ms }, key)
+    without_key(AttemptError { kind, message, retry_after_ms, never_began: false }, key)
 }
 
 /// Finds the error in a body; Gemini may wrap it in a list.

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn told(kind: ErrorKind, retry_after_ms: Option<u64>) -> AttemptError {
-        AttemptError { kind, message: String::new(), retry_after_ms }
+        AttemptError { kind, message: String::new(), retry_after_ms, never_began: false }
     }
 
     #[tokio::test(start_paused = true)]

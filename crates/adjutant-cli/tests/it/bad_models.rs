@@ -167,3 +167,22 @@ fn calls_that_make_no_sense_are_answered_and_told_in_few_lines() {
     assert_eq!(kinds.last().unwrap(), "run_ended");
     assert!(server.stop().iter().all(|request| request.complaint.is_none()));
 }
+
+/// Returns an address where no server listens.
+fn closed_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn a_provider_that_does_not_answer_costs_nothing_and_is_named() {
+    let rig = Rig::new();
+    configure(&rig, &closed_port(), "anthropic");
+    let call = rig.call(ASK).args(["--budget-usd", "0.10"]).env("FAKE_KEY", KEY);
+    let said = complaint(&rig, &call.run());
+    assert!(said.contains("cannot connect to 127.0.0.1:"), "{said}");
+    let total = rig.run(["cost", "--json"]).json()["total"].clone();
+    assert_eq!(total["cost_usd"], 0.0, "{total}");
+    assert_eq!(total["estimated_tokens"], 0, "{total}");
+    assert_eq!(total["calls"], 3, "three attempts and no more: {total}");
+}

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::mcp_rig::{Client, SCRIPT, task};
 use crate::rig::Rig;
+use crate::server::{KEY, configure};
 
 fn rig() -> Rig {
     Rig::with_script(SCRIPT)
@@ -164,4 +165,20 @@ fn runs_end_with_their_server_where_the_person_wants_that() {
         let out = rig.run(["wait", run, "--timeout", "20"]);
         assert_eq!(out.code, 130, "{out}");
     }
+}
+
+#[test]
+fn a_provider_that_does_not_answer_takes_nothing_from_the_daily_allowance() {
+    let rig = Rig::new();
+    configure(&rig, "http://127.0.0.1:1", "anthropic");
+    let args = ["--approval", "auto-below 1.00", "--budget-usd", "1.00"];
+    let mut client = Client::start_on(&rig, "fake/priced", &args, &[("FAKE_KEY", KEY)]);
+    client.initialize("tester", "2025-11-25");
+    for nth in 1..=2 {
+        let answer = client.call("Delegate", quick(nth));
+        assert_eq!(answer["structuredContent"]["state"], "failed", "{answer}");
+        // The worst case of the call, and what it came to.
+        wait_for_lines(&rig, 2 * nth);
+    }
+    clean(&rig);
 }

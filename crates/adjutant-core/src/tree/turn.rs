@@ -188,7 +188,10 @@ impl Tree {
         events
     }
 
-    /// Settles a failed attempt at its full reservation, then tries again later or gives up.
+    /// Settles a failed attempt, then tries again later or gives up.
+    ///
+    /// An attempt that the provider never began costs nothing and still counts as an attempt. Every
+    /// other one counts at its full reservation, because the provider may bill it.
     pub(super) fn fail_attempt(
         &self,
         now: Timestamp,
@@ -207,7 +210,8 @@ impl Tree {
         let tries = error.kind.is_transient() && tried < MAX_ATTEMPTS && pause <= LONGEST_PAUSE_MS;
         let retry_at = tries.then(|| now.plus_millis(pause));
         let end = self.provider_failed(&error, node);
-        let settlement = Settlement::estimated(open);
+        let settlement =
+            if error.never_began { Settlement::never_began() } else { Settlement::estimated(open) };
         let mut events =
             vec![Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at }];
         if retry_at.is_none() {
@@ -304,6 +308,7 @@ impl Tree {
             kind: ErrorKind::Refused,
             message: "the model declined to answer".into(),
             retry_after_ms: None,
+            never_began: false,
         };
         self.end_subtree(index, &self.provider_failed(&error, node))
     }

@@ -191,11 +191,14 @@ fn errors() -> impl Strategy<Value = AttemptError> {
         1 => Just(ErrorKind::BadRequest),
         1 => Just(ErrorKind::ContextExhausted),
     ];
-    (kind, option::of(0..20_000_u64)).prop_map(|(kind, retry_after_ms)| AttemptError {
-        kind,
-        message: "no".into(),
-        retry_after_ms,
-    })
+    (kind, option::of(0..20_000_u64), any::<bool>()).prop_map(
+        |(kind, retry_after_ms, never_began)| AttemptError {
+            kind,
+            message: "no".into(),
+            retry_after_ms,
+            never_began,
+        },
+    )
 }
 
 fn outputs() -> impl Strategy<Value = ToolOutput> {

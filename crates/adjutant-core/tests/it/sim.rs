@@ -562,5 +562,10 @@ pub(crate) fn read(id: &str, path: &str) -> ToolCall {
 }
 
 pub(crate) fn error(kind: ErrorKind) -> AttemptError {
-    AttemptError { kind, message: "the provider said so".into(), retry_after_ms: None }
+    AttemptError {
+        kind,
+        message: "the provider said so".into(),
+        retry_after_ms: None,
+        never_began: false,
+    }
 }

@@ -393,7 +393,7 @@ proptest! {
 fn random_stories_meet_every_kind_of_event() {
     let mut runner = TestRunner::deterministic();
     let mut met: BTreeSet<String> = BTreeSet::new();
-    for _ in 0..150 {
+    for _ in 0..400 {
         let policy = policies().new_tree(&mut runner).unwrap().current();
         let story = stories().new_tree(&mut runner).unwrap().current();
         let history = vec(acts(), 0..100).new_tree(&mut runner).unwrap().current();
@@ -417,5 +417,5 @@ fn random_stories_meet_every_kind_of_event() {
         met.insert(format!("completed {completed}"));
     }
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"BUDGET_EXCEEDED CONTEXT_BUDGET_EXCEEDED CYCLE_DETECTED Check LastCall(BudgetExceeded) MAX_DELEGATIONS_EXCEEDED MAX_DEPTH_EXCEEDED Person Repair Results Shorten VALIDATION_FAILED approval_asked approved attempt_failed auto_approved checked checking completed false completed true crashed delegated denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late markers_read merged merged false false merged false true merged true false messaged overran passed false passed true paused progressed refused replied reserved resumed run_ended run_started settled space_kept space_made started story_taken told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"BUDGET_EXCEEDED CONTEXT_BUDGET_EXCEEDED CYCLE_DETECTED Check LastCall(BudgetExceeded) LastCall(ContextExhausted) MAX_DELEGATIONS_EXCEEDED MAX_DEPTH_EXCEEDED Person Repair Results Shorten VALIDATION_FAILED approval_asked approved attempt_failed auto_approved checked checking completed false completed true crashed delegated denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late markers_read merged merged false false merged false true merged true false messaged overran passed false passed true paused progressed refused replied reserved resumed run_ended run_started settled space_kept space_made started story_taken told tool_called tool_refused tool_returned");
 }

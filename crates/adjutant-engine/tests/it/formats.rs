@@ -304,6 +304,7 @@ fn history() -> Vec<u8> {
         kind: ErrorKind::Overloaded,
         message: "try later".into(),
         retry_after_ms: Some(900),
+        never_began: false,
     };
     run.submit(Command::FailAttempt { session: fails, turn: 1, attempt: 1, error });
     run.submit(Command::Cancel { session: fails });

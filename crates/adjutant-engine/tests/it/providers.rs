@@ -376,3 +376,31 @@ async fn a_cancelled_child_leaves_its_provider_at_once() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn two_rate_limits_before_an_answer_cost_nothing() {
+    on_all(async |api| {
+        let fault = || Fault {
+            class: Class::RateLimited,
+            retry_after_ms: Some("1".into()),
+            ..Fault::default()
+        };
+        let limited = || Turn { error: Some(fault()), ..Turn::default() };
+        let answer = Turn::says("Done.").using(used(300, 0, 38));
+        let (fake, story) = alone(api, [answer.first(limited()).first(limited())]).await;
+        assert_eq!(story.ends(), ["look: completed"], "{api:?}");
+        assert_eq!(fake.arrived(), 3, "{api:?}");
+        let settled: Vec<(bool, u64)> = story
+            .events
+            .iter()
+            .filter_map(|(_, event)| match event {
+                Event::AttemptFailed { settlement, .. } | Event::Replied { settlement, .. } => {
+                    Some((settlement.estimated, settlement.usage.total()))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(settled, [(false, 0), (false, 0), (false, 338)], "{api:?}");
+    })
+    .await;
+}

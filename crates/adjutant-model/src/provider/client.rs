@@ -10,7 +10,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, Url};
 
 use super::sources::{ProviderConfig, Shared, Sources};
-use crate::errors::{from_status, plain, truncated, without_key};
+use crate::errors::{from_status, plain, truncated, unreached, without_key};
 use crate::limiter::{Limiter, draw};
 use crate::model::{BoxFuture, Model, Progress, TurnRequest};
 use crate::record::{Foreign, Recorder, Tape, misplaced};
@@ -103,7 +103,7 @@ impl Client {
         let encrypted = self.url.scheme() == "https";
         let client = self.shared.http.client(encrypted).ok_or_else(|| {
             let problem = "no encrypted connection can be made: no certificates found";
-            tape.broke(plain(ErrorKind::Network, problem))
+            tape.broke(unreached(problem))
         })?;
         let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let sent = request.send().await;
@@ -150,7 +150,7 @@ impl Client {
         if error.is_connect() {
             // What is plain is a server of one's own, and may not have been started.
             let running = if self.url.scheme() == "http" { "; is the server running?" } else { "" };
-            return plain(ErrorKind::Network, &format!("cannot connect to {place}{running}"));
+            return unreached(&format!("cannot connect to {place}{running}"));
         }
         if error.is_timeout() {
             return plain(ErrorKind::Idle, &format!("{place} did not begin to answer in time"));

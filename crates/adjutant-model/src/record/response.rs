@@ -3,7 +3,7 @@
 use adjutant_core::{Attempt, AttemptError, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-use crate::errors::{from_status, plain};
+use crate::errors::{from_json, from_status, plain};
 use crate::model::Progress;
 use crate::wire::{Codec, Wire};
 use adjutant_core::Secret;
@@ -83,7 +83,7 @@ pub(crate) fn misplaced(
 ) -> AttemptError {
     let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     if value.get("error").is_some_and(|error| !error.is_null()) {
-        return from_status(400, body, None, key);
+        return from_json(&value, key);
     }
     let kind = match kind {
         Foreign::Json => "JSON",

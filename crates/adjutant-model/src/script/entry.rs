@@ -214,7 +214,12 @@ fn read_ending(fields: &Fields<'_>, document: &str) -> Result<Ending, Flaw> {
         refuse(fields, "error", &REPLY)?;
         let message = fields.text("message")?.unwrap_or("as the script says").to_owned();
         let retry_after_ms = fields.millis("retry_after_ms")?.map(as_millis);
-        return Ok(Ending::Error(AttemptError { kind, message, retry_after_ms }));
+        return Ok(Ending::Error(AttemptError {
+            kind,
+            message,
+            retry_after_ms,
+            never_began: false,
+        }));
     }
     if let Some(key) = ERROR.iter().find(|key| fields.get(key).is_some()) {
         return Err(fields.flaw(key, format!("`{key}` belongs to an `error`, there is none")));

@@ -293,5 +293,5 @@ fn settled(rule: UsageRule, request: &TurnRequest<'_>, said_bytes: u64) -> Optio
 }
 
 fn refusal(kind: ErrorKind, message: String) -> AttemptError {
-    AttemptError { kind, message, retry_after_ms: None }
+    AttemptError { kind, message, retry_after_ms: None, never_began: false }
 }

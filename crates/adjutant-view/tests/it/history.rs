@@ -249,7 +249,12 @@ impl History {
             session,
             turn: 1,
             attempt: 1,
-            error: AttemptError { kind, message: "try later".into(), retry_after_ms: None },
+            error: AttemptError {
+                kind,
+                message: "try later".into(),
+                retry_after_ms: None,
+                never_began: false,
+            },
             settlement: Settlement::estimated(&open),
             retry_at: retry_in.map(|millis| self.at().plus_millis(millis)),
         });

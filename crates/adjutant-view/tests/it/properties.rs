@@ -166,7 +166,12 @@ impl Driver {
             Effect::Model { session, turn, attempt, .. } if pick.is_multiple_of(5) => {
                 let kind =
                     if pick.is_multiple_of(2) { ErrorKind::Network } else { ErrorKind::BadRequest };
-                let error = AttemptError { kind, message: "no".into(), retry_after_ms: None };
+                let error = AttemptError {
+                    kind,
+                    message: "no".into(),
+                    retry_after_ms: None,
+                    never_began: false,
+                };
                 self.submit(Command::FailAttempt { session, turn, attempt, error });
             }
             Effect::Model { session, turn, attempt, .. } => {

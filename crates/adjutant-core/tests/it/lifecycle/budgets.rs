@@ -291,6 +291,43 @@ fn a_call_without_a_usage_record_counts_at_its_full_reservation() {
 }
 
 #[test]
+fn attempts_that_the_provider_never_began_cost_nothing_and_are_still_counted() {
+    let unbegun = |kind| AttemptError { never_began: true, ..error(kind) };
+    // Room for two full calls: three that were settled at their reservations would not fit.
+    let (mut sim, child) = begun(&["budget_tokens=9000"], small(90_000));
+    let held = sim.node(child).ledger.reserved;
+    for attempt in 1..=MAX_ATTEMPTS {
+        assert_eq!(sim.node(child).ledger.reserved, held, "attempt {attempt}");
+        sim.fail(child, unbegun(ErrorKind::Network));
+        let ledger = sim.node(sim.root()).ledger;
+        assert!(ledger.settled.is_zero() && ledger.reserved.is_zero(), "{ledger:?}");
+        if attempt < MAX_ATTEMPTS {
+            sim.tick_next();
+        }
+    }
+    insta::assert_snapshot!(sim.ended(child), @r"
+    failed PROVIDER_ERROR: network error: the provider said so
+    => Try again later, or use another model.
+    ");
+    assert_eq!(sim.model_calls(child).len(), MAX_ATTEMPTS as usize);
+    assert_eq!(sim.node(child).usage.total(), 0);
+    sim.check_over();
+}
+
+#[test]
+fn a_recorded_settlement_stays_as_it_was_recorded() {
+    // Written before attempts could cost nothing.
+    let old = r#"{"type":"attempt_failed","session":"sess_1735460684_aaaaaa","turn":1,"attempt":1,
+        "error":{"kind":"rate_limited","message":"HTTP 429"},
+        "settlement":{"usage":{"input":300,"output":4096},"usd":0.5,"estimated":true},
+        "retry_at":null}"#;
+    let event: Event = serde_json::from_str(old).unwrap();
+    let Event::AttemptFailed { error, settlement, .. } = event else { panic!("{event:?}") };
+    assert!(!error.never_began);
+    assert_eq!((settlement.estimated, settlement.usage.total()), (true, 4_396));
+}
+
+#[test]
 fn a_reservation_is_the_last_bill_and_a_token_for_every_byte_since() {
     let (mut sim, child) = begun(&["max_output_tokens=1000"], small(90_000));
     sim.reply(

@@ -6,6 +6,7 @@
 mod cuts;
 mod errors;
 mod loops;
+mod never_began;
 mod streams;
 
 use std::sync::Arc;
