@@ -140,6 +140,8 @@ pub enum ErrorKind {
     Overloaded,
     /// The key is missing, wrong or not allowed.
     Authentication,
+    /// The account has no credit or quota left, or reached a spend limit.
+    OutOfCredit,
     /// The request itself was rejected.
     BadRequest,
     /// The provider declined for policy reasons.
@@ -164,6 +166,7 @@ impl ErrorKind {
             }
             Self::ContextExhausted
             | Self::Authentication
+            | Self::OutOfCredit
             | Self::BadRequest
             | Self::Refused
             | Self::ScriptEnded => false,
@@ -178,6 +181,7 @@ impl std::fmt::Display for ErrorKind {
             Self::RateLimited => "rate limited",
             Self::Overloaded => "provider overloaded",
             Self::Authentication => "authentication failed",
+            Self::OutOfCredit => "out of credit",
             Self::BadRequest => "request rejected",
             Self::Refused => "refused by the provider",
             Self::Network => "network error",

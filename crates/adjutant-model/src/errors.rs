@@ -12,7 +12,9 @@ const MAX_MESSAGE_CHARS: usize = 300;
 /// The most characters of a provider's error word that are shown.
 const MAX_WORD_CHARS: usize = 48;
 /// How keys of the known providers begin; a provider may quote part of one in its complaint.
-const KEY_PREFIXES: [&str; 6] = ["sk-", "sk_", "AIza", "AQ.", "Bearer", "key-"];
+const KEY_PREFIXES: [&str; 5] = ["sk-", "sk_", "AIza", "AQ.", "key-"];
+/// Words that a credential follows in a header.
+const SCHEMES: [&str; 2] = ["Bearer", "Basic"];
 
 /// Judges an answer with an error status.
 pub(crate) fn from_status(
@@ -81,7 +83,7 @@ fn judge(
     let message = message.or_else(|| error.as_str()).unwrap_or_default();
     let kind = kind_of(&words, status, message);
     let retry_after_ms = retry_after_ms.or_else(|| retry_delay(error));
-    let message = describe(kind, status, &words, message);
+    let message = describe(status, &words, &clean(message, key));
     without_key(AttemptError { kind, message, retry_after_ms, never_began: false }, key)
 }
 
@@ -107,7 +109,8 @@ fn kind_of(words: &[&str], status: Option<u16>, message: &str) -> ErrorKind {
         return if barred { ErrorKind::Authentication } else { kind };
     }
     let kind = match status {
-        Some(401..=403) => ErrorKind::Authentication,
+        Some(402) => ErrorKind::OutOfCredit,
+        Some(401 | 403) => ErrorKind::Authentication,
         Some(408) => ErrorKind::Network,
         Some(413) => ErrorKind::ContextExhausted,
         Some(429) => ErrorKind::RateLimited,
@@ -145,14 +148,16 @@ fn by_word(word: &str) -> Option<ErrorKind> {
         | "DEADLINE_EXCEEDED"
         | "service_unavailable"
         | "unavailable_error" => ErrorKind::Overloaded,
-        "authentication_error"
-        | "permission_error"
-        | "billing_error"
-        | "invalid_api_key"
+        "billing_error"
+        | "billing_not_active"
         | "insufficient_quota"
+        | "insufficient_credits"
         | "billing_hard_limit_reached"
         | "credit_balance_exhausted"
-        | "enforced_spend_limit_reached"
+        | "enforced_spend_limit_reached" => ErrorKind::OutOfCredit,
+        "authentication_error"
+        | "permission_error"
+        | "invalid_api_key"
         | "account_deactivated"
         | "UNAUTHENTICATED"
         | "PERMISSION_DENIED"
@@ -178,7 +183,8 @@ fn by_phrase(message: &str) -> Option<ErrorKind> {
         "maximum number of tokens",
     ];
     const FILTERED: [&str; 1] = ["content filtering policy"];
-    const UNPAID: [&str; 3] = ["credit balance", "spend limit", "api key not valid"];
+    const UNPAID: [&str; 3] = ["credit balance", "spend limit", "insufficient credits"];
+    const WRONG_KEY: [&str; 1] = ["api key not valid"];
     let message = message.to_lowercase();
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
     if says(&FULL) {
@@ -186,6 +192,8 @@ fn by_phrase(message: &str) -> Option<ErrorKind> {
     } else if says(&FILTERED) {
         Some(ErrorKind::Refused)
     } else if says(&UNPAID) {
+        Some(ErrorKind::OutOfCredit)
+    } else if says(&WRONG_KEY) {
         Some(ErrorKind::Authentication)
     } else {
         None
@@ -206,13 +214,11 @@ pub(crate) fn millis(seconds: &str) -> Option<u64> {
     (seconds.is_finite() && seconds >= 0.0).then(|| (seconds.min(86_400.0) * 1_000.0).ceil() as u64)
 }
 
-fn describe(kind: ErrorKind, status: Option<u16>, words: &[&str], message: &str) -> String {
+fn describe(status: Option<u16>, words: &[&str], said: &str) -> String {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(status.map(|status| format!("HTTP {status}")));
     parts.extend(words.first().map(|word| clean_word(word)));
     let place = parts.join(", ");
-    // Complaints about a key like to quote it; the class and the word say enough.
-    let said = if kind == ErrorKind::Authentication { String::new() } else { clean(message) };
     match (place.is_empty(), said.is_empty()) {
         (false, false) => format!("{place}: {said}"),
         // A server that is the right one says more than that there is nothing here.
@@ -223,7 +229,7 @@ fn describe(kind: ErrorKind, status: Option<u16>, words: &[&str], message: &str)
             Some(404 | 405) if words.is_empty() => format!("{place}; is the base URL right?"),
             Some(_) | None => place,
         },
-        (true, false) => said,
+        (true, false) => said.to_owned(),
         (true, true) => "the provider gave no reason".to_owned(),
     }
 }
@@ -234,8 +240,9 @@ fn clean_word(word: &str) -> String {
 }
 
 /// Makes a provider's sentence fit for a line: one line, no keys, not long.
-fn clean(message: &str) -> String {
+fn clean(message: &str, key: Option<&Secret>) -> String {
     let mut text = String::new();
+    let mut follows_scheme = false;
     for word in message.split(|letter: char| letter.is_whitespace() || letter.is_control()) {
         if word.is_empty() {
             continue;
@@ -243,8 +250,11 @@ fn clean(message: &str) -> String {
         if !text.is_empty() {
             text.push(' ');
         }
-        let bare = word.trim_start_matches(|letter: char| !letter.is_alphanumeric());
-        let is_key = KEY_PREFIXES.iter().any(|prefix| bare.starts_with(prefix));
+        let bare = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+        let is_key = KEY_PREFIXES.iter().any(|prefix| bare.starts_with(prefix))
+            || follows_scheme
+            || is_part_of_key(word, key);
+        follows_scheme = SCHEMES.contains(&bare);
         text.push_str(if is_key { "***" } else { word });
         if text.len() > 8 * MAX_MESSAGE_CHARS {
             break;
@@ -255,6 +265,15 @@ fn clean(message: &str) -> String {
         text.push('…');
     }
     text
+}
+
+/// Says whether a word shows some of the key: a masked form of it, or its beginning or end.
+fn is_part_of_key(word: &str, key: Option<&Secret>) -> bool {
+    const SHOWN: usize = 6;
+    let key = key.map(Secret::reveal).filter(|key| key.is_ascii() && key.len() >= 2 * SHOWN);
+    let shows =
+        |key: &str| word.contains(&key[..SHOWN]) || word.contains(&key[key.len() - SHOWN..]);
+    word.contains("**") || key.is_some_and(shows)
 }
 
 #[cfg(test)]
@@ -277,7 +296,7 @@ mod tests {
         use ErrorKind as E;
         for (status, body, expected) in [
             (401, anthropic("authentication_error", "invalid x-api-key"), E::Authentication),
-            (402, anthropic("billing_error", "pay"), E::Authentication),
+            (402, anthropic("billing_error", "pay"), E::OutOfCredit),
             (403, anthropic("permission_error", "no"), E::Authentication),
             (404, anthropic("not_found_error", "model: claude-x"), E::BadRequest),
             (413, anthropic("request_too_large", "too large"), E::ContextExhausted),
@@ -294,7 +313,7 @@ mod tests {
             (
                 400,
                 anthropic("invalid_request_error", "Your credit balance is too low"),
-                E::Authentication,
+                E::OutOfCredit,
             ),
             (
                 401,
@@ -302,11 +321,9 @@ mod tests {
                 E::Authentication,
             ),
             (429, openai(json!("rate_limit_exceeded"), "tokens", "x"), E::RateLimited),
-            (
-                429,
-                openai(json!("insufficient_quota"), "insufficient_quota", "x"),
-                E::Authentication,
-            ),
+            (429, openai(json!("insufficient_quota"), "insufficient_quota", "x"), E::OutOfCredit),
+            (403, openai(json!("billing_not_active"), "billing_not_active", "x"), E::OutOfCredit),
+            (402, openai(json!(402), "", "Insufficient credits"), E::OutOfCredit),
             (
                 400,
                 openai(json!("context_length_exceeded"), "invalid_request_error", "x"),
@@ -367,7 +384,19 @@ mod tests {
     fn messages_hold_no_key_and_are_short() {
         let body = json!({"error":{"message":"Incorrect API key provided: sk-fake12***34.",
             "type":"invalid_request_error","code":"invalid_api_key"}});
-        assert_eq!(check(401, &body).1, "HTTP 401, invalid_api_key");
+        let said = "HTTP 401, invalid_api_key: Incorrect API key provided: ***";
+        assert_eq!(check(401, &body).1, said);
+        for (quoted, shown) in [
+            ("fake-key-000", "***"),
+            ("fake-k******-000,", "***"),
+            ("'fake-key...'", "***"),
+            ("(ey-000)", "***"),
+            ("Bearer abcdef", "Bearer ***"),
+            ("Authorization: Basic YTpi please", "Authorization: Basic *** please"),
+        ] {
+            let body = json!({"error":{"message":format!("no: {quoted}")}});
+            assert_eq!(check(403, &body).1, format!("HTTP 403: no: {shown}"), "{quoted}");
+        }
         let body =
             json!({"error":{"message":"bad\r\nheader fake-key-000 (sk-fake1234)\u{1b}[31m"}});
         assert_eq!(check(400, &body).1, "HTTP 400: bad header *** *** [31m");

@@ -38,6 +38,7 @@ pub const LAST_CALL: &str = "You are close to your limit and this is your last t
 available. Write your report now: what you found, and what is left to do.";
 const SHORTEN: &str =
     "Your answer was cut off at the output limit. Say it again, shorter, in one message.";
+const SMALLER_CONTEXT: &str = "Split the task, or use a model with a larger window.";
 const FIRST_RETRY_MS: u64 = 500;
 /// The longest pause of a provider that is waited out; a child must not be parked for days.
 const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
@@ -331,7 +332,7 @@ impl Tree {
             self.out_of_budget(node)
         };
         let recommendation = if code == Code::ContextExhausted {
-            "Split the task, or use a model with a larger window.".to_owned()
+            SMALLER_CONTEXT.to_owned()
         } else {
             self.raised(node).map_or_else(
                 || "Split the task.".to_owned(),
@@ -339,6 +340,18 @@ impl Tree {
             )
         };
         End::partial(code, message, &recommendation)
+    }
+
+    /// Ends an agent whose provider says that the context is full, with the provider's own figures.
+    fn context_rejected(&self, error: &AttemptError, node: &Node) -> End {
+        let window = node.window(self.policy.context_tokens).unwrap_or_default();
+        let message = format!(
+            "The provider reports that the context is full: {} (estimated before the call: {} of {} tokens).",
+            error.message,
+            grouped(node.context_estimate()),
+            grouped(window),
+        );
+        End::partial(Code::ContextExhausted, message, SMALLER_CONTEXT)
     }
 
     fn out_of_budget(&self, node: &Node) -> String {
@@ -388,7 +401,7 @@ impl Tree {
 
     fn provider_failed(&self, error: &AttemptError, node: &Node) -> End {
         if error.kind == ErrorKind::ContextExhausted {
-            return self.exhausted(Code::ContextExhausted, node);
+            return self.context_rejected(error, node);
         }
         let recommendation = match error.kind {
             ErrorKind::RateLimited
@@ -397,6 +410,9 @@ impl Tree {
             | ErrorKind::Truncated
             | ErrorKind::Idle => "Try again later, or use another model.",
             ErrorKind::Authentication => "Check the key of this provider.",
+            ErrorKind::OutOfCredit => {
+                "Add credit to the account of this provider or raise its spend limit, or use another model."
+            }
             ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
                 "Use another model, or change the task."
             }

@@ -47,11 +47,12 @@ const STOPS: [(&str, StopReason); 4] = [
     ("max_output", StopReason::MaxOutput),
     ("refused", StopReason::Refused),
 ];
-const ERRORS: [(&str, ErrorKind); 9] = [
+const ERRORS: [(&str, ErrorKind); 10] = [
     ("context_exhausted", ErrorKind::ContextExhausted),
     ("rate_limited", ErrorKind::RateLimited),
     ("overloaded", ErrorKind::Overloaded),
     ("authentication", ErrorKind::Authentication),
+    ("out_of_credit", ErrorKind::OutOfCredit),
     ("bad_request", ErrorKind::BadRequest),
     ("refused", ErrorKind::Refused),
     ("network", ErrorKind::Network),

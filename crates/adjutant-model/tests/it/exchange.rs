@@ -186,7 +186,7 @@ async fn rejections_are_told_apart_and_never_show_the_key() {
                 r#"{"error":{"code":"invalid_api_key","message":"fake-key-for-tests"}}"#,
             ),
             ErrorKind::Authentication,
-            "HTTP 401, invalid_api_key",
+            "HTTP 401, invalid_api_key: ***",
             None,
         ),
         (

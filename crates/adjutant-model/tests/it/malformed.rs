@@ -46,7 +46,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
     script:4:1: unknown key `arg` in a call, did you mean `args`? (allowed: tool, args, raw_args, id, times)
     script:3:11: unknown key `inptu` in `usage`, did you mean `input`? (allowed: input, output, cache_read, cache_write)
     script:1:34: unknown key `cached` in `price`, did you mean `cache_read`? (allowed: input, output, cache_read, cache_write)
-    script:2:9: unknown error `rate_limit`, did you mean `rate_limited`? (one of context_exhausted, rate_limited, overloaded, authentication, bad_request, refused, network, truncated, idle)
+    script:2:9: unknown error `rate_limit`, did you mean `rate_limited`? (one of context_exhausted, rate_limited, overloaded, authentication, out_of_credit, bad_request, refused, network, truncated, idle)
     script:3:8: unknown stop `zzz` (one of end_turn, tool_use, max_output, refused)
     ");
 }

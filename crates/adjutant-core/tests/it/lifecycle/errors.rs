@@ -62,6 +62,7 @@ fn every_class_of_error_ends_as_it_should() {
         ErrorKind::Truncated,
         ErrorKind::ContextExhausted,
         ErrorKind::Authentication,
+        ErrorKind::OutOfCredit,
         ErrorKind::BadRequest,
         ErrorKind::Refused,
         ErrorKind::ScriptEnded,
@@ -88,10 +89,12 @@ fn every_class_of_error_ends_as_it_should() {
     => Try again later, or use another model.
     3 calls, failed PROVIDER_ERROR: incomplete answer: the provider said so
     => Try again later, or use another model.
-    1 calls, partial CONTEXT_EXHAUSTED: The context was exhausted: 3 of 200,000 tokens, and an answer may need 4,096 more.
+    1 calls, partial CONTEXT_EXHAUSTED: The provider reports that the context is full: the provider said so (estimated before the call: 3 of 200,000 tokens).
     => Split the task, or use a model with a larger window.
     1 calls, failed PROVIDER_ERROR: authentication failed: the provider said so
     => Check the key of this provider.
+    1 calls, failed PROVIDER_ERROR: out of credit: the provider said so
+    => Add credit to the account of this provider or raise its spend limit, or use another model.
     1 calls, failed PROVIDER_ERROR: request rejected: the provider said so
     => Use another model, or change the task.
     1 calls, failed PROVIDER_ERROR: refused by the provider: the provider said so

@@ -9,7 +9,7 @@ use super::{Agent, serve};
 const CLASSES: [(Class, ErrorKind); 10] = [
     (Class::ContextLength, ErrorKind::ContextExhausted),
     (Class::RateLimited, ErrorKind::RateLimited),
-    (Class::Quota, ErrorKind::Authentication),
+    (Class::Quota, ErrorKind::OutOfCredit),
     (Class::Overloaded, ErrorKind::Overloaded),
     (Class::Auth, ErrorKind::Authentication),
     (Class::Permission, ErrorKind::Authentication),

@@ -336,10 +336,13 @@ impl RunView {
         self.delegations[place].take(entry, self.texts);
         if let Event::Ended { outcome, reason, .. } = entry.event {
             let mut reason = reason.as_ref().map(|reason| self.texts.reason(reason));
-            let refused_key = self.delegations[place].last_error == Some(ErrorKind::Authentication);
+            let needs_person = matches!(
+                self.delegations[place].last_error,
+                Some(ErrorKind::Authentication | ErrorKind::OutOfCredit)
+            );
             if let Some(reason) = reason.as_mut().filter(|it| it.code == Code::ProviderError) {
-                // Nothing gets better by itself: a person has to give another key.
-                reason.recoverable &= !refused_key;
+                // Nothing gets better by itself: a person has to give another key, or pay.
+                reason.recoverable &= !needs_person;
             }
             let returned = std::mem::take(&mut self.delegations[place].returned_errors);
             self.failed(entry, session, *outcome, reason.as_ref(), &returned);
