@@ -171,6 +171,7 @@ impl<'a> Driver<'a> {
                 | Effect::Merge { .. }
                 | Effect::Check { .. }
                 | Effect::Stop { .. }
+                | Effect::StopModel { .. }
                 | Effect::Close => {}
             }
         }

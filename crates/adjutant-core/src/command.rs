@@ -221,6 +221,8 @@ pub enum Effect {
     Merge { session: SessionId, into: SessionId, commit: String },
     /// Run the command that decides whether the work of a delegation is done, for so many seconds at the most.
     Check { session: SessionId, command: String, timeout_s: u64 },
+    /// Abandon the model call of a delegation, if one is still under way.
+    StopModel { session: SessionId },
     /// Stop whatever runs for a delegation.
     Stop { session: SessionId },
     /// Nothing is left to do.

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::node::End;
-use super::turn::Held;
+use super::turn::{Held, MAX_ATTEMPTS};
 use super::{Node, Tree};
 use crate::code::Code;
 use crate::event::Event;
 use crate::ids::SessionId;
+use crate::message::{AttemptError, ErrorKind};
 use crate::numbers::grouped;
 use crate::outcome::State;
 use crate::policy::Operation;
@@ -57,12 +58,15 @@ impl Tree {
         // A question and its parent, or a parent and its child, may be due at once; whoever is
         // ended first stays so.
         let mut ended: BTreeSet<SessionId> = ends(&events).collect();
-        let mut retries = BTreeSet::new();
+        let (mut stalls, mut retries) = (BTreeSet::new(), BTreeSet::new());
         for (_, index, why) in self.timers.iter().take_while(|(at, _, _)| *at <= now) {
             let node = &self.nodes[*index];
             let end = match why {
                 Deadline::Timeout => timed_out(node, self.policy.in_place),
-                Deadline::Stall => self.stalled(),
+                Deadline::Stall => {
+                    stalls.insert(*index);
+                    continue;
+                }
                 Deadline::Retry => {
                     retries.insert(*index);
                     continue;
@@ -73,8 +77,27 @@ impl Tree {
                 join(&mut events, self.end_subtree(*index, &end), &mut ended);
             }
         }
+        self.fail_stalled(now, &stalls, &mut events, &mut ended);
         self.retry(&retries, &mut events, &mut ended);
         events
+    }
+
+    /// Fails the attempts whose model was silent for too long, once it is clear who is still there.
+    /// Parents come before their children: an agent that ends here ends everyone below it.
+    fn fail_stalled(
+        &self,
+        now: Timestamp,
+        due: &BTreeSet<usize>,
+        events: &mut Vec<Event>,
+        ended: &mut BTreeSet<SessionId>,
+    ) {
+        for &index in due {
+            let node = &self.nodes[index];
+            if node.state.is_live() && !ended.contains(&node.session) {
+                let (error, end) = self.stalled(node);
+                join(events, self.fail_open_attempt(now, index, error, &end), ended);
+            }
+        }
     }
 
     /// Tries again what is due, once it is clear who is still there. All of it is decided before
@@ -102,13 +125,18 @@ impl Tree {
         }
     }
 
-    fn stalled(&self) -> End {
+    /// Returns what a silent attempt fails with, and how its agent ends after the last attempt.
+    fn stalled(&self, node: &Node) -> (AttemptError, End) {
         let seconds = grouped(self.policy.stall_s.unwrap_or_default());
-        End::partial(
-            Code::Stalled,
-            format!("No byte came from the model for {seconds} s."),
-            "Try again, or use another model.",
-        )
+        let silence = format!("o byte came from the model for {seconds} s");
+        let error = AttemptError {
+            kind: ErrorKind::Idle,
+            message: format!("n{silence}"),
+            retry_after_ms: None,
+            never_began: false,
+        };
+        let message = format!("N{silence} (attempt {} of {MAX_ATTEMPTS}).", node.tried());
+        (error, End::partial(Code::Stalled, message, "Try again, or use another model."))
     }
 
     /// Starts the silence clock anew while a model call is under way.

@@ -47,6 +47,8 @@ impl Tree {
             Event::Replied { session, text, tool_calls, stop, .. } => {
                 self.after_reply(*session, text, tool_calls, *stop)
             }
+            // After a stall the call is still open.
+            Event::AttemptFailed { session, .. } => effect(Effect::StopModel { session: *session }),
             Event::Told {
                 session,
                 nudge: Nudge::Shorten | Nudge::Repair | Nudge::Results | Nudge::Check,
@@ -81,7 +83,6 @@ impl Tree {
             | Event::DomainAllowed { .. }
             | Event::DomainDenied { .. }
             | Event::Denied { .. }
-            | Event::AttemptFailed { .. }
             | Event::Settled { .. }
             | Event::Overran { .. }
             | Event::Progressed { .. }

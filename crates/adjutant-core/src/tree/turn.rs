@@ -205,18 +205,34 @@ impl Tree {
             vec![Event::Late { session, what: "error".into(), text: error.to_string() }]
         };
         let Some((index, node)) = self.live(session) else { return late(&error) };
-        let Some(open) = node.open(turn, attempt) else { return late(&error) };
-        let tried = attempt.saturating_sub(node.excused).max(1);
+        if node.open(turn, attempt).is_none() {
+            return late(&error);
+        }
+        let end = self.provider_failed(&error, node);
+        self.fail_open_attempt(now, index, error, &end)
+    }
+
+    /// Settles the attempt that is open, then tries again later or ends the agent with `end`.
+    pub(super) fn fail_open_attempt(
+        &self,
+        now: Timestamp,
+        index: usize,
+        error: AttemptError,
+        end: &End,
+    ) -> Vec<Event> {
+        let node = &self.nodes[index];
+        let Some(open) = &node.reservation else { return Vec::new() };
+        let (session, turn, attempt) = (node.session, open.turn, open.attempt);
+        let tried = node.tried();
         let pause = error.retry_after_ms.unwrap_or(FIRST_RETRY_MS << (tried - 1).min(16));
         let tries = error.kind.is_transient() && tried < MAX_ATTEMPTS && pause <= LONGEST_PAUSE_MS;
         let retry_at = tries.then(|| now.plus_millis(pause));
-        let end = self.provider_failed(&error, node);
         let settlement =
             if error.never_began { Settlement::never_began() } else { Settlement::estimated(open) };
         let mut events =
             vec![Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at }];
         if retry_at.is_none() {
-            let ended = self.end_subtree(index, &end);
+            let ended = self.end_subtree(index, end);
             // The attempt's own record settles it; the end must not settle it again.
             let again = |event: &Event| matches!(event, Event::Settled { session: of, .. } if *of == session);
             events.extend(ended.into_iter().filter(|event| !again(event)));
@@ -521,6 +537,11 @@ impl Node {
     }
 
     /// Returns the open reservation when it is the one of this turn and attempt.
+    /// Returns the number of the attempt that is open, without those from before a resumption.
+    pub(super) fn tried(&self) -> u32 {
+        self.attempts.saturating_sub(self.excused).max(1)
+    }
+
     fn open(&self, turn: u32, attempt: u32) -> Option<&Reservation> {
         self.reservation.as_ref().filter(|open| open.turn == turn && open.attempt == attempt)
     }

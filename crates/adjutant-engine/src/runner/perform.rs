@@ -124,6 +124,12 @@ impl Runner {
                     self.put_next();
                 }
             }
+            Effect::StopModel { session } => {
+                let work = self.works.get_mut(&session);
+                if let Some(model) = work.and_then(|work| work.model.take()) {
+                    model.abort();
+                }
+            }
             Effect::Stop { session } => {
                 self.shop.desk.models.forget(session);
                 self.unread.remove(&session);

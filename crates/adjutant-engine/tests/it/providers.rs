@@ -404,3 +404,19 @@ async fn two_rate_limits_before_an_answer_cost_nothing() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_stalled_attempt_leaves_its_provider_and_is_tried_again() {
+    on_all(async |api| {
+        let stalls = Turn::says("Half an answer.").delivered(|way| way.stall_after = Some(100));
+        let script = Script::always([Turn::says("Whole.").first(stalls)]);
+        let fake = start(api, script).await;
+        let rig = rig(fake.model()).policy(|policy| policy.stall_s = Some(1));
+        let story = rig.task("look", "Look").delegate().await;
+        assert_eq!(story.ends(), ["look: completed"], "{api:?}");
+        assert_eq!(fake.arrived(), 2, "{api:?}");
+        let left = fake.requests()[0].delivered;
+        assert_ne!(left, Some(fake::Delivered::Whole), "{api:?}: {left:?}");
+    })
+    .await;
+}

@@ -245,8 +245,11 @@ impl Driver {
                 let (text, artifacts) = (DONE.to_owned(), Vec::new());
                 self.submit(Command::Conclude { session, call: None, text, artifacts });
             }
-            Effect::Delegate { .. } | Effect::Mark { .. } | Effect::Stop { .. } | Effect::Close => {
-            }
+            Effect::Delegate { .. }
+            | Effect::Mark { .. }
+            | Effect::StopModel { .. }
+            | Effect::Stop { .. }
+            | Effect::Close => {}
         }
     }
 

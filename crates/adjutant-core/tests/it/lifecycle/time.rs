@@ -96,11 +96,64 @@ fn a_model_that_is_silent_for_too_long_has_stalled() {
     sim.submit(Command::Progress { session: child, bytes: 1 }).unwrap();
     assert_eq!(sim.tick_at(600), []);
     assert_eq!(sim.tick_at_ms(1_199_998), []);
-    sim.tick_at_ms(1_199_999);
+    let held = sim.node(child).ledger.reserved;
+    assert_eq!(kinds(&sim.tick_at_ms(1_199_999)), "attempt_failed");
+    // The provider may bill what it was silent about.
+    assert_eq!(sim.node(child).ledger.settled, held);
+    let stopped = |effect: &&Effect| matches!(effect, Effect::StopModel { .. });
+    assert_eq!(sim.effects.iter().filter(stopped).count(), 1, "the silent call is abandoned");
+    assert_eq!(
+        sim.tree.next_deadline(),
+        Some((Timestamp::from_millis(1_200_499), Deadline::Retry))
+    );
+    assert_eq!(sim.tick_next(), Some(Deadline::Retry));
+    assert_eq!(sim.tick_next(), Some(Deadline::Stall));
+    assert_eq!(sim.tick_next(), Some(Deadline::Retry));
+    assert_eq!(sim.tick_next(), Some(Deadline::Stall));
     insta::assert_snapshot!(sim.ended(child), @r"
-    partial STALLED: No byte came from the model for 600 s.
+    partial STALLED: No byte came from the model for 600 s (attempt 3 of 3).
     => Try again, or use another model.
     ");
+    assert_eq!(sim.model_calls(child).len(), 3);
+    sim.check_over();
+}
+
+#[test]
+fn a_stalled_attempt_is_retried_and_the_answer_counts() {
+    let (mut sim, child) = one(&["stall_s=600"]);
+    sim.tick_at(600);
+    sim.tick_next();
+    sim.say(child, "Here I am.");
+    assert_eq!(*sim.state(child), State::Ended(Outcome::Completed));
+    sim.check_over();
+}
+
+#[test]
+fn a_stalled_attempt_is_not_retried_beyond_its_time_or_budget() {
+    let (mut sim, child) = one(&["stall_s=600", "timeout_s=900"]);
+    sim.tick_at(600);
+    sim.tick_next();
+    assert_eq!(sim.tick_next(), Some(Deadline::Timeout));
+    assert_eq!(sim.code(child), Some(Code::Timeout));
+    sim.check_over();
+
+    let (mut sim, child) = begun(&["stall_s=600", "budget_tokens=9000"], small(90_000));
+    sim.tick_at(600);
+    sim.tick_next();
+    while sim.node(child).state.is_live() {
+        sim.tick_next();
+    }
+    assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
+    sim.check_over();
+}
+
+#[test]
+fn a_stall_and_the_end_of_time_at_once_settle_the_call_once() {
+    let (mut sim, child) = one(&["stall_s=600", "timeout_s=600"]);
+    let events = sim.tick_at(600);
+    assert_eq!(kinds(&events).matches("settled").count(), 1, "{}", kinds(&events));
+    assert!(!kinds(&events).contains("attempt_failed"), "{}", kinds(&events));
+    assert_eq!(sim.code(child), Some(Code::Timeout));
     sim.check_over();
 }
 
