@@ -222,8 +222,8 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
 }
 
 fn object(text: &str, origin: &str) -> Result<Map<String, Value>, Failure> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| Failure::usage(format!("{origin}: {error}")))?;
+    let value = adjutant_core::json::from_str(text)
+        .map_err(|error| Failure::usage(format!("{origin}: {error}")))?;
     match value {
         Value::Object(map) => Ok(map),
         Value::Array(tasks) => Ok(Map::from_iter([("tasks".to_owned(), Value::Array(tasks))])),

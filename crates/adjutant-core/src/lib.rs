@@ -18,6 +18,7 @@ mod excerpt;
 pub mod fingerprint;
 pub mod graph;
 pub mod ids;
+pub mod json;
 pub mod marker;
 pub mod message;
 pub mod money;

@@ -16,6 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use adjutant_core::json;
 use rmcp::RoleServer;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId};
@@ -277,26 +278,49 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
 }
 
 /// An answer to what is no message, and to whom.
-struct Complaint {
+pub(crate) struct Complaint {
     // Boxed: it is the rare case, and larger than the usual one.
     error: Box<ErrorData>,
     to: Option<RequestId>,
 }
 
 impl Complaint {
+    /// Returns the answer as JSON.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let answer = JsonRpcMessage::error((*self.error).clone(), self.to.clone());
+        encoded(&answer).unwrap_or_default()
+    }
+
     fn new(error: ErrorData, to: Option<RequestId>) -> Self {
         Self { error: Box::new(error), to }
     }
 }
 
 fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, Complaint> {
-    let value: Value = serde_json::from_slice(line).map_err(|error| {
-        Complaint::new(ErrorData::parse_error(format!("not JSON: {error}"), None), None)
-    })?;
-    let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
+    let value = read_json(line)?;
+    let id = request_id(&value);
     serde_json::from_value(value).map_err(|_| {
         Complaint::new(ErrorData::invalid_request("not a message of JSON-RPC 2.0", None), id)
     })
+}
+
+/// Reads the JSON of a message; one with a key twice is refused under the id of its request.
+pub(crate) fn read_json(line: &[u8]) -> Result<Value, Complaint> {
+    json::from_slice(line).map_err(|error| {
+        if !json::is_repeated_key(&error) {
+            return Complaint::new(
+                ErrorData::parse_error(format!("not JSON: {error}"), None),
+                None,
+            );
+        }
+        let id = serde_json::from_slice(line).ok().and_then(|value| request_id(&value));
+        let text = format!("{error} of the message; send each key once");
+        Complaint::new(ErrorData::invalid_params(text, None), id)
+    })
+}
+
+fn request_id(message: &Value) -> Option<RequestId> {
+    message.get("id").and_then(|id| serde_json::from_value(id.clone()).ok())
 }
 
 /// Lets only what may come before the handshake come before it.

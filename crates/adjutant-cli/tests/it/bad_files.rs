@@ -175,6 +175,19 @@ fn other_texts_that_are_no_utf_8_are_refused_with_the_byte() {
 }
 
 #[test]
+fn a_task_file_with_a_key_twice_is_refused_before_anything_begins() {
+    let rig = Rig::new();
+    let file =
+        "{\"tasks\": [\n  {\"label\": \"a\", \"prompt\": \"Look\", \"prompt\": \"Delete\"}\n]}\n";
+    rig.write("tasks.json", file);
+    let out = rig.delegate(&["tasks.json"]);
+    assert_eq!(out.code, 2, "{out}");
+    let expected = "tasks.json: the key `prompt` occurs twice in one object at line 2 column 43";
+    assert!(out.stderr.contains(expected), "{out}");
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+}
+
+#[test]
 fn a_missing_system_file_is_named() {
     let rig = Rig::with_script(SCRIPT);
     insta::assert_snapshot!(rig.delegate(&["-t", "a=x", "--system", "gone.md"]).talk(), @"

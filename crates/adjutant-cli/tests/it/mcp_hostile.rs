@@ -33,7 +33,8 @@ fn what_is_no_message_is_answered_and_the_next_one_is_heard() {
         r#"{{"jsonrpc":"2.0","id":90,"method":"tools/call","params":{{"name":"Delegate","arguments":{}}}}}"#,
         r#"{"a":"#.repeat(5_000) + "1" + &"}".repeat(5_000)
     );
-    let cases: [(&[u8], i64); 9] = [
+    let twice = br#"{"jsonrpc":"2.0","id":92,"method":"tools/call","params":{"name":"Delegate","arguments":{"tasks":[{"label":"a","prompt":"x","prompt":"y"}]}}}"#;
+    let cases: [(&[u8], i64); 10] = [
         (b"nonsense", -32700),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1", -32700),
         (b"\xff\xfe\xfd", -32700),
@@ -43,11 +44,17 @@ fn what_is_no_message_is_answered_and_the_next_one_is_heard() {
         (b"[]", -32600),
         (br#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
         (br#"{"jsonrpc":"1.0","id":91,"method":"ping"}"#, -32600),
+        (twice, -32602),
     ];
     for (line, code) in cases {
         let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
         assert_eq!(complaint(&mut client, line)["error"]["code"], code, "{shown}");
     }
+    // The client learns which call it was and what to correct.
+    let answer = complaint(&mut client, twice);
+    assert_eq!(answer["id"], 92);
+    insta::assert_snapshot!(answer["error"]["message"].as_str().unwrap(), @"the key `prompt` occurs twice in one object at line 1 column 131 of the message; send each key once");
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 }
 
 #[test]

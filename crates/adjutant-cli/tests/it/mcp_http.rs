@@ -471,6 +471,16 @@ fn what_is_no_message_is_answered_and_the_next_one_is_heard() {
         assert!((400..500).contains(&answer.status), "{shown}: {}", answer.head);
         assert_eq!(client.post(&ping()).result(9), json!({}), "after {shown}");
     }
+    let twice =
+        br#"{"jsonrpc":"2.0","id":92,"method":"tools/call","params":{"name":"a","name":"b"}}"#;
+    for (body, code, id) in
+        [(&b"{\"jsonrpc\":"[..], -32700, Value::Null), (&twice[..], -32602, json!(92))]
+    {
+        let mut answer = host.send("POST", &[("Mcp-Session-Id", &client.id)], body);
+        assert_eq!(answer.status, 400);
+        let said = answer.message();
+        assert_eq!((&said["error"]["code"], &said["id"]), (&json!(code), &id), "{said}");
+    }
     for (header, value, status) in [
         ("Accept", "text/html", 406),
         ("Content-Type", "text/plain", 415),

@@ -1,6 +1,9 @@
 //! Finds the return in what a model wrote: bare JSON, fenced JSON, or JSON among prose.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
+
+use crate::json::{self, UniqueKeys};
 
 /// Objects that may break off before the search gives up.
 ///
@@ -18,14 +21,23 @@ pub(super) enum Wrapping {
     Prose,
 }
 
+/// Why a text holds no return.
+#[derive(Debug)]
+pub(super) enum ExtractError {
+    /// There is no whole JSON in it.
+    NotJson,
+    /// An object in it has a key twice.
+    RepeatedKey(serde_json::Error),
+}
+
 /// Returns the JSON that `text` consists of, or else the last object in it.
-pub(super) fn extract(text: &str) -> Option<(Value, Wrapping)> {
+pub(super) fn extract(text: &str) -> Result<(Value, Wrapping), ExtractError> {
     let text = text.trim_start_matches('\u{feff}').trim();
-    if let Ok(value) = serde_json::from_str(text) {
-        return Some((value, Wrapping::Bare));
+    if let Ok(value) = json::from_str(text) {
+        return Ok((value, Wrapping::Bare));
     }
-    if let Some(value) = unfence(text).and_then(|inner| serde_json::from_str(inner).ok()) {
-        return Some((value, Wrapping::Fence));
+    if let Some(value) = unfence(text).and_then(|inner| json::from_str(inner).ok()) {
+        return Ok((value, Wrapping::Fence));
     }
     last_object(text).map(|value| (value, Wrapping::Prose))
 }
@@ -46,10 +58,12 @@ fn unfence(text: &str) -> Option<&str> {
 ///
 /// An object that breaks off takes back what was found before it: the model meant to say
 /// something later, and neither its draft nor a part of its torn return may stand in for that.
+/// An object with a key twice does the same.
 ///
 /// Linear: an object that parses is skipped whole, and the attempts that do not parse are counted.
-fn last_object(text: &str) -> Option<Value> {
+fn last_object(text: &str) -> Result<Value, ExtractError> {
     let (mut best, mut other, mut torn, mut at) = (None, None, 0, 0);
+    let mut repeated = None;
     while torn <= MAX_TORN
         && let Some(offset) = text[at..].find('{')
     {
@@ -59,15 +73,21 @@ fn last_object(text: &str) -> Option<Value> {
             continue;
         }
         match object_at(rest) {
-            Some((value, len)) => {
+            Some((Ok(value), len)) => {
                 at += len - 1;
                 let slot = if looks_like_return(&value) { &mut best } else { &mut other };
                 *slot = Some(value);
             }
+            Some((Err(error), len)) => {
+                at += len - 1;
+                (best, repeated) = (None, Some(error));
+            }
             None => (best, torn) = (None, torn + 1),
         }
     }
-    best.or_else(|| other.filter(|_| torn == 0))
+    let is_sound = torn == 0 && repeated.is_none();
+    best.or_else(|| other.filter(|_| is_sound))
+        .ok_or_else(|| repeated.map_or(ExtractError::NotJson, ExtractError::RepeatedKey))
 }
 
 /// Says whether the brace that `text` starts with can begin a JSON object at all.
@@ -75,10 +95,20 @@ fn opens_object(text: &str) -> bool {
     text[1..].trim_start().starts_with(['"', '}'])
 }
 
-fn object_at(text: &str) -> Option<(Value, usize)> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let value = values.next()?.ok()?;
-    Some((value, values.byte_offset()))
+/// Reads the object that `text` starts with, and returns its length.
+///
+/// The error is that of a key that occurs twice; an object that breaks off is `None`.
+fn object_at(text: &str) -> Option<(Result<Value, serde_json::Error>, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<UniqueKeys>();
+    match values.next()? {
+        Ok(UniqueKeys(value)) => Some((Ok(value), values.byte_offset())),
+        Err(error) if json::is_repeated_key(&error) => {
+            let mut skipped = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+            skipped.next()?.ok()?;
+            Some((Err(error), skipped.byte_offset()))
+        }
+        Err(_) => None,
+    }
 }
 
 /// Says whether an object has a key that only a return has, not one of its parts.
@@ -109,7 +139,7 @@ mod tests {
             (format!("fn main() {{ \"x\" }} and {object}"), Wrapping::Prose),
         ] {
             let expected = Some((json!({"status": "completed"}), expected));
-            assert_eq!(extract(&text), expected, "{text}");
+            assert_eq!(extract(&text).ok(), expected, "{text}");
         }
     }
 
@@ -128,7 +158,7 @@ mod tests {
             // Neither is the draft before the torn return.
             "{\"status\": \"partial\"} no, rather {\"status\": \"completed\", \"summary\": \"S",
         ] {
-            assert_eq!(extract(text), None, "{text}");
+            assert!(matches!(extract(text), Err(ExtractError::NotJson)), "{text}");
         }
     }
 
@@ -137,8 +167,29 @@ mod tests {
         let object = "{\"status\": \"failed\"}";
         for (torn, is_found) in [(MAX_TORN, true), (MAX_TORN + 1, false)] {
             let text = format!("{} {object}", "{\"a\" ".repeat(torn));
-            assert_eq!(extract(&text).is_some(), is_found, "{torn}");
+            assert_eq!(extract(&text).is_ok(), is_found, "{torn}");
         }
+    }
+
+    #[test]
+    fn an_object_with_a_key_twice_is_not_taken_for_a_return_nor_is_a_part_of_it() {
+        let twice = r#"{"status": "failed", "status": "completed", "metadata": {"status": "x"}}"#;
+        for text in [
+            twice.to_owned(),
+            format!("```json\n{twice}\n```"),
+            format!("Here: {twice}."),
+            format!("{{\"status\": \"partial\"}} and then {twice}"),
+            format!("{twice} {{\"summary\": \"x\"}}"),
+            format!("[{twice}]"),
+        ] {
+            assert!(matches!(extract(&text), Err(ExtractError::RepeatedKey(_))), "{text}");
+        }
+        // What the model wrote after it stands.
+        let later = format!("{twice} no, rather {{\"status\": \"partial\"}}");
+        assert_eq!(extract(&later).ok(), Some((json!({"status": "partial"}), Wrapping::Prose)));
+        // It breaks off as well, so that is what is wrong with it.
+        let torn = r#"{"status": "failed", "status": "compl"#;
+        assert!(matches!(extract(torn), Err(ExtractError::NotJson)));
     }
 
     #[test]
@@ -150,14 +201,14 @@ mod tests {
             ("null", json!(null)),
             ("```json\n[1]\n```", json!([1])),
         ] {
-            assert_eq!(extract(text).map(|found| found.0), Some(expected), "{text}");
+            assert_eq!(extract(text).ok().map(|found| found.0), Some(expected), "{text}");
         }
     }
 
     #[test]
     fn an_object_without_the_keys_of_a_return_is_taken_when_nothing_better_is_there() {
         assert_eq!(
-            extract("See {\"summary\": \"x\"} there."),
+            extract("See {\"summary\": \"x\"} there.").ok(),
             Some((json!({"summary": "x"}), Wrapping::Prose))
         );
     }
@@ -165,7 +216,7 @@ mod tests {
     proptest! {
         #[test]
         fn extraction_never_panics(text in "[{}\\[\\]\":,a`~ \\n\\\\é1]{0,60}") {
-            extract(&text);
+            let _ = extract(&text);
         }
 
         #[test]
@@ -174,7 +225,7 @@ mod tests {
             after in "[a-zé .:`\\n]{0,20}",
         ) {
             let object = json!({"status": "failed", "summary": "a } b { c"});
-            let found = extract(&format!("{before}{object}{after}")).map(|found| found.0);
+            let found = extract(&format!("{before}{object}{after}")).ok().map(|found| found.0);
             prop_assert_eq!(found, Some(object));
         }
     }

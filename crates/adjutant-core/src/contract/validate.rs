@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::artifact::{self, ArtifactFact};
-use super::extract::{Wrapping, extract};
+use super::extract::{ExtractError, Wrapping, extract};
 use super::fields::{Fields, shown};
 use super::metadata::{self, MetadataSource};
 use super::returned::{Artifact, ArtifactKind, Return, Status, Word};
@@ -102,13 +102,16 @@ fn read<'a>(submission: Submission<'a>, findings: &mut Findings) -> Option<Cow<'
     };
     let found = extract(text);
     match &found {
-        None => findings.error(WHOLE, "Return is not valid JSON"),
-        Some((_, Wrapping::Prose)) => {
+        Err(ExtractError::NotJson) => findings.error(WHOLE, "Return is not valid JSON"),
+        Err(ExtractError::RepeatedKey(error)) => {
+            findings.error(WHOLE, format!("Return is not valid JSON: {error}"));
+        }
+        Ok((_, Wrapping::Prose)) => {
             findings.warn(WHOLE, "Return was found among other text; it should stand alone");
         }
-        Some((_, Wrapping::Bare | Wrapping::Fence)) => {}
+        Ok((_, Wrapping::Bare | Wrapping::Fence)) => {}
     }
-    found.map(|(value, _)| Cow::Owned(value))
+    found.ok().map(|(value, _)| Cow::Owned(value))
 }
 
 fn judge(
@@ -306,6 +309,11 @@ mod tests {
             ("All done!", "error return: Return is not valid JSON"),
             ("", "error return: Return is not valid JSON"),
             ("{\"status\": ", "error return: Return is not valid JSON"),
+            (
+                r#"{"status": "failed", "status": "completed"}"#,
+                "error return: Return is not valid JSON: the key `status` occurs twice in one object \
+                 at line 1 column 29",
+            ),
             ("[1, 2]", "error return: Return must be JSON object"),
             ("\"completed\"", "error return: Return must be JSON object"),
             ("null", "error return: Return must be JSON object"),

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::Tree;
 use super::node::{End, Node};
 use crate::budget::{Amount, Reservation, Settlement};
@@ -12,6 +14,7 @@ use crate::code::Code;
 use crate::event::{Event, Nudge, ToolOutput};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
+use crate::json;
 use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
 use crate::money::Usd;
 use crate::numbers::grouped;
@@ -495,7 +498,7 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
     }
     // A return that is no JSON is judged like any other that is wrong.
     if call.malformed && call.name != RETURN {
-        return Some("Not run: the arguments are not valid JSON. Send one JSON object.".into());
+        return Some(unreadable(&call.arguments));
     }
     let same_id =
         |other: &&Option<ToolCall>| other.as_ref().is_some_and(|other| other.id == call.id);
@@ -503,6 +506,15 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
         .take(number)
         .find(same_id)
         .map(|_| format!("Not run: the call id `{}` was used twice.", call.id))
+}
+
+/// Says why the arguments of a call could not be read.
+fn unreadable(arguments: &Value) -> String {
+    let error = arguments.as_str().and_then(|text| json::from_str(text).err());
+    match error.filter(json::is_repeated_key) {
+        Some(error) => format!("Not run: {error} of the arguments. Send each key once."),
+        None => "Not run: the arguments are not valid JSON. Send one JSON object.".into(),
+    }
 }
 
 fn not_allowed(name: &str, usable: &crate::rights::ToolSet) -> String {

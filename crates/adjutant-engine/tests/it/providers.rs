@@ -218,13 +218,20 @@ async fn calls_that_make_no_sense_are_told_to_the_model_who_goes_on() {
             .then(call("Read", r#"{"path":"b.rs"}"#, "two"))
             .then(call("Read", garbage, "three"))
             .then(call("Read", &deep, "four"))
-            .then(call("rm -rf /", r#"{"path":"b.rs"}"#, "five"));
+            .then(call("Read", r#"{"path":"a.rs","path":"b.rs"}"#, "five"))
+            .then(call("rm -rf /", r#"{"path":"b.rs"}"#, "six"));
         let (fake, story) = alone(api, [turn, Turn::says("I see.")]).await;
         accepted(&fake);
         assert_eq!(story.ends(), ["look: completed"], "{api:?}");
         let refusals = refusals(&story);
-        let expected =
-            ["names no tool", "used twice", "not valid JSON", "not valid JSON", "rm -rf"];
+        let expected = [
+            "names no tool",
+            "used twice",
+            "not valid JSON",
+            "not valid JSON",
+            "the key `path` occurs twice in one object at line 1 column 21 of the arguments",
+            "rm -rf",
+        ];
         assert_eq!(refusals.len(), expected.len(), "{api:?}: {refusals:?}");
         for (said, part) in refusals.iter().zip(expected) {
             assert!(said.contains(part), "{api:?}: {said}");

@@ -39,6 +39,7 @@ use self::sessions::Sessions;
 pub use self::token::{TOKEN_VARIABLE, Token, TokenError};
 use crate::Setup;
 use crate::server::{BLOCKING_THREADS, ServeError, Server, all_begun};
+use crate::wire;
 
 /// The longest body that is taken. Inclusive.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -329,7 +330,7 @@ impl<H: ServerHandler> Front<H> {
             refused(closed)
         } else if head.method == Method::POST {
             match read(body).await {
-                Ok(whole) => self.service.handle(Request::from_parts(head, Full::new(whole))).await,
+                Ok(whole) => self.post(head, whole).await,
                 Err(closed) => refused(closed),
             }
         } else {
@@ -345,6 +346,22 @@ impl<H: ServerHandler> Front<H> {
         }
         answer
     }
+
+    async fn post(&self, head: hyper::http::request::Parts, body: Bytes) -> Answer {
+        match wire::read_json(&body) {
+            Ok(_) => self.service.handle(Request::from_parts(head, Full::new(body))).await,
+            Err(complaint) => json_answer(StatusCode::BAD_REQUEST, complaint.to_json()),
+        }
+    }
+}
+
+/// Answers with JSON.
+fn json_answer(status: StatusCode, body: Vec<u8>) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
+    *answer.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer
 }
 
 /// Answers a browser that asks whether a page may ask.

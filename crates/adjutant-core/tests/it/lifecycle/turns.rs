@@ -42,6 +42,8 @@ fn tools_are_run_and_the_next_turn_waits_for_all_of_them() {
 fn d18_what_is_not_allowed_or_makes_no_sense_is_answered_and_not_run() {
     let (mut sim, child) = one(&[]);
     let malformed = ToolCall { malformed: true, ..read("m", "a") };
+    let twice = json!(r#"{"path": "a", "path": "b"}"#);
+    let twice = ToolCall { malformed: true, ..tool("t", "Read", twice) };
     let calls = vec![
         read("1", "a"),
         tool("2", "Run", json!({"command": "rm -rf /"})),
@@ -49,6 +51,7 @@ fn d18_what_is_not_allowed_or_makes_no_sense_is_answered_and_not_run() {
         tool("4", "Dance", json!({})),
         tool("5", "", json!({})),
         malformed,
+        twice,
         read("1", "b"),
         tool("6", "Delegate", json!({})),
     ];
@@ -60,6 +63,7 @@ fn d18_what_is_not_allowed_or_makes_no_sense_is_answered_and_not_run() {
     Not run: `Dance` is not available to you. Available: Glob, Grep, Note, Read.
     Not run: the call names no tool.
     Not run: the arguments are not valid JSON. Send one JSON object.
+    Not run: the key `path` occurs twice in one object at line 1 column 20 of the arguments. Send each key once.
     Not run: the call id `1` was used twice.
     Not run: `Delegate` is not available to you. Available: Glob, Grep, Note, Read.
     ");

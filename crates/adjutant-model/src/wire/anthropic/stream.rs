@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use adjutant_core::{Attempt, AttemptError, Reply, StopReason, ToolCall, Usage};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::super::Codec;
@@ -33,7 +34,8 @@ enum Block {
     Call {
         id: String,
         name: String,
-        input: Value,
+        /// The arguments as they stood in the start, as JSON; empty where there were none.
+        input: String,
         written: String,
     },
     Thinking {
@@ -50,8 +52,8 @@ struct Event<'a> {
     kind: Text<'a>,
     #[serde(default)]
     index: u64,
-    #[serde(default)]
-    content_block: Value,
+    #[serde(borrow)]
+    content_block: Option<&'a RawValue>,
     #[serde(default, borrow)]
     delta: Delta<'a>,
     message: Option<Start>,
@@ -79,6 +81,20 @@ struct Delta<'a> {
 #[derive(Deserialize)]
 struct Start {
     usage: Option<Counts>,
+}
+
+/// The arguments in the start of a call, unread: a value would hide a key that occurs twice.
+#[derive(Deserialize)]
+struct CallStart<'a> {
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+impl CallStart<'_> {
+    fn input(&self) -> String {
+        let input = self.input.map_or("", RawValue::get);
+        if input.starts_with('{') { input.to_owned() } else { String::new() }
+    }
 }
 
 /// The bill; later records are cumulative and may leave fields out.
@@ -187,7 +203,8 @@ impl Fold for Stream {
         match &*event.kind {
             "message_start" => self.bill(event.message.and_then(|message| message.usage)),
             "content_block_start" => {
-                self.blocks.insert(event.index, begin(event.content_block));
+                let block = event.content_block.map_or("null", RawValue::get);
+                self.blocks.insert(event.index, begin(block)?);
                 self.open += 1;
             }
             "content_block_delta" => self.grow(event.index, &event.delta, progress)?,
@@ -234,21 +251,22 @@ impl Fold for Stream {
     }
 }
 
-fn begin(block: Value) -> Block {
+fn begin(block_json: &str) -> Result<Block, AttemptError> {
+    let block: Value = parse(block_json.as_bytes())?;
     let word = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
-    match block["type"].as_str() {
+    Ok(match block["type"].as_str() {
         Some("text") => Block::Text(word("text")),
         Some("tool_use") => Block::Call {
             id: word("id"),
             name: word("name"),
-            input: block["input"].clone(),
+            input: parse::<CallStart<'_>>(block_json.as_bytes())?.input(),
             written: String::new(),
         },
         Some("thinking") => {
             Block::Thinking { text: word("thinking"), signature: word("signature") }
         }
         Some(_) | None => Block::Other(block),
-    }
+    })
 }
 
 /// Adds a block to the reply and returns it as it must go back.
@@ -265,12 +283,8 @@ fn settle(block: Block, text: &mut String, calls: &mut Vec<ToolCall>) -> Option<
         }
         Block::Call { id, name, input, written } => {
             // Servers that do not stream arguments put them into the start.
-            let whole = written.is_empty() && input.as_object().is_some_and(|map| !map.is_empty());
-            let call = if whole {
-                ToolCall { id, name, arguments: input, malformed: false }
-            } else {
-                tool_call(id, name, &written)
-            };
+            let written = if written.is_empty() { input } else { written };
+            let call = tool_call(id, name, &written);
             let verbatim = json!({
                 "type": "tool_use", "id": call.id, "name": call.name, "input": arguments(&call),
             });

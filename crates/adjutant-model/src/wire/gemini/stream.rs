@@ -4,6 +4,7 @@
 //! chunk has a `finishReason`, and then the connection ends well. Signatures of thoughts sit on
 //! parts and must go back on the same parts.
 
+use adjutant_core::json::UniqueKeys;
 use adjutant_core::{Attempt, AttemptError, ErrorKind, Reply, StopReason, ToolCall, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -53,17 +54,17 @@ struct Content {
     parts: Vec<Box<RawValue>>,
 }
 
-/// A call whose arguments are too deep to be read as a value.
+/// A call whose arguments cannot be read as a value: too deep, or with a key twice.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct DeepPart<'a> {
+struct UnreadablePart<'a> {
     #[serde(borrow)]
-    function_call: DeepCall<'a>,
+    function_call: UnreadableCall<'a>,
     thought_signature: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct DeepCall<'a> {
+struct UnreadableCall<'a> {
     id: Option<String>,
     #[serde(default)]
     name: String,
@@ -193,9 +194,9 @@ impl Stream {
     }
 }
 
-/// Keeps arguments that are too deep as the text they came in; they are not an object, and so
-/// the call is answered as malformed.
-fn deep(part: DeepPart<'_>) -> Map<String, Value> {
+/// Keeps arguments that are too deep, or that have a key twice, as the text they came in; they are
+/// not an object, and so the call is answered as malformed.
+fn unreadable(part: UnreadablePart<'_>) -> Map<String, Value> {
     let call = part.function_call;
     let mut made = json!({ "name": call.name, "args": call.args.get() });
     if let Some(id) = call.id {
@@ -223,8 +224,8 @@ impl Fold for Stream {
         for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index == 0) {
             for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
                 let part = match serde_json::from_str(part.get()) {
-                    Ok(part) => part,
-                    Err(_) => deep(parse(part.get().as_bytes())?),
+                    Ok(UniqueKeys(Value::Object(part))) => part,
+                    Ok(_) | Err(_) => unreadable(parse(part.get().as_bytes())?),
                 };
                 self.part(part, progress);
             }
