@@ -128,7 +128,7 @@ impl<'call> Hits<'call> {
                         wanted.remove(&number);
                     }
                 }
-                Ok(Next::End | Next::Stopped) | Err(_) => break,
+                Ok(Next::Endless(_) | Next::End | Next::Stopped) | Err(_) => break,
             }
         }
         wanted

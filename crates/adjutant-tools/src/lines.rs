@@ -5,6 +5,11 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+/// The most bytes of one line that are read to find its end.
+///
+/// Beyond it reading stops: a sparse file of one line would be read for minutes, for nothing.
+pub(crate) const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
+
 /// The most bytes fetched at once.
 const CHUNK_BYTES: u64 = 64 * 1024;
 
@@ -12,6 +17,8 @@ const CHUNK_BYTES: u64 = 64 * 1024;
 pub(crate) enum Next<'lines> {
     /// A line, without its newline.
     Line(Line<'lines>),
+    /// The beginning of a line that does not end within [`MAX_LINE_BYTES`]; nothing follows it.
+    Endless(Line<'lines>),
     /// Nothing: the file is over.
     End,
     /// The caller wants to stop.
@@ -22,7 +29,7 @@ pub(crate) enum Next<'lines> {
 pub(crate) struct Line<'lines> {
     /// The bytes kept: all of them, or as many as were asked for.
     pub(crate) bytes: &'lines [u8],
-    /// The length of the whole line.
+    /// The length of the whole line; of an endless one, what was read of it.
     pub(crate) len: u64,
 }
 
@@ -84,6 +91,9 @@ impl<'call> Lines<'call> {
             self.kept.extend_from_slice(&self.buffer[from..from + part_len.min(room)]);
             if newline.is_some() {
                 return Ok(Next::Line(Line { bytes: &self.kept, len }));
+            }
+            if len > MAX_LINE_BYTES {
+                return Ok(Next::Endless(Line { bytes: &self.kept, len }));
             }
         }
         Ok(if len == 0 { Next::End } else { Next::Line(Line { bytes: &self.kept, len }) })

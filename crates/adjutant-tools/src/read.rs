@@ -8,7 +8,7 @@ use std::io;
 use adjutant_workspace::OpenedFile;
 
 use crate::args::{ArgError, Args, Field};
-use crate::lines::{Line, Lines, Next};
+use crate::lines::{Line, Lines, MAX_LINE_BYTES, Next};
 use crate::mask::{KeyLines, Kind};
 use crate::output::{ToolOutput, remark};
 use crate::toolbox::Call;
@@ -92,6 +92,8 @@ enum End {
     OfFile,
     Lines,
     Bytes,
+    /// The last line taken does not end within [`MAX_LINE_BYTES`].
+    EndlessLine,
     Stopped,
 }
 
@@ -118,8 +120,9 @@ impl<'call> Page<'call> {
         let keep = self.call.caps.line_chars.saturating_mul(4).saturating_add(CUT_MARGIN_BYTES);
         loop {
             let shown = self.at + 1 >= self.offset;
-            let line = match lines.next(if shown { keep } else { SKIPPED_BYTES })? {
-                Next::Line(line) => line,
+            let (line, is_endless) = match lines.next(if shown { keep } else { SKIPPED_BYTES })? {
+                Next::Line(line) => (line, false),
+                Next::Endless(line) => (line, true),
                 Next::End => return Ok(()),
                 Next::Stopped => {
                     self.end = End::Stopped;
@@ -128,8 +131,14 @@ impl<'call> Page<'call> {
             };
             self.at += 1;
             let key = self.keys.is_key(line.bytes);
+            if is_endless {
+                self.end = End::EndlessLine;
+            }
             if !shown {
-                continue;
+                match self.end {
+                    End::EndlessLine => return Ok(()),
+                    End::OfFile | End::Lines | End::Bytes | End::Stopped => continue,
+                }
             }
             let before = (self.text.len(), self.last);
             if self.at - self.offset == self.limit {
@@ -193,6 +202,9 @@ impl<'call> Page<'call> {
             remark(&mut self.text, words);
             return Ok(ToolOutput { is_error: last == 0, ..ToolOutput::ok(self.text) });
         }
+        if end == End::EndlessLine {
+            return Ok(self.finish_endless());
+        }
         if last == 0 {
             let total = self.at;
             return Ok(ToolOutput::error(format!("offset {first} is past the end, line {total}")));
@@ -203,7 +215,7 @@ impl<'call> Page<'call> {
             let least = if complete { "" } else { "at least " };
             let why = match end {
                 End::Bytes => format!(" ({} byte limit)", self.call.caps.read_bytes),
-                End::OfFile | End::Lines | End::Stopped => String::new(),
+                End::OfFile | End::Lines | End::EndlessLine | End::Stopped => String::new(),
             };
             let next = last + 1;
             let words =
@@ -214,6 +226,18 @@ impl<'call> Page<'call> {
         }
         self.remarks();
         Ok(ToolOutput::ok(self.text))
+    }
+
+    /// Says that the file is not shown beyond a line whose end was not looked for any further.
+    fn finish_endless(mut self) -> ToolOutput {
+        let mib = MAX_LINE_BYTES >> 20;
+        let words = format!("line {} is longer than {mib} MiB; nothing after it is read", self.at);
+        if self.last == 0 {
+            return ToolOutput::error(format!("offset {} is not reached: {words}", self.offset));
+        }
+        remark(&mut self.text, words);
+        self.remarks();
+        ToolOutput::ok(self.text)
     }
 
     fn remarks(&mut self) {

@@ -42,6 +42,35 @@ fn a_window_says_how_to_continue() {
 }
 
 #[test]
+fn a_line_is_read_up_to_its_cap_and_the_file_no_further() {
+    let rig = Rig::with(&[]);
+    let text = format!("first\n{}", "word ".repeat(4_000));
+    for (name, line_mib) in [("16", 16), ("17", 17), ("2048", 2 << 10), ("1048576", 1 << 20)] {
+        rig.write(name, &text);
+        let file = std::fs::OpenOptions::new().write(true).open(rig.path(name)).unwrap();
+        // Sparse, and nothing in it ends the line; half a MiB less than the size says.
+        file.set_len((line_mib << 20) - (1 << 19)).unwrap();
+        let started = std::time::Instant::now();
+        let shown = rig.read(json!({"path": name}));
+        let beyond = rig.read(json!({"path": name, "offset": 3}));
+        // 1 TiB took 30 s and showed nothing; reading 16 MiB takes milliseconds.
+        assert!(started.elapsed() < std::time::Duration::from_secs(3), "{:?}", started.elapsed());
+        assert!(shown.starts_with("1\tfirst\n2\tword word"), "{name}");
+        let remarks: Vec<_> = shown.lines().filter(|line| line.starts_with('[')).collect();
+        let cut = "[cut after 2000 characters: line 2]";
+        if line_mib == 16 {
+            assert_eq!(remarks, [cut], "{name}");
+            assert_eq!(beyond, "error: offset 3 is past the end, line 2");
+        } else {
+            let longer = "[line 2 is longer than 16 MiB; nothing after it is read]";
+            assert_eq!(remarks, [longer, cut], "{name}");
+            let expected = "error: offset 3 is not reached: line 2 is longer than 16 MiB; nothing after it is read";
+            assert_eq!(beyond, expected, "{name}");
+        }
+    }
+}
+
+#[test]
 fn the_line_cap_is_two_thousand() {
     let text: String = (1..=5321).map(|number| format!("{number}\n")).collect();
     let rig = Rig::with(&[("a.txt", &text)]);
