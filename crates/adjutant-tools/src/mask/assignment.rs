@@ -62,7 +62,7 @@ pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
 }
 
 /// Returns the name before a separator, past spaces and closing quotes; of a long one the end.
-fn name_before(head: &[u8]) -> Option<&[u8]> {
+pub(super) fn name_before(head: &[u8]) -> Option<&[u8]> {
     let head = trim_end_while(head, |byte| matches!(byte, b' ' | b'\t'), 4);
     let head = trim_end_while(head, |byte| matches!(byte, b']' | b'"' | b'\'' | b'`' | b'\\'), 3);
     let run = head.iter().rev().take(MAX_NAME_BYTES).take_while(|byte| is_name(**byte));

@@ -7,7 +7,9 @@
 //! because every rule rejects what already holds `[masked:`.
 
 mod assignment;
+mod basic_auth;
 mod key_block;
+mod netrc;
 mod tokens;
 mod url;
 
@@ -174,6 +176,7 @@ impl Starts {
     const TOKEN: u8 = 1;
     const DASHES: u8 = 2;
     const SEPARATOR: u8 = 4;
+    const NETRC: u8 = 8;
 
     const fn new() -> Self {
         let (mut first, mut second) = ([0; 256], [Self::SEPARATOR; 256]);
@@ -186,6 +189,8 @@ impl Starts {
         }
         first[b'-' as usize] |= Self::DASHES;
         second[b'-' as usize] |= Self::DASHES;
+        first[netrc::PASSWORD[0] as usize] |= Self::NETRC;
+        second[netrc::PASSWORD[1] as usize] |= Self::NETRC;
         first[b'=' as usize] |= Self::SEPARATOR;
         first[b':' as usize] |= Self::SEPARATOR;
         Self { first, second }
@@ -241,7 +246,10 @@ fn mask_shapes(text: &str) -> Cow<'_, str> {
 fn detect(bytes: &[u8], floor: usize, at: usize, blocks: &mut key_block::Finder) -> Option<Span> {
     match bytes[at] {
         b'-' => blocks.find(bytes, at),
-        b'=' | b':' => assignment::find(bytes, floor, at),
+        b'=' | b':' => {
+            assignment::find(bytes, floor, at).or_else(|| basic_auth::find(bytes, floor, at))
+        }
+        b'p' => netrc::find(bytes, floor, at),
         _ => tokens::find(bytes, floor, at),
     }
 }

@@ -90,6 +90,81 @@ fn assignments_of_secrets_are_masked_and_keep_their_names() {
 }
 
 #[test]
+fn basic_credentials_are_masked_and_words_after_basic_are_not() {
+    // bob:hunter2, böb:x and a name with a long password.
+    let long = "c29tZWJvZHk6YSBsb25nIHBhc3NwaHJhc2U/Pj8+";
+    for value in ["Ym9iOmh1bnRlcjI=", "Ym9iOmh1bnRlcjI", "YsO2Yjp4", long, "Og=="] {
+        for (before, after) in [
+            ("Authorization: Basic ", "\r\nHost: a"),
+            ("authorization:basic ", ""),
+            ("curl -H 'Proxy-Authorization: Basic ", "' https://host"),
+            ("\"Authorization\": \"Basic ", "\","),
+            ("{\\\"Authorization\\\": \\\"Basic ", "\\\"}"),
+            ("headers['Authorization'] = 'Basic ", "'"),
+        ] {
+            let masked = mask(&format!("{before}{value}{after}")).into_owned();
+            assert_eq!(masked, format!("{before}[masked:secret]{after}"));
+        }
+    }
+    for plain in [
+        "Authorization: Basic <credentials>",
+        "Authorization: Basic ${TOKEN}",
+        "Authorization: Basic authentication is used here",
+        "Authorization: Basic",
+        "authorization: basics of OAuth",
+        "Use: Basic Ym9iOmh1bnRlcjI=",
+    ] {
+        assert_eq!(mask(plain), plain);
+    }
+}
+
+#[test]
+fn passwords_of_a_netrc_are_masked_and_prose_about_passwords_is_not() {
+    for (text, expected) in [
+        (
+            "machine a.org login bob password hunter2\n",
+            "machine a.org login bob password [masked:secret]\n",
+        ),
+        (
+            "machine a.org\n  login bob\n\tpassword hunter2",
+            "machine a.org\n  login bob\n\tpassword [masked:secret]",
+        ),
+        (
+            "1\tmachine a.org\n2\tlogin bob\n3\tpassword h2\n",
+            "1\tmachine a.org\n2\tlogin bob\n3\tpassword [masked:secret]\n",
+        ),
+        (
+            "7:machine a.org login b\n8-password h2",
+            "7:machine a.org login b\n8-password [masked:secret]",
+        ),
+        (
+            "machine a password p login b\nmachine c password q",
+            "machine a password [masked:secret] login b\nmachine c password [masked:secret]",
+        ),
+        (
+            "default login anonymous password me@b",
+            "default login anonymous password [masked:secret]",
+        ),
+        (
+            "machine a login b account c password d",
+            "machine a login b account c password [masked:secret]",
+        ),
+    ] {
+        assert_eq!(mask(text), expected);
+    }
+    for plain in [
+        "The machine needs a login and a password before it starts.",
+        "login and password are wrong",
+        "The default password is weak.",
+        "machine a.org login bob password\nmachine b.org",
+        "password hunter2",
+        "machine a login b mypassword c",
+    ] {
+        assert_eq!(mask(plain), plain);
+    }
+}
+
+#[test]
 fn passwords_in_urls_are_masked_and_a_token_before_them_too() {
     assert_eq!(
         mask("postgres://app:s3cret@db:5432/app"),
@@ -264,6 +339,11 @@ fn pieces() -> impl Strategy<Value = String> {
         "_",
         "-",
         ".",
+        "machine h ",
+        "login n ",
+        "password ",
+        "Authorization: Basic ",
+        "Ym9iOmh1bnRlcjI=",
         "eyJ",
         "sk-",
         "&str",

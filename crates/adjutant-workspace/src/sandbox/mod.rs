@@ -34,7 +34,7 @@ pub use plain::{PlainEnd, Unconfined};
 pub use plan::Layer;
 pub(crate) use plan::{Failure, HolderPlan, OverlayPlan, Step};
 pub(crate) use raw::end_with_us;
-pub(crate) use rootfs::CREDENTIALS;
+pub(crate) use rootfs::{CREDENTIALS, is_credential_only_as_file};
 pub use run::{
     Bounds, Cancel, Config, End, Ended, Network, Place, Program, RunError, Sandbox, Unavailable,
 };

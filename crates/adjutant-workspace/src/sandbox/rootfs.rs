@@ -25,10 +25,11 @@ use super::skeleton::{
 
 /// Files and directories that hold credentials wherever they stand: at the end of a path, in one part or in
 /// several.
-pub(crate) const CREDENTIALS: [&str; 29] = [
+pub(crate) const CREDENTIALS: [&str; 39] = [
     ".aws",
     ".azure",
     ".bash_history",
+    ".boto",
     ".cargo/credentials",
     ".cargo/credentials.toml",
     ".claude/.credentials.json",
@@ -37,25 +38,41 @@ pub(crate) const CREDENTIALS: [&str; 29] = [
     ".config/gcloud",
     ".config/gh",
     ".config/git/credentials",
+    ".databrickscfg",
     ".docker/config.json",
+    ".env",
     ".git-credentials",
     ".gnupg",
     ".gradle/gradle.properties",
+    ".huggingface/token",
     ".kube",
     ".local/share/keyrings",
     ".m2/settings.xml",
     ".mozilla",
+    ".my.cnf",
     ".netrc",
     ".npmrc",
     ".password-store",
     ".pgpass",
     ".pypirc",
+    ".s3cfg",
     ".ssh",
+    ".vault-token",
+    "credentials.tfrc.json",
+    "huggingface/stored_tokens",
+    "huggingface/token",
     "id_dsa",
     "id_ecdsa",
     "id_ed25519",
     "id_rsa",
 ];
+
+/// Says whether a name of [`CREDENTIALS`] stands for something else where it is a directory.
+///
+/// `.env` is also what people call a virtual environment of Python.
+pub(crate) fn is_credential_only_as_file(path: &Path) -> bool {
+    path.ends_with(".env")
+}
 
 /// Names that say so only at the top of a grant, such as the home of a build tool.
 const AT_THE_TOP: [&str; 5] = [
@@ -228,6 +245,9 @@ impl NewRoot {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(None),
                 Err(errno) => return Err(Failure::new(format!("hide {}", path.display()), errno)),
             };
+            if is_credential_only_as_file(path) && is_directory(&there) {
+                return Ok(None);
+            }
             match self.cover_once(path, &there) {
                 Ok((cover, locks)) if self.leads_to(path, &cover) => {
                     return Ok(locks.then_some(cover));
@@ -242,9 +262,8 @@ impl NewRoot {
 
     /// Covers what was opened; says whether the cover is yet to be locked.
     fn cover_once(&self, path: &Path, there: &OwnedFd) -> Result<(OwnedFd, bool), Failure> {
-        let stat = rustix::fs::fstat(there).step("hide")?;
         let memory = memory_file_system(64 << 10, "755").step("hide")?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        if is_directory(there) {
             attach(&memory, there, path)?;
             return Ok((memory, true));
         }
@@ -295,6 +314,11 @@ impl NewRoot {
         fchdir(&self.root).step("enter the root")?;
         restrict_mount(&self.root, MountAttributes::READ_ONLY, false).step("lock the root")
     }
+}
+
+fn is_directory(handle: &OwnedFd) -> bool {
+    rustix::fs::fstat(handle)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
 /// Lets nothing be written to what hides something.

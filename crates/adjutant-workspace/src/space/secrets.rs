@@ -1,14 +1,18 @@
 //! Credentials that lie deeper in what a person granted: found once, and hidden from every command.
 //!
-//! Names alone decide, and only those that say what they hold wherever they stand. What lies at the top of a
-//! grant is looked for by the sandbox itself, each time.
+//! Names decide, and only those that say what they hold wherever they stand. A file called `*.pem`, `*.key` or
+//! `*.p8` is looked into: most hold certificates, which programs need; those with a private key are hidden. What
+//! has its name at the top of a grant is looked for by the sandbox itself, each time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::sandbox::CREDENTIALS;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use crate::sandbox::{CREDENTIALS, is_credential_only_as_file};
 
 /// How deep a grant is looked into. Homes below a granted folder are within it, sources of a toolchain are
 /// not.
@@ -16,6 +20,12 @@ const LEVELS: usize = 4;
 
 /// The most folders of one grant that are looked into, the upper ones first.
 const FOLDERS: usize = 5_000;
+
+/// Extensions of files that may hold a private key in PEM.
+const PEM_EXTENSIONS: [&str; 3] = ["key", "p8", "pem"];
+
+/// How much of a PEM file is searched for a private key.
+const PEM_BYTES: u64 = 256 << 10;
 
 /// What was found below each grant.
 #[derive(Debug, Default)]
@@ -42,12 +52,30 @@ fn buried(grant: &Path) -> Vec<PathBuf> {
         looked += 1;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            if CREDENTIALS.iter().any(|name| path.ends_with(name)) {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let is_named = CREDENTIALS.iter().any(|name| path.ends_with(name))
+                && !(is_directory && is_credential_only_as_file(&path));
+            if is_named || (!is_directory && holds_private_key(&path)) {
                 found.push(path);
-            } else if level < LEVELS && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            } else if level < LEVELS && is_directory {
                 waiting.push_back((path, level + 1));
             }
         }
     }
     found
+}
+
+/// Says whether a file with the name of a PEM file has a private key in it, alone or beside certificates.
+fn holds_private_key(path: &Path) -> bool {
+    let is_pem = path.extension().is_some_and(|end| PEM_EXTENSIONS.iter().any(|it| end == *it));
+    if !is_pem || !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return false;
+    }
+    // Does not wait if a pipe has taken the file's place meanwhile.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(CWD, path, flags, Mode::empty()) else { return false };
+    let mut head = Vec::new();
+    let read = fs::File::from(file).take(PEM_BYTES).read_to_end(&mut head);
+    let marker = b"PRIVATE KEY-----";
+    read.is_ok() && head.windows(marker.len()).any(|part| part == marker)
 }

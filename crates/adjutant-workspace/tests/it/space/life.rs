@@ -99,15 +99,43 @@ fn what_is_too_large_to_be_kept_stays_where_it_is() {
 fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
     let user = user();
     let grant = user.outer.path().join("grant");
-    for secret in [".ssh/id", "homes/ann/.ssh/id", "homes/ann/.netrc", "a/b/c/d/id_ed25519"] {
+    let named = [".ssh/id", "homes/ann/.ssh/id", "homes/ann/.netrc", "a/b/c/d/id_ed25519"];
+    let more = [
+        ".env",
+        "app/.env",
+        "homes/ann/.vault-token",
+        "homes/ann/.terraform.d/credentials.tfrc.json",
+        "homes/ann/.my.cnf",
+        "homes/ann/.boto",
+        "homes/ann/.s3cfg",
+        "homes/ann/.databrickscfg",
+        "homes/ann/.cache/huggingface/token",
+        "homes/ann/.cache/huggingface/stored_tokens",
+        "homes/ann/.huggingface/token",
+    ];
+    for secret in named.iter().chain(&more) {
         put(&grant.join(secret), "secret\n");
     }
+    // A private key counts whatever stands before it; certificates alone are needed by programs.
+    let kind = "PRIVATE";
+    let key = format!("-----BEGIN {kind} KEY-----\nsecret\n-----END {kind} KEY-----\n");
+    let certificate = "-----BEGIN CERTIFICATE-----\nshown\n-----END CERTIFICATE-----\n";
+    for pem in ["tls/server.key", "server.pem", "tls/AuthKey.p8"] {
+        put(&grant.join(pem), &format!("{certificate}{key}"));
+    }
+    put(&grant.join("tls/ca.pem"), certificate);
+    // A virtual environment under that name is none of them.
+    put(&grant.join("venv/.env/bin/activate"), "shown\n");
     put(&grant.join("homes/ann/notes"), "notes\n");
     let spaces = open(&user, KindWish::Overlay);
     let space = spaces.make("run", "child", "1", None).unwrap();
-    let look = format!("cd {} && cat homes/ann/notes; grep -rs secret . | wc -l", grant.display());
+    let look = format!(
+        "cd {} && cat homes/ann/notes; grep -rs secret . | wc -l; grep -rls shown . | sort",
+        grant.display()
+    );
     let (ended, said) = run_with(&space, &look, vec![grant.clone()]);
-    assert_eq!((ended.end, said.trim()), (End::Exited(0), "notes\n0"), "{said}");
+    let expected = "notes\n0\n./tls/ca.pem\n./venv/.env/bin/activate";
+    assert_eq!((ended.end, said.trim()), (End::Exited(0), expected), "{said}");
     assert_eq!(std::fs::read_to_string(grant.join(".ssh/id")).unwrap(), "secret\n");
 }
 
