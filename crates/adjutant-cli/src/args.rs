@@ -468,7 +468,8 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks. With --write, commands
+    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks, or is
+    /// printed with --yes. With --write, commands
     /// reach the network of this machine too, loopback and link-local addresses included, and nothing asks.
     #[arg(long)]
     pub(crate) allow_network: bool,

@@ -81,6 +81,12 @@ impl Live {
     pub(crate) fn take(&mut self, entry: Entry<'_>) {
         self.view.apply(entry);
         match self.mode {
+            // The tree does not show it, and with --yes nothing else tells which hosts are reached.
+            Mode::Picture | Mode::Events if matches!(entry.event, Event::DomainAllowed { .. }) => {
+                if let Some(text) = line(&self.view, &entry, self.palette) {
+                    self.say_above(&text);
+                }
+            }
             Mode::Picture | Mode::Quiet => {}
             // The one who asks for approval says so; with --yes nobody waits.
             Mode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
@@ -96,6 +102,16 @@ impl Live {
                 }
             }
         }
+    }
+
+    /// Says a line on standard error where the picture was; the next picture is drawn below it.
+    fn say_above(&mut self, text: &str) {
+        if self.drawn_lines > 0 {
+            let erase = format!("\x1b[{}A\r\x1b[J", self.drawn_lines);
+            let _ = io::stderr().lock().write_all(erase.as_bytes());
+        }
+        self.drawn_lines = 0;
+        say(text);
     }
 
     /// Folds in what an earlier process said already.

@@ -402,7 +402,12 @@ fn a_new_host_without_a_terminal_is_not_asked_and_the_flag_is_named() {
     for allowed in [&["--yes"][..], &["--allow-domain", "127.0.0.1"]] {
         let out = call(allowed);
         assert!(out.stdout.contains("not public"), "{allowed:?}: {out}");
+        // Which hosts --yes lets them reach is said; those that the person named are not new.
+        let is_said = out.stderr.contains("\nNew host allowed: 127.0.0.1\n");
+        assert_eq!(is_said, allowed == ["--yes"], "{out}");
     }
+    let out = call(&["--yes", "--events"]);
+    assert_eq!(out.stderr, "New host allowed: 127.0.0.1\n");
     let out = call(&["--allow-domain", "https://docs.rs"]);
     assert_eq!(out.code, 2, "{out}");
     assert!(out.stderr.contains("a list of host names such as docs.rs"), "{out}");

@@ -191,9 +191,9 @@ fn the_help_of_delegate_teaches_by_example() {
                   The most tokens the run may use
 
               --allow-network
-                  Let the agents reach public addresses with WebFetch and WebSearch; each new host asks.
-                  With --write, commands reach the network of this machine too, loopback and link-local
-                  addresses included, and nothing asks
+                  Let the agents reach public addresses with WebFetch and WebSearch; each new host asks, or
+                  is printed with --yes. With --write, commands reach the network of this machine too,
+                  loopback and link-local addresses included, and nothing asks
 
               --in-place
                   Let agents whose definition says so write anywhere in the tree, not only below the specs

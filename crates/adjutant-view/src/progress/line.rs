@@ -47,7 +47,7 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
             view.auto_approved(),
             view.approve_below()
         )),
-        Event::DomainAllowed { host } => Some(format!("Allowed: {}", safe(host))),
+        Event::DomainAllowed { host } => Some(format!("New host allowed: {}", safe(host))),
         Event::DomainDenied { host, reason } => {
             Some(format!("Not allowed: {}: {}", safe(host), safe(reason)))
         }
