@@ -148,10 +148,11 @@ fn sweep(folder: &Path) {
 fn drop_old(entry: &DirEntry) {
     let age = entry.metadata().and_then(|it| it.modified()).map(|at| at.elapsed());
     let is_old = matches!(age, Ok(Ok(age)) if age > KEPT);
-    if is_old || entry.file_name().to_string_lossy().ends_with(WAITERS) {
-        if let Ok(file) = open_private_existing(&entry.path()) {
-            remove(&file, &entry.path());
-        }
+    let counts_waiters = entry.file_name().to_string_lossy().ends_with(WAITERS);
+    if (is_old || counts_waiters)
+        && let Ok(file) = open_private_existing(&entry.path())
+    {
+        remove(&file, &entry.path());
     }
 }
 
