@@ -24,8 +24,8 @@ use crate::output::say;
 use crate::pure::read_stdin;
 use crate::settings::{Settings, open_archive};
 
-/// Leaves the session of whoever started us, so that nothing that ends them ends us, unless a person
-/// wants just that; returns what they hand us.
+/// Leaves the session we were started in, so that a signal to it does not end us, and returns what the server
+/// hands us. With `--leash` we end with the server instead, which must be our parent.
 pub(crate) fn leave(flags: &DetachedFlags) -> Result<Option<Handed>, Failure> {
     // One that leads a session already has left.
     let _ = rustix::process::setsid();

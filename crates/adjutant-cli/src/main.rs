@@ -48,6 +48,7 @@ use exit::{Exit, Failure};
 fn main() -> ExitCode {
     // Namespaces are entered by a single thread, so nothing else may have started.
     adjutant_engine::sandbox_helper_if_asked();
+    adjutant_mcp::start_detached_if_asked();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => error.exit(),

@@ -44,7 +44,9 @@ mod writing;
 pub use adjutant_core::Secret;
 pub use adjutant_store::{open_private, open_private_existing};
 pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Tool, ToolOutput, Web, WebCaps};
-pub use adjutant_workspace::sandbox::helper_main_if_asked as sandbox_helper_if_asked;
+pub use adjutant_workspace::sandbox::{
+    close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
+};
 pub use adjutant_workspace::{git_dirs_around, why_no_repository};
 pub use allowance::{Allowance, Reservation};
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};

@@ -1,23 +1,25 @@
 //! Beginning a run in a process of its own.
 //!
-//! The process leaves our session, so that nothing that ends us ends it. It reads what is asked from its
-//! standard input, with the claim on the call, and notes its run there; once it prints an event that run has
-//! begun, and then nobody listens any more: what it does is in its journal.
+//! The process is not a descendant of the server (see `detach`), so that nothing that ends the server ends
+//! the run, unless a person wants just that. It reads what is asked from its standard input, with the claim on
+//! the call, and notes its run there. Once it prints an event, that run has begun, and the server stops
+//! listening: what the run does is in its journal. The socket that is its standard input tells when it exits.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::pin::pin;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
 use adjutant_core::RunId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::net::UnixStream;
+use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::watch;
 
 use crate::calls::Claim;
+use crate::detach;
 use crate::handover::hand;
 use crate::jobs::Job;
 use crate::owner::Owner;
@@ -43,40 +45,46 @@ pub(crate) async fn launch(
     // What it prints may be as long as what it was asked; the claim says shortly which run it is.
     let noted = || claim.run().filter(|run| Some(*run) != earlier);
     let input = job.input();
-    let (mut child, ours) = start(setup, terms, job, claim, owner, input.len())
-        .map_err(|error| format!("cannot start a process for the run: {error}"))?;
+    let started = start(setup, terms, job, claim, owner, input.len());
+    let (mut child, mut socket) = started.map_err(cannot_start)?;
     let mut said = Vec::new();
     let mut listening = Box::pin(listen(child.stderr.take(), &mut said));
-    let has_begun = hand_over(child.stdout.take(), ours, &input);
-    let mut has_begun = pin!(tokio::time::timeout(BEGINS, has_begun));
+    let has_begun = hand_over(&mut child, &mut socket, &input, setup.ends_with_server);
+    let mut has_begun = Box::pin(tokio::time::timeout(BEGINS, has_begun));
     let mut is_silent = false;
-    let has_begun = tokio::select! {
-        has_begun = &mut has_begun => has_begun,
+    let begun = tokio::select! {
+        begun = &mut has_begun => begun,
         () = &mut listening => {
             is_silent = true;
-            has_begun.await
+            (&mut has_begun).await
         }
     };
+    drop(has_begun);
     let run = noted();
-    if let (Some(run), Ok(true) | Err(_)) = (run, &has_begun) {
-        // What it says later would fill a pipe that nobody empties, and stop it: that pipe is closed.
+    if let (Some(run), Ok(true) | Err(_)) = (run, &begun) {
+        // Output that the server does not read would fill the pipe and stop the run: the pipe is closed.
         drop(listening);
-        return Ok((run, follow(child)));
+        reap(child);
+        return Ok((run, watch_exit(socket)));
     }
-    if has_begun.is_ok() && !is_silent {
+    if begun.is_ok() && !is_silent {
         let _ = tokio::time::timeout(BEGINS, &mut listening).await;
     }
     drop(listening);
-    if noted().is_some() {
-        // A run that is noted is not ours to kill.
-        follow(child);
-    } else {
-        let _ = child.kill().await;
+    if noted().is_none() {
+        // A detached process cannot be killed here. It keeps the claim until it has noted its run or exits, so
+        // an equal call finds what becomes of it.
+        let _ = child.start_kill();
     }
-    Err(match has_begun {
+    reap(child);
+    Err(match begun {
         Ok(_) => last_words(&said),
         Err(_) => "the process for the run did not begin it in time; make the call again".into(),
     })
+}
+
+fn cannot_start(error: io::Error) -> String {
+    format!("cannot start a process for the run: {error}")
 }
 
 /// Starts the process; beside it is our end of its standard input.
@@ -88,9 +96,13 @@ fn start(
     owner: Option<&Owner>,
     bytes: usize,
 ) -> io::Result<(Child, UnixStream)> {
-    let (ours, theirs) = hand(claim, owner, bytes)?;
+    let (ours, theirs): (StdUnixStream, StdUnixStream) = hand(claim, owner, bytes)?;
     ours.set_nonblocking(true)?;
+    let ours = UnixStream::from_std(ours)?;
     let mut command = Command::new(&setup.program);
+    if !setup.ends_with_server {
+        command.arg(detach::SUBCOMMAND);
+    }
     command.args(job.arguments(setup, terms));
     // What runs has no use for the right to begin more of them.
     command.env_remove(TOKEN_VARIABLE);
@@ -98,29 +110,47 @@ fn start(
     Ok((command.spawn()?, ours))
 }
 
-/// Takes note of the end of a process: nobody else does, and it would stay a zombie.
-fn follow(mut child: Child) -> watch::Receiver<bool> {
+/// Waits for a child of ours in the background, so that it does not stay a zombie.
+fn reap(mut child: Child) {
+    tokio::spawn(async move { child.wait().await });
+}
+
+/// Returns what becomes true once the process of a run is gone, which closes its end of the socket.
+fn watch_exit(mut socket: UnixStream) -> watch::Receiver<bool> {
     let (gone, is_gone) = watch::channel(false);
     tokio::spawn(async move {
-        let _ = child.wait().await;
+        // A process that has not read all of its input when it exits shows as an error.
+        let _ = tokio::io::copy(&mut socket, &mut tokio::io::sink()).await;
         gone.send_replace(true);
     });
     is_gone
 }
 
 /// Writes what the process reads; says whether anything came back.
-async fn hand_over(stdout: Option<ChildStdout>, stdin: UnixStream, input: &[u8]) -> bool {
+///
+/// A detached process must have left our process tree by then: its parent, the child, has exited.
+async fn hand_over(
+    child: &mut Child,
+    socket: &mut UnixStream,
+    input: &[u8],
+    is_own_child: bool,
+) -> bool {
+    let stdout = child.stdout.take();
     let write = async {
-        if let Ok(mut stdin) = tokio::net::UnixStream::from_std(stdin) {
-            // One that refuses before it has read everything is heard below.
-            let _ = stdin.write_all(input).await;
-        }
+        // A process that refuses before it has read everything is heard below.
+        let _ = socket.write_all(input).await;
+        let _ = socket.shutdown().await;
     };
     let read = async {
         let Some(mut stdout) = stdout else { return false };
         stdout.read_u8().await.is_ok()
     };
-    tokio::join!(write, read).1
+    let leave = async {
+        if !is_own_child {
+            let _ = child.wait().await;
+        }
+    };
+    tokio::join!(write, read, leave).1
 }
 
 /// Takes in what a process says until it says nothing more.

@@ -1,7 +1,7 @@
 //! The MCP server: bounded delegation for any client of the protocol.
 //!
-//! A front end. It carries no run itself: each lives in a process of its own, in a session of its
-//! own, and the server reads its journal and speaks to its control socket like any other process.
+//! A front end. It carries no run itself: each lives in a process of its own, outside the server's process
+//! tree, and the server reads its journal and speaks to its control socket like any other process.
 //! Killing the client or the server therefore ends no run, and the handle is the run's id. No tool
 //! can approve, widen rights or choose where and with which keys work is done: that is fixed by the
 //! person who starts the server, and judged by the process that carries the run.
@@ -18,6 +18,7 @@ mod changes;
 mod children;
 mod clients;
 mod contexts;
+mod detach;
 mod era;
 mod flight;
 mod forms;
@@ -50,6 +51,7 @@ use adjutant_engine::roster::UserFolders;
 
 pub use approval::Approval;
 pub use clients::{Client, SERVER, detach_after};
+pub use detach::start_detached_if_asked;
 pub use handover::Handed;
 pub use http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 pub use server::{ServeError, serve};

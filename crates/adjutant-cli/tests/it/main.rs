@@ -50,6 +50,7 @@ mod mcp_inbox;
 mod mcp_install;
 mod mcp_lists;
 mod mcp_presets;
+mod mcp_process_tree;
 mod mcp_resources;
 mod mcp_rig;
 mod mcp_rounds;

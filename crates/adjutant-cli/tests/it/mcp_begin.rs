@@ -38,7 +38,7 @@ fn kill(pid: u32) {
 }
 
 /// The process that carries a run.
-fn carrier(rig: &Rig, run: &str) -> u32 {
+pub(crate) fn carrier(rig: &Rig, run: &str) -> u32 {
     let lock = fs::read_to_string(rig.run_folder(run).join("lock")).unwrap();
     let lock: Value = serde_json::from_str(&lock).unwrap();
     lock["pid"].as_u64().unwrap().try_into().unwrap()

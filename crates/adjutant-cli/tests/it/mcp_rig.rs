@@ -245,6 +245,11 @@ impl Client {
         peak_kib(&self.child)
     }
 
+    /// The process id of the server.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How many bytes the server has read so far, from whatever.
     pub(crate) fn read_bytes(&self) -> u64 {
         let io = std::fs::read_to_string(format!("/proc/{}/io", self.child.id())).unwrap();

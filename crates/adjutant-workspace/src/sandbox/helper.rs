@@ -56,6 +56,6 @@ pub fn helper_main(arguments: &[OsString]) -> ! {
 
 /// Leaves behind what this process inherited, and dies with the one that started it.
 fn alone() -> Result<(), Failure> {
-    raw::close_beyond_stdio().step("close inherited files")?;
+    raw::close_inherited_files().step("close inherited files")?;
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")
 }

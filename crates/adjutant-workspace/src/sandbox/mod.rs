@@ -33,6 +33,7 @@ pub use output::{Captured, Sink, Stream};
 pub use plain::{PlainEnd, Unconfined};
 pub use plan::Layer;
 pub(crate) use plan::{Failure, HolderPlan, OverlayPlan, Step};
+pub use raw::close_inherited_files;
 pub(crate) use raw::end_with_us;
 pub(crate) use rootfs::{CREDENTIALS, is_credential_only_as_file};
 pub use run::{

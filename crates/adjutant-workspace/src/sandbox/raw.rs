@@ -37,10 +37,14 @@ impl MountAttributes {
     }
 }
 
-/// Closes every descriptor except the standard three.
+/// Closes every file descriptor except the standard three.
 ///
-/// Called first thing in a process that has opened nothing itself.
-pub(crate) fn close_beyond_stdio() -> io::Result<()> {
+/// Must be called before the process opens a file itself.
+///
+/// # Errors
+///
+/// The kernel is older than 5.9.
+pub fn close_inherited_files() -> io::Result<()> {
     // SAFETY: no pointers. Nothing in this process owns a descriptor above 2 yet: it is the first call.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
