@@ -200,6 +200,8 @@ impl Server {
         let mut taken_back = pin!(entry.taken_back());
         let begun = self.begun(job, arguments, &mut turn, taken_back.as_mut()).await?;
         let Begun { run: id, is_repeated, waiter } = begun;
+        // A call that is made again with the answer to its own question is still the first one.
+        let is_repeated = !turn.owns(id, is_repeated);
         let run = id.to_string();
         let is_start = tool == Named::Start;
         let waits = !is_start && !tasks::are_known(context);
@@ -210,7 +212,7 @@ impl Server {
         };
         drop(waiter);
         if settled.is_taken_back() {
-            self.let_go(id, turn.owns(id, is_repeated)).await?;
+            self.let_go(id, !is_repeated).await?;
         }
         if let Settled::Asks(question) = settled {
             return Ok((*question).into());
