@@ -112,7 +112,7 @@ pub(crate) fn run_approve(
             .hint("`adjutant approvals` shows the question and its code."));
     }
     let verdict = if args.deny { Err("a person said no".to_owned()) } else { Ok(()) };
-    let decided = open.files.decide(&open.waiting.hash, verdict);
+    let decided = open.files.decide(&open.waiting.hash, verdict, None);
     decided.map_err(|error| failed(&error))?;
     Inbox::at(archive.path()).drop_one(&open.waiting.id);
     let (id, run) = (&open.waiting.id, open.waiting.run);

@@ -73,6 +73,10 @@ pub enum Command {
     Approve { hash: String },
     /// Say no to a call.
     Deny { hash: String, reason: String },
+    /// Take the answer that a client brings from a person: yes, or no and why.
+    ///
+    /// The client was asked `after_ms` ago. The policy decides whether a person can have answered by then.
+    RelayAnswer { hash: String, answer: Result<(), String>, after_ms: u64 },
     /// Give free places to those who wait.
     StartQueued { parent: SessionId },
     /// Let an agent think.

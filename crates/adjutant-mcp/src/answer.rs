@@ -171,6 +171,10 @@ fn next(seen: &Seen, program: &str) -> Option<String> {
     })
 }
 
+/// Begins the answer where the client was asked.
+const NOT_A_PERSON: &str = "The question was put to the client, and what came back is not a person's answer: it was \
+                            dismissed, or answered faster than a person can. So it stays open. ";
+
 /// Says how a person lets a run start.
 fn approving(asking: &Asking, seen: &Seen, program: &str) -> String {
     let (minutes, run) = (asking.left_ms.div_ceil(60_000), seen.files.id());
@@ -178,8 +182,9 @@ fn approving(asking: &Asking, seen: &Seen, program: &str) -> String {
     let is_led = seen.view.root().is_some_and(|root| root.model.is_some()) && !asking.is_whole;
     let until = if is_led { "and hands nothing down" } else { "and nothing is spent" };
     let remedy = asking.question.remedy().map(|it| format!("\n{it}")).unwrap_or_default();
+    let left = if asking.is_left_open { NOT_A_PERSON } else { "" };
     format!(
-        "It waits for a person's approval, {until} before that. Tell them, within {minutes} min and in \
+        "{left}It waits for a person's approval, {until} before that. Tell them, within {minutes} min and in \
          a terminal of theirs: `{program} approvals` shows what is asked and a code, and `{program} approve {} CODE` \
          starts it. Then call delegate_wait with {{\"run\":\"{run}\"}}.{remedy}",
         asking.id

@@ -230,15 +230,17 @@ impl Runs {
         let _ = tokio::time::timeout(SHOWN, shown).await;
     }
 
-    /// Answers a question of a run.
+    /// Answers a question of a run that a client was asked so long before.
     pub(crate) fn decide(
         &self,
         text: &str,
         hash: &str,
         verdict: Result<(), String>,
+        after: Duration,
     ) -> Result<(), String> {
         let (files, _) = self.find(text)?;
-        files.decide(hash, verdict).map_err(|error| chain(&error))
+        let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        files.decide(hash, verdict, Some(after_ms)).map_err(|error| chain(&error))
     }
 
     /// Ends a run, or a delegation and all below it.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use adjutant_core::contract::{Contract, MetadataSource, Required, validate};
 use adjutant_core::schema::ReturnForm;
-use adjutant_engine::artifact_facts;
+use adjutant_engine::{artifact_facts, wall_now};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
     CancelledNotificationParam, CustomRequest, CustomResult, ErrorCode, ErrorData,
@@ -303,9 +303,10 @@ impl Server {
         bytes: usize,
     ) -> Result<CallToolResult, String> {
         let form = Form { results, is_repeated, bytes };
-        let (setup, run) = (Arc::clone(&self.setup), run.to_owned());
+        let (setup, asker, run) = (Arc::clone(&self.setup), self.asker.clone(), run.to_owned());
         let answered = move |runs: &Runs| {
-            let seen = runs.read(&run)?;
+            let mut seen = runs.read(&run)?;
+            asker.mark(&mut seen.asks);
             let over = seen.is_over().then(|| seen.files.id());
             Ok((answer::of_run(&seen, form, &setup), over))
         };
@@ -421,7 +422,7 @@ impl ServerHandler for Server {
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let named = canonical::key(&arguments, tool.name(), &self.runs.caller(&client), None);
-        let answer = match self.seals.round(named, &request) {
+        let answer = match self.seals.round(named, &request, wall_now()) {
             Ok(round) => self.call(tool, arguments, &context, &round).await,
             Err(problem) => Err(problem),
         };

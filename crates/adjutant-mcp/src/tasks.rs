@@ -5,6 +5,7 @@
 //! tools take it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use adjutant_core::{Outcome, RunId};
 use adjutant_view::when::rfc3339;
@@ -47,8 +48,10 @@ impl Server {
     ) -> Result<GetTaskResult, ErrorData> {
         let run = named(id)?;
         let (setup, forms, bytes) = (Arc::clone(&self.setup), self.forms(), self.room(context));
+        let asker = self.asker.clone();
         let read = move |runs: &Runs| {
-            let seen = runs.read(&run.to_string())?;
+            let mut seen = runs.read(&run.to_string())?;
+            asker.mark(&mut seen.asks);
             let form = Form { results: forms.of(run), is_repeated: false, bytes };
             let result = seen.is_over().then(|| answer::of_run(&seen, form, &setup));
             Ok((seen, result))
@@ -72,13 +75,16 @@ impl Server {
         let seen = self.read(&run).await.map_err(refused)?;
         for (hash, said) in said {
             // No other answer leads to a run: it must be to a question that was put, by one who can.
-            let is_open = seen.asks.iter().any(|asking| &asking.hash == hash);
-            if !is_open || !self.can_ask(context) {
+            let open = seen.asks.iter().find(|asking| &asking.hash == hash);
+            let Some(open) = open.filter(|_| self.can_ask(context)) else {
                 return Err(refused("inputResponses: nothing of that name is asked".to_owned()));
-            }
+            };
+            let open = Duration::from_millis(open.open_ms);
             let said: ElicitResult = serde_json::from_value(said.clone())
                 .map_err(|error| refused(sizes::brief(&format!("inputResponses: {error}"))))?;
-            self.decide(&run, hash, ask::verdict(&said)).await.map_err(refused)?;
+            // A question that another server showed was not shown before it was asked.
+            let after = self.asker.shown_at(hash).map_or(open, |shown| shown.elapsed());
+            self.take_answer(&run, hash, ask::verdict(&said), after).await.map_err(refused)?;
         }
         Ok(())
     }
@@ -93,10 +99,11 @@ impl Server {
     fn questions(&self, seen: &Seen) -> InputRequests {
         let root = self.setup.root.display().to_string();
         let form = |asking: &Asking| {
+            self.asker.show(&asking.hash);
             let form = ElicitRequest::new(ask::form(asking, &root));
             (asking.hash.clone(), InputRequest::Elicitation(form))
         };
-        seen.asks.iter().map(form).collect()
+        seen.asks.iter().filter(|it| !it.is_left_open).map(form).collect()
     }
 }
 

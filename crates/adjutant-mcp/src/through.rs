@@ -78,8 +78,10 @@ impl Server {
 
     /// Reads a run.
     pub(crate) async fn read(&self, run: &str) -> Result<Seen, String> {
-        let run = run.to_owned();
-        self.apart(move |runs| runs.read(&run)).await
+        let (run, asker) = (run.to_owned(), self.asker.clone());
+        let mut seen = self.apart(move |runs| runs.read(&run)).await?;
+        asker.mark(&mut seen.asks);
+        Ok(seen)
     }
 
     /// Does something with the files of runs where nobody else is kept waiting by it.

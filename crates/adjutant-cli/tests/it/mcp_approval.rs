@@ -86,7 +86,6 @@ fn whatever_is_not_a_plain_yes_is_a_no_and_asking_again_is_another_question() {
     let mut client = asking(&rig, &[], "2025-11-25");
     for (nth, (answer, said)) in [
         (json!({ "action": "decline" }), "the person said no"),
-        (json!({ "action": "cancel" }), "the person dismissed the question"),
         (accept("refuse"), "the person said no"),
         (accept("Start"), "the person said no"),
         (json!({ "action": "accept" }), "the person said no"),
@@ -107,6 +106,43 @@ fn whatever_is_not_a_plain_yes_is_a_no_and_asking_again_is_another_question() {
         let run = result["structuredContent"]["run"].as_str().unwrap();
         assert!(!has_begun(&rig, run), "{answer}");
         assert_eq!(rig.runs().len(), nth + 1, "each question is another run");
+    }
+}
+
+/// Headless Claude Code says `cancel` after 12 ms, headless Codex `decline` after 1 ms; others accept everything.
+#[test]
+fn what_no_person_answered_stays_open_in_the_inbox_and_the_client_is_told_where() {
+    let (patient, strict) = ("answer_min_ms=none", "answer_min_ms=600000");
+    for (setting, answer) in [
+        (patient, json!({ "action": "cancel" })),
+        (strict, json!({ "action": "cancel" })),
+        (strict, json!({ "action": "decline" })),
+        (strict, accept("start")),
+        (strict, accept("refuse")),
+    ] {
+        let rig = rig();
+        let mut client = asking(&rig, &["--set", setting], "2025-11-25");
+        let call = client.begin("Delegate", task("a"));
+        let question = client.asked(QUESTION);
+        client.reply(&question, answer.clone());
+        let result = client.answer(call)["result"].clone();
+        let data = &result["structuredContent"];
+        assert_eq!(result["isError"], false, "{answer}: {result}");
+        assert_eq!(data["state"], "awaiting_approval", "{answer}: {result}");
+        let text = result["content"][0]["text"].as_str().unwrap();
+        let id = data["approval"]["id"].as_str().unwrap();
+        for part in ["not a person's answer", "adjutant approvals", &format!("approve {id} CODE")] {
+            assert!(text.contains(part), "{answer}: no {part} in {text}");
+        }
+        let listed = rig.run(["approvals", "--json"]).json();
+        assert_eq!(listed["approvals"][0]["id"], id, "{listed}");
+        let run = rig.only_run();
+        assert!(!has_begun(&rig, &run) && !kinds(&rig, &run).contains(&"denied".to_owned()));
+        // The client is not asked again by an equal call: it is told the same.
+        let again = client.data("Delegate", task("a"));
+        assert_eq!((&again["run"], &again["repeated"]), (&json!(run), &json!(true)), "{again}");
+        assert_eq!(again["state"], "awaiting_approval", "{again}");
+        assert_eq!(rig.run(["cancel", &run]).code, 0);
     }
 }
 

@@ -273,6 +273,31 @@ fn a_task_asks_what_its_run_asks() {
     assert_eq!(again["error"]["code"], -32602, "it counts once: {again}");
 }
 
+#[test]
+fn a_task_whose_question_no_person_answered_says_where_it_waits() {
+    for (setting, answer) in [
+        ("answer_min_ms=none", json!({ "action": "cancel" })),
+        ("answer_min_ms=600000", json!({ "action": "accept", "content": { "answer": "start" } })),
+    ] {
+        let rig = rig();
+        let mut client = Client::start(&rig, &["--set", setting], &[]);
+        let begin = json!({ "name": "delegate_start", "arguments": task("a") });
+        client.request("tools/call", inline(NEW, begin));
+        let run = rig.only_run();
+        let ask = || knowing(json!({ "taskId": run }), json!({ "elicitation": {} }));
+        let state = client.request("tasks/get", ask())["result"].clone();
+        let (name, _) = state["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        let said = json!({ "taskId": run, "inputResponses": { (name): answer } });
+        let taken = client.request("tasks/update", knowing(said, json!({ "elicitation": {} })));
+        assert!(taken["error"].is_null(), "{taken}");
+        let state = client.request("tasks/get", ask())["result"].clone();
+        assert_eq!(state["status"], "working", "{state}");
+        let said = state["statusMessage"].as_str().unwrap();
+        assert!(said.contains("not a person's answer") && said.contains("adjutant approve"));
+        assert_eq!(rig.run(["cancel", &run]).code, 0);
+    }
+}
+
 /// A call of a client that knows tasks is answered at once; the task is the run.
 #[test]
 fn a_client_that_knows_tasks_is_handed_one_and_asks_for_it() {

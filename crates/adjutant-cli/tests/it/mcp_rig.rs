@@ -55,6 +55,8 @@ pub(crate) fn task(label: &str) -> Value {
 pub(crate) fn spawn(rig: &Rig, model: &str, args: &[&str], env: &[(&str, &str)]) -> Child {
     let mut command = Command::new(BINARY);
     command.args(["mcp", "--model", model]).args(args).env_clear();
+    // These clients answer as fast as they can, and stand for a person.
+    command.env("ADJUTANT_ANSWER_MIN_MS", "none");
     command.envs(rig.environment()).envs(env.iter().copied()).current_dir(rig.work());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.process_group(0).spawn().unwrap()

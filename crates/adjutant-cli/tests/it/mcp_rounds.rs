@@ -91,7 +91,6 @@ fn a_no_is_a_no() {
     let mut client = Client::start(&rig, &[], &[]);
     for (label, answer) in [
         ("a", json!({ "action": "decline" })),
-        ("b", json!({ "action": "cancel" })),
         ("c", json!({ "action": "accept", "content": { "answer": "refuse" } })),
     ] {
         let state = state(&call(&mut client, "Delegate", &task(label), &json!({})));
@@ -105,6 +104,29 @@ fn a_no_is_a_no() {
     assert!(!has_begun(&rig));
     for run in rig.runs() {
         let _ = rig.run(["cancel", &run]);
+    }
+}
+
+/// The time of the question travels in the seal, so that another server judges it too.
+#[test]
+fn what_no_person_answered_stays_open() {
+    for (setting, answer) in [
+        ("answer_min_ms=none", json!({ "action": "cancel" })),
+        ("answer_min_ms=600000", json!({ "action": "decline" })),
+        ("answer_min_ms=600000", yes()),
+    ] {
+        let rig = rig();
+        let mut client = Client::start(&rig, &["--set", setting], &[]);
+        let state = state(&call(&mut client, "Delegate", &task("a"), &json!({})));
+        client.kill();
+        let mut client = Client::start(&rig, &["--set", setting], &[]);
+        let result = call(&mut client, "Delegate", &task("a"), &says(&state, &answer));
+        let data = &result["structuredContent"];
+        assert_eq!(data["state"], "awaiting_approval", "{answer}: {result}");
+        assert_eq!(data["repeated"], false, "{answer}: {result}");
+        assert!(data["next"].as_str().unwrap().contains("not a person's answer"), "{result}");
+        assert!(!has_begun(&rig));
+        assert_eq!(rig.run(["cancel", &rig.only_run()]).code, 0);
     }
 }
 

@@ -103,6 +103,7 @@ keys! {
     Approval "approval" Ask "who is asked before a batch: none or batch",
     ApproveBelowUsd "approve_below_usd" Less "dollars up to which calls start without asking, by their worst cases added up",
     ApprovalS "approval_s" Lower "seconds a question to a person stays open",
+    AnswerMinMs "answer_min_ms" Unordered "milliseconds a person needs to answer through a client; a faster answer does not count",
     Contract "contract" Unordered "what a return must satisfy: report or standard",
     RetentionDays "retention_days" Unordered "days for which content is kept",
 }
@@ -146,6 +147,7 @@ impl Key {
             Self::Approval => json!(policy.approval),
             Self::ApproveBelowUsd => json!(policy.approve_below_usd),
             Self::ApprovalS => json!(policy.approval_s),
+            Self::AnswerMinMs => json!(policy.answer_min_ms),
             Self::Contract => json!(policy.contract),
             Self::RetentionDays => json!(policy.retention_days),
         }
@@ -186,6 +188,7 @@ impl Key {
             Self::Approval => policy.approval = self.word::<Approval>(value, "none or batch")?,
             Self::ApproveBelowUsd => policy.approve_below_usd = self.dollars(value)?,
             Self::ApprovalS => policy.approval_s = self.count(value)?,
+            Self::AnswerMinMs => policy.answer_min_ms = self.limit(value)?,
             Self::Contract => {
                 policy.contract = self.word::<ContractKind>(value, "report or standard")?
             }

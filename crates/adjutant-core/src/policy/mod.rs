@@ -14,7 +14,7 @@ use crate::budget::Amount;
 use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
-use crate::tree::APPROVAL_EXPIRES_S;
+use crate::tree::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S};
 
 pub use key::{Key, Tighter};
 pub use layer::{Layered, PolicyError, Source, Trust, parse_assignment};
@@ -92,6 +92,10 @@ pub struct Policy {
     /// Seconds a question to a person stays open. Exclusive: an answer at that moment is too late.
     #[serde(default = "usual_approval_s", skip_serializing_if = "is_usual_approval_s")]
     pub approval_s: u64,
+    /// Milliseconds between asking a person through a client and their answer. Inclusive: an answer at that moment
+    /// counts, an earlier one does not and leaves the question open. Absent means that every answer counts.
+    #[serde(default = "usual_answer_min_ms", skip_serializing_if = "is_usual_answer_min_ms")]
+    pub answer_min_ms: Option<u64>,
     /// What a return must satisfy.
     pub contract: ContractKind,
     /// Days for which content is kept; metadata and cost stay.
@@ -105,6 +109,15 @@ const fn usual_approval_s() -> u64 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
 const fn is_usual_approval_s(seconds: &u64) -> bool {
     *seconds == APPROVAL_EXPIRES_S
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "serde needs the type of the field")]
+const fn usual_answer_min_ms() -> Option<u64> {
+    Some(ANSWER_MIN_MS)
+}
+
+const fn is_usual_answer_min_ms(milliseconds: &Option<u64>) -> bool {
+    matches!(milliseconds, Some(ANSWER_MIN_MS))
 }
 
 /// A time limit that may depend on the operation.

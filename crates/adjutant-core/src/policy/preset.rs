@@ -154,6 +154,7 @@ fn scout() -> Policy {
         approval: Approval::Batch,
         approve_below_usd: None,
         approval_s: crate::tree::APPROVAL_EXPIRES_S,
+        answer_min_ms: Some(crate::tree::ANSWER_MIN_MS),
         contract: ContractKind::Report,
         retention_days: 7,
     }

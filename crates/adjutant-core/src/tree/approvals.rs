@@ -19,6 +19,11 @@ use crate::tree::node::End;
 /// Seconds for which a question to a person stays open where nobody says otherwise.
 pub const APPROVAL_EXPIRES_S: u64 = 15 * 60;
 
+/// Milliseconds that a person needs at least to read a question and answer it.
+///
+/// Clients without a person at them answer by themselves: Claude Code after 12 ms, Codex after 1 ms.
+pub const ANSWER_MIN_MS: u64 = 250;
+
 impl Tree {
     pub(super) fn approve(&self, now: Timestamp, hash: String) -> Result<Vec<Event>, Refusal> {
         match self.approvals.get(&hash) {
@@ -28,6 +33,28 @@ impl Tree {
             }
             Some(_) => Err(Refusal::ApprovalDenied { reason: "the question has expired".into() }),
             None => Err(Refusal::ApprovalDenied { reason: "no such call is waiting".into() }),
+        }
+    }
+
+    /// Takes an answer that a client brings, unless it came before a person can have given it. Then the question
+    /// stays open.
+    pub(super) fn relay_answer(
+        &self,
+        now: Timestamp,
+        hash: String,
+        answer: Result<(), String>,
+        after_ms: u64,
+    ) -> Result<Vec<Event>, Refusal> {
+        if let Some(least) = self.policy.answer_min_ms.filter(|least| after_ms < *least) {
+            let reason = format!(
+                "the client answered after {after_ms} ms, and a person needs at least {least} ms; the \
+                 question stays open"
+            );
+            return Err(Refusal::ApprovalDenied { reason });
+        }
+        match answer {
+            Ok(()) => self.approve(now, hash),
+            Err(reason) => self.deny_open(&hash, &reason),
         }
     }
 

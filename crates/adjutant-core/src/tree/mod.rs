@@ -49,7 +49,7 @@ use crate::time::Timestamp;
 use node::End;
 
 pub use admit::{Admission, QUEUE_LIMIT};
-pub use approvals::{APPROVAL_EXPIRES_S, worst_case, worst_case_within};
+pub use approvals::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S, worst_case, worst_case_within};
 pub use checks::MAX_CHECKS;
 pub use clock::Deadline;
 pub use lead::{WHOLE_RUN, worst_case_of_run};
@@ -188,6 +188,9 @@ impl Tree {
             }
             Command::Approve { hash } => self.approve(now, hash),
             Command::Deny { hash, reason } => self.deny_open(&hash, &reason),
+            Command::RelayAnswer { hash, answer, after_ms } => {
+                self.relay_answer(now, hash, answer, after_ms)
+            }
             Command::StartQueued { parent } => Ok(self.start_queued(now, parent)),
             Command::TakeTurn { session } => Ok(self.take_turn(session)),
             Command::Reply { session, turn, attempt, reply } => {

@@ -179,6 +179,7 @@ fn table() -> Vec<Row> {
             key: Key::ApproveBelowUsd,
         },
         count(Key::ApprovalS),
+        Row { tighter: vec![], looser: vec![json!(499), json!(501)], ..limit(Key::AnswerMinMs) },
         unordered(Key::Contract, ["report", "standard"]),
         Row { tighter: vec![], ..count(Key::RetentionDays) },
     ]
@@ -526,6 +527,7 @@ fn the_presets_are_the_table_of_the_design() {
         ("approval", [json!("batch"), json!("none"), json!("none")]),
         ("approve_below_usd", [json!(null), json!(null), json!(null)]),
         ("approval_s", [json!(900), json!(900), json!(900)]),
+        ("answer_min_ms", [json!(250), json!(250), json!(250)]),
         ("contract", [json!("report"), json!("standard"), json!("standard")]),
         ("retention_days", [json!(7), json!(7), json!(7)]),
     ];

@@ -93,10 +93,16 @@ impl RunFiles {
     /// Answers a question that waits for a person; returns once the answer is recorded.
     ///
     /// The answer is bound to the call by its hash. The run refuses one that comes too late, a
-    /// second time, or for a call that it did not make.
-    pub fn decide(&self, hash: &str, verdict: Result<(), String>) -> Result<(), ControlError> {
+    /// second time, or for a call that it did not make, and one that a client brings (`after_ms` is the time since
+    /// that was asked) before a person can have given it.
+    pub fn decide(
+        &self,
+        hash: &str,
+        verdict: Result<(), String>,
+        after_ms: Option<u64>,
+    ) -> Result<(), ControlError> {
         let (yes, reason) = (verdict.is_ok(), verdict.err().unwrap_or_default());
-        let request = Request::Decide { hash: hash.to_owned(), yes, reason };
+        let request = Request::Decide { hash: hash.to_owned(), yes, reason, after_ms };
         let answer = self.ask(&request, Instant::now() + HEARD)?.ok_or(ControlError::NotLive)?;
         answer.error.map_or(Ok(()), |complaint| Err(ControlError::Refused(complaint)))
     }

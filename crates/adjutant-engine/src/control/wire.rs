@@ -38,6 +38,10 @@ pub enum Request {
         /// Why not.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
+        /// How many milliseconds before this a client was asked that brings the answer; absent where the person
+        /// answers in a terminal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after_ms: Option<u64>,
     },
 }
 
@@ -79,9 +83,18 @@ impl Request {
             Self::Tell { session, text } => {
                 Some(Command::Tell { session: *session, text: text.clone() })
             }
-            Self::Decide { hash, yes: true, .. } => Some(Command::Approve { hash: hash.clone() }),
-            Self::Decide { hash, yes: false, reason } => {
-                Some(Command::Deny { hash: hash.clone(), reason: reason.clone() })
+            Self::Decide { hash, yes, reason, after_ms } => {
+                let (hash, reason) = (hash.clone(), reason.clone());
+                Some(match (yes, *after_ms) {
+                    (true, None) => Command::Approve { hash },
+                    (false, None) => Command::Deny { hash, reason },
+                    (true, Some(after_ms)) => {
+                        Command::RelayAnswer { hash, answer: Ok(()), after_ms }
+                    }
+                    (false, Some(after_ms)) => {
+                        Command::RelayAnswer { hash, answer: Err(reason), after_ms }
+                    }
+                })
             }
         }
     }
@@ -179,6 +192,10 @@ fn line(value: &impl Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn decide(yes: bool, reason: &str, after_ms: Option<u64>) -> Request {
+        Request::Decide { hash: "0a".into(), yes, reason: reason.into(), after_ms }
+    }
+
     #[test]
     fn a_request_reads_back_as_it_was_written() {
         let session: SessionId = "sess_1700000000_abcdef".parse().unwrap();
@@ -186,8 +203,8 @@ mod tests {
             Request::Ping,
             Request::Cancel { session: None },
             Request::Cancel { session: Some(session) },
-            Request::Decide { hash: "0a".into(), yes: true, reason: String::new() },
-            Request::Decide { hash: "0a".into(), yes: false, reason: "no \"thanks\"".into() },
+            decide(true, "", None),
+            decide(false, "no \"thanks\"", Some(12)),
             Request::Tell { session, text: "a \"line\"\nand another".into() },
         ] {
             let line = request.line();

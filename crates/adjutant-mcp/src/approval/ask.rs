@@ -1,6 +1,6 @@
 //! Asking a person through their client.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::RunId;
@@ -12,6 +12,7 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use rmcp::{Peer, RoleServer};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::Asking;
 
@@ -33,6 +34,10 @@ pub(crate) struct Asker {
     out: Arc<Mutex<BTreeSet<String>>>,
     /// The runs that calls of this process were given.
     begun: Arc<Mutex<BTreeSet<RunId>>>,
+    /// Questions that the client was shown when it asked for a task, each with when it was first shown.
+    shown: Arc<Mutex<BTreeMap<String, Instant>>>,
+    /// Questions that the client could not bring a person's answer to.
+    left: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Asker {
@@ -45,6 +50,32 @@ impl Asker {
     /// began are answered where they were asked.
     pub(crate) fn may_ask_for(&self, run: RunId) -> bool {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
+    }
+
+    /// Notes that the client is shown a question now, unless it was before.
+    pub(crate) fn show(&self, hash: &str) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.entry(hash.to_owned()).or_insert_with(Instant::now);
+    }
+
+    /// Returns when the client was first shown a question; none if another server showed it.
+    pub(crate) fn shown_at(&self, hash: &str) -> Option<Instant> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).get(hash).copied()
+    }
+
+    /// Leaves a question to the inbox: this client is not asked again.
+    pub(crate) fn leave_open(&self, hash: &str) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(hash.to_owned());
+    }
+
+    /// Says whether a question was left to the inbox.
+    pub(crate) fn is_left_open(&self, hash: &str) -> bool {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).contains(hash)
+    }
+
+    /// Marks the questions that were left to the inbox.
+    pub(crate) fn mark(&self, asks: &mut [Asking]) {
+        asks.iter_mut().for_each(|asking| asking.is_left_open = self.is_left_open(&asking.hash));
     }
 
     /// Takes it upon us to put a question; nothing where that is being done.
@@ -96,17 +127,17 @@ pub(crate) fn form(asking: &Asking, root: &str) -> ElicitRequestParams {
     }
 }
 
-/// Reads what came back: anything but a plain yes is a no.
-pub(crate) fn verdict(result: &ElicitResult) -> Verdict {
+/// Reads what came back: nothing where the question was dismissed, else a plain yes or a no.
+pub(crate) fn verdict(result: &ElicitResult) -> Option<Verdict> {
     if result.action == ElicitationAction::Cancel {
-        return Err("the person dismissed the question".into());
+        return None;
     }
     let said = result.content.as_ref().and_then(|content| content.get(ANSWER));
     let is_yes = said.and_then(Value::as_str) == Some(START);
     if result.action == ElicitationAction::Accept && is_yes {
-        return Ok(());
+        return Some(Ok(()));
     }
-    Err("the person said no".into())
+    Some(Err("the person said no".into()))
 }
 
 /// A question that is out.

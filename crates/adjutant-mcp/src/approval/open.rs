@@ -18,8 +18,12 @@ pub(crate) struct Asking {
     pub(crate) question: Question,
     /// Whether the whole run is asked about, and not what an agent of it hands down.
     pub(crate) is_whole: bool,
+    /// How long it has been open, in milliseconds.
+    pub(crate) open_ms: u64,
     /// How long it stays open, in milliseconds.
     pub(crate) left_ms: u64,
+    /// Whether the client was asked and brought no answer of a person.
+    pub(crate) is_left_open: bool,
 }
 
 impl Asking {
@@ -38,12 +42,15 @@ impl Asking {
             let is_whole = open.call == WHOLE_RUN;
             let lacking = prd.filter(|_| is_whole).map(|prd| consents.lacking(prd));
             let question = Question::of_call(policy, admitted, open.parent, open.call);
+            let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
             Self {
                 hash: open.hash.clone(),
                 id: Inbox::name(&open.hash),
                 is_whole,
                 question: question.with_unallowed(lacking.unwrap_or_default()),
-                left_ms: open.expires.as_millis().saturating_sub(now.as_millis()),
+                open_ms: policy.approval_s.saturating_mul(1000).saturating_sub(left_ms),
+                left_ms,
+                is_left_open: false,
             }
         });
         open.collect()

@@ -35,6 +35,9 @@ const KEY_BYTES: usize = RequestStateCodec::MIN_KEY_LENGTH;
 struct Sealed {
     run: String,
     hash: String,
+    /// When the client was asked, in milliseconds since 1970. Seals of version 0.1 do not have it.
+    #[serde(default)]
+    asked_ms: u64,
 }
 
 /// What a client brought back: the answer to a question of ours.
@@ -44,8 +47,10 @@ pub(crate) struct Answered {
     pub(crate) run: String,
     /// What the answer is bound to.
     pub(crate) hash: String,
-    /// What the person said.
-    pub(crate) verdict: Verdict,
+    /// What the person said; nothing where the question was dismissed.
+    pub(crate) verdict: Option<Verdict>,
+    /// The time between the question and the answer.
+    pub(crate) after: Duration,
 }
 
 /// A call, as one of perhaps several rounds.
@@ -70,15 +75,16 @@ impl Seals {
         Ok(Self { codec: Arc::new(codec.map_err(io::Error::other)?) })
     }
 
-    /// Returns the question in place of the answer to a call.
+    /// Returns the question in place of the answer to a call; `now_ms` is the time since 1970.
     pub(crate) fn question(
         &self,
         asking: &Asking,
         run: &str,
         root: &str,
         round: &Round,
+        now_ms: u64,
     ) -> Result<InputRequiredResult, String> {
-        let sealed = Sealed { run: run.to_owned(), hash: asking.hash.clone() };
+        let sealed = Sealed { run: run.to_owned(), hash: asking.hash.clone(), asked_ms: now_ms };
         let options = SealOptions::new()
             .associated_data(round.call.as_bytes())
             .ttl(Duration::from_millis(asking.left_ms));
@@ -89,11 +95,12 @@ impl Seals {
         Ok(InputRequiredResult::new(Some(requests), Some(state)))
     }
 
-    /// Reads what a call brings back, for the call that it is.
+    /// Reads what a call brings back, for the call that it is; `now_ms` is the time since 1970.
     pub(crate) fn round(
         &self,
         call: String,
         request: &CallToolRequestParams,
+        now_ms: u64,
     ) -> Result<Round, String> {
         let Some(state) = &request.request_state else { return Ok(Round { call, answered: None }) };
         let sealed: Sealed = self.codec.open_json_with(state, call.as_bytes()).map_err(|_| {
@@ -106,8 +113,13 @@ impl Seals {
         let Some(said) = said else { return Ok(Round { call, answered: None }) };
         let said: ElicitResult = serde_json::from_value(said.clone())
             .map_err(|error| format!("inputResponses: `{QUESTION}`: {error}"))?;
-        let answered =
-            Answered { run: sealed.run, hash: sealed.hash, verdict: ask::verdict(&said) };
+        let answered = Answered {
+            run: sealed.run,
+            hash: sealed.hash,
+            verdict: ask::verdict(&said),
+            // After a clock jump backwards the question stays open, which is the safe side.
+            after: Duration::from_millis(now_ms.saturating_sub(sealed.asked_ms)),
+        };
         Ok(Round { call, answered: Some(answered) })
     }
 }

@@ -2,10 +2,13 @@
 
 use std::ffi::OsString;
 use std::pin::Pin;
+use std::time::Duration;
 
+use adjutant_engine::wall_now;
 use rmcp::RoleServer;
 use rmcp::model::{InputRequiredResult, ProtocolVersion};
 use rmcp::service::RequestContext;
+use tokio::time::Instant;
 
 use super::ask::{self, Out, Verdict};
 use crate::runs::chain;
@@ -65,16 +68,17 @@ impl Server {
         if let Some(answered) = &round.answered
             && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
         {
-            return self.decide(run, &asking.hash, answered.verdict.clone()).await;
+            let (verdict, after) = (answered.verdict.clone(), answered.after);
+            return self.take_answer(run, &asking.hash, verdict, after).await;
         }
-        if !self.asker.may_ask_for(seen.files.id()) {
+        if !self.asker.may_ask_for(seen.files.id()) || self.asker.is_left_open(&asking.hash) {
             return Ok(Settled::Open);
         }
         let root = self.setup.root.display().to_string();
         let has_rounds =
             context.protocol_version().is_some_and(|it| it >= ProtocolVersion::V_2026_07_28);
         if has_rounds && self.can_ask(context) {
-            let question = self.seals.question(asking, run, &root, round)?;
+            let question = self.seals.question(asking, run, &root, round, wall_now())?;
             return Ok(Settled::Asks(Box::new(question)));
         }
         let claim = self.asker.claim(&asking.hash).filter(|_| self.can_ask(context));
@@ -83,11 +87,15 @@ impl Server {
         let Ok(out) = Out::put(&context.peer, form).await else {
             return Ok(Settled::Open);
         };
+        let asked = Instant::now();
         let (answer, take_back) = out.split();
         let waiting = self.attend_to(run, For::Answer(&asking.hash), turn, taken_back);
         tokio::select! {
             said = answer => match said {
-                Ok(said) => self.decide(run, &asking.hash, ask::verdict(&said)).await,
+                Ok(said) => {
+                    let verdict = ask::verdict(&said);
+                    self.take_answer(run, &asking.hash, verdict, asked.elapsed()).await
+                }
                 // It stays where a person finds it.
                 Err(_) => Ok(Settled::Open),
             },
@@ -102,17 +110,29 @@ impl Server {
         self.setup.asks_client && ask::can_ask(context.client_capabilities().as_ref())
     }
 
-    pub(crate) async fn decide(
+    /// Hands an answer to the run, which judges it; `after` is the time between the question and the answer.
+    ///
+    /// A question that is still open then is left to the inbox: it was dismissed, or answered faster than a
+    /// person can.
+    pub(crate) async fn take_answer(
         &self,
         run: &str,
         hash: &str,
-        verdict: Verdict,
+        verdict: Option<Verdict>,
+        after: Duration,
     ) -> Result<Settled, String> {
-        let (runs, run, hash) = (self.runs.clone(), run.to_owned(), hash.to_owned());
-        let decided = tokio::task::spawn_blocking(move || runs.decide(&run, &hash, verdict)).await;
-        // One that came too late, or after another, changes nothing; the run says how it stands.
-        let _ = decided.map_err(|error| chain(&error))?;
-        Ok(Settled::Clear)
+        if let Some(verdict) = verdict {
+            let (runs, id, bound) = (self.runs.clone(), run.to_owned(), hash.to_owned());
+            let decide = move || runs.decide(&id, &bound, verdict, after);
+            let decided = tokio::task::spawn_blocking(decide).await;
+            let is_taken = decided.map_err(|error| chain(&error))?.is_ok();
+            // An answer that came too late, or after another, changes nothing; the run says how it stands.
+            if is_taken || !self.read(run).await?.asks.iter().any(|it| it.hash == hash) {
+                return Ok(Settled::Clear);
+            }
+        }
+        self.asker.leave_open(hash);
+        Ok(Settled::Open)
     }
 
     /// Returns what the process of a run is told of this client.

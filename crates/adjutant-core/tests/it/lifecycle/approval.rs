@@ -92,6 +92,38 @@ fn a_no_refuses_every_task_of_the_call() {
     sim.check_over();
 }
 
+/// Clients without a person at them answer by themselves, some with yes and some with no.
+#[test]
+fn an_answer_that_a_client_brings_faster_than_a_person_can_leaves_the_question_open() {
+    let relay = |hash: &str, answer: &Result<(), String>, after_ms: u64| Command::RelayAnswer {
+        hash: hash.to_owned(),
+        answer: answer.clone(),
+        after_ms,
+    };
+    for (settings, too_fast, in_time) in [
+        (&[][..], Some(ANSWER_MIN_MS - 1), ANSWER_MIN_MS),
+        (&["answer_min_ms=5000"], Some(4999), 5000),
+        (&["answer_min_ms=none"], None, 0),
+    ] {
+        for answer in [Ok(()), Err("the person said no".to_owned())] {
+            let mut sim = asking(settings);
+            let root = sim.root();
+            let events = sim.ask(root, vec![about("a")], None).unwrap();
+            let (hash, child) = (question(&events), granted(&events)[0]);
+            if let Some(too_fast) = too_fast {
+                let refusal = sim.submit(relay(&hash, &answer, too_fast)).unwrap_err();
+                let said = format!("after {too_fast} ms, and a person needs at least {in_time} ms");
+                assert!(refusal.message().contains(&said), "{}", refusal.message());
+                assert_eq!(sim.state(child).word(), "awaiting approval");
+                assert!(sim.tree.awaits_approval(&hash));
+            }
+            sim.submit(relay(&hash, &answer, in_time)).unwrap();
+            let word = if answer.is_ok() { "running" } else { "refused" };
+            assert_eq!(sim.state(child).word(), word);
+        }
+    }
+}
+
 #[test]
 fn a_question_that_nobody_answers_is_a_no_after_fifteen_minutes() {
     let expires = APPROVAL_EXPIRES_S * 1_000;

@@ -22,8 +22,8 @@ use adjutant_core::budget::{Amount, Settlement};
 use adjutant_core::contract::ArtifactFact;
 use adjutant_core::policy::{Approval, ContractKind};
 use adjutant_core::tree::{
-    APPROVAL_EXPIRES_S, CALLS_PER_TURN, Deadline, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS,
-    MAX_REPAIRS, MIN_OUTPUT,
+    ANSWER_MIN_MS, APPROVAL_EXPIRES_S, CALLS_PER_TURN, Deadline, LAST_CALL, LOOP_END, LOOP_TOLD,
+    MAX_ATTEMPTS, MAX_REPAIRS, MIN_OUTPUT,
 };
 use adjutant_core::{
     AttemptError, Brief, Code, Command, Conversation, Effect, ErrorKind, Event, Message, ModelSpec,
