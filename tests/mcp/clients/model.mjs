@@ -16,15 +16,22 @@ const REPORT = /REPORT-[0-9A-Z]+/;
 const CALL = {
   tasks: [{ label: "reader", prompt: "Read notes.txt and report what it says." }],
 };
+// What else it calls where the question has one of these words: an equal call would begin nothing new.
+const OTHERS = {
+  LATER: ["delegate_start", { tasks: [{ label: "later", prompt: "Take your time." }] }],
+  AGAIN: ["Delegate", { tasks: [{ label: "reader", prompt: "Read notes.txt again." }] }],
+};
 
 // Decides what to say from what is on offer and what has come back.
-function reply(tools, results) {
+function reply(tools, results, sent) {
   if (results.length > 0) {
     const word = REPORT.exec(results.join("\n"));
     return { text: word ? `The subagent reported ${word[0]}.` : "The tool gave no report." };
   }
-  const tool = tools.find((name) => name.endsWith("Delegate"));
-  return tool ? { tool } : { text: "A short title" };
+  const word = Object.keys(OTHERS).find((it) => sent.includes(it));
+  const [name, call] = word ? OTHERS[word] : ["Delegate", CALL];
+  const tool = tools.find((it) => it.endsWith(name));
+  return tool ? { tool, call } : { text: "A short title" };
 }
 
 const text = (content) =>
@@ -39,7 +46,7 @@ const APIS = {
         .flatMap((message) => (Array.isArray(message.content) ? message.content : []))
         .filter((part) => part.type === "tool_result")
         .map((part) => text(part.content)),
-    answer({ text, tool }, send) {
+    answer({ text, tool, call }, send) {
       const usage = { input_tokens: 100, output_tokens: 10 };
       const message = { id: "msg_1", type: "message", role: "assistant", model: "scripted", content: [], usage };
       const event = (type, more) => send(type, { type, ...more });
@@ -48,7 +55,7 @@ const APIS = {
         ? { type: "tool_use", id: "toolu_1", name: tool, input: {} }
         : { type: "text", text: "" };
       const delta = tool
-        ? { type: "input_json_delta", partial_json: JSON.stringify(CALL) }
+        ? { type: "input_json_delta", partial_json: JSON.stringify(call) }
         : { type: "text_delta", text };
       event("content_block_start", { index: 0, content_block: block });
       event("content_block_delta", { index: 0, delta });
@@ -67,13 +74,13 @@ const APIS = {
     tools: (body) => (body.tools ?? []).map((tool) => tool.function.name),
     results: (body) =>
       body.messages.filter((message) => message.role === "tool").map((message) => text(message.content)),
-    answer({ text, tool }, send) {
+    answer({ text, tool, call: args }, send) {
       const chunk = (delta, finish_reason = null, more = {}) =>
         send(null, {
           ...{ id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: "scripted" },
           ...{ choices: [{ index: 0, delta, finish_reason }], ...more },
         });
-      const call = { name: tool, arguments: JSON.stringify(CALL) };
+      const call = { name: tool, arguments: JSON.stringify(args) };
       chunk(
         tool
           ? { role: "assistant", tool_calls: [{ index: 0, id: "call_1", type: "function", function: call }] }
@@ -91,14 +98,14 @@ const APIS = {
       body.input
         .filter((item) => item.type === "function_call_output")
         .map((item) => (Array.isArray(item.output) ? text(item.output) : String(item.output))),
-    answer({ text, tool }, send, body) {
+    answer({ text, tool, call: args }, send, body) {
       const response = { id: "resp_1", object: "response", model: "scripted" };
       const event = (type, more) => send(type, { type, ...more });
       event("response.created", { response: { ...response, status: "in_progress" } });
       const group = (body.tools ?? []).find((one) => one.tools?.some((inner) => inner.name === tool));
       const call = { type: "function_call", id: "fc_1", call_id: "call_1", name: tool };
       const item = tool
-        ? { ...call, ...(group ? { namespace: group.name } : {}), arguments: JSON.stringify(CALL) }
+        ? { ...call, ...(group ? { namespace: group.name } : {}), arguments: JSON.stringify(args) }
         : { type: "message", id: "msg_1", role: "assistant", content: [{ type: "output_text", text }] };
       event("response.output_item.added", { output_index: 0, item });
       event("response.output_item.done", { output_index: 0, item });
@@ -124,7 +131,7 @@ const server = createServer((request, response) => {
     writeFileSync(join(folder, `${String(count).padStart(3, "0")}.json`), JSON.stringify(note, null, 1));
     if (process.env.WHOLE) writeFileSync(join(folder, `${count}.whole`), sent);
     if (!api) return response.writeHead(404).end("{}");
-    const said = reply(seen.tools, seen.results);
+    const said = reply(seen.tools, seen.results, sent);
     if (!body.stream) {
       response.writeHead(200, { "content-type": "application/json" });
       return response.end(JSON.stringify(api.whole ? api.whole(said) : {}));
