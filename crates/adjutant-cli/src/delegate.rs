@@ -112,7 +112,7 @@ pub(crate) fn run_delegate(
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     let spaces = args.work.spaces.setup(archive.path(), &root)?;
-    let engine = detached::tie(engine.with_spaces(spaces), handed);
+    let engine = detached::tie(engine.with_spaces(spaces), handed, terms.as_mut());
     let conducted = conduct(engine, &archive, work, approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;

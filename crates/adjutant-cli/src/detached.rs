@@ -41,8 +41,13 @@ pub(crate) fn leave(flags: &DetachedFlags) -> Result<Option<Handed>, Failure> {
     Ok(handed)
 }
 
-/// Has the run noted where an equal call looks for it.
-pub(crate) fn tie(engine: Engine, handed: Option<Handed>) -> Engine {
+/// Has the run noted where an equal call looks for it, and its place held while it is at work.
+pub(crate) fn tie(engine: Engine, handed: Option<Handed>, terms: Option<&mut Terms>) -> Engine {
+    let slot = terms.and_then(|terms| terms.slot.take());
+    let engine = match slot {
+        Some(slot) => engine.holding(slot),
+        None => engine,
+    };
     match handed {
         Some(handed) => engine.noted_by(move |run, folder| handed.keep(run, folder)),
         None => engine,
@@ -101,8 +106,8 @@ pub(crate) struct Terms {
     /// What is left of today's amount; held until it is known what this call takes of it.
     allowance: Option<(Allowance, Usd)>,
     reserved: Option<Reservation>,
-    /// Held as long as the run lives.
-    _slot: Slot,
+    /// A place among the live runs, until the engine has it.
+    slot: Option<Slot>,
 }
 
 impl Terms {
@@ -190,7 +195,7 @@ impl Terms {
         let unasked = unasked.map_or(Value::Null, |left| left.as_dollars().into());
         settings.set(Key::ApproveBelowUsd, unasked, "--approval")?;
         let home = home.to_owned();
-        Ok(Self { home, client, approval, allowance, reserved: None, _slot: slot })
+        Ok(Self { home, client, approval, allowance, reserved: None, slot: Some(slot) })
     }
 
     /// Finds out who answers, now that it is known what the call is.

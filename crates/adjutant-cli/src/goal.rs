@@ -125,7 +125,7 @@ pub(crate) fn run_goal(
         }
         None => approver_of(flags, &policy),
     };
-    let engine = detached::tie(engine, handed.flatten());
+    let engine = detached::tie(engine, handed.flatten(), terms.as_mut());
     let conducted = conduct(engine, &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;

@@ -1,5 +1,6 @@
 //! The rig and the story it tells.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -56,6 +57,7 @@ pub struct Rig {
     assignment: Option<Assignment>,
     elsewhere: Option<PathBuf>,
     spaces: Option<SpaceSetup>,
+    guard: Option<Box<dyn Any + Send>>,
 }
 
 /// What happened.
@@ -105,7 +107,15 @@ impl Rig {
             assignment: None,
             elsewhere: None,
             spaces: None,
+            guard: None,
         }
+    }
+
+    /// Has the engine hold this while the run is at work.
+    #[must_use]
+    pub fn holding(mut self, guard: impl Send + 'static) -> Self {
+        self.guard = Some(Box::new(guard));
+        self
     }
 
     /// Works in this folder, which stays when the rig goes.
@@ -355,6 +365,9 @@ impl Rig {
         }
         if let Some(spaces) = self.spaces {
             engine = engine.with_spaces(spaces);
+        }
+        if let Some(guard) = self.guard {
+            engine = engine.holding(guard);
         }
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;

@@ -67,7 +67,8 @@ impl Reading<'_> {
             .at_depth(self.base_depth)
             .with_stories(names(self.file.prd()))
             .with_spaces(spaces);
-        let mut engine = detached::tie(engine, self.handed.take());
+        let mut terms = self.terms.take();
+        let mut engine = detached::tie(engine, self.handed.take(), terms.as_mut());
         let goal = Goal {
             agent: AgentName::new("story"),
             system: String::new(),
@@ -75,7 +76,6 @@ impl Reading<'_> {
         };
         let terminal =
             if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
-        let mut terms = self.terms.take();
         let approver = match &mut terms {
             Some(terms) => {
                 engine = engine.asking_first(None);

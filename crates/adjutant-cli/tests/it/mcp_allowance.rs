@@ -150,6 +150,17 @@ fn a_client_has_no_more_live_runs_than_the_person_allows() {
     clean(&rig);
 }
 
+/// A run counts while it works, and not until its process has written transcripts and is gone.
+#[test]
+fn a_client_that_delegates_one_after_the_other_is_not_refused_at_a_limit_of_one() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &["--max-runs", "1"]);
+    for nth in 0..40 {
+        let data = client.data("Delegate", quick(nth));
+        assert_eq!(data["state"], "completed", "{nth}: {data}");
+    }
+}
+
 #[test]
 fn runs_end_with_their_server_where_the_person_wants_that() {
     for is_killed in [false, true] {

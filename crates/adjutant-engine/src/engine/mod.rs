@@ -7,6 +7,7 @@ mod commands;
 mod error;
 mod setup;
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,9 @@ pub struct Finished {
     pub folder: Option<PathBuf>,
 }
 
+/// Something that is held while a run is at work; dropping it gives it back.
+pub(crate) type RunGuard = Box<dyn Any + Send>;
+
 /// Everything needed to run, before anything is run.
 pub struct Engine {
     pub(crate) policy: Policy,
@@ -75,6 +79,8 @@ pub struct Engine {
     note: Option<Note>,
     /// The depth of the root; see [`Engine::at_depth`].
     base_depth: u64,
+    /// What is held while anything of the run is at work.
+    guard: Option<RunGuard>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -125,6 +131,7 @@ impl Engine {
             spaces: None,
             note: None,
             base_depth: 0,
+            guard: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
         })
@@ -189,6 +196,14 @@ impl Engine {
     #[must_use]
     pub fn at_depth(mut self, base_depth: u64) -> Self {
         self.base_depth = base_depth;
+        self
+    }
+
+    /// Holds `guard`, such as a place among live runs, until the work of the run is over. It is dropped before the end
+    /// can be read in the journal: a reader that knows of the end finds it given back.
+    #[must_use]
+    pub fn holding(mut self, guard: impl Send + 'static) -> Self {
+        self.guard = Some(Box::new(guard));
         self
     }
 
@@ -355,7 +370,8 @@ impl Engine {
             Shop { desk, approver, narrator, ids, folder: folder_of, spaces: spaces.clone() };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
-        let runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
+        let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
+        runner.guard = self.guard.take();
         let outcome = runner.run(opening).await?;
         if let Some(spaces) = spaces {
             // Nothing follows from it, so neither does an end it may come to.

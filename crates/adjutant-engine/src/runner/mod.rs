@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::control::{Door, Order};
 use crate::crash::Crash;
 use crate::desk::Desk;
-use crate::engine::EngineError;
+use crate::engine::{EngineError, RunGuard};
 use crate::execute::{Answer, Approver, Asked, Briefs, Done, Heard, Sign};
 use crate::ids::IdSource;
 use crate::opening::Durable;
@@ -147,6 +147,8 @@ pub(crate) struct Runner {
     /// Why everything was ended, once the disk is full: nothing more is recorded than that.
     full: Option<JournalError>,
     closed: bool,
+    /// Given back before the end of the run is written.
+    pub(crate) guard: Option<RunGuard>,
 }
 
 impl Runner {
@@ -183,6 +185,7 @@ impl Runner {
             room: Room::default(),
             full: None,
             closed: false,
+            guard: None,
         }
     }
 

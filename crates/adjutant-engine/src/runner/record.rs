@@ -71,6 +71,10 @@ impl Runner {
         if !events.is_empty() {
             self.open = self.joined.then_some(last_begins);
         }
+        if events.iter().any(|event| matches!(event, Event::RunEnded { .. })) {
+            // Staged, and not written before this returns.
+            self.guard = None;
+        }
         let mut seq = start.seq;
         for event in events {
             seq = seq.next();

@@ -1,7 +1,10 @@
 //! The loop from task to report.
 
+use std::sync::mpsc;
+
 use adjutant_core::{Event, Message, Outcome};
 use adjutant_engine::Answer;
+use adjutant_store::MemoryDisk;
 use adjutant_testkit::Rig;
 
 const TWO_TURNS: &str = r#"
@@ -43,6 +46,26 @@ async fn the_events_of_a_run_come_in_this_order() {
         "run_started agent_defined granted approval_asked approved started reserved replied tool_called \
          tool_returned reserved replied ended ended run_ended"
     );
+}
+
+/// A reader of the journal that knows of the end may begin the next run at once.
+#[tokio::test(start_paused = true)]
+async fn what_a_run_holds_is_given_back_after_its_work_and_before_its_end_can_be_read() {
+    struct Guard(MemoryDisk, mpsc::Sender<String>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let written = String::from_utf8(self.0.bytes()).unwrap();
+            self.1.send(written).unwrap();
+        }
+    }
+    let (sender, written) = mpsc::channel();
+    let rig = Rig::new().file("src/lib.rs", "x").script(TWO_TURNS).task("a", "Look");
+    let guard = Guard(rig.disk(), sender);
+    let story = rig.holding(guard).delegate().await;
+    assert_eq!(story.outcome(), Outcome::Completed);
+    let written = written.try_recv().unwrap();
+    assert!(written.contains(r#""type":"replied""#), "{written}");
+    assert!(!written.contains(r#""type":"run_ended""#), "{written}");
 }
 
 #[tokio::test(start_paused = true)]
