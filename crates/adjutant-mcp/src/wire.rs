@@ -296,7 +296,8 @@ impl Complaint {
     }
 }
 
-fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, Complaint> {
+/// Reads a message.
+pub(crate) fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, Complaint> {
     let value = read_json(line)?;
     let id = request_id(&value);
     serde_json::from_value(value).map_err(|_| {

@@ -468,7 +468,11 @@ fn what_is_no_message_is_answered_and_the_next_one_is_heard() {
     for body in bodies {
         let answer = host.send("POST", &[("Mcp-Session-Id", &client.id)], body);
         let shown = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
-        assert!((400..500).contains(&answer.status), "{shown}: {}", answer.head);
+        assert_eq!(answer.status, 400, "{shown}: {}", answer.head);
+        let said: Value = serde_json::from_str(&answer.text()).unwrap();
+        let is_json = serde_json::from_slice::<Value>(body).is_ok();
+        let code = if is_json { -32600 } else { -32700 };
+        assert_eq!((&said["jsonrpc"], &said["error"]["code"]), (&json!("2.0"), &json!(code)));
         assert_eq!(client.post(&ping()).result(9), json!({}), "after {shown}");
     }
     let twice =

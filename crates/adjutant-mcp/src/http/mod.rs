@@ -23,6 +23,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -37,9 +38,8 @@ use tokio::time::timeout;
 use self::gate::{Closed, Gate, PATH};
 use self::sessions::Sessions;
 pub use self::token::{TOKEN_VARIABLE, Token, TokenError};
-use crate::Setup;
 use crate::server::{BLOCKING_THREADS, ServeError, Server, all_begun};
-use crate::wire;
+use crate::{Setup, wire};
 
 /// The longest body that is taken. Inclusive.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -347,11 +347,23 @@ impl<H: ServerHandler> Front<H> {
         answer
     }
 
-    async fn post(&self, head: hyper::http::request::Parts, body: Bytes) -> Answer {
-        match wire::read_json(&body) {
-            Ok(_) => self.service.handle(Request::from_parts(head, Full::new(body))).await,
-            Err(complaint) => json_answer(StatusCode::BAD_REQUEST, complaint.to_json()),
+    /// Hands a message on; what is not one is answered with an error of JSON-RPC, as over standard input.
+    async fn post(&self, head: Parts, body: Bytes) -> Answer {
+        let broken =
+            |complaint: wire::Complaint| json_answer(StatusCode::BAD_REQUEST, complaint.to_json());
+        if let Err(complaint) = wire::read_json(&body) {
+            return broken(complaint);
         }
+        let is_json = head.headers.get(header::CONTENT_TYPE).is_some_and(|value| {
+            value.as_bytes().to_ascii_lowercase().starts_with(b"application/json")
+        });
+        let answer = self.service.handle(Request::from_parts(head, Full::new(body.clone()))).await;
+        // The library takes JSON that is not a message for a wrong media type.
+        let is_refused = answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json;
+        if is_refused && let Err(complaint) = wire::parse(&body) {
+            return broken(complaint);
+        }
+        answer
     }
 }
 
