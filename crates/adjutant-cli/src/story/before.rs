@@ -11,6 +11,7 @@ use super::earlier::Earlier;
 use super::{Reading, record};
 use crate::args::MergeAfter;
 use crate::exit::{Exit, Failure};
+use crate::hints::advise;
 use crate::output::say;
 use crate::work::{Placed, after_run};
 
@@ -35,8 +36,9 @@ impl Reading<'_> {
             }
             Some(_) if self.args.again => Before::Begin(None),
             Some(Earlier::Unread(run)) => Before::Leave(format!(
-                "{run} cannot be read ({}); --again begins it anew",
-                self.history.problem(run)
+                "{run} cannot be read ({}); {} begins it anew",
+                self.history.problem(run),
+                self.advised(&story.id, "--again")
             )),
             Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
                 match self.history.lost(run)? {
@@ -45,11 +47,13 @@ impl Reading<'_> {
                 }
             }
             Some(Earlier::Open(run)) => Before::Leave(format!(
-                "{run} can go on with it: `adjutant resume {run}`; --again begins it anew"
+                "{run} can go on with it: `adjutant resume {run}`; {} begins it anew",
+                self.advised(&story.id, "--again")
             )),
             Some(Earlier::Spent(run)) => Before::Leave(format!(
-                "{run} used up what it was given; --again begins it anew, with a higher --budget-usd, \
-                 --budget-tokens or the limit that `adjutant result {run}` names"
+                "{run} used up what it was given; {} begins it anew, with a higher --budget-usd, \
+                 --budget-tokens or the limit that `adjutant result {run}` names",
+                self.advised(&story.id, "--again")
             )),
             Some(Earlier::Passed(_) | Earlier::Over) => Before::Begin(None),
             None => Before::Begin(self.history.unfinished(&story.id).map(|run| {
@@ -106,8 +110,9 @@ impl Reading<'_> {
     pub(super) fn write_down(&mut self, id: &str, run: RunId) -> Result<Option<Outcome>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
         let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
-        let remark = format!("was done by {run}; it is written down now, --again begins it anew");
-        say(&format!("adjutant: {id} {remark}"));
+        let again = self.advised(id, "--again");
+        let remark = format!("was done by {run}; it is written down now, {again} begins it anew");
+        advise(&format!("adjutant: {id} {remark}"));
         let merge = self.merge();
         // A branch is only a name that may be missing; files are changed once.
         let is_due = match merge {

@@ -8,6 +8,7 @@ use adjutant_engine::{Archive, Consents};
 use adjutant_view::sanitize;
 
 use crate::ask::Terminal;
+use crate::hints::advise;
 use crate::output::say;
 
 /// Whether the wishes of a PRD count, and which ones that was said of.
@@ -18,6 +19,8 @@ pub(super) struct Consent {
     is_given: bool,
     /// Whether a command of the person decides about stories in place of those of the PRD.
     own_verify: bool,
+    /// What a person types to allow everything.
+    trust: String,
 }
 
 impl Consent {
@@ -27,11 +30,12 @@ impl Consent {
         path: &Path,
         archive: &Archive,
         (trusted, own_verify): (bool, bool),
+        trust: String,
     ) -> Self {
         let (wishes, of) = (prd.wishes(), digest(prd, path));
         let consents = Consents::at(archive.path());
         if wishes.is_empty() || consents.has(&of) {
-            return Self { of, is_given: true, own_verify };
+            return Self { of, is_given: true, own_verify, trust };
         }
         // Nobody needs to allow a command that is not going to be run.
         let counts =
@@ -39,7 +43,7 @@ impl Consent {
         let line = |wish: &Wish| format!("  {}\n", sanitize::line(&wish.to_string()));
         let list: String = wishes.iter().filter(counts).map(line).collect();
         if list.is_empty() && !trusted {
-            return Self { of, is_given: false, own_verify };
+            return Self { of, is_given: false, own_verify, trust };
         }
         let text = format!("The PRD asks for what only you can allow:\n{list}");
         // What was not shown is not agreed to for good.
@@ -49,8 +53,8 @@ impl Consent {
         let is_given =
             trusted || Terminal::open().is_some_and(|terminal| terminal.confirm(&text, question));
         if !is_given {
-            say(&format!(
-                "adjutant: {text}It counts for nothing without your consent; --trust-prd gives it."
+            advise(&format!(
+                "adjutant: {text}It counts for nothing without your consent; {trust} gives it."
             ));
         } else if (trusted || is_all)
             && let Err(error) = consents.give(&of)
@@ -59,14 +63,14 @@ impl Consent {
                 "adjutant: your consent could not be kept, so you will be asked again: {error}"
             ));
         }
-        Self { of, is_given, own_verify }
+        Self { of, is_given, own_verify, trust }
     }
 
     /// Asks anew where the PRD has other wishes by now: the flag was typed for those it had.
     pub(super) fn renew(&mut self, prd: &Prd, path: &Path, archive: &Archive) {
         if digest(prd, path) != self.of {
             say("adjutant: the PRD was changed meanwhile and asks for something else");
-            *self = Self::ask(prd, path, archive, (false, self.own_verify));
+            *self = Self::ask(prd, path, archive, (false, self.own_verify), self.trust.clone());
         }
     }
 

@@ -45,14 +45,6 @@ use crate::output::say;
 use crate::settings::{Settings, base_depth, open_archive};
 use crate::wiring::Wiring;
 
-/// Why a story is not begun whose command needs consent.
-const UNALLOWED: &str =
-    "its verify command needs your consent: --trust-prd allows it, --verify COMMAND replaces it";
-
-/// Why a story is not begun that plans a task whose command needs consent; `--verify` is for the story itself.
-const UNALLOWED_BELOW: &str =
-    "the verify command of a task it plans needs your consent: --trust-prd allows it";
-
 /// Runs the command.
 pub(crate) fn run_story(
     args: &StoryArgs,
@@ -88,7 +80,9 @@ pub(crate) fn run_story(
     settle_policy(&mut settings.policy, &file)?;
     let archive = open_archive(given_home)?;
     let own_verify = args.verify.is_some() || settings.verify.is_some();
-    let consent = Consent::ask(file.prd(), file.path(), &archive, (args.trust_prd, own_verify));
+    let trust = typed::advised(args, file.path(), None, "--trust-prd");
+    let consent =
+        Consent::ask(file.prd(), file.path(), &archive, (args.trust_prd, own_verify), trust);
     let mut wiring = Wiring::new(&settings)?;
     if let Some(path) = flags.record.as_deref() {
         wiring = wiring.record(path, &settings.secrets)?;
@@ -261,7 +255,7 @@ impl Reading<'_> {
         self.consent.renew(self.file.prd(), self.file.path(), self.archive);
         if let Some(why) = self.unallowed(&story) {
             // What nobody may check would be paid for and could not pass.
-            return Ok(self.leave(id, why));
+            return Ok(self.leave(id, &completed(&why)));
         }
         let again = match self.before(&story)? {
             Before::Begin(why) => why,
@@ -342,14 +336,26 @@ impl Reading<'_> {
     }
 
     /// Says why a story is not begun for want of consent: a command decides that nobody allowed.
-    fn unallowed(&self, story: &Story) -> Option<&'static str> {
+    fn unallowed(&self, story: &Story) -> Option<String> {
+        let trust = self.advised(&story.id, "--trust-prd");
         if story.verify.is_some() && self.verify_of(story).is_none() {
-            return Some(UNALLOWED);
+            let own = self.advised(&story.id, "--verify COMMAND");
+            return Some(format!(
+                "its verify command needs your consent: {trust} allows it, {own} replaces it"
+            ));
         }
         // Without delegation no planned task is run, and none can pass.
         let is_open = !self.consent.is_given() && self.settings.policy.policy().enabled;
         let is_below = is_open && story.planned.iter().any(|planned| planned.verify.is_some());
-        is_below.then_some(UNALLOWED_BELOW)
+        // `--verify` is for the story itself.
+        is_below.then(|| {
+            format!("the verify command of a task it plans needs your consent: {trust} allows it")
+        })
+    }
+
+    /// Returns how a person gives a flag for a story.
+    fn advised(&self, id: &str, flag: &str) -> String {
+        typed::advised(self.args, self.file.path(), Some(id), flag)
     }
 }
 

@@ -9,7 +9,7 @@ use adjutant_view::story::StoryReport;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Command};
 
-use crate::args::{PolicyFlags, WorkFlags};
+use crate::args::{PolicyFlags, StoryArgs, WorkFlags};
 use crate::exit::Failure;
 use crate::hints::{quoted, root};
 
@@ -34,6 +34,17 @@ pub(crate) fn flags(command: &Command, matches: &ArgMatches) -> Vec<String> {
         }
     }
     typed
+}
+
+/// Returns how a person gives a flag of `story`: the flag for a person who typed the command, the whole command for
+/// the reader of an MCP client, whose server does not take these flags.
+pub(super) fn advised(args: &StoryArgs, prd: &Path, id: Option<&str>, flag: &str) -> String {
+    if !args.detached.detached {
+        return flag.to_owned();
+    }
+    let (prd, id) = (quoted(&prd.display().to_string()), id.map(quoted));
+    let story = id.map(|id| format!(" --story {id}")).unwrap_or_default();
+    format!("`adjutant story {prd}{story} {flag}` in a terminal")
 }
 
 /// Returns how limits are chosen for stories; refuses what means something only elsewhere.

@@ -32,7 +32,7 @@ fn begun(rig: &Rig) -> Vec<String> {
     rig.runs().into_iter().filter(began).collect()
 }
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::mcp_begin::{carrier, kill};
 use crate::mcp_rig::Client;
 use crate::rig::{COMMANDS, Rig};
 use crate::story_rig::{Project, done, one_story, says, writes};
@@ -296,6 +297,39 @@ fn whoever_asks_what_came_of_a_story_leaves_the_tree_as_it_is() {
     }
 }
 
+/// Flags of `adjutant story` are no flags of `adjutant mcp`: they are named in a whole command only.
+fn assert_flags_have_their_command(said: &str) {
+    // Between backquotes stands a command.
+    for words in said.split('`').step_by(2) {
+        for flag in ["--trust-prd", "--verify", "--again"] {
+            assert!(!words.contains(flag), "{flag} in {said}");
+        }
+    }
+    let command = said
+        .split('`')
+        .find(|it| it.starts_with("adjutant ") && it.contains(" story "))
+        .unwrap_or_else(|| panic!("{said}"));
+    assert!(command.contains("prd.json "), "{said}");
+}
+
+/// A run of it can be resumed, so it is not begun anew unless a person says so.
+#[test]
+fn what_an_earlier_run_on_a_story_left_is_said_with_commands_that_work() {
+    let story = json!({ "id": "US-001", "title": "Log in", "passes": false });
+    let mut waits = done("US-001");
+    waits["delay_ms"] = json!(300_000);
+    let project = project(&json!({ "userStories": [story] }), [waits]);
+    let rig = project.rig();
+    let mut client = served(rig, STORIES, &["--detach-after", "1"]);
+    let arguments = json!({ "prd": "prd.json", "story": "US-001" });
+    let run = text(&client.data("delegate_story", arguments), "run");
+    kill(carrier(rig, &run));
+    let mut other = served(rig, STORIES, &["--budget-usd", "1"]);
+    let said = other.failure("delegate_story", json!({ "prd": "prd.json", "story": "US-001" }));
+    assert!(said.contains(&format!("adjutant resume {run}")), "{said}");
+    assert_flags_have_their_command(&said);
+}
+
 /// A PRD can ask for much; over MCP nobody agrees to it.
 #[test]
 fn the_wishes_of_a_prd_count_for_nothing_and_that_is_said() {
@@ -310,6 +344,7 @@ fn the_wishes_of_a_prd_count_for_nothing_and_that_is_said() {
     assert_eq!(refused["isError"], true, "{refused}");
     let said = text(&refused["content"][0], "text");
     assert!(said.contains("its verify command needs your consent"), "{refused}");
+    assert_flags_have_their_command(&said);
     let result = client.call("delegate_story", story("US-002"));
     let report = &result["structuredContent"]["story"];
     assert_eq!(report["passes"], true, "{result}");
