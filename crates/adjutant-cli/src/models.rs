@@ -82,8 +82,9 @@ struct Finding {
 pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     let settings = Settings::load(&PolicyFlags::default(), Path::new("."))?;
     let wiring = Wiring::new(&settings)?;
-    let mut findings = providers(&wiring);
-    findings.extend(usual_model(&wiring, settings.model));
+    let given = std::env::var("ADJUTANT_MODEL").ok().filter(|name| !name.is_empty());
+    let mut findings = model_findings(&wiring, given.or(settings.model));
+    let can_run = findings.iter().any(|it| it.fine);
     findings.push(store(home));
     findings.push(kernel());
     let machine = work::findings(home).into_iter();
@@ -96,8 +97,6 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
         true,
         if terminal { "a live picture is drawn" } else { "plain lines are written" },
     ));
-    let can_run =
-        findings.iter().any(|it| it.fine && (it.name.starts_with("provider") || it.name == MODEL));
     if as_json {
         let lines: Vec<Value> = findings
             .iter()
@@ -124,19 +123,42 @@ fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> Find
     Finding { name: name.into(), fine, says: says.into() }
 }
 
-/// Looks at the model that is used where none is typed; nobody is asked.
-fn usual_model(wiring: &Wiring, configured: Option<String>) -> Option<Finding> {
-    let given = std::env::var("ADJUTANT_MODEL").ok().filter(|name| !name.is_empty());
-    let name = given.or(configured)?;
-    Some(match wiring.choose(Some(&name)) {
-        // A provider without a key is refused, so one that is taken can be asked.
-        Ok(_) => finding(MODEL, true, format!("{name} can be used")),
-        Err(failure) => finding(MODEL, false, failure.to_string()),
-    })
+/// Says which model an MCP server will use that a client starts with these flags, or what is missing.
+pub(crate) fn model_of_server(root: &Path, flags: &[String]) -> Result<String, Failure> {
+    let settings = Settings::load(&PolicyFlags::default(), root)?;
+    let wiring = Wiring::new(&settings)?;
+    let typed = flags.iter().enumerate().find_map(|(nth, flag)| match flag.as_str() {
+        "--model" => flags.get(nth + 1).cloned(),
+        other => other.strip_prefix("--model=").map(str::to_owned),
+    });
+    if let Some(name) = typed.or(settings.model) {
+        let finding = model_finding(&wiring, &name);
+        return if finding.fine { Ok(finding.says) } else { Err(Failure::usage(finding.says)) };
+    }
+    let findings = providers(&wiring);
+    match findings.iter().find(|it| it.fine) {
+        Some(found) => Ok(format!("{}: {}", found.name, found.says)),
+        None => Err(Failure::usage("no model can be reached yet").hint(NO_MODEL_FOR_CLIENTS)),
+    }
 }
 
-/// What the finding about the usual model is called.
-const MODEL: &str = "model";
+/// What to do where the server of an MCP client has no model.
+const NO_MODEL_FOR_CLIENTS: &str = "Run `adjutant init` and write a key into the file that it names: [providers.anthropic] \
+with key = \"…\". Or start Ollama and install again with -- --model ollama/MODEL. `adjutant doctor` looks again.";
+
+/// Looks at the providers, and at the model that is used where none is typed; no provider is asked.
+fn model_findings(wiring: &Wiring, usual: Option<String>) -> Vec<Finding> {
+    let usual = usual.map(|name| model_finding(wiring, &name));
+    providers(wiring).into_iter().chain(usual).collect()
+}
+
+fn model_finding(wiring: &Wiring, name: &str) -> Finding {
+    match wiring.choose(Some(name)) {
+        // A provider without a key is refused, so one that is taken can be asked.
+        Ok(_) => finding("model", true, format!("{name} can be used")),
+        Err(failure) => finding("model", false, failure.to_string()),
+    }
+}
 
 /// A key that was found is never shown. Only a server on this machine is knocked at.
 fn providers(wiring: &Wiring) -> Vec<Finding> {

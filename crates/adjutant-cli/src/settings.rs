@@ -94,8 +94,9 @@ impl ConfigFile {
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProviderEntry {
-    /// Where it is.
-    pub(crate) base_url: String,
+    /// Where it is; a well-known provider has an address of its own.
+    #[serde(default)]
+    pub(crate) base_url: Option<String>,
     /// How it speaks: `chat`, `responses`, `anthropic` or `gemini`.
     #[serde(default)]
     pub(crate) wire: Option<String>,

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::exit::{Exit, Failure};
 use crate::output::say;
-use crate::settings::Settings;
+use crate::settings::{ProviderEntry, Settings};
 
 /// What this person can run models with.
 #[derive(Clone)]
@@ -71,18 +71,8 @@ impl Wiring {
     pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
         let mut sources = Sources::from_vars(|name| env::var(name).ok());
         for (name, entry) in &settings.providers {
-            let wire = entry.wire.as_deref().unwrap_or("chat").parse().map_err(|error| {
-                Failure::usage(format!("user config: [providers.{name}] wire: {error}"))
-            })?;
-            let in_variable = entry.key_env.as_deref().and_then(|variable| env::var(variable).ok());
-            let key = entry.key.clone().or(in_variable);
-            sources = sources.with_provider(ProviderConfig {
-                name: name.clone(),
-                wire,
-                base_url: entry.base_url.clone(),
-                key: key.as_deref().and_then(Secret::new),
-                needs_key: entry.key_env.is_some(),
-            });
+            let provider = provider(name, entry, sources.provider(name))?;
+            sources = sources.with_provider(provider);
         }
         let mut efforts = BTreeMap::new();
         for (name, entry) in &settings.models {
@@ -263,6 +253,38 @@ impl Wiring {
         };
         self.sources.providers().map(listed).collect()
     }
+}
+
+/// Reads a provider of the user's configuration. What a section without `base_url` does not say is taken from the
+/// well-known provider of that name, so that `key` is enough.
+fn provider(
+    name: &str,
+    entry: &ProviderEntry,
+    known: Option<&ProviderConfig>,
+) -> Result<ProviderConfig, Failure> {
+    let known = known.filter(|_| entry.base_url.is_none());
+    let base_url = entry.base_url.clone().or_else(|| known.map(|known| known.base_url.clone()));
+    let base_url = base_url.ok_or_else(|| {
+        Failure::usage(format!("user config: [providers.{name}] needs `base_url`")).hint(
+            "It is optional for anthropic, openai, gemini, openrouter and ollama only; an example: \
+             base_url = \"http://127.0.0.1:8000/v1\"",
+        )
+    })?;
+    let wire = match (&entry.wire, known) {
+        (None, Some(known)) => known.wire,
+        (wire, _) => wire.as_deref().unwrap_or("chat").parse().map_err(|error| {
+            Failure::usage(format!("user config: [providers.{name}] wire: {error}"))
+        })?,
+    };
+    let in_variable = entry.key_env.as_deref().and_then(|variable| env::var(variable).ok());
+    let key = entry.key.clone().or(in_variable).as_deref().and_then(Secret::new);
+    Ok(ProviderConfig {
+        name: known.map_or(name, |known| &known.name).to_owned(),
+        wire,
+        base_url,
+        key: key.or_else(|| known.and_then(|known| known.key.clone())),
+        needs_key: entry.key_env.is_some() || known.is_some_and(|known| known.needs_key),
+    })
 }
 
 /// A model of any kind.

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::args::{McpClient, McpScope};
 use crate::exit::{Exit, Failure};
+use crate::models::model_of_server;
 use crate::output::{print, say};
 
 use entry::Text;
@@ -119,6 +120,11 @@ pub(crate) fn install(
         say("  It holds paths of this machine, which nobody else has who shares the project.");
     }
     say(&format!("  Next: {}", next(client, place.scope)));
+    // The client's own environment may differ, so this decides nothing about the exit code.
+    match model_of_server(order.root, &started.command) {
+        Ok(found) => say(&format!("  Model: {found}")),
+        Err(failure) => say(&format!("  Model: {failure}")),
+    }
     Ok(Exit::Completed)
 }
 

@@ -399,3 +399,61 @@ fn a_server_of_somebody_else_and_flags_for_no_client_are_left_alone() {
         assert!(!file(&rig, "gemini", "project").exists(), "{out}");
     }
 }
+
+/// Where nothing answers: a machine may have an Ollama of its own.
+const NO_OLLAMA: (&str, &str) = ("OLLAMA_BASE_URL", "http://127.0.0.1:1/v1");
+
+#[test]
+fn install_says_which_model_the_server_finds_or_what_is_missing() {
+    let rig = Rig::new();
+    let install = |flags: &[&str]| {
+        let args = [&["mcp", "install", "claude"], flags].concat();
+        let out = rig.call(args).env(NO_OLLAMA.0, NO_OLLAMA.1).run();
+        assert_eq!(out.code, 0, "{out}");
+        out.stderr
+    };
+    let said = install(&[]);
+    for part in ["no model can be reached yet", "`adjutant init`", "[providers.anthropic]"] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    // What it recommends works: the line of the template, without its comment sign.
+    assert_eq!(rig.run(["init"]).code, 0);
+    let path = rig.home().join(".config/adjutant/config.toml");
+    let template = fs::read_to_string(&path).unwrap();
+    let (before, after) = template.split_once("# [providers.anthropic]").unwrap();
+    let config = format!("{before}[providers.anthropic]{}", after.replacen("# key", "key", 1));
+    fs::write(&path, config).unwrap();
+    let said = install(&[]);
+    assert!(
+        said.contains("Model: provider anthropic: key found; https://api.anthropic.com"),
+        "{said}"
+    );
+    let said = install(&["--", "--model", "script:none.toml"]);
+    assert!(said.contains("Model: ") && said.contains("none.toml"), "{said}");
+    let said = install(&["--", "--model=anthropic/claude-haiku-4-5"]);
+    assert!(said.contains("Model: anthropic/claude-haiku-4-5 can be used"), "{said}");
+}
+
+#[test]
+fn a_section_of_a_well_known_provider_needs_only_a_key_and_of_another_an_address() {
+    let rig = Rig::new();
+    let folder = rig.home().join(".config/adjutant");
+    fs::create_dir_all(&folder).unwrap();
+    let doctor = |config: &str| {
+        fs::write(folder.join("config.toml"), config).unwrap();
+        rig.call(["doctor"]).env(NO_OLLAMA.0, NO_OLLAMA.1).run()
+    };
+    for (name, address) in [
+        ("anthropic", "https://api.anthropic.com"),
+        ("openai", "https://api.openai.com/v1"),
+        ("gemini", "https://generativelanguage.googleapis.com"),
+        ("openrouter", "https://openrouter.ai/api/v1"),
+    ] {
+        let out = doctor(&format!("[providers.{name}]\nkey = \"a-key\"\n"));
+        assert!(out.stdout.contains(&format!("key found; {address}")), "{out}");
+        assert!(!out.stdout.contains("a-key"), "{out}");
+    }
+    let out = doctor("[providers.home]\nkey = \"a-key\"\n");
+    assert_eq!(out.code, 2, "{out}");
+    assert!(out.stderr.contains("[providers.home] needs `base_url`"), "{out}");
+}
