@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -17,6 +17,7 @@ use crate::kills::tell;
 use crate::mcp_http_rig::{Host, TOKEN, request};
 use crate::mcp_rig::{Client, SCRIPT, task};
 use crate::rig::{BINARY, COMMANDS, Rig};
+use crate::running::ProcessGroup;
 
 fn rig() -> Rig {
     Rig::with_script(SCRIPT)
@@ -71,19 +72,21 @@ const STEPS: [&str; 6] =
     ["flock", "socketpair", "sendmsg", "/^(clone3|vfork)$", "pread64", "/^epoll_p?wait$"];
 
 /// A server that is killed when its first thread makes a system call for the nth time.
-fn doomed(rig: &Rig, call: &str, nth: u64, args: &[&str]) -> Child {
+fn doomed(rig: &Rig, call: &str, nth: u64, args: &[&str]) -> ProcessGroup {
     let mut command = Command::new("strace");
     let inject = format!("inject={call}:signal=KILL:when={nth}");
     command.args(["-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
     command.args([BINARY, "mcp", "--model", rig.model(), "--approve-below", "1000"]).args(args);
     command.env_clear().envs(rig.environment()).env("ADJUTANT_MCP_TOKEN", TOKEN);
     command.current_dir(rig.work()).stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    ProcessGroup::start(command)
 }
 
 /// Says whether a server over standard input was killed before it answered the call.
 fn dies_over_stdio(rig: &Rig, call: &str, nth: u64) -> bool {
-    let mut server = doomed(rig, call, nth, &[]);
+    let mut group = doomed(rig, call, nth, &[]);
+    let server = &mut group.0;
     let about = json!({ "name": "tester", "version": "1" });
     let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about });
     let delegate = json!({ "name": "Delegate", "arguments": task("quick") });
@@ -149,7 +152,9 @@ fn post(address: &str, session: &str, message: &Value) -> String {
 
 /// Says whether a server over HTTP was killed before it answered the call.
 fn dies_over_http(rig: &Rig, call: &str, nth: u64) -> bool {
-    let mut server = doomed(rig, call, nth, &["--http", "127.0.0.1:0"]);
+    // One that is not killed ends with its process group.
+    let mut group = doomed(rig, call, nth, &["--http", "127.0.0.1:0"]);
+    let server = &mut group.0;
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix("/mcp"));
@@ -164,12 +169,11 @@ fn dies_over_http(rig: &Rig, call: &str, nth: u64) -> bool {
     post(address, &session, &initialized);
     let delegate = json!({ "name": "Delegate", "arguments": task("quick") });
     let answer = post(address, &session, &request(2, "tools/call", &delegate));
-    if answer.contains("quick answer") {
-        // One that lives on is not told to end by a signal to its tracer.
-        server.kill().unwrap();
+    let is_answered = answer.contains("quick answer");
+    if !is_answered {
+        server.wait().unwrap();
     }
-    server.wait().unwrap();
-    !answer.contains("quick answer")
+    !is_answered
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -162,6 +163,31 @@ impl Rig {
     /// Makes what a command printed equal from run to run.
     pub(crate) fn redacted(&self, text: &str) -> String {
         redacted(text, self.path())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // A run that a server began is a process of its own and may be waiting for a slow answer.
+        for run in self.runs() {
+            let lock = fs::read_to_string(self.run_folder(&run).join("lock")).unwrap_or_default();
+            let lock: Value = serde_json::from_str(&lock).unwrap_or_default();
+            let pid = lock["pid"].as_i64().filter(|_| lock["released"] != true);
+            let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+            if let Some(pid) = pid.filter(|pid| self.started(*pid)) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+impl Rig {
+    /// Says whether a process has the environment of this place; its number may have been used again.
+    fn started(&self, pid: Pid) -> bool {
+        let state = format!("ADJUTANT_HOME={}", self.state().display());
+        let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
+        let is_state = |entry: &[u8]| entry == state.as_bytes();
+        environment.is_ok_and(|it| it.split(|byte| *byte == 0).any(is_state))
     }
 }
 

@@ -4,13 +4,13 @@
 //! hanging the tests for ever.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::rig::{Output, Rig};
 
@@ -84,6 +84,30 @@ impl Drop for Running<'_> {
         // After `finish` it is gone already; after a failed assertion it must not stay.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A process and all that it started in its process group; none of it outlives the test.
+///
+/// A kill of the process alone would leave others behind: what strace has started goes on without it.
+pub(crate) struct ProcessGroup(pub(crate) Child);
+
+impl ProcessGroup {
+    /// Starts `command` in a process group of its own.
+    pub(crate) fn start(mut command: Command) -> Self {
+        Self(command.process_group(0).spawn().unwrap())
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        // The group keeps its number until the process was waited for.
+        if let Ok(None) = self.0.try_wait()
+            && let Some(group) = Pid::from_raw(i32::try_from(self.0.id()).unwrap())
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
     }
 }
 

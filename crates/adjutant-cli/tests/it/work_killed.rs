@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::Rig;
 use crate::work_rig::Repo;
@@ -55,13 +55,15 @@ fn a_run_goes_on_at_once_although_git_was_at_work_when_it_was_killed() {
     let flags = ["--write", "--workspace", "worktree", "-t", "one=Do it"];
     let call = repo.rig.delegating(&flags).env("PATH", format!("{}:{path}", bin.display()));
     let mut running = call.start();
-    fs::read_to_string(&said).unwrap();
+    let git = fs::read_to_string(&said).unwrap();
     let run = repo.rig.only_run();
     running.signal(Signal::KILL);
     assert_eq!(running.finish().code, 128 + 9);
 
     let out = repo.rig.call(["resume", &run, "--yes"]).env("PATH", &path).run();
     assert_eq!(out.code, 0, "{out}");
+    let git = Pid::from_raw(git.trim().parse().unwrap()).unwrap();
+    kill_process(git, Signal::KILL).unwrap();
     assert_eq!(repo.json(&["diff", &run], 0)["results"][0]["files"][0]["path"], "made");
 }
 

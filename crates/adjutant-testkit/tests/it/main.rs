@@ -9,6 +9,7 @@ mod connections;
 mod delivery;
 mod faults;
 mod gemini;
+mod leftovers;
 mod responses;
 mod rig;
 mod script;

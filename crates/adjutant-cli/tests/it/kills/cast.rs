@@ -1,9 +1,8 @@
 //! Who is killed: the real binary with subagents, the same with a parent agent, the same with agents
 //! that change files, and the engine in another program whose tool leaves traces.
 
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use adjutant_testkit::fake::{Api, Fake, Running, Script, Turn, Usage};
 use serde_json::json;
@@ -11,6 +10,7 @@ use tokio::runtime::Handle;
 
 use super::files;
 use crate::rig::{BINARY, Rig};
+use crate::running::ProcessGroup;
 use crate::server::configure;
 
 /// What a parent agent is asked for; also what its conversation is known by.
@@ -108,7 +108,7 @@ impl Stage {
     }
 
     /// Starts the program from the beginning.
-    pub(crate) fn start(&self, inject: Option<Inject>) -> Process {
+    pub(crate) fn start(&self, inject: Option<Inject>) -> ProcessGroup {
         let model = ["--yes", "--model", "fake/priced"];
         match self.part {
             Part::Subagents => self.adjutant(inject, &[&["delegate"], &model[..], &TASKS].concat()),
@@ -125,7 +125,7 @@ impl Stage {
     }
 
     /// Starts the program again to go on with a run.
-    pub(crate) fn resume(&self, run: &str, inject: Option<Inject>) -> Process {
+    pub(crate) fn resume(&self, run: &str, inject: Option<Inject>) -> ProcessGroup {
         match self.part {
             Part::Subagents | Part::Lead => self.adjutant(inject, &["resume", run, "--yes"]),
             Part::Writers => self.adjutant(inject, &["resume", run, "--yes", "--in-place"]),
@@ -133,14 +133,14 @@ impl Stage {
         }
     }
 
-    fn adjutant(&self, inject: Option<Inject>, args: &[&str]) -> Process {
+    fn adjutant(&self, inject: Option<Inject>, args: &[&str]) -> ProcessGroup {
         let mut command = under(inject, BINARY.as_ref());
         command.args(args).env("FAKE_KEY", self.key);
         self.spawn(command)
     }
 
     /// This very test program, which is the engine's when it is told so.
-    fn engine(&self, inject: Option<Inject>, args: &[&str]) -> Process {
+    fn engine(&self, inject: Option<Inject>, args: &[&str]) -> ProcessGroup {
         let mut command = under(inject, &std::env::current_exe().unwrap());
         command.args(["--exact", "kills::cast::the_engine_in_a_program_to_be_killed"]);
         command.args(["--ignored", "--nocapture"]);
@@ -155,28 +155,16 @@ impl Stage {
         self.spawn(command)
     }
 
-    fn spawn(&self, mut command: Command) -> Process {
+    fn spawn(&self, mut command: Command) -> ProcessGroup {
         let log = std::fs::File::create(self.rig.path().join("stderr")).unwrap();
-        // A group of its own: what a kill of one process leaves behind would stay in it.
-        command.process_group(0).current_dir(self.rig.work());
+        command.current_dir(self.rig.work());
         let kept = std::env::var_os(WORDS);
         assert_eq!(kept, None, "a program to be killed starts no others");
         for (name, value) in self.rig.environment() {
             command.env(name, value);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        Process(command.spawn().unwrap())
-    }
-}
-
-/// A program at work, which does not outlive the test.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It has ended, or the test has failed.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        ProcessGroup::start(command)
     }
 }
 
@@ -187,7 +175,7 @@ pub(crate) struct Inject {
     pub(crate) nth: u64,
 }
 
-fn under(inject: Option<Inject>, program: &Path) -> Command {
+pub(crate) fn under(inject: Option<Inject>, program: &Path) -> Command {
     let Some(Inject { call, nth }) = inject else { return Command::new(program) };
     let mut command = Command::new("strace");
     let inject = format!("inject={call}:signal=KILL:when={nth}");

@@ -14,9 +14,10 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::book::{Book, Turn};
-use super::cast::{Inject, Process, Stage};
+use super::cast::{Inject, Stage};
 use super::chance::Chance;
 use super::{AT_LEAST, kernel};
+use crate::running::ProcessGroup;
 
 /// How long a run may take; it takes a fraction of a second.
 const GUARD: Duration = Duration::from_secs(30);
@@ -212,7 +213,7 @@ fn begun(stage: &Stage) -> (String, Book) {
 }
 
 /// Kills at the moment, unless the program ends before; says whether it was in a sync.
-fn kill(stage: &Stage, child: &mut Process, moment: Moment, run: &str) -> Option<bool> {
+fn kill(stage: &Stage, child: &mut ProcessGroup, moment: Moment, run: &str) -> Option<bool> {
     let began = Instant::now();
     let pid = child.0.id();
     let (wait, ready): (u64, Box<dyn Fn() -> bool>) = match moment {
@@ -245,12 +246,12 @@ fn kill(stage: &Stage, child: &mut Process, moment: Moment, run: &str) -> Option
     (status.signal() == Some(9)).then_some(in_sync)
 }
 
-fn has_ended(child: &mut Process) -> bool {
+fn has_ended(child: &mut ProcessGroup) -> bool {
     child.0.try_wait().unwrap().is_some()
 }
 
 /// Waits for the end of a program that is left alone, which is a good one.
-fn finish(stage: &Stage, child: &mut Process) {
+fn finish(stage: &Stage, child: &mut ProcessGroup) {
     let began = Instant::now();
     while !has_ended(child) {
         not_forever(began, stage);
