@@ -370,7 +370,8 @@ pub(crate) struct ResumeArgs {
     #[arg(long)]
     pub(crate) in_place: bool,
 
-    /// What becomes of the work in workspaces once the run has ended [default: report]; only completed work is merged.
+    /// What becomes of the work in workspaces once the run has ended [default: as the run began]; only completed
+    /// work is merged, and none of it twice.
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) merge: Option<MergeAfter>,
 
@@ -389,7 +390,8 @@ pub(crate) struct ResumeArgs {
 
 const RESUME_HELP: &str = r#"A run that was interrupted goes on from its last recorded step. Of one that has ended, what is partial,
 cancelled or failed is taken up again; what is completed stays. Nothing recorded is done or paid for twice,
-and budgets go on counting.
+and budgets go on counting. Of a run with nothing left to do, a merge that was cut short is completed, the
+result is printed again, and the exit code is that of the run.
 
 Examples:
   adjutant resume                                  the latest run of this tree

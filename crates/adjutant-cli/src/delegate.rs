@@ -111,7 +111,8 @@ pub(crate) fn run_delegate(
         merge: args.work.merge.unwrap_or_default(),
     };
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
-    let spaces = args.work.spaces.setup(archive.path(), &root)?;
+    let mut spaces = args.work.spaces.setup(archive.path(), &root)?;
+    spaces.merge = showing.merge.request();
     let engine = detached::tie(engine.with_spaces(spaces), handed, terms.as_mut());
     let conducted = conduct(engine, &archive, work, approver, &showing);
     wiring.end_recording();

@@ -115,7 +115,8 @@ pub(crate) fn run_goal(
         result_tokens: policy.result_tokens,
         merge: flags.merge.unwrap_or_default(),
     };
-    let spaces = flags.spaces.setup(archive.path(), &workdir)?;
+    let mut spaces = flags.spaces.setup(archive.path(), &workdir)?;
+    spaces.merge = showing.merge.request();
     let mut engine = engine.with_spaces(spaces);
     let approver = match &mut terms {
         Some(terms) => {

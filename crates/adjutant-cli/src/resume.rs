@@ -4,10 +4,11 @@ use std::path::Path;
 
 use adjutant_core::policy::{Key, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
+use adjutant_core::space::MergeRequest;
 use adjutant_core::{Preset, RunId};
 use adjutant_engine::slash::{Handbook, builtin_agents};
 use adjutant_engine::{
-    Archive, ClaimError, Engine, Life, Past, Resume, RunFiles, Setup, StoryClaim,
+    Archive, ClaimError, Engine, Expiry, Finished, Life, Past, Resume, RunFiles, Setup, StoryClaim,
 };
 
 use crate::agents;
@@ -18,10 +19,10 @@ use crate::delegate::{absolute, failed, form, write_in_place};
 use crate::demo;
 use crate::exit::{Exit, Failure};
 use crate::here::{self, Verb};
-use crate::hints::{completed, quoted};
+use crate::hints::{advise, completed, quoted};
 use crate::output::say;
-use crate::records;
-use crate::run::{Showing, Work, carry_out};
+use crate::records::{self, Need};
+use crate::run::{Conducted, Showing, Work, carry_out, conclude, keep_projections};
 use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
 use crate::story::{in_vain, stories_again};
@@ -79,6 +80,11 @@ pub(crate) fn run_resume(
         events: args.events,
     };
     let run = files.id();
+    // A person's words, or a delegation that was named, ask for more than the result.
+    let is_plain = wish.say.is_none() && wish.session.is_none();
+    if past.nothing.is_some() && is_plain && files.expiry() == Expiry::Kept {
+        return show_ended(archive, &files, &past, &flags);
+    }
     go_on(archive, files, past, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
         Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
         Some(_) | None => failure,
@@ -88,12 +94,60 @@ pub(crate) fn run_resume(
 /// Reads what there is to go on with.
 fn past(files: &RunFiles) -> Result<Past, Failure> {
     let past = files.past().map_err(records::failed)?;
-    let past = past
-        .ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))?;
-    match &past.nothing {
-        Some(nothing) => Err(Failure::usage(format!("nothing to resume: {nothing}"))),
-        None => Ok(past),
+    past.ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))
+}
+
+/// Prints the result of a run that has nothing left to do, and completes the merge that was asked for.
+///
+/// No model is needed for it. Exits as the run did when it ended.
+fn show_ended(
+    archive: &Archive,
+    files: &RunFiles,
+    past: &Past,
+    flags: &Again<'_>,
+) -> Result<Exit, Failure> {
+    refuse_live(files)?;
+    let _claim = claim(archive, files.id(), past)?;
+    refuse_in_vain(archive, files.id(), past)?;
+    let spaces =
+        flags.terms.setup_again(archive.path(), files.id(), past, flags.merge.is_some())?;
+    let (view, _) = records::fold(files, Need::Texts)?;
+    let Some(outcome) = view.outcome() else {
+        return Err(Failure::usage(format!("{} goes on in another process", files.id())));
+    };
+    let showing = Showing {
+        form: flags.form,
+        events: flags.events,
+        result_tokens: past.policy.result_tokens,
+        merge: merge_of(past, flags, spaces.merge),
+    };
+    let folder = Some(files.path().to_owned());
+    let finished = Ok(Finished { run: files.id(), outcome, folder });
+    keep_projections(archive, &view);
+    if !past.workdir.is_dir() {
+        advise(&works_there_only(files.id()));
     }
+    conclude(Conducted { view, finished }, archive, past.has_lead, &showing)
+}
+
+/// Returns what becomes of completed work: what was typed now, else what is on record.
+fn merge_of(past: &Past, flags: &Again<'_>, recorded: Option<MergeRequest>) -> MergeAfter {
+    // The work of a story is a branch to look at, as when it began.
+    let usual = if past.story.is_some() { MergeAfter::Branch } else { MergeAfter::default() };
+    flags.merge.or(recorded.map(MergeAfter::recorded)).unwrap_or(usual)
+}
+
+/// Refuses a run that a process works on.
+fn refuse_live(files: &RunFiles) -> Result<(), Failure> {
+    // A lock without a pid was taken a moment ago. Locking the run waits until its holder has written the pid.
+    if let Ok(Life::Live { pid: Some(pid) }) = files.life() {
+        let text = format!("{} is being worked on by process {pid}", files.id());
+        return Err(Failure::usage(text).hint(format!(
+            "`adjutant status {0}` shows it, `adjutant cancel {0}` ends it.",
+            files.id()
+        )));
+    }
+    Ok(())
 }
 
 /// Goes on with a run and prints what came of it.
@@ -104,14 +158,11 @@ pub(crate) fn go_on(
     wish: Resume,
     flags: &Again<'_>,
 ) -> Result<Exit, Failure> {
-    // One that has no name yet has just come; who tries to take the run waits until it has.
-    if let Ok(Life::Live { pid: Some(pid) }) = files.life() {
-        let text = format!("{} is being worked on by process {pid}", files.id());
-        return Err(Failure::usage(text).hint(format!(
-            "`adjutant status {0}` shows it, `adjutant cancel {0}` ends it.",
-            files.id()
-        )));
+    // Without a model nothing was ever admitted that could go on.
+    if let Some(nothing) = past.nothing.as_ref().filter(|_| past.model.is_none()) {
+        return Err(Failure::usage(format!("nothing to resume: {nothing}")));
     }
+    refuse_live(&files)?;
     let claim = claim(archive, files.id(), &past)?;
     // Who had the story until now may have gone on with this very run.
     let past = if claim.is_some() { self::past(&files)? } else { past };
@@ -128,13 +179,8 @@ pub(crate) fn go_on(
         )
         .hint("Add --yes to answer with yes, or resume it in a terminal."));
     }
-    let workdir = absolute(&past.workdir).map_err(|failure| {
-        let run = files.id();
-        failure.hint(format!(
-            "{run} works there and nowhere else; `adjutant diff {run}` shows what it kept, also in a \
-             repository that was moved."
-        ))
-    })?;
+    let workdir =
+        absolute(&past.workdir).map_err(|failure| failure.hint(works_there_only(files.id())))?;
     let preset = Some(past.policy.preset.name().to_owned());
     let mut settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
     if flags.allow_network {
@@ -147,6 +193,8 @@ pub(crate) fn go_on(
     }
     let mut spaces =
         flags.terms.setup_again(archive.path(), files.id(), &past, flags.merge.is_some())?;
+    let merge = merge_of(&past, flags, spaces.merge);
+    spaces.merge = merge.request();
     spaces.reserved = past.story.as_ref().and_then(|story| story.prd.as_ref()).map(Into::into);
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();
@@ -183,14 +231,19 @@ pub(crate) fn go_on(
     let engine = engine.with_spaces(spaces);
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    // The work of a story is a branch to look at, as when it began.
-    let usual = if past.story.is_some() { MergeAfter::Branch } else { MergeAfter::default() };
     let stories = past.story.as_ref().map(stories_again).unwrap_or_default();
     let engine = engine.with_stories(stories);
-    let merge = flags.merge.unwrap_or(usual);
     let showing = Showing { form, events: flags.events, result_tokens, merge };
     let work = Work::Again { files, wish, has_lead: past.has_lead };
     carry_out(engine, archive, work, approver, &showing)
+}
+
+/// Says what can be done about a run whose folder is not there any more.
+fn works_there_only(run: RunId) -> String {
+    format!(
+        "{run} works there and nowhere else; `adjutant diff {run}` shows what it kept, also in a \
+         repository that was moved."
+    )
 }
 
 /// Refuses to pay for what could not be written down.

@@ -32,7 +32,7 @@ use crate::live::{self, Live};
 use crate::output::{print, print_json, say, say_view};
 use crate::projections;
 use crate::story;
-use crate::work::after_run;
+use crate::work::{MergeScope, after_run};
 
 /// How a run and its result are shown.
 pub(crate) struct Showing {
@@ -105,7 +105,7 @@ pub(crate) fn conclude(
         let results = Results::of_run(view);
         show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
-    let placed = after_run(archive, view, showing.merge);
+    let placed = after_run(archive, view, showing.merge, MergeScope::PendingResults);
     let recorded = story::record_outcome(archive, view, placed.branch.clone());
     let is_placed = placed.exit == Exit::Completed && recorded == Exit::Completed;
     if let Some(mut report) = report {
@@ -172,10 +172,7 @@ pub(crate) fn conduct(
         return Err(failed(error));
     }
     let view = std::mem::take(&mut live.borrow_mut().view);
-    if let Some(run) = view.run() {
-        keep_records(archive, &view, run);
-    }
-    projections::keep_errors(&view);
+    keep_projections(archive, &view);
     Ok(Conducted { view, finished })
 }
 
@@ -183,6 +180,14 @@ pub(crate) fn conduct(
 fn ran_out_of_time(view: &RunView) -> bool {
     let reason = view.root().and_then(|root| root.reason.as_ref());
     reason.is_some_and(|reason| reason.code == Code::Timeout)
+}
+
+/// Writes what can be made anew from the journal: transcripts and the errors of the project.
+pub(crate) fn keep_projections(archive: &Archive, view: &RunView) {
+    if let Some(run) = view.run() {
+        keep_records(archive, view, run);
+    }
+    projections::keep_errors(view);
 }
 
 /// Leaves transcripts beside the journal; results are shown even where nothing could be kept.

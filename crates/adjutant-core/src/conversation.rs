@@ -91,6 +91,7 @@ impl Conversation {
             | Event::Checking { .. }
             | Event::Checked { .. }
             | Event::Merged { .. }
+            | Event::ResultMerged { .. }
             | Event::Judged { .. }
             | Event::Marked { .. }
             | Event::SpaceMade { .. }

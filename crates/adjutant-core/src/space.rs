@@ -50,6 +50,19 @@ pub struct SpaceTerms {
     /// Whether commands run without a sandbox.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sandbox_off: bool,
+    /// What is done with completed results when the run has ended; absent where they are only reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<MergeRequest>,
+}
+
+/// What a person asked to be done with completed results when a run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeRequest {
+    /// Merge them into the files, as uncommitted changes.
+    Apply,
+    /// Make a branch of each.
+    Branch,
 }
 
 /// Says why a delegation has no workspace.

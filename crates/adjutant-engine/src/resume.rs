@@ -53,7 +53,7 @@ pub struct Past {
     pub has_overlays: bool,
     /// The story it works on.
     pub story: Option<StoryWork>,
-    /// Why there is nothing to go on with, where that is plain: no task was ever admitted.
+    /// Why nothing goes on unless a person says something to an agent of it.
     pub nothing: Option<String>,
 }
 
@@ -61,9 +61,10 @@ impl RunFiles {
     /// Returns what must be known before the run can go on; nothing when it never began.
     pub fn past(&self) -> Result<Option<Past>, ArchiveError> {
         let mut past: Option<Past> = None;
-        let mut tree = Tree::default();
+        let (mut tree, mut latest) = (Tree::default(), Timestamp::ZERO);
         for record in self.records()? {
             let record = record?;
+            latest = record.at;
             // What does not fit is said when the run is taken up in earnest.
             let _ = tree.evolve(record.at, &record.event);
             match (record.event, &mut past) {
@@ -96,7 +97,9 @@ impl RunFiles {
         }
         if let Some(past) = &mut past {
             past.open_questions = tree.open_questions();
-            let ended = tree.outcome().filter(|_| past.model.is_none());
+            let resume = Command::Resume(Box::default());
+            let goes_on = || tree.decide(latest, resume).is_ok_and(|events| !events.is_empty());
+            let ended = tree.outcome().filter(|_| !goes_on());
             past.nothing = ended.map(|outcome| why_nothing(&tree, None, Some(outcome)));
         }
         Ok(past)

@@ -22,6 +22,7 @@ impl SpaceSetup {
             include_ignored: named.collect(),
             grants: texts(&self.grants),
             sandbox_off: self.sandbox_off,
+            merge: self.merge,
         }
     }
 
@@ -30,6 +31,7 @@ impl SpaceSetup {
         self.kind = terms.kind;
         self.include_ignored = terms.include_ignored.iter().map(PathBuf::from).collect();
         self.sandbox_off = terms.sandbox_off;
+        self.merge = terms.merge;
         // Whoever put a link in its place would choose what commands see.
         let is_same = |path: &Path| path.canonicalize().is_ok_and(|now| now == path);
         let mut lost = Vec::new();

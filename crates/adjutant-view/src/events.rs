@@ -309,6 +309,7 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         | Event::Reopened(_)
         | Event::Delegated { .. }
         | Event::WritePrepared { .. }
+        | Event::ResultMerged { .. }
         | Event::Undone { .. }
         | Event::ErrorFixed { .. }
         | Event::Granted(_)
@@ -411,6 +412,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         | Event::SpaceMade { .. }
         | Event::Delegated { .. }
         | Event::WritePrepared { .. }
+        | Event::ResultMerged { .. }
         | Event::Undone { .. }
         | Event::ErrorFixed { .. }
         | Event::ApprovalAsked { .. }

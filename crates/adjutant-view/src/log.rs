@@ -2,6 +2,7 @@
 
 use adjutant_core::budget::Settlement;
 use adjutant_core::numbers::grouped;
+use adjutant_core::space::MergeRequest;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{Change, Event, Nudge, SessionId};
 
@@ -123,6 +124,12 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         Event::WritePrepared { change, .. } => {
             let done = if change.before.is_some() { "changes" } else { "creates" };
             format!("{done} {}{}", safe(&change.path), hashes(change))
+        }
+        Event::ResultMerged { commit, merge: MergeRequest::Apply, .. } => {
+            format!("merged into the files ({})", fit(commit, 12))
+        }
+        Event::ResultMerged { commit, merge: MergeRequest::Branch, .. } => {
+            format!("made a branch ({})", fit(commit, 12))
         }
         Event::Undone { change } => {
             let done = if change.after.is_some() { "put back" } else { "removed" };
@@ -259,6 +266,7 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Ended { .. }
         | Event::RunEnded { .. }
         | Event::WritePrepared { .. }
+        | Event::ResultMerged { .. }
         | Event::Undone { .. }
         | Event::ErrorFixed { .. } => String::new(),
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use adjutant_core::space::MergeRequest;
 use clap::{Args, ValueEnum};
 
 use super::NAME;
@@ -113,6 +114,23 @@ pub(crate) enum MergeAfter {
 }
 
 impl MergeAfter {
+    /// Returns what of it is recorded, so that `resume` can do it; a report is made anew each time.
+    pub(crate) const fn request(self) -> Option<MergeRequest> {
+        match self {
+            Self::Report => None,
+            Self::Apply => Some(MergeRequest::Apply),
+            Self::Branch => Some(MergeRequest::Branch),
+        }
+    }
+
+    /// Returns what was recorded.
+    pub(crate) const fn recorded(request: MergeRequest) -> Self {
+        match request {
+            MergeRequest::Apply => Self::Apply,
+            MergeRequest::Branch => Self::Branch,
+        }
+    }
+
     /// Returns what a word of a file means; plain `true` is to merge.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         if word == "true" { Some(Self::Apply) } else { Self::from_str(word, true).ok() }

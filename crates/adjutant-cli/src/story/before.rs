@@ -13,7 +13,7 @@ use crate::args::MergeAfter;
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
-use crate::work::{Placed, after_run};
+use crate::work::{MergeScope, Placed, after_run};
 
 /// What an earlier run means for a story.
 pub(super) enum Before {
@@ -120,7 +120,11 @@ impl Reading<'_> {
             MergeAfter::Apply => self.history.place_of(&view)? == Some(Whereabouts::Kept),
             MergeAfter::Report => false,
         };
-        let placed = if is_due { after_run(self.archive, &view, merge) } else { Placed::nowhere() };
+        let placed = if is_due {
+            after_run(self.archive, &view, merge, MergeScope::EveryResult)
+        } else {
+            Placed::nowhere()
+        };
         let is_placed = placed.exit == Exit::Completed;
         record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
         self.tell(&view, placed, |report| {

@@ -19,7 +19,7 @@ use crate::hints::typed;
 use crate::output::say;
 use crate::run::{Conducted, Showing, Work, conduct};
 use crate::wiring::Chosen;
-use crate::work::after_run;
+use crate::work::{MergeScope, after_run};
 
 /// What to do where the agent of a story gets no workspace.
 const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
@@ -99,7 +99,7 @@ impl Reading<'_> {
         let spent = view.total();
         let spent = Amount { tokens: spent.usage.total(), usd: spent.usd };
         self.spent = self.spent.plus(spent);
-        let placed = after_run(self.archive, &view, showing.merge);
+        let placed = after_run(self.archive, &view, showing.merge, MergeScope::EveryResult);
         let is_placed = placed.exit == Exit::Completed;
         let saved = record::save(&mut self.file, self.archive, &view, placed.branch.clone());
         if let Err(failure) = &saved {
@@ -122,6 +122,7 @@ impl Reading<'_> {
     fn spaces(&self) -> Result<SpaceSetup, Failure> {
         let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
         setup.reserved = Some(self.file.path().to_owned());
+        setup.merge = self.merge().request();
         Ok(setup)
     }
 

@@ -22,6 +22,8 @@ use crate::records::counted;
 pub(super) enum Fate {
     /// It was judged, and merged where that was wanted.
     Judged(Verdict),
+    /// It was merged into the files before, and is not merged again.
+    MergedBefore,
     /// It is on a branch of this name.
     Branched { name: String, uncommitted: bool },
     /// No branch could be made.
@@ -92,18 +94,25 @@ pub(super) fn preview(chosen: &Chosen) -> Result<Vec<Verdict>, Failure> {
 
 /// Merges the results one after the other; what is wrong with one does not stop the others.
 pub(super) fn carry_out(chosen: &Chosen, how: MergeAs) -> Vec<Fate> {
-    let one = |picked: &Picked| match how {
+    chosen.picked.iter().map(|picked| merge_one(chosen, picked, how)).collect()
+}
+
+/// Merges one result.
+pub(super) fn merge_one(chosen: &Chosen, picked: &Picked, how: MergeAs) -> Fate {
+    match how {
         MergeAs::Apply => Fate::Judged(chosen.work.apply(&picked.kept)),
         MergeAs::Branch => match chosen.work.branch(&picked.kept) {
-            Ok(name) => {
-                // Only a remark hangs on it.
-                let uncommitted = chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false);
-                Fate::Branched { name, uncommitted }
-            }
+            Ok(name) => branched(chosen, picked, name),
             Err(error) => Fate::Unbranched(error),
         },
-    };
-    chosen.picked.iter().map(one).collect()
+    }
+}
+
+/// Returns the fate of a result that is on the branch `name`.
+pub(super) fn branched(chosen: &Chosen, picked: &Picked, name: String) -> Fate {
+    // A remark depends on it and nothing else, so git may fail here.
+    let uncommitted = chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false);
+    Fate::Branched { name, uncommitted }
 }
 
 /// Says in one line what is to be expected.
@@ -149,6 +158,7 @@ pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
             text
         }
         Fate::Judged(Verdict::Already) => format!("there already  {title}\n"),
+        Fate::MergedBefore => format!("merged before  {title}\n"),
         Fate::Judged(Verdict::Conflicts(conflicts)) => {
             let head = format!("conflict  {title}: {}\n", counted(conflicts.len(), "file"));
             head + &conflicts.iter().map(conflict_line).collect::<String>()
@@ -242,7 +252,9 @@ pub(super) fn exit(fates: &[Fate], gone: usize) -> Exit {
     let well = |fate: &&Fate| {
         matches!(
             fate,
-            Fate::Judged(Verdict::Merges { .. } | Verdict::Already) | Fate::Branched { .. }
+            Fate::Judged(Verdict::Merges { .. } | Verdict::Already)
+                | Fate::MergedBefore
+                | Fate::Branched { .. }
         )
     };
     let dirty = |fate: &Fate| matches!(fate, Fate::Judged(Verdict::Dirty(_)));
@@ -288,7 +300,7 @@ fn fate_json(picked: &Picked, fate: &Fate, dry_run: bool) -> Value {
             object["git_like"] = paths(git_like);
             (if dry_run { "would_merge" } else { "merged" }, "files", files(diff))
         }
-        Fate::Judged(Verdict::Already) => ("already", "files", json!([])),
+        Fate::Judged(Verdict::Already) | Fate::MergedBefore => ("already", "files", json!([])),
         Fate::Judged(Verdict::Conflicts(all)) => ("conflict", "conflicts", conflicts(all)),
         Fate::Judged(Verdict::Dirty(paths)) => {
             ("refused", "dirty", paths.iter().map(|it| json!(it.to_string_lossy())).collect())

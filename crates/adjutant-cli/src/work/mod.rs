@@ -36,7 +36,7 @@ pub(crate) use machine::findings;
 pub(crate) use merge::run_merge;
 pub(crate) use old_merges::prune_merges;
 pub(crate) use prune::prune_results;
-pub(crate) use report::{Placed, after_run};
+pub(crate) use report::{MergeScope, Placed, after_run};
 
 /// Where git is looked for when nothing says it.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

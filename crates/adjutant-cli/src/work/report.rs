@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use adjutant_core::Outcome;
+use adjutant_core::space::MergeRequest;
+use adjutant_core::{Event, Outcome};
 use adjutant_engine::Archive;
 use adjutant_engine::work::{Verdict, Work, shared_files};
 use adjutant_view::story::StoryReport;
 use adjutant_view::{Liveness, RunView};
 
-use super::merge::{Fate, carry_out, exit, line, outlook, preview, say_next};
+use super::merge::{Fate, branched, exit, line, merge_one, outlook, preview, say_next};
 use super::{Chosen, Parts, Picked, explained, search};
 use crate::args::{MergeAfter, MergeAs};
 use crate::exit::{Exit, Failure};
@@ -42,10 +43,24 @@ impl Placed {
     }
 }
 
+/// Which results are merged after a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MergeScope {
+    /// All that completed, also those that were merged before: the caller knows that the files lack them.
+    EveryResult,
+    /// Those that were not merged before, by the run's journal and the records of merges.
+    PendingResults,
+}
+
 /// Looks at what a run left, and merges it where a person said so beforehand; all of it is talk.
 ///
 /// A run that kept nothing is not mentioned. What goes wrong here does not change how the run ended.
-pub(crate) fn after_run(archive: &Archive, view: &RunView, how: MergeAfter) -> Placed {
+pub(crate) fn after_run(
+    archive: &Archive,
+    view: &RunView,
+    how: MergeAfter,
+    scope: MergeScope,
+) -> Placed {
     let kept = |commit: Option<&String>| commit.is_some();
     let any = view
         .preorder()
@@ -54,7 +69,7 @@ pub(crate) fn after_run(archive: &Archive, view: &RunView, how: MergeAfter) -> P
     if !any {
         return Placed::nowhere();
     }
-    look(archive, view, how).unwrap_or_else(|failure| {
+    look(archive, view, how, scope).unwrap_or_else(|failure| {
         say(&format!("adjutant: {failure}"));
         // A report that could not be made changes nothing about the work.
         let exit = if how == MergeAfter::Report { Exit::Completed } else { Exit::Failed };
@@ -62,14 +77,17 @@ pub(crate) fn after_run(archive: &Archive, view: &RunView, how: MergeAfter) -> P
     })
 }
 
-fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Placed, Failure> {
+fn look(
+    archive: &Archive,
+    view: &RunView,
+    how: MergeAfter,
+    scope: MergeScope,
+) -> Result<Placed, Failure> {
     let work = Work::open(&search(), Path::new(view.workdir()), archive.path());
     let work = work.map_err(|error| explained(&error))?;
     let mut chosen = Chosen::of(work, view, Liveness::Dead, None, Parts::Without)?;
-    let how = match how {
-        MergeAfter::Report => return report(&chosen).map(|()| Placed::nowhere()),
-        MergeAfter::Apply => MergeAs::Apply,
-        MergeAfter::Branch => MergeAs::Branch,
+    let Some(request) = how.request() else {
+        return report(&chosen).map(|()| Placed::nowhere());
     };
     let is_root = |it: &Picked| it.kept.session == Some(chosen.run.root_session());
     // What decides about a story decides about its work too.
@@ -78,7 +96,8 @@ fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Placed, Fa
     let (done, others) = std::mem::take(&mut chosen.picked).into_iter().partition(is_done);
     chosen.picked = done;
     chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
-    let fates = carry_out(&chosen, how);
+    let merge = |picked: &Picked| merge_and_record(archive, view, &chosen, picked, request, scope);
+    let fates: Vec<Fate> = chosen.picked.iter().map(merge).collect();
     let mut placed = Placed::nowhere();
     for (picked, fate) in chosen.picked.iter().zip(&fates) {
         let line = line(picked, fate, false);
@@ -93,7 +112,8 @@ fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Placed, Fa
             placed.branch = Some(name.clone());
         }
         placed.is_applied = matches!(fate, Fate::Judged(Verdict::Merges { .. }));
-        placed.is_in_files = placed.is_applied || matches!(fate, Fate::Judged(Verdict::Already));
+        placed.is_in_files = placed.is_applied
+            || matches!(fate, Fate::Judged(Verdict::Already) | Fate::MergedBefore);
     }
     say_next(&chosen, &fates, false);
     for picked in others {
@@ -106,6 +126,45 @@ fn look(archive: &Archive, view: &RunView, how: MergeAfter) -> Result<Placed, Fa
         ));
     }
     Ok(Placed { exit: exit(&fates, 0), ..placed })
+}
+
+/// Merges a result and records that in the journal of its run, so that `resume` does not do it again.
+fn merge_and_record(
+    archive: &Archive,
+    view: &RunView,
+    chosen: &Chosen,
+    picked: &Picked,
+    request: MergeRequest,
+    scope: MergeScope,
+) -> Fate {
+    let commit = picked.kept.commit.clone();
+    let delegation = picked.kept.session.and_then(|session| view.delegation(session));
+    let recorded = delegation.and_then(|it| it.merged_after_run.as_ref());
+    let is_recorded = recorded.is_some_and(|(merged, how)| *merged == commit && *how == request);
+    let is_pending = scope == MergeScope::PendingResults;
+    let fate = match request {
+        MergeRequest::Branch if is_recorded && is_pending => {
+            branched(chosen, picked, picked.kept.branch.clone())
+        }
+        MergeRequest::Branch => merge_one(chosen, picked, MergeAs::Branch),
+        // A merge that was killed after its last file has a record of its own.
+        MergeRequest::Apply
+            if is_pending && (is_recorded || chosen.work.is_applied(&commit).unwrap_or(false)) =>
+        {
+            Fate::MergedBefore
+        }
+        MergeRequest::Apply => merge_one(chosen, picked, MergeAs::Apply),
+    };
+    let is_merged = exit(std::slice::from_ref(&fate), 0) == Exit::Completed;
+    if let Some(session) = picked.kept.session.filter(|_| is_merged && !is_recorded) {
+        let event = Event::ResultMerged { session, commit, merge: request };
+        let found = archive.find(&chosen.run.to_string());
+        if let Err(error) = found.and_then(|(files, _)| files.append(&event)) {
+            let failure = Failure::caused(Exit::Failed, &error);
+            say(&format!("adjutant: the merge of {session} is not recorded: {failure}"));
+        }
+    }
+    fate
 }
 
 fn report(chosen: &Chosen) -> Result<(), Failure> {

@@ -131,6 +131,7 @@ impl Event {
             | Self::ToolCalled { .. }
             | Self::Ended { reason: None, .. }
             | Self::RunEnded { .. }
+            | Self::ResultMerged { .. }
             | Self::ErrorFixed { .. } => {}
         }
         event

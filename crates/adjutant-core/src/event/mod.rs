@@ -23,7 +23,7 @@ use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::schema::ReturnForm;
-use crate::space::{KeptWork, MergedWork, Space, SpaceTerms};
+use crate::space::{KeptWork, MergeRequest, MergedWork, Space, SpaceTerms};
 use crate::story::{RejectedMarker, StoryWork};
 use crate::time::Timestamp;
 use crate::write::Change;
@@ -214,6 +214,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
+    /// A result was merged after the run had ended, as `--merge` asked; nothing else follows from it.
+    ResultMerged { session: SessionId, commit: String, merge: MergeRequest },
     /// A person had a file put back to what it was; nothing else follows from it.
     Undone {
         #[serde(flatten)]
@@ -426,6 +428,7 @@ impl Event {
             | Self::Checking { session, .. }
             | Self::Checked { session, .. }
             | Self::Merged { session, .. }
+            | Self::ResultMerged { session, .. }
             | Self::Marked { session, .. }
             | Self::SpaceMade { session, .. }
             | Self::Printed { session, .. }

@@ -171,6 +171,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         | Event::Printed { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }
+        | Event::ResultMerged { .. }
         | Event::Undone { .. }
         | Event::ErrorFixed { .. } => Ok(()),
     }

@@ -93,6 +93,7 @@ impl Tree {
             | Event::Told { nudge: Nudge::LastCall(_) | Nudge::Person, .. }
             | Event::Crashed { .. }
             | Event::Late { .. }
+            | Event::ResultMerged { .. }
             | Event::Undone { .. }
             | Event::ErrorFixed { .. } => Reaction::default(),
         }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::space::SpaceKind;
+use adjutant_core::space::{MergeRequest, SpaceKind};
 use adjutant_workspace::sandbox::{Helper, Network};
 use adjutant_workspace::space::{KindWish, Options, SpaceError, Swept, Workspaces};
 use adjutant_workspace::{GitError, why_no_repository, why_not_kept};
@@ -28,6 +28,8 @@ pub struct SpaceSetup {
     pub include_ignored: Vec<PathBuf>,
     /// Whether commands run without a sandbox; only a person can say so.
     pub sandbox_off: bool,
+    /// What is done with completed results when the run has ended; it is recorded, so that `resume` can do it.
+    pub merge: Option<MergeRequest>,
     /// Directories that commands may read beside those of the system.
     pub grants: Vec<PathBuf>,
     /// Directories that commands never see, such as a person's home.
@@ -49,6 +51,7 @@ impl SpaceSetup {
             kind: None,
             include_ignored: Vec::new(),
             sandbox_off: false,
+            merge: None,
             grants: Vec::new(),
             hidden: Vec::new(),
             config: None,

@@ -122,6 +122,7 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
         | Event::Settled { .. }
         | Event::Progressed { .. }
         | Event::WritePrepared { .. }
+        | Event::ResultMerged { .. }
         | Event::Undone { .. }
         | Event::ErrorFixed { .. } => None,
     }
@@ -233,6 +234,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<
         | Event::Ended { .. }
         | Event::RunEnded { .. }
         | Event::WritePrepared { .. }
+        | Event::ResultMerged { .. }
         | Event::Undone { .. }
         | Event::ErrorFixed { .. } => None,
     }

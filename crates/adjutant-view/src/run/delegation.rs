@@ -8,7 +8,7 @@ use std::time::Duration;
 use adjutant_core::budget::Reservation;
 use adjutant_core::contract::{Return, ReturnError};
 use adjutant_core::schema::{DELEGATE, TASK};
-use adjutant_core::space::{KeptWork, MergedWork, Space};
+use adjutant_core::space::{KeptWork, MergeRequest, MergedWork, Space};
 use adjutant_core::{
     AgentName, ErrorKind, Label, Mark, Outcome, Reason, SessionId, State, Timestamp,
 };
@@ -107,6 +107,9 @@ pub struct Delegation {
     /// What came of merging it into the workspace above, and what was in the way.
     #[serde(default)]
     pub merged: Option<Box<(MergedWork, Option<String>)>>,
+    /// The commit that was merged after the run had ended, and how.
+    #[serde(default)]
+    pub merged_after_run: Option<(String, MergeRequest)>,
     /// Whether the command that decides about its work passed, once that was run; and how often it failed.
     #[serde(default)]
     pub checked: Option<(bool, u32)>,

@@ -44,7 +44,9 @@ impl Book {
 
     /// Says whether the run ended and was not taken up again.
     pub(crate) fn is_over(&self) -> bool {
-        self.events.last().is_some_and(|event| event["type"] == "run_ended")
+        // What was merged is recorded after the end.
+        let mut events = self.events.iter().filter(|event| event["type"] != "result_merged");
+        events.next_back().is_some_and(|event| event["type"] == "run_ended")
     }
 
     /// Names every session by the first words it was given.

@@ -10,6 +10,7 @@ mod check;
 mod files;
 mod harm;
 mod kernel;
+mod merges;
 mod play;
 mod rivals;
 mod spaces;

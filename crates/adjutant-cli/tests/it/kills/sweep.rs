@@ -20,7 +20,7 @@ const CALLS: [&str; 4] = ["write", "fdatasync", "fsync", "/^rename"];
 /// Which calls are hit when nobody asks for all of them.
 const SHORT: [u64; 12] = [1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31];
 
-fn has_strace() -> bool {
+pub(crate) fn has_strace() -> bool {
     let tried = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
     tried.is_ok_and(|status| status.success())
 }

@@ -105,6 +105,9 @@ impl Delegation {
             Event::Marked { mark, problem, .. } => {
                 self.marked = Some((mark.clone(), problem.clone()));
             }
+            Event::ResultMerged { commit, merge, .. } => {
+                self.merged_after_run = Some((commit.clone(), *merge));
+            }
             Event::Crashed { message, .. } => {
                 self.crash = Some(texts.start_of(message, REASON_KEPT))
             }
@@ -281,6 +284,7 @@ pub(super) fn blank(
         printed: None,
         sandbox: None,
         kept: None,
+        merged_after_run: None,
         hours: None,
         merged: None,
         checked: None,

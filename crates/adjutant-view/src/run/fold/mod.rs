@@ -33,8 +33,12 @@ const REASON_KEPT: usize = 1_000;
 
 pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
     view.events += 1;
-    // A run does not go on because a person put a tick behind one of its errors, or a file back.
-    if !matches!(entry.event, Event::ErrorFixed { .. } | Event::Undone { .. }) {
+    // These are recorded after the end of a run, which does not go on by them.
+    let is_afterwards = matches!(
+        entry.event,
+        Event::ErrorFixed { .. } | Event::ResultMerged { .. } | Event::Undone { .. }
+    );
+    if !is_afterwards {
         view.latest = entry.moment();
     }
     match entry.event {
@@ -129,6 +133,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
         | Event::Checking { session, .. }
         | Event::Checked { session, .. }
         | Event::Merged { session, .. }
+        | Event::ResultMerged { session, .. }
         | Event::Marked { session, .. }
         | Event::Printed { session, .. }
         | Event::SpaceKept { session, .. }
