@@ -336,7 +336,13 @@ pub(crate) fn run_command(
         let run = |toolbox: &Toolbox| {
             let inside = bench.confinement()?;
             let arguments = &request.arguments;
-            Ok(as_output(toolbox.run(arguments, &inside, environment, cancel, &mut printed)))
+            let output = match aim {
+                Aim::Work => toolbox.run(arguments, &inside, environment, cancel, &mut printed),
+                Aim::Judge(_) => {
+                    toolbox.run_check(arguments, &inside, environment, cancel, &mut printed)
+                }
+            };
+            Ok(as_output(output))
         };
         let ran = match aim {
             Aim::Work => bench.with_toolbox(run),

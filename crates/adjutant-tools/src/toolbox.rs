@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::args::brief;
 use crate::output::ToolOutput;
 use crate::own::{Own, Tool, capped};
+use crate::run::LongestRun;
 use crate::web::{Web, fetch, search};
 use crate::{
     Caps, Confinement, Masker, Prepared, ToolName, glob, grep, note, read, run, spec, write,
@@ -265,7 +266,25 @@ impl Toolbox {
         on_output: &mut dyn FnMut(&str),
     ) -> ToolOutput {
         let call = self.as_call(arguments, &|| false);
-        let output = run::run(&call, confinement, environment, cancel, on_output);
+        let longest = LongestRun::OfAgent;
+        let output = run::run(&call, longest, confinement, environment, cancel, on_output);
+        self.masked(output.unwrap_or_else(ToolOutput::error))
+    }
+
+    /// Like [`Toolbox::run`], for a command of a person that decides whether work is done: it may take as long as
+    /// its `timeout` says.
+    #[must_use]
+    pub fn run_check(
+        &self,
+        arguments: &Value,
+        confinement: &Confinement,
+        environment: &[(String, String)],
+        cancel: &Cancel,
+        on_output: &mut dyn FnMut(&str),
+    ) -> ToolOutput {
+        let call = self.as_call(arguments, &|| false);
+        let longest = LongestRun::AsAsked;
+        let output = run::run(&call, longest, confinement, environment, cancel, on_output);
         self.masked(output.unwrap_or_else(ToolOutput::error))
     }
 

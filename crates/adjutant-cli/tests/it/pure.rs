@@ -241,6 +241,8 @@ fn policy_shows_each_limit_with_its_origin() {
         approve_below_usd    none                                    preset scout
         approval_s           900                                     preset scout
         answer_min_ms        250                                     preset scout
+        verify_attempts      3                                       preset scout
+        verify_s             600                                     preset scout
         contract             report                                  preset scout
         retention_days       7                                       preset scout
         --- stderr ---

@@ -104,6 +104,8 @@ keys! {
     ApproveBelowUsd "approve_below_usd" Less "dollars up to which calls start without asking, by their worst cases added up",
     ApprovalS "approval_s" Lower "seconds a question to a person stays open",
     AnswerMinMs "answer_min_ms" Unordered "milliseconds a person needs to answer through a client; a faster answer does not count",
+    VerifyAttempts "verify_attempts" Lower "times a verify command may fail before the work ends as partial",
+    VerifyS "verify_s" Lower "seconds a verify command may take; the time of its delegation ends it before that",
     Contract "contract" Unordered "what a return must satisfy: report or standard",
     RetentionDays "retention_days" Unordered "days for which content is kept",
 }
@@ -148,6 +150,8 @@ impl Key {
             Self::ApproveBelowUsd => json!(policy.approve_below_usd),
             Self::ApprovalS => json!(policy.approval_s),
             Self::AnswerMinMs => json!(policy.answer_min_ms),
+            Self::VerifyAttempts => json!(policy.verify_attempts),
+            Self::VerifyS => json!(policy.verify_s),
             Self::Contract => json!(policy.contract),
             Self::RetentionDays => json!(policy.retention_days),
         }
@@ -189,6 +193,8 @@ impl Key {
             Self::ApproveBelowUsd => policy.approve_below_usd = self.dollars(value)?,
             Self::ApprovalS => policy.approval_s = self.count(value)?,
             Self::AnswerMinMs => policy.answer_min_ms = self.limit(value)?,
+            Self::VerifyAttempts => policy.verify_attempts = self.count(value)?,
+            Self::VerifyS => policy.verify_s = self.count(value)?,
             Self::Contract => {
                 policy.contract = self.word::<ContractKind>(value, "report or standard")?
             }

@@ -23,6 +23,12 @@ pub use preset::{Operation, Preset, SPECS};
 /// The deepest level any policy may permit. Inclusive; nothing and nobody raises it.
 pub const HARD_MAX_DEPTH: u64 = 3;
 
+/// Times a verify command may fail where a policy does not say it.
+pub(crate) const VERIFY_ATTEMPTS: u64 = 3;
+
+/// Seconds a verify command may take where a policy does not say it.
+pub(crate) const VERIFY_S: u64 = 600;
+
 /// Every limit of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +102,15 @@ pub struct Policy {
     /// counts, an earlier one does not and leaves the question open. Absent means that every answer counts.
     #[serde(default = "usual_answer_min_ms", skip_serializing_if = "is_usual_answer_min_ms")]
     pub answer_min_ms: Option<u64>,
+    /// Times a verify command may fail before the delegation ends. Inclusive.
+    #[serde(
+        default = "default_verify_attempts",
+        skip_serializing_if = "is_default_verify_attempts"
+    )]
+    pub verify_attempts: u64,
+    /// Seconds a verify command may take.
+    #[serde(default = "default_verify_s", skip_serializing_if = "is_default_verify_s")]
+    pub verify_s: u64,
     /// What a return must satisfy.
     pub contract: ContractKind,
     /// Days for which content is kept; metadata and cost stay.
@@ -118,6 +133,24 @@ const fn usual_answer_min_ms() -> Option<u64> {
 
 const fn is_usual_answer_min_ms(milliseconds: &Option<u64>) -> bool {
     matches!(milliseconds, Some(ANSWER_MIN_MS))
+}
+
+const fn default_verify_attempts() -> u64 {
+    VERIFY_ATTEMPTS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
+const fn is_default_verify_attempts(attempts: &u64) -> bool {
+    *attempts == VERIFY_ATTEMPTS
+}
+
+const fn default_verify_s() -> u64 {
+    VERIFY_S
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
+const fn is_default_verify_s(seconds: &u64) -> bool {
+    *seconds == VERIFY_S
 }
 
 /// A time limit that may depend on the operation.

@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Approval, ContractKind, CycleKey, Policy, Timeout, WorkspaceKind};
+use super::{
+    Approval, ContractKind, CycleKey, Policy, Timeout, VERIFY_ATTEMPTS, VERIFY_S, WorkspaceKind,
+};
 use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
@@ -155,6 +157,8 @@ fn scout() -> Policy {
         approve_below_usd: None,
         approval_s: crate::tree::APPROVAL_EXPIRES_S,
         answer_min_ms: Some(crate::tree::ANSWER_MIN_MS),
+        verify_attempts: VERIFY_ATTEMPTS,
+        verify_s: VERIFY_S,
         contract: ContractKind::Report,
         retention_days: 7,
     }

@@ -12,12 +12,6 @@ use crate::event::{Event, IllegalEvent, Nudge};
 use crate::ids::SessionId;
 use crate::story::Check;
 
-/// Times the command may fail before the delegation ends.
-pub const MAX_CHECKS: u32 = 3;
-/// Seconds after which the command has failed, as long as any command of an agent; the time of its delegation ends it
-/// before that.
-const CHECK_S: u64 = 600;
-
 impl Tree {
     /// Takes what came of the command: the work passes, goes back to its agent, or ends as it is.
     pub(super) fn take_check(&self, session: SessionId, check: Check, text: String) -> Vec<Event> {
@@ -35,7 +29,7 @@ impl Tree {
         let mut events = vec![Event::Checked { session, passed, text }];
         if passed {
             events.extend(self.hear_or_end(index, &End::completed()));
-        } else if failures < MAX_CHECKS && node.last_call.is_none() {
+        } else if u64::from(failures) < self.policy.verify_attempts && node.last_call.is_none() {
             events.push(told);
         } else {
             // Whoever takes it up again must hear what was wrong.
@@ -62,9 +56,9 @@ impl Tree {
     }
 
     /// Returns the command that is to be run for a delegation.
-    pub(super) fn due_check(node: &Node) -> Option<Effect> {
+    pub(super) fn due_check(&self, node: &Node) -> Option<Effect> {
         let command = node.verify.clone().filter(|_| node.checking && node.state.is_live())?;
-        Some(Effect::Check { session: node.session, command, timeout_s: CHECK_S })
+        Some(Effect::Check { session: node.session, command, timeout_s: self.policy.verify_s })
     }
 }
 

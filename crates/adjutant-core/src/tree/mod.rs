@@ -50,7 +50,6 @@ use node::End;
 
 pub use admit::{Admission, QUEUE_LIMIT};
 pub use approvals::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S, worst_case, worst_case_within};
-pub use checks::MAX_CHECKS;
 pub use clock::Deadline;
 pub use lead::{WHOLE_RUN, worst_case_of_run};
 pub use mail::{MAILBOX, TELL_BYTES};

@@ -39,7 +39,8 @@ impl Tree {
                 self.nodes.first().map_or_else(Reaction::default, |root| self.after_start(root.session))
             }
             Event::Checking { session, .. } => {
-                self.node(*session).and_then(Self::due_check).map_or_else(Reaction::default, effect)
+                let check = self.node(*session).and_then(|node| self.due_check(node));
+                check.map_or_else(Reaction::default, effect)
             }
             Event::Merged { session, .. } => self.after_merge(*session),
             Event::SpaceKept { session, .. } => self.after_keep(*session),

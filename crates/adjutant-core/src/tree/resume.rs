@@ -399,7 +399,7 @@ impl Tree {
             }
             return;
         }
-        if let Some(check) = Self::due_check(node) {
+        if let Some(check) = self.due_check(node) {
             reaction.effects.push(check);
             return;
         }

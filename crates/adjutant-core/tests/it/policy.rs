@@ -180,6 +180,8 @@ fn table() -> Vec<Row> {
         },
         count(Key::ApprovalS),
         Row { tighter: vec![], looser: vec![json!(499), json!(501)], ..limit(Key::AnswerMinMs) },
+        count(Key::VerifyAttempts),
+        count(Key::VerifyS),
         unordered(Key::Contract, ["report", "standard"]),
         Row { tighter: vec![], ..count(Key::RetentionDays) },
     ]
@@ -528,6 +530,8 @@ fn the_presets_are_the_table_of_the_design() {
         ("approve_below_usd", [json!(null), json!(null), json!(null)]),
         ("approval_s", [json!(900), json!(900), json!(900)]),
         ("answer_min_ms", [json!(250), json!(250), json!(250)]),
+        ("verify_attempts", [json!(3), json!(3), json!(3)]),
+        ("verify_s", [json!(600), json!(600), json!(600)]),
         ("contract", [json!("report"), json!("standard"), json!("standard")]),
         ("retention_days", [json!(7), json!(7), json!(7)]),
     ];

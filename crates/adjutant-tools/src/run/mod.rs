@@ -70,15 +70,25 @@ struct Over {
     remarks: Vec<String>,
 }
 
+/// How long a command may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LongestRun {
+    /// What an agent may ask for.
+    OfAgent,
+    /// Whatever a person's policy gave it.
+    AsAsked,
+}
+
 /// Runs a command to its end.
 pub(crate) fn run(
     call: &Call<'_>,
+    longest: LongestRun,
     confinement: &Confinement,
     environment: &[(String, String)],
     cancel: &Cancel,
     on_output: &mut dyn FnMut(&str),
 ) -> Result<ToolOutput, Objection> {
-    let asked = Asked::read(call, confinement)?;
+    let asked = Asked::read(call, longest, confinement)?;
     let mut live = Live::new(call.caps.run_bytes, call.masker, on_output);
     let (over, bounds) = match confinement {
         Confinement::Sandboxed(sandbox) => {
@@ -102,8 +112,16 @@ pub(crate) fn run(
     if shown.is_empty() {
         remark(&mut text, "no output");
     }
-    if over.end == End::TimedOut && asked.timeout < Duration::from_secs(MAX_SECONDS) {
-        remark(&mut text, format_args!("`timeout` may be {MAX_SECONDS} seconds at most"));
+    match longest {
+        LongestRun::AsAsked if over.end == End::TimedOut => {
+            remark(&mut text, "the policy key `verify_s` says how long it may take");
+        }
+        LongestRun::OfAgent
+            if over.end == End::TimedOut && asked.timeout < Duration::from_secs(MAX_SECONDS) =>
+        {
+            remark(&mut text, format_args!("`timeout` may be {MAX_SECONDS} seconds at most"));
+        }
+        LongestRun::AsAsked | LongestRun::OfAgent => {}
     }
     for words in &over.remarks {
         remark(&mut text, words);
@@ -121,12 +139,16 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(call: &Call<'_>, confinement: &Confinement) -> Result<Self, Objection> {
+    fn read(
+        call: &Call<'_>,
+        longest: LongestRun,
+        confinement: &Confinement,
+    ) -> Result<Self, Objection> {
         let args = Args::new(ToolName::Run, call.arguments, &FIELDS).map_err(words)?;
         let command = args.required("command").map_err(words)?;
         check_command(&command)?;
         let seconds = args.number("timeout", 1).map_err(words)?.unwrap_or(DEFAULT_SECONDS);
-        if seconds > MAX_SECONDS {
+        if longest == LongestRun::OfAgent && seconds > MAX_SECONDS {
             return Err(format!("`timeout` is in seconds, {MAX_SECONDS} at most, got {seconds}"));
         }
         let cwd = args.text("cwd").map_err(words)?.unwrap_or_default();

@@ -2,7 +2,6 @@
 
 use adjutant_core::space::{Clash, KeptWork, MergedWork, Space, SpaceKind};
 use adjutant_core::story::{Check, MarkedTask, Markers, StoryWork};
-use adjutant_core::tree::MAX_CHECKS;
 use adjutant_core::{Reason, Resumption, Rights};
 
 use super::*;
@@ -412,15 +411,36 @@ fn work_whose_parent_ended_meanwhile_is_merged_when_that_goes_on() {
 }
 
 #[test]
+fn how_often_and_how_long_a_claim_is_checked_is_up_to_the_policy() {
+    for (attempts, seconds) in [(1, 5), (2, 3600)] {
+        let limits = [format!("verify_attempts={attempts}"), format!("verify_s={seconds}")];
+        let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
+        let verify = Some("false".to_owned());
+        let mut sim = begun_as(stories(&limits), StoryWork { verify, ..story() });
+        let root = sim.root();
+        for nth in 1..=attempts {
+            ends(&mut sim, root, DONE);
+            let command = "false".to_owned();
+            let check = Effect::Check { session: root, command, timeout_s: seconds };
+            assert!(sim.effects.contains(&check), "{:?}", sim.effects);
+            let text = "no".to_owned();
+            let check = Command::TakeCheck { session: root, check: Check::Failed, text };
+            let events = kinds(&sim.submit(check).unwrap());
+            assert_eq!(events.contains("ended"), nth == attempts, "{events}");
+        }
+    }
+}
+
+#[test]
 fn a_claim_that_never_passes_is_partial_and_can_be_taken_up_again() {
     let verify = Some("false".to_owned());
     let mut sim = begun_as(stories(&[]), StoryWork { verify, ..story() });
     let root = sim.root();
-    for nth in 1..=MAX_CHECKS {
+    for nth in 1..=3 {
         ends(&mut sim, root, DONE);
         let check = Command::TakeCheck { session: root, check: Check::Failed, text: "no".into() };
         let events = kinds(&sim.submit(check).unwrap());
-        assert_eq!(events.contains("ended"), nth == MAX_CHECKS, "{events}");
+        assert_eq!(events.contains("ended"), nth == 3, "{events}");
     }
     insta::assert_snapshot!(sim.ended(root), @"
     partial BUILD_ERROR: The work does not pass: `false` failed 3 times.
