@@ -17,6 +17,7 @@ mod work;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use adjutant_core::budget::Amount;
 use adjutant_core::prd::{Prd, Story};
@@ -113,6 +114,7 @@ pub(crate) fn run_story(
         spent: Amount::default(),
         reports: Vec::new(),
         left: Vec::new(),
+        held: Vec::new(),
         unsaved: false,
     };
     let done = reading.run_all(order);
@@ -159,6 +161,9 @@ fn order(file: &PrdFile, story: Option<&str>) -> Result<Vec<String>, Failure> {
     Ok(found.into_iter().map(|story| story.id.clone()).collect())
 }
 
+/// How often a story that another process works on is looked at.
+const CLAIM_POLL: Duration = Duration::from_millis(100);
+
 /// A PRD that is being worked on.
 struct Reading<'a> {
     args: &'a StoryArgs,
@@ -185,6 +190,8 @@ struct Reading<'a> {
     reports: Vec<StoryReport>,
     /// Stories that were not begun, each with the reason.
     left: Vec<(String, String)>,
+    /// Those of them that other processes work on.
+    held: Vec<String>,
     /// Whether the last outcome could not be written down.
     unsaved: bool,
 }
@@ -200,7 +207,30 @@ impl Reading<'_> {
             return Ok(Exit::Completed);
         }
         let mut outcomes = Vec::new();
-        let mut order = order.into_iter();
+        let mut open = self.take_each(order, &mut outcomes)?;
+        if self.args.detached.detached && !self.has_begun {
+            return Err(self.nothing_begun());
+        }
+        // Other processes bring stories of this PRD to their end; only then is it known whether all pass.
+        while !self.held.is_empty() && !self.args.next && !outcomes.contains(&Outcome::Cancelled) {
+            self.wait_for_holders()?;
+            self.left.retain(|(id, _)| !open.contains(id));
+            open = self.take_each(open, &mut outcomes)?;
+        }
+        outcomes.extend(open.iter().map(|_| Outcome::Partial));
+        // Whoever cancels wants to know that, whatever was done before.
+        let is_cancelled = outcomes.contains(&Outcome::Cancelled);
+        Ok(if is_cancelled { Exit::Cancelled } else { Exit::of(Outcome::of_all(outcomes)) })
+    }
+
+    /// Works on the stories in their order; adds how they ended, and returns those that were not begun.
+    fn take_each(
+        &mut self,
+        order: Vec<String>,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<Vec<String>, Failure> {
+        let (mut order, mut open) = (order.into_iter(), Vec::new());
+        self.held.clear();
         while let Some(id) = order.next() {
             let taken = self.take(&id);
             let over = match &taken {
@@ -213,17 +243,34 @@ impl Reading<'_> {
             if let Some(why) = &over {
                 order.by_ref().for_each(|rest| _ = self.leave(&rest, why));
             }
-            outcomes.push(taken?.unwrap_or(Outcome::Partial));
+            match taken? {
+                Some(outcome) => outcomes.push(outcome),
+                None => open.push(id),
+            }
             if self.args.next && self.has_begun {
                 break;
             }
         }
-        if self.args.detached.detached && !self.has_begun {
-            return Err(self.nothing_begun());
+        Ok(open)
+    }
+
+    /// Waits until no other process has a claim on the stories that were left to them.
+    fn wait_for_holders(&mut self) -> Result<(), Failure> {
+        for id in std::mem::take(&mut self.held) {
+            let why = self.left.iter().find(|(left, _)| *left == id).map(|(_, why)| why.as_str());
+            say(&format!("adjutant: {id}: {}", why.unwrap_or("another process works on it")));
+            say("adjutant: waiting for its end (ctrl+c leaves)");
+            loop {
+                match self.archive.claim_story(self.file.path(), &id) {
+                    Err(ClaimError::Held { .. }) => std::thread::sleep(CLAIM_POLL),
+                    Ok(_) => break,
+                    Err(error @ ClaimError::File(_)) => {
+                        return Err(Failure::caused(Exit::Failed, &error));
+                    }
+                }
+            }
         }
-        // Whoever cancels wants to know that, whatever was done before.
-        let is_cancelled = outcomes.contains(&Outcome::Cancelled);
-        Ok(if is_cancelled { Exit::Cancelled } else { Exit::of(Outcome::of_all(outcomes)) })
+        Ok(())
     }
 
     /// Says why nothing was begun, to one who hears nothing but that.
@@ -244,6 +291,7 @@ impl Reading<'_> {
             Ok(claim) => claim,
             Err(ClaimError::Held { pid }) => {
                 let why = self.busy(id, pid)?;
+                self.held.push(id.to_owned());
                 return Ok(self.leave(id, &why));
             }
             Err(error @ ClaimError::File(_)) => return Err(Failure::caused(Exit::Failed, &error)),

@@ -35,11 +35,12 @@ fn an_interrupted_story_is_named_and_goes_on() {
     running.wait_for("[Implement JWT] Write jwt");
     let run = project.rig().only_run();
     // While it is at work nobody else works on it.
-    let out = project.story(&[]);
-    assert_eq!(out.code, 3, "{out}");
-    assert!(out.stdout.contains(&format!("adjutant wait {run}")), "{out}");
-    let out = project.story(&["--again"]);
-    assert_eq!(out.code, 3, "not even when it is to be begun anew: {out}");
+    for flags in [&[][..], &["--again"]] {
+        let mut waiting = project.working(flags).start();
+        waiting.wait_for(&format!("adjutant wait {run}")).wait_for("waiting for its end");
+        waiting.signal(Signal::KILL);
+        assert_eq!(waiting.finish().code, 128 + 9, "not even when it is to be begun anew");
+    }
     assert_eq!(project.rig().runs().len(), 1);
     running.signal(Signal::KILL);
     assert_eq!(running.finish().code, 128 + 9);

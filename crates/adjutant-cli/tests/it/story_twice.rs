@@ -59,7 +59,7 @@ fn each_story_is_asked_of_the_model_once_by_processes_that_start_together() {
         let running: Vec<_> = calls.into_iter().map(Call::start).collect();
         let ended: Vec<_> = running.into_iter().map(Running::finish).collect();
         for out in &ended {
-            assert!([0, 3].contains(&out.code), "round {round}: {out}");
+            assert_eq!(out.code, 0, "round {round}: {out}");
         }
         let ended: String = ended.iter().map(ToString::to_string).collect();
         for story in STORIES {
@@ -92,10 +92,12 @@ fn who_has_a_story_is_named_however_the_path_is_spelled_until_it_is_killed() {
         assert_eq!(runs.len(), killed + 1);
         for path in &paths {
             for flags in [&[][..], &["--again"]] {
-                let out = by(&project, path, flags).run();
-                assert_eq!(out.code, 3, "{path}: {out}");
-                assert!(out.stdout.contains(&format!("(process {pid})")), "{path}: {out}");
-                let named = |run: &&String| out.stdout.contains(&format!("adjutant watch {run}"));
+                let mut waiting = by(&project, path, flags).start();
+                waiting.wait_for("waiting for its end");
+                waiting.signal(Signal::KILL);
+                let out = waiting.finish();
+                assert!(out.stderr.contains(&format!("(process {pid})")), "{path}: {out}");
+                let named = |run: &&String| out.stderr.contains(&format!("adjutant watch {run}"));
                 assert_eq!(runs.iter().filter(named).count(), 1, "{path}: {out}");
             }
         }
