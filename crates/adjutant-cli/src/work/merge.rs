@@ -197,9 +197,9 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
     let name = &chosen.name;
     let has = |is: fn(&Fate) -> bool| fates.iter().any(is);
     if has(|it| matches!(it, Fate::Judged(Verdict::Dirty(_)))) {
-        advise(
-            "Commit or stash those files, or take the work as a branch: `adjutant merge --as branch`.",
-        );
+        advise(&format!(
+            "Commit or stash those files, or take the work as a branch: `adjutant merge {name} --as branch`."
+        ));
     }
     if let Some((picked, _)) = chosen
         .picked
@@ -242,8 +242,11 @@ fn by_hand(chosen: &Chosen, picked: &Picked) -> String {
         );
     }
     let (id, branch) = (picked.id(), sanitize::shell_word(&picked.kept.branch));
+    // Git refuses to merge a branch that has no commit in common with HEAD, unless it is told to.
+    let is_related = chosen.work.shares_history(&picked.kept).unwrap_or(true);
+    let flag = if is_related { "" } else { "--allow-unrelated-histories " };
     format!(
-        "A conflict is solved by hand: `adjutant merge {id} --as branch`, then `git merge {branch}`."
+        "A conflict is solved by hand: `adjutant merge {id} --as branch`, then `git merge {flag}{branch}`."
     )
 }
 

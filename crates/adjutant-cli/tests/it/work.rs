@@ -151,6 +151,34 @@ const CLASHES: [Clash; 6] = [
 ];
 
 #[test]
+fn a_conflict_with_an_unrelated_history_is_solved_by_the_command_that_is_printed() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(3, "by one")]);
+    repo.git(["checkout", "-q", "--orphan", "other"]);
+    repo.rig.write("long", lines(&[(3, "mine")]));
+    repo.commit("a beginning of its own");
+
+    let out = repo.rig.run(["merge"]);
+    assert_eq!(out.code, 1, "{out}");
+    let (one, run) = (&ran.sessions[0], &ran.run);
+    let advice = format!(
+        "`adjutant merge {one} --as branch`, then `git merge --allow-unrelated-histories adjutant/{run}-{one}`"
+    );
+    assert!(out.stderr.contains(&advice), "{out}");
+    assert_eq!(repo.rig.run(["merge", one, "--as", "branch"]).code, 0);
+    // Git ends with 1 where files are in conflict, and with 128 where it refuses to begin.
+    let branch = format!("adjutant/{run}-{one}");
+    let mut git = std::process::Command::new("git");
+    git.args(["merge", "--allow-unrelated-histories", &branch]).current_dir(repo.rig.work());
+    git.envs([("GIT_AUTHOR_NAME", "U"), ("GIT_COMMITTER_NAME", "U")]);
+    git.envs([("GIT_AUTHOR_EMAIL", "u@localhost"), ("GIT_COMMITTER_EMAIL", "u@localhost")]);
+    let merged = git.output().unwrap();
+    assert_eq!(merged.status.code(), Some(1), "{merged:?}");
+    assert!(repo.read("long").contains("<<<<<<<"), "{merged:?}");
+}
+
+#[test]
 fn a_conflict_stops_that_result_names_its_files_and_lets_the_others_go_on() {
     for (kind, target, result) in CLASHES {
         let repo = Repo::new();

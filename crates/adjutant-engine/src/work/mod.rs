@@ -379,6 +379,16 @@ impl Work {
         Ok(self.repository.holds_captured(&id_of(result)?)?)
     }
 
+    /// Says whether HEAD and a result have a commit in common; also where HEAD has no commit yet, since git then takes
+    /// any branch.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn shares_history(&self, result: &KeptResult) -> Result<bool, WorkError> {
+        Ok(self.repository.shares_history(&id_of(result)?)?)
+    }
+
     /// Forgets a result; its commit stays until git collects it.
     ///
     /// # Errors

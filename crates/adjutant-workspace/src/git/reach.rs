@@ -64,6 +64,17 @@ impl Repository {
         Ok(found)
     }
 
+    /// Says whether HEAD and a commit have a commit in common, or HEAD has none yet.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn shares_history(&self, commit: &ObjectId) -> Result<bool, GitError> {
+        let Some(head) = self.head()? else { return Ok(true) };
+        let call = self.call("merge-base").args([head.as_str(), commit.as_str()]);
+        Ok(call.accept(&[0, 1]).run()?.code == 0)
+    }
+
     /// Returns those of the commits that a branch, here or as it was last fetched, or a reference of ours
     /// still keeps.
     ///
