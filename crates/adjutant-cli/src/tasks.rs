@@ -172,6 +172,9 @@ fn status(args: &TaskSetArgs) -> Result<Status, Failure> {
     let Some(typed) = args.status.as_deref() else {
         return Err(Failure::usage("no status is given").hint(known()));
     };
+    if let Some(status) = Status::read_alias(typed) {
+        say(&format!("adjutant: `{typed}` counts as `{status}`"));
+    }
     Status::read(typed).ok_or_else(|| {
         let meant = nearest(typed, words());
         let meant = meant.map(|word| format!(", did you mean `{word}`?")).unwrap_or_default();

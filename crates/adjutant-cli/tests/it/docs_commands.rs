@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use adjutant_core::task::Status;
+
 use crate::rig::{BINARY, Rig};
 
 pub(crate) fn repository() -> PathBuf {
@@ -97,5 +99,15 @@ fn the_table_of_commands_is_the_one_there_is() {
         if let Some(agent) = command["routing"][0]["agent"].as_str() {
             assert!(row.contains(&format!("`{agent}`")), "{row}");
         }
+    }
+}
+
+#[test]
+fn the_table_of_steps_is_what_task_set_allows() {
+    let page = page();
+    for status in Status::ALL {
+        let next: Vec<String> = status.next().iter().map(|it| format!("`{it}`")).collect();
+        let row = format!("| `{}` | {} |", status.marker(), next.join(", "));
+        assert!(page.lines().any(|line| line == row), "no row {row}");
     }
 }

@@ -152,6 +152,29 @@ fn files_that_disagree_or_are_damaged_are_named_and_left_alone() {
 }
 
 #[test]
+fn another_word_for_a_status_is_read_with_a_warning_and_written_as_the_standard_has_it() {
+    let rig = Rig::new();
+    assert_eq!(task(&rig, &["add", "Fix it"]).code, 0);
+    let todo = read(&rig, ".adjutant/specs/TODO.md").replace("[NOT STARTED]", "[COMPLETE]");
+    let state = read(&rig, ".adjutant/specs/state.json").replace("not_started", "completed");
+    rig.write(".adjutant/specs/TODO.md", todo);
+    rig.write(".adjutant/specs/state.json", state);
+    let list = task(&rig, &["list"]);
+    let warning = "adjutant: task 1: TODO.md says [COMPLETE], which counts as [COMPLETED]; its next change writes that\n";
+    assert_eq!((list.code, list.stderr.as_str()), (0, warning), "{list}");
+    let json = task(&rig, &["show", "1", "--json"]).json();
+    assert_eq!(json["task"]["status"], "completed", "{json}");
+    assert_eq!(json["disagreements"][0]["field"], "spelling", "{json}");
+    assert_fits("task", &json);
+
+    let set = task(&rig, &["set", "1", "complete"]);
+    assert_eq!(set.code, 0, "{set}");
+    assert!(set.stderr.contains("adjutant: `complete` counts as `completed`\n"), "{set}");
+    assert!(read(&rig, ".adjutant/specs/TODO.md").contains("[COMPLETED]"), "{set}");
+    assert_eq!(task(&rig, &["list"]).stderr, "");
+}
+
+#[test]
 fn a_specs_folder_that_is_a_link_elsewhere_is_refused() {
     let rig = Rig::new();
     let elsewhere = rig.path().join("elsewhere");

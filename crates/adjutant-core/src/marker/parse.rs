@@ -78,7 +78,7 @@ pub enum Cause {
     Unclosed,
     /// No colon separates a description from hours.
     NoHours,
-    /// The hours are no whole number from 1 to [`MAX_HOURS`].
+    /// The hours are no whole number from 0 to [`MAX_HOURS`].
     BadHours,
     /// Nothing is asked.
     NoDescription,
@@ -107,7 +107,7 @@ impl Reject {
             }
             Cause::Unclosed => "the bracket is not closed on its line".to_owned(),
             Cause::NoHours => "the hours are missing".to_owned(),
-            Cause::BadHours => format!("hours must be a whole number from 1 to {MAX_HOURS}"),
+            Cause::BadHours => format!("hours must be a whole number from 0 to {MAX_HOURS}"),
             Cause::NoDescription => "the description is empty".to_owned(),
         };
         let shown = excerpt(&self.text, SHOWN_CHARS);
@@ -163,7 +163,9 @@ fn read<'a>(text: &'a str, candidate: &Candidate) -> Result<(&'a str, u32), Caus
     let hours = hours.trim();
     // `parse` alone would take a sign.
     let is_number = hours.bytes().all(|byte| byte.is_ascii_digit());
-    let hours = hours.parse().ok().filter(|hours| is_number && (1..=MAX_HOURS).contains(hours));
+    let hours: Option<u32> = hours.parse().ok().filter(|it| is_number && *it <= MAX_HOURS);
+    // Less than an hour counts as one, as part of an hour does in a PRD.
+    let hours = hours.map(|hours| hours.max(1));
     match (description, hours) {
         (_, None) => Err(Cause::BadHours),
         ("", Some(_)) => Err(Cause::NoDescription),
@@ -288,30 +290,42 @@ mod tests {
     }
 
     #[test]
+    fn zero_hours_count_as_one_and_blanks_around_hours_do_not_count() {
+        insta::assert_snapshot!(check("\
+[delegate:a:0] [delegate:b: 4 ] [delegate:c:\t2] [delegate:d:007] [delegate:e:1 0]"), @r"
+        US-007-DEL-001 1 h a
+        US-007-DEL-002 4 h b
+        US-007-DEL-003 2 h c
+        US-007-DEL-004 7 h d
+        65: Invalid delegation syntax: [delegate:e:1 0] (hours must be a whole number from 0 to 1000)
+        ");
+    }
+
+    #[test]
     fn what_is_no_marker_is_reported_with_its_place() {
         insta::assert_snapshot!(check("\
-[delegate:a:0] [delegate:a:2.5] [delegate:a:-1] [delegate:a:] [delegate:a:+1]
+[delegate:a:0h] [delegate:a:2.5] [delegate:a:-1] [delegate:a:] [delegate:a:+1]
 [delegate:a:1001] [delegate:a:99999999999999999999] [delegate:a:4h] [delegate:a:٣]
 [delegate:a] [delegate:] [delegate::3] [delegate:  :3]
 [delegate:subtask_description:estimated_hours]
 [delegate:not closed
 [delegate:good:2]"), @r"
         US-007-DEL-001 2 h good
-        0: Invalid delegation syntax: [delegate:a:0] (hours must be a whole number from 1 to 1000)
-        15: Invalid delegation syntax: [delegate:a:2.5] (hours must be a whole number from 1 to 1000)
-        32: Invalid delegation syntax: [delegate:a:-1] (hours must be a whole number from 1 to 1000)
-        48: Invalid delegation syntax: [delegate:a:] (hours must be a whole number from 1 to 1000)
-        62: Invalid delegation syntax: [delegate:a:+1] (hours must be a whole number from 1 to 1000)
-        78: Invalid delegation syntax: [delegate:a:1001] (hours must be a whole number from 1 to 1000)
-        96: Invalid delegation syntax: [delegate:a:99999999999999999999] (hours must be a whole number from 1 to 1000)
-        130: Invalid delegation syntax: [delegate:a:4h] (hours must be a whole number from 1 to 1000)
-        146: Invalid delegation syntax: [delegate:a:٣] (hours must be a whole number from 1 to 1000)
-        162: Invalid delegation syntax: [delegate:a] (the hours are missing)
-        175: Invalid delegation syntax: [delegate:] (the hours are missing)
-        187: Invalid delegation syntax: [delegate::3] (the description is empty)
-        201: Invalid delegation syntax: [delegate:  :3] (the description is empty)
-        217: Invalid delegation syntax: [delegate:subtask_description:estimated_hours] (hours must be a whole number from 1 to 1000)
-        264: Invalid delegation syntax: [delegate:not closed (the bracket is not closed on its line)
+        0: Invalid delegation syntax: [delegate:a:0h] (hours must be a whole number from 0 to 1000)
+        16: Invalid delegation syntax: [delegate:a:2.5] (hours must be a whole number from 0 to 1000)
+        33: Invalid delegation syntax: [delegate:a:-1] (hours must be a whole number from 0 to 1000)
+        49: Invalid delegation syntax: [delegate:a:] (hours must be a whole number from 0 to 1000)
+        63: Invalid delegation syntax: [delegate:a:+1] (hours must be a whole number from 0 to 1000)
+        79: Invalid delegation syntax: [delegate:a:1001] (hours must be a whole number from 0 to 1000)
+        97: Invalid delegation syntax: [delegate:a:99999999999999999999] (hours must be a whole number from 0 to 1000)
+        131: Invalid delegation syntax: [delegate:a:4h] (hours must be a whole number from 0 to 1000)
+        147: Invalid delegation syntax: [delegate:a:٣] (hours must be a whole number from 0 to 1000)
+        163: Invalid delegation syntax: [delegate:a] (the hours are missing)
+        176: Invalid delegation syntax: [delegate:] (the hours are missing)
+        188: Invalid delegation syntax: [delegate::3] (the description is empty)
+        202: Invalid delegation syntax: [delegate:  :3] (the description is empty)
+        218: Invalid delegation syntax: [delegate:subtask_description:estimated_hours] (hours must be a whole number from 0 to 1000)
+        265: Invalid delegation syntax: [delegate:not closed (the bracket is not closed on its line)
         ");
     }
 

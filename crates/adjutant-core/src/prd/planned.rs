@@ -105,7 +105,8 @@ fn from_marker(text: &str) -> Result<Planned, String> {
         .ok_or("it is not of the form `description:hours`")?;
     let (description, hours) = (description.trim().to_owned(), hours.trim());
     let is_plain = !hours.is_empty() && hours.bytes().all(|byte| byte.is_ascii_digit());
-    let hours = hours.parse().ok().filter(|hours| is_plain && (1..=MAX_HOURS).contains(hours));
+    let hours: Option<u32> = hours.parse().ok().filter(|it| is_plain && *it <= MAX_HOURS);
+    let hours = hours.map(|hours| hours.max(1));
     match (description.is_empty(), hours) {
         (_, None) => Err(bad_hours()),
         (true, Some(_)) => Err("its description is empty".to_owned()),
@@ -116,10 +117,11 @@ fn from_marker(text: &str) -> Result<Planned, String> {
 }
 
 fn whole_hours(hours: f64) -> Option<u32> {
+    // Less than an hour counts as one.
     let rounded = hours.ceil();
-    (1.0..=f64::from(MAX_HOURS)).contains(&rounded).then_some(rounded as u32)
+    (hours >= 0.0 && rounded <= f64::from(MAX_HOURS)).then_some((rounded as u32).max(1))
 }
 
 fn bad_hours() -> String {
-    format!("its hours are not a number from 1 to {MAX_HOURS}")
+    format!("its hours are not a number from 0 to {MAX_HOURS}")
 }

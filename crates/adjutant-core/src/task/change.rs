@@ -319,7 +319,8 @@ impl Book {
         match self.entry(task.number) {
             Some(entry) => {
                 let text = &self.todo.text;
-                if entry.status(text) != Some(to) {
+                let is_alias = entry.marker(text).and_then(Status::read_alias).is_some();
+                if entry.status(text) != Some(to) || is_alias {
                     out.todo.push(entry.set_status(text, to));
                 }
                 let set = |(name, _, value): &(&str, &str, String)| entry.set(text, name, value);

@@ -39,6 +39,8 @@ impl fmt::Display for Side {
 pub enum Field {
     /// Where the task stands.
     Status,
+    /// How the status is spelled: by another word than the standard's.
+    Spelling,
     /// Its language.
     Language,
     /// Its priority.
@@ -79,6 +81,17 @@ impl fmt::Display for Disagreement {
             Field::Presence => {
                 f.write_str("is in TODO.md and not in state.json; its next change adds it")
             }
+            Field::Spelling => {
+                let (side, word) = match todo {
+                    Some(word) => (Side::Todo, word),
+                    None => (Side::State, state.unwrap_or_default()),
+                };
+                let status = Status::read(word).map(Status::marker).unwrap_or_default();
+                write!(
+                    f,
+                    "{side} says {word}, which counts as {status}; its next change writes that"
+                )
+            }
             Field::Number => write!(
                 f,
                 "the number is used more than once ({}); give one of them another",
@@ -89,7 +102,7 @@ impl fmt::Display for Disagreement {
                     Field::NextNumber => "next number: ",
                     Field::Language => "language: ",
                     Field::Priority => "priority: ",
-                    Field::Status | Field::Presence | Field::Number => "",
+                    Field::Status | Field::Spelling | Field::Presence | Field::Number => "",
                 };
                 let said = |side: Option<&str>| side.unwrap_or("nothing").to_owned();
                 write!(f, "{name}TODO.md says {}, state.json says {}", said(todo), said(state))?;
@@ -115,7 +128,7 @@ impl Book {
     /// Says whether writing the status of a task would mend something.
     pub(super) fn is_status_disputed(&self, number: TaskNumber) -> bool {
         let about = self.disagreements_about(number);
-        about.iter().any(|it| matches!(it.field, Field::Status | Field::Presence))
+        about.iter().any(|it| matches!(it.field, Field::Status | Field::Spelling | Field::Presence))
     }
 
     pub(super) fn twice(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
@@ -134,7 +147,26 @@ impl Book {
         });
     }
 
+    /// Names a status that is spelled by another word, in either file.
+    fn spellings(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
+        let is_alias = |text: &String| Status::read_alias(text).is_some();
+        let entry = self.entry(number);
+        let todo = entry.and_then(|it| it.marker(&self.todo.text).map(str::to_owned));
+        let state = self.project(number).and_then(|it| it.status.clone());
+        let sides = [
+            (todo.filter(is_alias), None, Side::Todo),
+            (None, state.filter(is_alias), Side::State),
+        ];
+        for (todo, state, side) in sides {
+            if todo.is_some() || state.is_some() {
+                let (field, wins) = (Field::Spelling, Some(side));
+                found.push(Disagreement { number: Some(number), field, todo, state, wins });
+            }
+        }
+    }
+
     pub(super) fn about(&self, number: TaskNumber, found: &mut Vec<Disagreement>) {
+        self.spellings(number, found);
         // A file that is not there yet disagrees with nobody.
         if !self.has_todo || !self.has_state {
             return;

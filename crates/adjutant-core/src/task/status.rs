@@ -105,14 +105,16 @@ impl Status {
     /// Reads a status however it is written: marker or word, any case, `_`, `-` or spaces between.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        let word = inner.trim().to_ascii_lowercase().replace([' ', '-'], "_");
-        match word.as_str() {
-            // An older spelling that is still found in files.
-            "complete" => Some(Completed),
-            word => Self::ALL.into_iter().find(|status| status.as_str() == word),
-        }
+        let word = normalised(text);
+        let known = Self::ALL.into_iter().find(|status| status.as_str() == word);
+        known.or_else(|| alias(&word))
+    }
+
+    /// Returns the status that `text` means by another word than its own, such as `[COMPLETE]`.
+    #[must_use]
+    pub fn read_alias(text: &str) -> Option<Self> {
+        let is_own = |status: &Self| normalised(text) == status.as_str();
+        Self::read(text).filter(|status| !is_own(status))
     }
 
     /// Returns what may follow.
@@ -195,6 +197,24 @@ impl Status {
     }
 }
 
+/// Returns the word of a marker or a word, in the spelling of `state.json`.
+fn normalised(text: &str) -> String {
+    let text = text.trim();
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    inner.trim().to_ascii_lowercase().replace([' ', '-'], "_")
+}
+
+/// Other words for a status that are found in files; what is written is always the word of the standard.
+fn alias(word: &str) -> Option<Status> {
+    match word {
+        "complete" | "done" | "finished" => Some(Completed),
+        "todo" | "to_do" | "open" => Some(NotStarted),
+        "wip" | "started" => Some(InProgress),
+        "cancelled" | "canceled" => Some(Abandoned),
+        _ => None,
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -237,10 +257,28 @@ mod tests {
             ("Not Started", Some(NotStarted)),
             ("in-progress", Some(InProgress)),
             ("[COMPLETE]", Some(Completed)),
+            ("Done", Some(Completed)),
+            ("[WIP]", Some(InProgress)),
+            ("to-do", Some(NotStarted)),
+            ("[Canceled]", Some(Abandoned)),
             ("[EXPANDED]", None),
             ("", None),
         ] {
             assert_eq!(Status::read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_another_word_is_an_alias_not_another_case() {
+        for (text, expected) in [
+            ("[COMPLETE]", Some(Completed)),
+            ("done", Some(Completed)),
+            ("[COMPLETED]", None),
+            ("in-progress", None),
+            ("[Not Started]", None),
+            ("[EXPANDED]", None),
+        ] {
+            assert_eq!(Status::read_alias(text), expected, "{text}");
         }
     }
 

@@ -248,18 +248,18 @@ fn what_is_odd_but_harmless_is_a_warning() {
 #[test]
 fn a_plan_that_is_not_understood_is_a_fault_with_its_line() {
     let text = r#"{"stories": [{"id": "A", "title": "a",
-        "delegationStrategy": ["x", {"description": "y", "estimatedHours": 0}, {"verify": "z"},
+        "delegationStrategy": ["x", {"description": "y", "estimatedHours": -1}, {"verify": "z"},
             {"description": "v", "verify": 1}, 5, "ok:1", {"description": "d"}, "late:1001"]},
         {"id": "B", "title": "b",
          "delegationStrategy": "x:2"}]}"#;
     insta::assert_snapshot!(refused(text), @r#"
     7 faults:
       line 2 column 32: story A: `delegationStrategy` number 1: it is not of the form `description:hours`
-      line 2 column 37: story A: `delegationStrategy` number 2: its hours are not a number from 1 to 1000
-      line 2 column 80: story A: `delegationStrategy` number 3: it has no `description`
+      line 2 column 37: story A: `delegationStrategy` number 2: its hours are not a number from 0 to 1000
+      line 2 column 81: story A: `delegationStrategy` number 3: it has no `description`
       line 3 column 13: story A: `delegationStrategy` number 4: its `verify` is not a string
       line 3 column 48: story A: `delegationStrategy` number 5: it is neither an object nor a text such as `Write the tests:2`
-      line 3 column 81: story A: `delegationStrategy` number 8: its hours are not a number from 1 to 1000
+      line 3 column 81: story A: `delegationStrategy` number 8: its hours are not a number from 0 to 1000
       line 5 column 32: story B: `delegationStrategy` is neither a list nor an object with a list `subtasks`
     "#);
 }
@@ -270,16 +270,17 @@ fn the_hours_of_planned_children_are_read_as_markers_spell_them_too() {
         r#"{"stories": [{"id": "A", "title": "a", "delegationStrategy": {"subtasks": [
             {"description": "b", "estimated_hours": 4},
             {"description": "c", "estimatedHours": 2, "estimated_hours": null}, "ok:1",
-            {"description": "d"}]}}]}"#,
+            {"description": "d"}, {"description": "e", "estimatedHours": 0}, "f: 0 "]}}]}"#,
     )
     .unwrap();
     let planned = read.stories()[0].planned.iter().map(|it| (it.description.as_str(), it.hours));
-    assert_eq!(planned.collect::<Vec<_>>(), [("b", 4), ("c", 2), ("ok", 1), ("d", 1)]);
+    let expected = [("b", 4), ("c", 2), ("ok", 1), ("d", 1), ("e", 1), ("f", 1)];
+    assert_eq!(planned.collect::<Vec<_>>(), expected);
     let said = refused(
         r#"{"stories": [{"id": "A", "title": "a", "delegationStrategy": {"subtasks": [
             {"description": "d", "estimated_hours": "many"}]}}]}"#,
     );
-    assert!(said.contains("number 1: its hours are not a number from 1 to 1000"), "{said}");
+    assert!(said.contains("number 1: its hours are not a number from 0 to 1000"), "{said}");
 }
 
 proptest! {
