@@ -5,13 +5,13 @@
 //! is the caller's to say. The marker `expired.json` appears before anything is removed and is
 //! completed after everything is, so a prune that was cut short is taken up by the next one.
 //!
-//! Start at [`prune`]. Invariant: a run that is live, fresh by any clock, or damaged is not touched;
+//! Start at [`prune`]. Invariant: the content of a run that is live, fresh by any clock, or damaged is not touched;
 //! a folder in which nothing ever began is removed.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use adjutant_core::RunId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -23,6 +23,9 @@ use crate::lock::{self, Liveness, LockError};
 use crate::reader::ReadError;
 use crate::record::{self, Link, Position};
 use crate::run_dir::{CONTENT_DIRS, RunDir};
+
+/// How old a half-written replacement is that no process works on any more.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 /// The format of the marker.
 const MARKER_FORMAT: u32 = 1;
@@ -167,6 +170,7 @@ fn prune_run<E: Serialize + DeserializeOwned>(
     let judged = marker.is_some();
     let old = judged || (retention.is_past_boot(run) && retention.is_past(modified_ms(run)?));
     if !old {
+        remove_abandoned(run)?;
         return Ok(Verdict::Fresh);
     }
     // Unnamed: the name in the lock file is the evidence of when the run was last held.
@@ -278,13 +282,38 @@ fn strip_journal<E: Serialize + DeserializeOwned>(
 fn remove_leftovers(folder: &Path) -> Result<(), FileError> {
     for entry in fs::read_dir(folder).during("list", folder)? {
         let entry = entry.during("list", folder)?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with('.') && name.ends_with(TEMP_SUFFIX) {
+        if is_temporary(&entry) {
             files::remove(&entry.path()).during("remove", &entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Removes replacements that a kill left half-written in a run whose content stays.
+///
+/// Other processes may render transcripts at this moment, which takes milliseconds: only what is older than
+/// [`ABANDONED_AFTER`] goes.
+fn remove_abandoned(run: &RunDir) -> Result<(), FileError> {
+    let folders = CONTENT_DIRS.map(|name| run.path().join(name));
+    for folder in folders.iter().map(PathBuf::as_path).chain([run.path()]) {
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other.during("list", folder)?,
+        };
+        for entry in entries.flatten().filter(is_temporary) {
+            let age = entry.metadata().and_then(|it| it.modified()).map(|at| at.elapsed());
+            if matches!(age, Ok(Ok(age)) if age >= ABANDONED_AFTER) {
+                files::remove(&entry.path()).during("remove", &entry.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_temporary(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let name = name.to_string_lossy();
+    name.starts_with('.') && name.ends_with(TEMP_SUFFIX)
 }
 
 /// Returns when the journal was last written, or the folder changed where there is none.

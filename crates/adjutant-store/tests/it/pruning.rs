@@ -101,6 +101,30 @@ fn an_old_run_keeps_its_metadata_and_loses_what_was_said() {
 }
 
 #[test]
+fn what_a_kill_left_half_written_goes_also_where_the_run_stays() {
+    let rig = Rig::new();
+    let run = old_run(&rig, 0);
+    let transcripts = run.path().join("transcripts");
+    let [abandoned, beside, fresh, other] = [
+        transcripts.join(".sess_1735460684_a1b2c3.transcript.json.77.0.tmp"),
+        run.path().join(".checkpoint.json.77.1.tmp"),
+        transcripts.join(".sess_1735460684_a1b2c3.transcript.json.78.0.tmp"),
+        transcripts.join("notes.tmp"),
+    ];
+    for path in [&abandoned, &beside, &fresh, &other] {
+        let file = File::create(path).unwrap();
+        if path != &fresh {
+            file.set_modified(UNIX_EPOCH + Duration::from_millis(WALL)).unwrap();
+        }
+    }
+    assert!(matches!(verdict(&rig, &after_days(0)), Verdict::Fresh));
+    let is_there = [&abandoned, &beside, &fresh, &other].map(|path| path.exists());
+    // One that may still be written, and a file of another name, stay.
+    assert_eq!(is_there, [false, false, true, true]);
+    assert!(all_text(&run).contains("secret"), "the transcript itself stays");
+}
+
+#[test]
 fn a_run_is_fresh_until_the_last_millisecond() {
     let rig = Rig::new();
     let run = old_run(&rig, 0);
