@@ -14,6 +14,7 @@ mod merges;
 mod play;
 mod rivals;
 mod spaces;
+mod specs;
 mod stories;
 mod sweep;
 
