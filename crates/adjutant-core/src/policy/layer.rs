@@ -9,7 +9,8 @@ use std::fmt;
 use serde_json::Value;
 
 use super::key::{Key, Tighter};
-use super::{HARD_MAX_DEPTH, Operation, Policy, Preset};
+use super::preset::WRITER_OUTPUT_TOKENS;
+use super::{HARD_MAX_DEPTH, Operation, Policy, Preset, WorkspaceKind};
 use crate::nearest::nearest;
 
 /// How far the origin of a setting is trusted.
@@ -185,7 +186,27 @@ impl Layered {
         }
         self.policy = changed;
         self.sources.insert(key, source.clone());
+        self.settle_output();
         Ok(())
+    }
+
+    /// Gives agents that can write files their usual output, unless anyone has set another.
+    fn settle_output(&mut self) {
+        if self.sources.contains_key(&Key::MaxOutputTokens) {
+            return;
+        }
+        let usual = self.policy.preset.policy().max_output_tokens;
+        let is_writer = self.writing_key().is_some();
+        self.policy.max_output_tokens =
+            if is_writer { usual.max(WRITER_OUTPUT_TOKENS) } else { usual };
+    }
+
+    /// Returns the key by which agents can write files, outside of a command's own folder.
+    fn writing_key(&self) -> Option<Key> {
+        if self.policy.in_place {
+            return Some(Key::InPlace);
+        }
+        (self.policy.workspace == WorkspaceKind::Own).then_some(Key::Workspace)
     }
 
     /// Sets the keys of an object in order, all or none.
@@ -211,6 +232,10 @@ impl Layered {
     /// Returns where a key's value comes from.
     #[must_use]
     pub fn source(&self, key: Key) -> Source {
+        let mut key = key;
+        if key == Key::MaxOutputTokens && !self.sources.contains_key(&key) {
+            key = self.writing_key().unwrap_or(key);
+        }
         self.sources.get(&key).cloned().unwrap_or(Source::Preset(self.policy.preset))
     }
 

@@ -18,7 +18,7 @@ use crate::tree::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S};
 
 pub use key::{Key, Tighter};
 pub use layer::{Layered, PolicyError, Source, Trust, parse_assignment};
-pub use preset::{Operation, Preset, SPECS};
+pub use preset::{Operation, Preset, SPECS, WRITER_OUTPUT_TOKENS};
 
 /// The deepest level any policy may permit. Inclusive; nothing and nobody raises it.
 pub const HARD_MAX_DEPTH: u64 = 3;
@@ -67,7 +67,7 @@ pub struct Policy {
     pub budget_tokens_run: Option<u64>,
     /// Money the whole run may spend; holds for priced models.
     pub budget_usd: Option<Usd>,
-    /// Output tokens of one model call when the task does not say.
+    /// Output tokens of one model call when the task does not say; never more than its model gives.
     pub max_output_tokens: u64,
     /// Tokens of a result handed to the parent; absent means summary and artifacts only.
     pub result_tokens: Option<u64>,

@@ -14,6 +14,9 @@ use crate::rights::ToolSet;
 /// Where agents of `command` may write, unless the project keeps its specs elsewhere.
 pub const SPECS: &str = ".adjutant/specs";
 
+/// Output tokens of one model call of agents that can write files: a whole file is one tool call.
+pub const WRITER_OUTPUT_TOKENS: u64 = 16_384;
+
 /// A named policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,7 +115,7 @@ impl Preset {
                 timeout_max_s: Timeout::Seconds(1_800),
                 total_s: Some(7_200),
                 context_tokens: Some(100_000),
-                max_output_tokens: 8_192,
+                max_output_tokens: WRITER_OUTPUT_TOKENS,
                 result_tokens: Some(2_000),
                 workspace: WorkspaceKind::Own,
                 merge_children: true,

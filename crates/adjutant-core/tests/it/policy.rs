@@ -487,7 +487,7 @@ fn the_presets_are_the_table_of_the_design() {
         ("budget_tokens", [json!(5_000_000), json!(5_000_000), json!(5_000_000)]),
         ("budget_tokens_run", [json!(20_000_000), json!(20_000_000), json!(20_000_000)]),
         ("budget_usd", [json!(5.0), json!(5.0), json!(5.0)]),
-        ("max_output_tokens", [json!(4096), json!(4096), json!(8192)]),
+        ("max_output_tokens", [json!(4096), json!(4096), json!(16384)]),
         ("result_tokens", [json!(4096), json!(null), json!(2000)]),
         ("workspace", [json!("shared"), json!("shared"), json!("own")]),
         (
@@ -597,4 +597,35 @@ fn tasks_that_a_person_typed_work_all_at_once_up_to_four_unless_concurrency_is_s
     assert_eq!(typed(Preset::Scout, &[("tasks_per_call=20", flag())], 20), Some(4));
     assert_eq!(typed(Preset::Command, &[], 3), None);
     assert_eq!(typed(Preset::Story, &[], 8), None);
+}
+
+#[test]
+fn agents_that_can_write_files_have_more_output_unless_another_number_is_set() {
+    let explained = |preset, settings: &[&str]| {
+        let mut layered = Layered::new(preset);
+        for setting in settings {
+            let (key, value) = parse_assignment(setting).unwrap();
+            layered.set(key, &value, &flag()).unwrap();
+        }
+        let source = layered.source(Key::MaxOutputTokens);
+        format!("{}, {source}", layered.policy().max_output_tokens)
+    };
+    assert_eq!(explained(Preset::Scout, &[]), "4096, preset scout");
+    assert_eq!(explained(Preset::Scout, &["workspace=own"]), "16384, flag --set");
+    assert_eq!(explained(Preset::Command, &[]), "4096, preset command");
+    assert_eq!(explained(Preset::Command, &["in_place=true"]), "16384, flag --set");
+    assert_eq!(explained(Preset::Story, &[]), "16384, preset story");
+    // Whichever is set first, a number of its own holds.
+    assert_eq!(
+        explained(Preset::Scout, &["max_output_tokens=900", "workspace=own"]),
+        "900, flag --set"
+    );
+    assert_eq!(
+        explained(Preset::Scout, &["workspace=own", "max_output_tokens=900"]),
+        "900, flag --set"
+    );
+    assert_eq!(
+        explained(Preset::Scout, &["workspace=own", "workspace=shared"]),
+        "4096, preset scout"
+    );
 }
