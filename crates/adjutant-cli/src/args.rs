@@ -354,6 +354,18 @@ pub(crate) struct ResumeArgs {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
 
+    /// Set a limit from here on: budgets, times and concurrency; `adjutant policy` lists the keys.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// The most dollars the run may spend, with what it has spent so far.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    pub(crate) budget_usd: Option<f64>,
+
+    /// The most tokens the run may use, with what it has used so far.
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    pub(crate) budget_tokens: Option<i64>,
+
     /// Answer every question with yes.
     #[arg(short, long)]
     pub(crate) yes: bool,
@@ -390,12 +402,13 @@ pub(crate) struct ResumeArgs {
 
 const RESUME_HELP: &str = r#"A run that was interrupted goes on from its last recorded step. Of one that has ended, what is partial,
 cancelled or failed is taken up again; what is completed stays. Nothing recorded is done or paid for twice,
-and budgets go on counting. Of a run with nothing left to do, a merge that was cut short is completed, the
-result is printed again, and the exit code is that of the run.
+and budgets go on counting: after one was used up, give a larger one. Of a run with nothing left to do, a
+merge that was cut short is completed, the result is printed again, and the exit code is that of the run.
 
 Examples:
   adjutant resume                                  the latest run of this tree
   adjutant resume sess_1735460684_a1b2c3 --timeout 600
+  adjutant resume sess_1735460684_a1b2c3 --budget-usd 10
   adjutant resume sess_1735460684_a1b2c3 --say "Use the second variant.""#;
 
 /// `adjutant delegate`.

@@ -26,6 +26,8 @@ mod output;
 mod policy;
 mod projections;
 mod pure;
+#[cfg(test)]
+mod recommendations;
 mod records;
 mod resume;
 mod run;

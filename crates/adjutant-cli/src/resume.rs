@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use adjutant_core::policy::{Key, WorkspaceKind};
+use adjutant_core::policy::{Key, Timeout, WorkspaceKind, parse_assignment};
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::space::MergeRequest;
-use adjutant_core::{Preset, RunId};
+use adjutant_core::{Policy, Preset, RunId};
 use adjutant_engine::slash::{Handbook, builtin_agents};
 use adjutant_engine::{
     Archive, ClaimError, Engine, Expiry, Finished, Life, Past, Resume, RunFiles, Setup, StoryClaim,
 };
+use serde_json::{Value, json};
 
 use crate::agents;
 use crate::args::{Form, MergeAfter, PolicyFlags, ResumeArgs, WorkFlags};
@@ -68,7 +69,9 @@ pub(crate) fn run_resume(
     // The root of a run without a parent agent stands for the run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
-    let wish = Resume { session, say, timeout_s: args.timeout, on_this_model };
+    let limits = limits(args, &past.policy)?;
+    let given = args.timeout.or_else(|| limits.as_deref().and_then(|new| new_timeout(&past, new)));
+    let wish = Resume { session, say, timeout_s: given, on_this_model, limits };
     let flags = Again {
         model: args.model.as_deref(),
         yes: args.yes,
@@ -89,6 +92,39 @@ pub(crate) fn run_resume(
         Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
         Some(_) | None => failure,
     })
+}
+
+/// Returns the limits that hold from here on, where the flags change any.
+fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, Failure> {
+    let mut policy = recorded.clone();
+    let mut set = |flag: &str, name: &str, value: &Value| {
+        let set = policy.set_on_resume(name, value);
+        set.map_err(|error| Failure::usage(format!("{flag} {error}")))
+    };
+    if let Some(usd) = args.budget_usd {
+        set("--budget-usd", Key::BudgetUsd.name(), &json!(usd))?;
+    }
+    if let Some(tokens) = args.budget_tokens {
+        set("--budget-tokens", Key::BudgetTokensRun.name(), &json!(tokens))?;
+        // At the start this flag bounds each delegation too.
+        if recorded.budget_tokens == recorded.budget_tokens_run {
+            set("--budget-tokens", Key::BudgetTokens.name(), &json!(tokens))?;
+        }
+    }
+    for text in &args.set {
+        let (name, value) =
+            parse_assignment(text).map_err(|error| Failure::usage(format!("--set {error}")))?;
+        set("--set", name, &value)?;
+    }
+    Ok((policy != *recorded).then(|| Box::new(policy)))
+}
+
+/// Returns the seconds that `--set timeout_s` gives those who go on.
+fn new_timeout(past: &Past, limits: &Policy) -> Option<u64> {
+    match limits.timeout_s {
+        Timeout::Seconds(seconds) if limits.timeout_s != past.policy.timeout_s => Some(seconds),
+        Timeout::Seconds(_) | Timeout::None | Timeout::ByOperation => None,
+    }
 }
 
 /// Reads what there is to go on with.

@@ -162,6 +162,8 @@ pub struct Resumption {
     pub looked: BTreeMap<(SessionId, u32), Looked>,
     /// What holds from here on for agents that write.
     pub terms: Option<SpaceTerms>,
+    /// The limits that hold from here on; only those count that may be set when a run goes on.
+    pub limits: Option<Box<Policy>>,
 }
 
 /// What the shell must do once the event it follows from is on disk. Data, so that any runtime can

@@ -271,13 +271,20 @@ impl Scope {
     }
 }
 
-/// What stands before the flags that raise a budget, in what is recommended when one is used up.
-pub(crate) const RAISE: &str = "raise the budget with ";
+/// What stands before the session and the flags that raise a budget, in what is recommended when one
+/// is used up.
+pub(crate) const RAISE: &str = "go on with a larger budget: `adjutant resume ";
+/// The same in journals of earlier versions, without a session.
+const RAISE_BEFORE: &str = "raise the budget with ";
 
 /// Returns the flags that a recommendation to raise budgets names.
 #[must_use]
 pub fn raising_flags(recommendation: &str) -> Option<&str> {
-    let (_, flags) = recommendation.split_once(RAISE)?;
+    if let Some((_, command)) = recommendation.split_once(RAISE) {
+        let (_, flags) = command.split_once(' ')?;
+        return flags.strip_suffix("`.");
+    }
+    let (_, flags) = recommendation.split_once(RAISE_BEFORE)?;
     flags.strip_suffix('.')
 }
 

@@ -32,6 +32,9 @@ pub struct Resume {
     pub timeout_s: Option<u64>,
     /// Whether the engine's model takes the place of those the run was on.
     pub on_this_model: bool,
+    /// The limits that hold from here on: those of [`Past::policy`], with what the person changes by
+    /// [`Policy::set_on_resume`].
+    pub limits: Option<Box<Policy>>,
 }
 
 /// What must be known of a run before it can go on.
@@ -39,7 +42,7 @@ pub struct Resume {
 pub struct Past {
     /// The tree its agents look at.
     pub workdir: PathBuf,
-    /// The limits it began with.
+    /// The limits it began with, with those that a person changed since.
     pub policy: Policy,
     /// The model of its parent agent, or of its first task.
     pub model: Option<String>,
@@ -85,8 +88,11 @@ impl RunFiles {
                 (Event::Granted(grant), Some(past)) if past.model.is_none() => {
                     past.model = grant.brief.model.map(|model| model.name);
                 }
-                (Event::Resumed { terms: Some(terms), .. }, Some(past)) => {
-                    past.terms = Some(*terms);
+                (Event::Resumed { terms, limits, .. }, Some(past)) => {
+                    past.terms = terms.map(|terms| *terms).or(past.terms.take());
+                    for (name, value) in &limits {
+                        let _ = past.policy.set_on_resume(name, value);
+                    }
                 }
                 (Event::StoryTaken { story, .. }, Some(past)) => past.story = Some(*story),
                 (Event::SpaceMade { space, .. }, Some(past)) => {
@@ -169,6 +175,7 @@ impl Engine {
             handovers,
             looked: look(&runner.tree, &|session| runner.bench(session)),
             terms,
+            limits: wish.limits,
         };
         let command = Command::Resume(Box::new(resumption));
         for name in needed_models(&runner.tree, &command, runner.now()) {

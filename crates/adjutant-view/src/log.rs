@@ -1,10 +1,13 @@
 //! The journal for people: one line for each event, nothing left out.
 
+use std::collections::BTreeMap;
+
 use adjutant_core::budget::Settlement;
 use adjutant_core::numbers::grouped;
 use adjutant_core::space::MergeRequest;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{Change, Event, Nudge, SessionId};
+use serde_json::Value;
 
 use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
@@ -113,7 +116,9 @@ fn what(view: &RunView, entry: &Entry<'_>) -> String {
         }
         Event::Approved { hash, .. } => format!("approved ({})", fit(hash, 12)),
         Event::Denied { hash, reason } => format!("denied ({}): {}", fit(hash, 12), safe(reason)),
-        Event::Resumed { version, .. } => format!("run resumed by {}", safe(version)),
+        Event::Resumed { version, limits, .. } => {
+            format!("run resumed by {}{}", safe(version), set_limits(limits))
+        }
         Event::Reopened(reopening) => {
             let how =
                 if reopening.afresh { "taken up again from its notes" } else { "taken up again" };
@@ -270,6 +275,12 @@ fn model_words(entry: &Entry<'_>) -> String {
         | Event::Undone { .. }
         | Event::ErrorFixed { .. } => String::new(),
     }
+}
+
+/// Returns the limits that a person changed, for the end of a line.
+fn set_limits(limits: &BTreeMap<String, Value>) -> String {
+    let set: Vec<String> = limits.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if set.is_empty() { String::new() } else { format!(", with {}", safe(&set.join(", "))) }
 }
 
 fn settled(settlement: &Settlement) -> String {

@@ -64,6 +64,7 @@ mod records;
 mod redact;
 mod repairs;
 mod replay;
+mod resume_limits;
 mod rig;
 mod running;
 mod safety;

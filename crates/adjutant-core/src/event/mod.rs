@@ -245,6 +245,9 @@ pub enum Event {
         /// What holds from here on for agents that write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terms: Option<Box<SpaceTerms>>,
+        /// The limits that a person changed, by the names of their keys.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        limits: BTreeMap<String, serde_json::Value>,
     },
     /// A delegation that had ended was taken up again.
     Reopened(Box<Reopening>),

@@ -117,6 +117,25 @@ impl Key {
         Self::ALL.iter().copied().find(|key| key.name() == name)
     }
 
+    /// Says whether a person may set the key when a run goes on: budgets, times and concurrency. The
+    /// rest of a policy is fixed when a run begins.
+    #[must_use]
+    pub const fn is_set_on_resume(self) -> bool {
+        matches!(
+            self,
+            Self::BudgetTokens
+                | Self::BudgetTokensRun
+                | Self::BudgetUsd
+                | Self::TimeoutS
+                | Self::TimeoutMaxS
+                | Self::TotalS
+                | Self::StallS
+                | Self::ApprovalS
+                | Self::Concurrency
+                | Self::ConcurrencyMax
+        )
+    }
+
     /// Returns the key's value in `policy`, as it is written in files.
     #[must_use]
     pub fn get(self, policy: &Policy) -> Value {

@@ -132,12 +132,23 @@ pub enum PolicyError {
         /// What was written.
         attempted: String,
     },
+    /// The key cannot be set when a run goes on.
+    #[error("{}: cannot be changed when a run goes on; `resume` sets {}", key.name(), resume_keys())]
+    FixedAtStart {
+        /// The key.
+        key: Key,
+    },
     /// `--set` was given something else than `key=value`.
     #[error("`{text}` is not of the form key=value")]
     NotAnAssignment {
         /// What was written.
         text: String,
     },
+}
+
+fn resume_keys() -> String {
+    let keys = Key::ALL.iter().filter(|key| key.is_set_on_resume());
+    keys.map(|key| key.name()).collect::<Vec<_>>().join(", ")
 }
 
 fn did_you_mean(nearest: &Option<&'static str>) -> String {
@@ -170,10 +181,7 @@ impl Layered {
 
     /// Sets one key, judged by how far its origin is trusted.
     pub fn set(&mut self, name: &str, value: &Value, source: &Source) -> Result<(), PolicyError> {
-        let key = Key::parse(name).ok_or_else(|| PolicyError::UnknownKey {
-            name: name.to_owned(),
-            nearest: nearest(name, Key::ALL.iter().map(|key| key.name())),
-        })?;
+        let key = key_of(name)?;
         let mut changed = self.policy.clone();
         key.set(&mut changed, value)?;
         if source.trust() == Trust::Content && !is_tighter_or_equal(key, &self.policy, &changed) {
@@ -252,6 +260,37 @@ impl Layered {
     #[must_use]
     pub fn into_policy(self) -> Policy {
         self.policy
+    }
+}
+
+fn key_of(name: &str) -> Result<Key, PolicyError> {
+    Key::parse(name).ok_or_else(|| PolicyError::UnknownKey {
+        name: name.to_owned(),
+        nearest: nearest(name, Key::ALL.iter().map(|key| key.name())),
+    })
+}
+
+impl Policy {
+    /// Sets a limit for a run that goes on.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such key, it is fixed when a run begins, or the value is none of this key.
+    pub fn set_on_resume(&mut self, name: &str, value: &Value) -> Result<(), PolicyError> {
+        let key = key_of(name)?;
+        if !key.is_set_on_resume() {
+            return Err(PolicyError::FixedAtStart { key });
+        }
+        key.set(self, value)
+    }
+
+    /// Returns the limits that differ in `wanted`, of those that may be set when a run goes on.
+    #[must_use]
+    pub fn limits_changed_by(&self, wanted: &Self) -> BTreeMap<String, Value> {
+        let keys = Key::ALL.iter().filter(|key| key.is_set_on_resume());
+        keys.filter(|key| key.get(self) != key.get(wanted))
+            .map(|key| (key.name().to_owned(), key.get(wanted)))
+            .collect()
     }
 }
 

@@ -153,7 +153,17 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Marked { session, mark, problem } => {
             tree.mark_made(*session, mark, problem.as_deref())
         }
-        Event::Resumed { rights, agents, model, timeout_s, deadlines, questions_until, .. } => {
+        Event::Resumed {
+            rights,
+            agents,
+            model,
+            timeout_s,
+            deadlines,
+            questions_until,
+            limits,
+            ..
+        } => {
+            tree.set_limits(limits)?;
             tree.resumed(rights, agents, model.as_ref());
             tree.ask_until(*questions_until);
             tree.give_time(at, *timeout_s, deadlines);

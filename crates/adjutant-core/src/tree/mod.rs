@@ -15,6 +15,7 @@ mod clock;
 mod domains;
 mod evolve;
 mod lead;
+mod limits;
 mod mail;
 mod marks;
 mod merges;

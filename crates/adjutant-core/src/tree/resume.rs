@@ -52,6 +52,7 @@ impl Tree {
             deadlines: self.new_deadlines(now, wish.timeout_s),
             questions_until: now.plus_seconds(self.policy.approval_s),
             terms: wish.terms.clone().map(Box::new),
+            limits: self.changed_limits(&wish),
         }];
         for node in self.nodes.iter().filter(|node| node.state == State::Running) {
             close_open_call(node, &mut events);

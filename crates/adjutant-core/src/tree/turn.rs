@@ -355,7 +355,10 @@ impl Tree {
         } else {
             self.raised(node).map_or_else(
                 || "Split the task.".to_owned(),
-                |flags| format!("Split the task, or {RAISE}{flags}."),
+                |flags| {
+                    let in_place = if self.policy.in_place { " --in-place" } else { "" };
+                    format!("Split the task, or {RAISE}{}{in_place} {flags}`.", node.session)
+                },
             )
         };
         End::partial(code, message, &recommendation)
@@ -396,8 +399,8 @@ impl Tree {
 
     /// Returns the flags that make room in every budget which lacks it.
     ///
-    /// A turn is taken only where a last one fits after it. What was used up to here is used again by whoever
-    /// begins anew, and more turns may follow: twice the budget is the least that is worth trying.
+    /// A turn is taken only where a last one fits after it, and more turns may follow: twice the budget is
+    /// the least that is worth trying.
     fn raised(&self, node: &Node) -> Option<String> {
         let own = *self.by_session.get(&node.session)?;
         let needed = self.worst_case(node, 2);

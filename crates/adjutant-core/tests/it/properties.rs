@@ -13,6 +13,7 @@ use adjutant_core::{
     Resumption, Rights, SessionId, State, Timestamp, ToolOutput, Tree,
 };
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::strategy::ValueTree;
@@ -427,11 +428,16 @@ proptest! {
         cut in any::<Index>(),
         more in vec(steps(), 0..20),
         again in any::<bool>(),
+        budgets in option::of((option::of(1..20_000_u64), option::of(1..20_000_u64))),
     ) {
         let sim = play(policy, history);
         let mut sim = Sim::replay(&sim.log[..*cut.get(&sim.decisions)]);
         let spent = sim.node(sim.root()).ledger.settled;
-        let wish = Resumption { rights: Rights::of(sim.tree.policy()), ..Resumption::default() };
+        let limits = budgets.map(|(budget_tokens_run, budget_tokens)| {
+            Box::new(Policy { budget_tokens_run, budget_tokens, ..sim.tree.policy().clone() })
+        });
+        let rights = Rights::of(sim.tree.policy());
+        let wish = Resumption { rights, limits, ..Resumption::default() };
         sim.restart(wish.clone());
         for step in more {
             if sim.tree.outcome().is_some() {

@@ -75,6 +75,7 @@ pub(crate) fn resumed() -> Event {
         clamped: false,
         deadlines: Default::default(),
         questions_until: Timestamp::ZERO,
+        limits: Default::default(),
         terms: None,
     }
 }

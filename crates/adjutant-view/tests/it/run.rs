@@ -183,6 +183,7 @@ fn time_that_a_person_gave_is_what_the_event_says_for_the_root_too() {
         clamped: false,
         deadlines: deadlines.into(),
         questions_until: until(900),
+        limits: Default::default(),
         terms: None,
     });
     let view = h.view();

@@ -112,7 +112,7 @@ fn an_agent_is_told_while_its_budget_still_holds_a_report() {
             sim.ended(child),
             format!(
                 "partial BUDGET_EXCEEDED: The budget was exhausted after 110 tokens.\n\
-                 => Split the task, or raise the budget with {flag}."
+                 => Split the task, or go on with a larger budget: `adjutant resume {child} {flag}`."
             )
         );
         // It works when pasted.
@@ -176,10 +176,10 @@ fn the_budget_that_ran_out_is_the_one_to_raise() {
         recommended(&["budget_tokens=4400", "budget_usd=5"]),
     ];
     insta::assert_snapshot!(lines.join("\n"), @r"
-    Split the task, or raise the budget with --set budget_tokens=8824 --budget-tokens 10000.
-    Split the task, or raise the budget with --set budget_tokens=10000 --budget-tokens 8824.
-    Split the task, or raise the budget with --budget-usd 0.13.
-    Split the task, or raise the budget with --set budget_tokens=8824.
+    Split the task, or go on with a larger budget: `adjutant resume sess_1700000001_bbbbbb --set budget_tokens=8824 --budget-tokens 10000`.
+    Split the task, or go on with a larger budget: `adjutant resume sess_1700000001_bbbbbb --set budget_tokens=10000 --budget-tokens 8824`.
+    Split the task, or go on with a larger budget: `adjutant resume sess_1700000001_bbbbbb --budget-usd 0.13`.
+    Split the task, or go on with a larger budget: `adjutant resume sess_1700000001_bbbbbb --set budget_tokens=8824`.
     ");
 }
 

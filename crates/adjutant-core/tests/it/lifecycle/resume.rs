@@ -1,12 +1,13 @@
 //! What goes on after a crash or an end, and what is never done again.
 
 use adjutant_core::{
-    Code, Command, Effect, ErrorKind, Event, Outcome, Preset, Resumption, Rights, SessionId, State,
-    ToolSet,
+    Code, Command, Effect, ErrorKind, Event, Outcome, Preset, Reply, Resumption, Rights, SessionId,
+    State, ToolSet,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::sim::{Sim, about, asks, error, policy, read, says, scout, tool};
+use super::{begun, small};
+use crate::sim::{Sim, about, asks, error, policy, read, says, scout, tool, used};
 
 /// A wish to go on with everything, with the rights of the run's own policy.
 fn wish(sim: &Sim) -> Resumption {
@@ -292,4 +293,75 @@ fn a_full_disk_ends_one_who_works_below_a_parent_that_has_ended() {
     sim.submit(Command::DiskFull).unwrap();
     assert!(!sim.state(child).is_live());
     sim.check_over();
+}
+
+/// Returns the limits of a run with some of them changed.
+fn with_limits(sim: &Sim, settings: &[(&str, Value)]) -> Resumption {
+    let mut limits = sim.tree.policy().clone();
+    for (name, value) in settings {
+        limits.set_on_resume(name, value).unwrap();
+    }
+    let rights = Rights::of(sim.tree.policy());
+    Resumption { rights, limits: Some(Box::new(limits)), ..Resumption::default() }
+}
+
+/// Returns why a delegation ended last; it may have ended before.
+fn last_code(sim: &Sim, child: SessionId) -> Option<Code> {
+    sim.log.iter().rev().find_map(|(_, event)| match event {
+        Event::Ended { session, reason, .. } if *session == child => Some(reason.as_ref()?.code),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_run_whose_budget_was_used_up_goes_on_with_a_larger_one() {
+    let (mut sim, child) = begun(&["budget_tokens_run=9000"], small(90_000));
+    sim.reply(child, Reply { usage: used(8_000, 700), ..asks(vec![read("1", "a")]) });
+    sim.output(child, 0, "text");
+    assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
+    let spent = sim.node(sim.root()).ledger.settled;
+
+    let unchanged = Resumption { limits: None, ..with_limits(&sim, &[]) };
+    sim.restart(unchanged);
+    assert_eq!(
+        last_code(&sim, child),
+        Some(Code::BudgetExceeded),
+        "nothing is left of the old one"
+    );
+
+    sim.restart(with_limits(&sim, &[("budget_tokens_run", json!(60_000))]));
+    assert_eq!(sim.node(sim.root()).ledger.cap.tokens, Some(60_000));
+    assert_eq!(sim.node(sim.root()).ledger.settled, spent, "what is spent stays spent");
+    sim.say(child, "done");
+    assert_eq!(*sim.state(child), State::Ended(Outcome::Completed));
+    let again = Sim::replay(&sim.log);
+    assert_eq!(again.tree.policy().budget_tokens_run, Some(60_000), "the journal has the limit");
+    sim.check_over();
+}
+
+#[test]
+fn a_budget_below_what_is_spent_lets_nothing_more_begin() {
+    let (mut sim, child) = begun(&[], small(90_000));
+    sim.reply(child, Reply { usage: used(300, 700), ..asks(vec![read("1", "a")]) });
+    sim.cancel(child);
+    sim.restart(with_limits(&sim, &[("budget_tokens_run", json!(10))]));
+    assert!(sim.model_calls(child).is_empty());
+    assert_eq!(last_code(&sim, child), Some(Code::BudgetExceeded));
+    assert!(sim.node(sim.root()).ledger.holds());
+    sim.check_over();
+}
+
+#[test]
+fn only_budgets_times_and_concurrency_change_when_a_run_goes_on() {
+    let mut policy = scout(&[]);
+    let told: Vec<String> = ["tools", "max_depth", "budget_usdd", "concurrency"]
+        .into_iter()
+        .filter_map(|name| policy.set_on_resume(name, &json!(3)).err())
+        .map(|error| error.to_string())
+        .collect();
+    insta::assert_snapshot!(told.join("\n"), @r"
+    tools: cannot be changed when a run goes on; `resume` sets concurrency, concurrency_max, timeout_s, timeout_max_s, total_s, stall_s, budget_tokens, budget_tokens_run, budget_usd, approval_s
+    max_depth: cannot be changed when a run goes on; `resume` sets concurrency, concurrency_max, timeout_s, timeout_max_s, total_s, stall_s, budget_tokens, budget_tokens_run, budget_usd, approval_s
+    unknown policy key `budget_usdd`; did you mean `budget_usd`?
+    ");
 }

@@ -86,7 +86,13 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
             view.command_ends(entry, *outcome);
         }
         Event::ErrorFixed { id } => view.faults.fix(id),
-        Event::Resumed { model, deadlines, questions_until, terms, .. } => {
+        Event::Resumed { model, deadlines, questions_until, terms, limits, .. } => {
+            if let Some(policy) = &mut view.policy {
+                for (name, value) in limits {
+                    // The tree refuses what does not fit.
+                    let _ = policy.set_on_resume(name, value);
+                }
+            }
             if terms.is_some() {
                 view.terms.clone_from(terms);
             }

@@ -1,0 +1,62 @@
+//! Limits that a person changes when a run goes on: budgets, times and concurrency.
+//!
+//! What is spent stays spent. Invariant: settled + reserved stay within the new caps, because a cap
+//! never falls below what is taken.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::evolve::unfit;
+use super::{ROOT, Tree};
+use crate::budget::{Cap, Ledger};
+use crate::command::Resumption;
+use crate::event::IllegalEvent;
+use crate::policy::Key;
+
+impl Tree {
+    /// Returns the limits that a person changes, as they are recorded.
+    pub(super) fn changed_limits(&self, wish: &Resumption) -> BTreeMap<String, Value> {
+        let wanted = wish.limits.as_deref();
+        wanted.map(|wanted| self.policy.limits_changed_by(wanted)).unwrap_or_default()
+    }
+
+    /// Folds in the limits that a person changed.
+    pub(super) fn set_limits(
+        &mut self,
+        limits: &BTreeMap<String, Value>,
+    ) -> Result<(), IllegalEvent> {
+        for (name, value) in limits {
+            let set = self.policy.set_on_resume(name, value);
+            set.map_err(|error| unfit("resumed", error.to_string()))?;
+        }
+        let is_set = |key: Key| limits.contains_key(key.name());
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if is_set(Key::Concurrency) {
+                node.places = self.policy.concurrency;
+            }
+            let mut cap = node.ledger.cap;
+            if index == ROOT {
+                if is_set(Key::BudgetTokensRun) {
+                    cap.tokens = self.policy.budget_tokens_run;
+                }
+                if is_set(Key::BudgetUsd) {
+                    cap.usd = self.policy.budget_usd;
+                }
+            } else if is_set(Key::BudgetTokens) {
+                cap.tokens = self.policy.budget_tokens;
+            }
+            node.ledger.cap = at_least_taken(cap, &node.ledger);
+        }
+        Ok(())
+    }
+}
+
+/// Raises a cap to what is already spent or held; then no further call fits.
+fn at_least_taken(cap: Cap, ledger: &Ledger) -> Cap {
+    let taken = ledger.settled.plus(ledger.reserved).minus(ledger.overrun);
+    Cap {
+        tokens: cap.tokens.map(|tokens| tokens.max(taken.tokens)),
+        usd: cap.usd.map(|usd| usd.max(taken.usd)),
+    }
+}
