@@ -63,7 +63,8 @@ fn a_run_goes_on_at_once_although_git_was_at_work_when_it_was_killed() {
     let out = repo.rig.call(["resume", &run, "--yes"]).env("PATH", &path).run();
     assert_eq!(out.code, 0, "{out}");
     let git = Pid::from_raw(git.trim().parse().unwrap()).unwrap();
-    kill_process(git, Signal::KILL).unwrap();
+    // Where the kernel told it to end with the process that started it, it is gone.
+    let _ = kill_process(git, Signal::KILL);
     assert_eq!(repo.json(&["diff", &run], 0)["results"][0]["files"][0]["path"], "made");
 }
 
