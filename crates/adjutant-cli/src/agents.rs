@@ -4,7 +4,9 @@ use std::path::Path;
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::{AgentName, Preset};
-use adjutant_engine::roster::{Definition, Problem, Product, Roster, Scope, Shadowed, muster};
+use adjutant_engine::roster::{
+    Definition, OPENCODE_AGENTS, Problem, Product, Roster, Scope, Shadowed, muster,
+};
 use adjutant_engine::slash::builtin_agents;
 use adjutant_engine::{Engine, Role};
 use adjutant_view::sanitize;
@@ -41,10 +43,33 @@ pub(crate) fn find(root: &Path) -> Result<Roster, Failure> {
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", root.display())))
 }
 
+/// Finds the agents of a project and of the person, and the built-in one that a person named, if they did.
+///
+/// The other built-in agents stay out: a parent agent is offered every agent of the roster.
+pub(crate) fn find_with(root: &Path, name: Option<&str>) -> Result<Roster, Failure> {
+    let mut roster = find(root)?;
+    if let Some(name) = name {
+        enlist_built_in(&mut roster, |it| it == name);
+    }
+    Ok(roster)
+}
+
+/// Adds the built-in agents with these names, behind the agents from files; names of opencode's agents count.
+pub(crate) fn enlist_built_in(roster: &mut Roster, is_wanted: impl Fn(&str) -> bool) {
+    let alias =
+        |ours: &str| OPENCODE_AGENTS.iter().any(|(theirs, it)| *it == ours && is_wanted(theirs));
+    let mut built_in = builtin_agents(&roster.agents);
+    built_in.retain(|it| is_wanted(it.name.as_str()) || alias(it.name.as_str()));
+    roster.agents.extend(built_in);
+}
+
 /// Returns the agent a person named.
 pub(crate) fn named<'a>(roster: &'a Roster, name: &str) -> Result<&'a Definition, Failure> {
     roster.find(name).map_err(|error| {
-        Failure::usage(error.to_string())
+        // The names that could have been typed are those that `adjutant agents` lists.
+        let mut all = roster.clone();
+        enlist_built_in(&mut all, |_| true);
+        Failure::usage(all.find(name).err().unwrap_or(error).to_string())
             .hint("`adjutant agents` lists the agents, and the files that cannot be used.")
     })
 }
@@ -228,7 +253,12 @@ pub(crate) fn described(description: &str, whole: bool) -> String {
 fn paragraph(role: &Role, whole: bool) -> String {
     let agent = &role.definition;
     let place = match agent.scope {
-        Scope::BuiltIn => format!("{}, for slash commands", agent.scope.as_str()),
+        Scope::BuiltIn => {
+            let is_same = |it: &&(&str, &str)| it.1 == agent.name.as_str();
+            let theirs = OPENCODE_AGENTS.iter().find(is_same);
+            let also = theirs.map(|(theirs, _)| format!(", also `{theirs}`, as in opencode"));
+            format!("{}, for slash commands{}", agent.scope.as_str(), also.unwrap_or_default())
+        }
         Scope::Project | Scope::User => {
             format!("{} {}", agent.scope.as_str(), sanitize::line(&agent.file))
         }

@@ -56,7 +56,7 @@ pub(crate) fn run_delegate(
     // Where nobody is named and nobody can name others, no files need be read.
     let wanted = args.work.agent.as_deref();
     let is_needed = wanted.is_some() || policy.tools.contains(TASK);
-    let roster = if is_needed { agents::find(&root)? } else { Roster::default() };
+    let roster = if is_needed { agents::find_with(&root, wanted)? } else { Roster::default() };
     let agent = wanted.map(|name| agents::named(&roster, name)).transpose()?;
     let chosen = agents::choose(&settings, &args.work, agent, |name| {
         if args.dry_run { wiring.choose_or_none(name) } else { wiring.choose(name) }

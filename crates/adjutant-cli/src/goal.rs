@@ -54,8 +54,8 @@ pub(crate) fn run_goal(
     apply_flags(&mut settings, flags, in_place)?;
     let mut terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
     let mut policy = settings.policy.policy().clone();
-    let mut roster = agents::find(&workdir)?;
     let agent = flags.agent.as_deref();
+    let mut roster = agents::find_with(&workdir, agent.filter(|_| errand.is_none()))?;
     let prepare = |errand: &Errand| errand.prepare(&settings.routes, agent, &mut roster);
     let mut prepared = errand.as_ref().map(prepare).transpose()?;
     if let Some(prepared) = &mut prepared {

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure};
 use crate::here::{self, Verb};
 use crate::hints::{advise, completed, quoted};
 use crate::output::say;
-use crate::records::{self, Need};
+use crate::records::{self, Need, numbers};
 use crate::run::{Conducted, Showing, Work, carry_out, conclude, keep_projections};
 use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
@@ -262,6 +262,11 @@ pub(crate) fn go_on(
     if past.policy.preset == Preset::Command {
         commands = commands::find(&setup.workdir)?;
         roster.agents.extend(builtin_agents(&roster.agents));
+    } else {
+        // One that `--agent` named when the run began is there again.
+        let (view, _) = numbers(&files)?;
+        let is_used = |name: &str| view.preorder().iter().any(|it| it.agent.as_str() == name);
+        agents::enlist_built_in(&mut roster, is_used);
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     let engine = engine.with_spaces(spaces);

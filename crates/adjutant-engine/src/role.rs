@@ -38,11 +38,9 @@ impl Role {
     ) -> Self {
         let rights = rights(&definition, policy);
         let mut ignored = definition.ignored.clone();
-        if let Some(tools) = &definition.tools.allowed {
-            let beyond = tools.beyond(&rights.usable_tools()).beyond(&definition.tools.denied);
-            if !beyond.is_empty() {
-                ignored.push(format!("the policy does not permit {beyond}"));
-            }
+        let missing = definition.tools.missing(&rights.usable_tools());
+        if !missing.is_empty() {
+            ignored.push(format!("the policy does not permit {missing}"));
         }
         let model = match model(&definition, running, allowed) {
             Ok(model) => model,

@@ -46,15 +46,15 @@ fn at_home(rig: &Rig, path: &str, text: &str) {
 #[test]
 fn where_nobody_is_described_the_way_to_begin_is() {
     insta::assert_snapshot!(Rig::new().run(["agents"]), @r#"
-    researcher  built-in, for slash commands
+    researcher  built-in, for slash commands, also `general`, as in opencode
       Finds out what a task needs to be known; reads, compares, reports with sources.
       tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
-    planner  built-in, for slash commands
+    planner  built-in, for slash commands, also `plan`, as in opencode
       Lays out the steps of a task, each with its files, checks and risks.
       tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
-    implementer  built-in, for slash commands
+    implementer  built-in, for slash commands, also `build`, as in opencode
       Does the work of a task by its plan, and checks it.
       tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
@@ -70,7 +70,7 @@ fn where_nobody_is_described_the_way_to_begin_is() {
       Answers one narrow question in depth.
       tools: Delegate, Glob, Grep, Note, Read, Task
 
-    helper  built-in, for slash commands
+    helper  built-in, for slash commands, also `explore`, as in opencode
       Does one small look-up or count and reports it.
       tools: Glob, Grep, Note, Read
 
@@ -112,6 +112,7 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
       model: openai/gpt-5.6 · 4 turns
       bounded by your own $PLACE/home/.claude/agents/reviewer.md
       ignored: `color`: not used
+      ignored: your own $PLACE/home/.claude/agents/reviewer.md does not permit Grep, Run
       ignored: model openai/gpt-5.6: a project's file does not choose it; allow it with models_allowed = ["openai/gpt-5.6"] in your own configuration
 
     chief  user $PLACE/home/.config/opencode/agent/chief.md
@@ -119,15 +120,15 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
       tools: Delegate, Glob, Grep, Note, Read, Task
       leads only, takes no tasks
 
-    researcher  built-in, for slash commands
+    researcher  built-in, for slash commands, also `general`, as in opencode
       Finds out what a task needs to be known; reads, compares, reports with sources.
       tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
-    planner  built-in, for slash commands
+    planner  built-in, for slash commands, also `plan`, as in opencode
       Lays out the steps of a task, each with its files, checks and risks.
       tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
-    implementer  built-in, for slash commands
+    implementer  built-in, for slash commands, also `build`, as in opencode
       Does the work of a task by its plan, and checks it.
       tools: Delegate, Edit, Glob, Grep, Note, Read, Task, Write
 
@@ -139,7 +140,7 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
       Answers one narrow question in depth.
       tools: Delegate, Glob, Grep, Note, Read, Task
 
-    helper  built-in, for slash commands
+    helper  built-in, for slash commands, also `explore`, as in opencode
       Does one small look-up or count and reports it.
       tools: Glob, Grep, Note, Read
 
@@ -191,8 +192,7 @@ fn one_agent_is_shown_with_its_prompt_and_a_slip_is_understood() {
       built-in reviewer (by .claude/agents/reviewer.md)
     "#);
     let shown = rig.run(["agents", "helper"]).data();
-    let head =
-        "helper  built-in, for slash commands\n  Does one small look-up or count and reports it.\n";
+    let head = "helper  built-in, for slash commands, also `explore`, as in opencode\n  Does one small look-up";
     assert!(shown.starts_with(head), "{shown}");
     assert!(shown.contains("\nIt is told by the program:\n\nYou "), "{shown}");
     let json = rig.run(["agents", "helper", "--json"]).json();
@@ -261,7 +261,7 @@ fn a_person_works_as_an_agent_by_name() {
     {
         let out = rig.call(command).arg("--model").arg(model).run();
         assert_eq!(out.code, 2, "{out}");
-        assert!(out.stderr.contains("there is no agent `nobody`; known are reviewer"), "{out}");
+        assert!(out.stderr.contains("there is no agent `nobody`; known are reviewer, "), "{out}");
     }
 }
 
@@ -276,4 +276,69 @@ fn only_a_person_lets_project_files_choose_a_model() {
     let out = rig.run(["agents"]);
     assert_eq!(out.code, 2, "{out}");
     assert!(out.stderr.contains("may only tighten [policy]"), "{out}");
+}
+
+#[test]
+fn every_agent_that_is_listed_and_each_of_opencode_can_be_named_with_agent() {
+    let rig = Rig::with_script("[[turn]]\ntext = 'planned'\n");
+    rig.write(".claude/agents/explore.md", "---\ndescription: Own.\n---\nLook around.");
+    let listed = rig.run(["agents", "--json"]).json();
+    let listed = listed["agents"].as_array().unwrap().iter();
+    let mut names: Vec<(String, String)> = listed
+        .map(|it| it["name"].as_str().unwrap().to_owned())
+        .map(|name| (name.clone(), name))
+        .collect();
+    assert!(names.len() > 7, "{names:?}");
+    for (theirs, ours) in [("build", "implementer"), ("plan", "planner"), ("general", "researcher")]
+    {
+        names.push((theirs.into(), ours.into()));
+        let shown = rig.run(["agents", theirs, "--json"]).json();
+        assert_eq!(shown["agents"][0]["name"], ours);
+    }
+    for (typed, agent) in names {
+        let args = ["delegate", "--dry-run", "--json", "-t", "a=b", "--agent", &typed];
+        let out = rig.run(args);
+        assert_eq!(out.code, 0, "{typed}: {out}");
+        assert_eq!(out.json()["tasks"][0]["agent"], agent.as_str(), "{typed}");
+    }
+    let out = rig.run(["run", "Plan it", "--yes", "--agent", "plan", "--model", rig.model()]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stderr.contains("working as planner (built-in)"), "{out}");
+    let out = rig.run(["run", "x", "--agent", "plannr", "--model", rig.model()]);
+    assert!(out.stderr.contains("there is no agent `plannr`, did you mean `planner`?"), "{out}");
+}
+
+#[test]
+fn a_built_in_agent_that_was_named_is_there_again_after_resume() {
+    let rig = Rig::with_script("[[turn]]\ndelay_ms = 300000\ntext = 'late'\n");
+    let mut live = rig.delegating(&["--agent", "explore", "-t", "a=look"]).start();
+    live.wait_for("[a] started").signal(rustix::process::Signal::KILL);
+    let _ = live.finish();
+    std::fs::write(rig.path().join("script.toml"), "[[turn]]\ntext = 'seen'\n").unwrap();
+    let out = rig.run(["resume"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stdout.contains("> seen"), "{out}");
+}
+
+#[test]
+fn a_tool_that_a_file_asked_for_and_did_not_get_is_ignored_by_name() {
+    let rig = Rig::new();
+    let file = |keys: &str| format!("---\ndescription: One.\n{keys}\n---\nWork.");
+    rig.write(".opencode/agent/switch.md", file("tools:\n  write: true\n  grep: true"));
+    rig.write(".opencode/agent/permit.md", file("permission:\n  edit: allow\n  bash: allow"));
+    rig.write(".claude/agents/list.md", file("tools: Read, Bash\ndisallowedTools: Bash"));
+    rig.write(".claude/agents/both.md", file("tools: Read, Grep, Write"));
+    at_home(&rig, ".claude/agents/both.md", &file("tools: Read, Write"));
+    let json = rig.run(["agents", "--json"]).json();
+    let ignored = |name: &str| {
+        let agents = json["agents"].as_array().unwrap();
+        agents.iter().find(|it| it["name"] == name).unwrap()["ignored"].to_string()
+    };
+    assert_eq!(ignored("switch"), r#"["the policy does not permit Write"]"#);
+    assert_eq!(ignored("permit"), r#"["the policy does not permit Edit, Run, Write"]"#);
+    assert_eq!(ignored("list"), "[]", "the file itself denies it");
+    let both = ignored("both");
+    assert!(both.contains("your own "), "{both}");
+    assert!(both.contains("both.md does not permit Grep"), "{both}");
+    assert!(both.contains("the policy does not permit Write"), "{both}");
 }

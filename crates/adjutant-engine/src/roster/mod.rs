@@ -38,6 +38,14 @@ pub const NAME_CHARS: usize = 64;
 /// Names that the program gives to agents of its own.
 const OWN_NAMES: [&str; 6] = ["lead", "delegate", "scout", "general", "worker", "orchestrator"];
 
+/// The agents that opencode has built in, and those of ours that do the same work. A file of that name comes first.
+pub const OPENCODE_AGENTS: [(&str, &str); 4] = [
+    ("build", "implementer"),
+    ("plan", "planner"),
+    ("general", "researcher"),
+    ("explore", "helper"),
+];
+
 /// Whose word a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -142,6 +150,10 @@ fn tighter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 impl Definition {
     /// Bounds a project's definition by the person's own of the same name.
     pub(crate) fn bound_by(&mut self, theirs: &Self) {
+        let missing = self.tools.missing_in(&theirs.tools);
+        if !missing.is_empty() {
+            self.ignored.push(format!("your own {} does not permit {missing}", theirs.file));
+        }
         self.tools.narrow(&theirs.tools);
         self.limits.tighten(&theirs.limits);
         self.takes_tasks &= theirs.takes_tasks;
@@ -186,10 +198,14 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Returns the agent of that name.
+    /// Returns the agent of that name; one that opencode has built in is ours that does the same.
     pub fn find(&self, name: &str) -> Result<&Definition, UnknownAgent> {
-        let found = self.agents.iter().find(|agent| agent.name.as_str() == name);
-        found.ok_or_else(|| UnknownAgent::among(name, &self.agents))
+        let called = |name: &str| self.agents.iter().find(|agent| agent.name.as_str() == name);
+        let same_work = || {
+            let (_, ours) = OPENCODE_AGENTS.iter().find(|(theirs, _)| *theirs == name)?;
+            called(ours)
+        };
+        called(name).or_else(same_work).ok_or_else(|| UnknownAgent::among(name, &self.agents))
     }
 
     /// Adds one more; the first of a name counts, and the person's own bounds a project's.

@@ -59,6 +59,8 @@ pub struct Wished {
     pub allowed: Option<ToolSet>,
     /// The tools it does without.
     pub denied: ToolSet,
+    /// The tools it asks for by name, in whichever key.
+    pub asked: ToolSet,
 }
 
 impl Wished {
@@ -72,6 +74,26 @@ impl Wished {
         allowed.beyond(&self.denied)
     }
 
+    /// Returns the tools that this asks for by name, does not deny itself, and `permitted` does not have.
+    #[must_use]
+    pub fn missing(&self, permitted: &ToolSet) -> ToolSet {
+        self.asked.beyond(&self.denied).beyond(permitted)
+    }
+
+    /// Returns the tools that this asks for by name and another file of that agent leaves out; they are asked for no
+    /// longer.
+    pub(super) fn missing_in(&mut self, other: &Self) -> ToolSet {
+        let missing = self.asked.beyond(&self.denied);
+        let missing = missing.beyond(&other.within(&missing));
+        self.asked = self.asked.beyond(&missing);
+        missing
+    }
+
+    fn ask<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        let names: Vec<&str> = names.into_iter().collect();
+        self.asked = ToolSet::new(self.asked.iter().chain(names));
+    }
+
     /// Narrows this to what both sides ask for.
     pub(super) fn narrow(&mut self, other: &Self) {
         self.allowed = match (self.allowed.take(), &other.allowed) {
@@ -82,7 +104,7 @@ impl Wished {
     }
 
     pub(super) fn allow_only<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
-        self.narrow(&Self { allowed: Some(ToolSet::new(names)), denied: ToolSet::default() });
+        self.narrow(&Self { allowed: Some(ToolSet::new(names)), ..Self::default() });
     }
 
     pub(super) fn deny(&mut self, names: impl IntoIterator<Item = &'static str>) {
@@ -127,6 +149,7 @@ pub(crate) fn allow(wished: &mut Wished, key: &str, value: &Value, ignored: &mut
             (None, _) => ignored.push(format!("`{name}`: there is no such tool here")),
         }
     }
+    wished.ask(allowed.iter().copied());
     wished.allow_only(allowed);
 }
 
@@ -154,6 +177,7 @@ fn switch(wished: &mut Wished, key: &str, map: &Map<String, Value>, ignored: &mu
         wished.allow_only(map.iter().filter(named(true)).flat_map(|(name, _)| matching(name)));
     }
     wished.deny(map.iter().filter(named(false)).flat_map(|(name, _)| matching(name)));
+    wished.ask(map.iter().filter(named(true)).flat_map(|(name, _)| matching(name)));
     for (name, _) in map.iter().filter(named(true)).filter(|(name, _)| matching(name).is_empty()) {
         ignored.push(format!("`{key}.{name}`: there is no such tool here"));
     }
@@ -179,6 +203,9 @@ pub(super) fn permit(wished: &mut Wished, key: &str, value: &Value, ignored: &mu
             .as_object()
             .map_or_else(|| value != "allow", |rules| rules.values().any(|rule| rule != "allow"));
         let covered = covered(name);
+        if !denies {
+            wished.ask(covered.iter().copied());
+        }
         if !denies || covered.is_empty() {
             continue;
         }

@@ -429,6 +429,7 @@ Theirs.",
     Reviewer (.claude/agents/reviewer.md) Theirs.
       tools Note, Read
       model opus, 10 turns, 60 s, bounded by $PLACE/home/.claude/agents/reviewer.md
+      - your own $PLACE/home/.claude/agents/reviewer.md does not permit Run, WebFetch
       > Theirs.
     shadowed $PLACE/home/.claude/agents/reviewer.md by .claude/agents/reviewer.md
     ");

@@ -236,6 +236,7 @@ fn a_file_that_cannot_be_used_harms_no_other() {
     insta::assert_snapshot!(place.shown(), @r"
     /good [free] .claude/commands/good.md Unknown
     /mine [free] .claude/commands/mine.md Unknown tools=Note, Read 60 s under $PLACE/home/.claude/commands/mine.md
+      your own $PLACE/home/.claude/commands/mine.md does not permit Write
     shadowed $PLACE/home/.claude/commands/mine.md by .claude/commands/mine.md
     problem .claude/commands/alias.md: its YAML uses an alias in line 3; write the value out
     problem .claude/commands/big.md: it is larger than 256 KiB
