@@ -137,8 +137,14 @@ fn complaint(command: &str) -> Option<String> {
     if Cli::command().find_subcommand(name).is_some() {
         return None;
     }
+    // What is filled in at the end may be flags, which are checked where they stand in a text.
+    let without_flags = command.strip_suffix(&format!(" {VALUE}"));
     let mut said = None;
-    for value in VALUES {
+    for (command, value) in [Some(command), without_flags]
+        .into_iter()
+        .flatten()
+        .flat_map(|command| VALUES.map(|value| (command, value)))
+    {
         let is_name = |word: &str| {
             word.len() > 1
                 && word.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
@@ -149,7 +155,7 @@ fn complaint(command: &str) -> Option<String> {
         match Cli::command().try_get_matches_from(words) {
             Ok(_) => return None,
             Err(error) if !error.use_stderr() => return None,
-            Err(error) => said = Some(error.to_string()),
+            Err(error) => said = said.or_else(|| Some(error.to_string())),
         }
     }
     said
