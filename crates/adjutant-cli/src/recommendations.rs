@@ -29,10 +29,10 @@ fn texts(source: &str) -> Vec<String> {
             rest = from.split_once('\n').map_or("", |(_, after)| after);
         } else if from.starts_with("'\"'") || from.starts_with("'\\") {
             rest = &from[3..];
-        } else if from.starts_with('"') {
+        } else if let Some(quoted) = from.strip_prefix('"') {
             let hashes = before.len() - before.trim_end_matches('#').len();
             let is_raw = before.trim_end_matches('#').ends_with('r');
-            let (text, after) = if is_raw { raw(&from[1..], hashes) } else { escaped(&from[1..]) };
+            let (text, after) = if is_raw { raw(quoted, hashes) } else { escaped(quoted) };
             texts.push(filled(&text));
             rest = after;
         } else {
