@@ -285,9 +285,9 @@ fn set_limits(limits: &BTreeMap<String, Value>) -> String {
 
 fn settled(settlement: &Settlement) -> String {
     let usage = settlement.usage;
-    let about = if settlement.estimated { "~" } else { "" };
+    let about = if settlement.estimated { ", estimated" } else { "" };
     let (input, output) = (grouped(usage.input_total()), grouped(usage.output));
-    format!("(in={input} out={output} {about}{})", settlement.usd)
+    format!("(in={input} out={output} {}{about})", settlement.usd)
 }
 
 fn tool_words(delegation: Option<&Delegation>, event: &Event) -> String {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::layout::fit;
 use crate::names::{ended_word, is_interrupted, mark_now, state_key, state_word};
 use crate::palette::{Palette, Style};
-use crate::run::{Delegation, Liveness, RunView};
+use crate::run::{Delegation, ESTIMATE_NOTE, Liveness, RunView};
 use crate::story::{NodeStory, numbered_name};
 use crate::when::elapsed;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
@@ -34,6 +34,9 @@ pub fn render(view: &RunView, now: Timestamp, liveness: Liveness, palette: Palet
                 if place == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             next.push((child, format!("{below}{branch}"), format!("{below}{trunk}")));
         }
+    }
+    if view.total().is_estimated() {
+        text.push_str(&format!("{ESTIMATE_NOTE}\n"));
     }
     text
 }

@@ -136,6 +136,7 @@ fn a_process_that_is_stopped_is_killed_and_its_end_recorded() {
         run_0000000000_aaaaaa
         [root] ■ cancelled · delegate · depth 0 · in=~2.1k out=~4.1k · no price · 0.0s
         └─ #1 [slow] ■ cancelled · scout · depth 1 · in=~2.1k out=~4.1k · no price · 0.0s
+        ~ estimated: calls whose usage no provider reported count in full
         --- stderr ---
         [exit 0]
     ");

@@ -18,7 +18,7 @@ fn in_a_pipe_every_step_is_a_line_and_the_tree_comes_last() {
     assert_eq!(run.finish().code, 130);
     let out = watch.finish();
     assert_eq!((out.code, out.stderr.as_str()), (130, ""), "it ends as the run did: {out}");
-    insta::assert_snapshot!(out.data().lines().rev().take(4).last().unwrap(), @"run_0000000000_aaaaaa");
+    insta::assert_snapshot!(out.data().lines().rev().take(5).last().unwrap(), @"run_0000000000_aaaaaa");
     assert!(out.data().contains("├─ #1 [slow] ■ cancelled · scout"), "{out}");
 }
 

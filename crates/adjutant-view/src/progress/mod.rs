@@ -10,5 +10,5 @@ mod words;
 pub(crate) use budget::newly_reached;
 pub use frame::Frame;
 pub use line::line;
-pub(crate) use words::{doing, ended, kept_counts, kept_words, marked, merged_words};
+pub(crate) use words::{doing, ended, kept_counts, kept_words, marked, merged_words, time};
 pub use words::{keeping, total};

@@ -7,7 +7,7 @@ use adjutant_core::{Code, Mark, Outcome, Timestamp};
 
 use crate::layout::{fit, fit_ends, some_of};
 use crate::names::{code_words, counted, ended_word};
-use crate::run::{Activity, Delegation, Liveness, RunView, Spend};
+use crate::run::{Activity, Delegation, ESTIMATE_NOTE, Liveness, RunView, Spend};
 use crate::when::elapsed;
 
 /// Columns that one foreign text may take within a line.
@@ -182,6 +182,22 @@ pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
         parts.push(view.total().tokens_short());
         parts.push(view.total().money());
     }
-    parts.push(elapsed(view.elapsed(now, liveness)));
+    parts.push(time(view, now, liveness));
+    if view.total().is_estimated() {
+        parts.push(ESTIMATE_NOTE.to_owned());
+    }
     parts.join(" · ")
+}
+
+/// Waits for a person that are shorter than this are not told apart.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
+
+/// Returns how long a run took, the time it waited for a person apart.
+pub(crate) fn time(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
+    let (all, waited) = (view.elapsed(now, liveness), view.waited(now, liveness));
+    if waited < SHORT_WAIT {
+        return elapsed(all);
+    }
+    let worked = elapsed(all.saturating_sub(waited));
+    format!("{worked} at work, {} waiting for a person", elapsed(waited))
 }

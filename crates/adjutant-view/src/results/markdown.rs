@@ -145,9 +145,10 @@ fn section(
     if item.own.calls > 0 {
         let _ = writeln!(
             text,
-            "**Usage**: {} · {} · {}",
+            "**Usage**: {} · {}{} · {}",
             item.own.tokens_full(),
             item.own.money(),
+            item.own.estimate_mark(),
             item.session
         );
     } else {

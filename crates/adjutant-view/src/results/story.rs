@@ -80,7 +80,8 @@ fn head(out: &mut Bounded, item: &Delegation, end: usize) {
     let (code, checked) = (code.unwrap_or_default(), checked.unwrap_or_default());
     out.push(&format!("**Outcome**: {word}{code}{checked}\n"), end);
     let usage = if item.own.calls > 0 {
-        format!("**Usage**: {} · {} · {}\n", item.own.tokens_full(), item.own.money(), item.session)
+        let (tokens, money) = (item.own.tokens_full(), item.own.money());
+        format!("**Usage**: {tokens} · {money}{} · {}\n", item.own.estimate_mark(), item.session)
     } else {
         format!("**Session**: {}\n", item.session)
     };

@@ -319,6 +319,21 @@ impl Delegation {
         }
     }
 
+    /// Says whether something goes on for it: a model call, a tool, or the pause before another try.
+    pub(super) fn is_busy(&self) -> bool {
+        match self.activity() {
+            Activity::Thinking { .. }
+            | Activity::Tool { .. }
+            | Activity::Retrying(_)
+            | Activity::Paused(_) => true,
+            Activity::AwaitingApproval
+            | Activity::Queued
+            | Activity::AwaitingDomain(_)
+            | Activity::Delegating
+            | Activity::Ended(_) => false,
+        }
+    }
+
     /// Returns how long its model has not been heard of, when that is long enough to wonder.
     ///
     /// Time alone says that nothing came, not that nothing will: whether it is stalled, the run's

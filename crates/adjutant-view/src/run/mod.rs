@@ -13,7 +13,7 @@ mod markers;
 mod outcomes;
 mod spend;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use adjutant_core::contract::ORCHESTRATOR;
@@ -32,6 +32,7 @@ pub(crate) use faults::fault_id;
 pub use faults::{Fault, Faults};
 pub(crate) use fold::warnings;
 pub use outcomes::Outcomes;
+pub(crate) use spend::ESTIMATE_NOTE;
 pub use spend::Spend;
 
 /// Whether the process that writes a run is there; only its caller can know.
@@ -102,6 +103,12 @@ pub struct RunView {
     events: u64,
     texts: Texts,
     faults: Faults,
+    /// Those whose tool waits until a person has allowed a host.
+    #[serde(default)]
+    asking_hosts: BTreeSet<SessionId>,
+    /// How long nothing went on because a person had yet to answer, up to the latest event.
+    #[serde(default)]
+    waited: Duration,
 }
 
 impl RunView {
@@ -353,6 +360,19 @@ impl RunView {
             (None, Liveness::Dead) => self.latest.at,
         };
         until.since(self.began.unwrap_or_default().at)
+    }
+
+    /// Returns how much of that nothing went on, because a person had yet to answer.
+    #[must_use]
+    pub fn waited(&self, now: Timestamp, liveness: Liveness) -> Duration {
+        let open = liveness == Liveness::Alive && self.waits_for_person();
+        self.waited + if open { now.since(self.latest.at) } else { Duration::ZERO }
+    }
+
+    /// Says whether a person has to answer before anything goes on.
+    fn waits_for_person(&self) -> bool {
+        let is_asked = !self.approvals.is_empty() || !self.asking_hosts.is_empty();
+        is_asked && self.ended.is_none() && !self.delegations.iter().any(Delegation::is_busy)
     }
 
     /// Returns the state of the run itself.

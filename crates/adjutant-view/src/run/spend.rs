@@ -4,6 +4,10 @@ use adjutant_core::budget::{Amount, Settlement};
 use adjutant_core::numbers::{grouped, rounded};
 use adjutant_core::{Usage, Usd};
 
+/// Explains the sign `~`, where figures with it are printed.
+pub(crate) const ESTIMATE_NOTE: &str =
+    "~ estimated: calls whose usage no provider reported count in full";
+
 /// What model calls came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Spend {
@@ -71,6 +75,11 @@ impl Spend {
     #[must_use]
     pub fn is_estimated(&self) -> bool {
         !self.estimated.is_zero()
+    }
+
+    /// Explains the sign `~` in a few words, where it is printed beside these figures.
+    pub(crate) fn estimate_mark(&self) -> &'static str {
+        if self.is_estimated() { " (~ estimated)" } else { "" }
     }
 
     /// Returns the money, or nothing when no token in it has a price.

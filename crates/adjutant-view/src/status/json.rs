@@ -41,6 +41,8 @@ pub struct RunJson {
     pub ended_at: Option<String>,
     /// Seconds it has gone on.
     pub elapsed_s: f64,
+    /// Seconds of them in which nothing went on because a person had yet to answer.
+    pub waited_s: f64,
     /// Its delegations, counted by where they stand.
     pub outcomes: Outcomes,
     /// What it came to.
@@ -169,6 +171,7 @@ fn run_json(look: &Look<'_>) -> RunJson {
         started_at: view.began().map(|moment| rfc3339(moment.wall_ms)),
         ended_at: view.ended().map(|moment| rfc3339(moment.wall_ms)),
         elapsed_s: seconds(view.elapsed(look.now, look.liveness)),
+        waited_s: seconds(view.waited(look.now, look.liveness)),
         outcomes: view.outcomes(),
         spent: view.total().into(),
         resume: look.resume(),

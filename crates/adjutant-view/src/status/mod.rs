@@ -11,7 +11,7 @@ use crate::layout::{columns, fit};
 use crate::names::{counted, is_interrupted, mark_now, state_word};
 use crate::palette::{Palette, Style};
 use crate::progress;
-use crate::run::{Delegation, Liveness, RunView};
+use crate::run::{Delegation, ESTIMATE_NOTE, Liveness, RunView};
 use crate::sanitize;
 use crate::story::{Merge, NodeStory, name, numbered_name};
 use crate::when::{elapsed, rfc3339};
@@ -124,7 +124,7 @@ pub fn list(runs: &[Look<'_>]) -> String {
                 format!("{}: {}", counted(all.total(), "subagent"), all.words_in(look.liveness)),
                 view.total().tokens_short(),
                 view.total().money(),
-                elapsed(view.elapsed(look.now, look.liveness)),
+                progress::time(view, look.now, look.liveness),
                 fit(&typed(view), 60),
             ]
         })
@@ -140,6 +140,9 @@ pub fn list(runs: &[Look<'_>]) -> String {
         if is_interrupted(&look.view.state(), look.liveness) {
             text.extend(look.way_on().map(|way| format!("  {way}\n")));
         }
+    }
+    if runs.iter().any(|look| look.view.total().is_estimated()) {
+        let _ = writeln!(text, "{ESTIMATE_NOTE}");
     }
     text
 }

@@ -8,7 +8,7 @@ use adjutant_core::{Code, Outcome, State};
 use super::{ChildReport, Merge, StoryReport, now, total};
 use crate::layout::{bracketed, fit, fit_ends, some_of};
 use crate::names::{code_words_of, counted, ended_word, mark};
-use crate::run::Spend;
+use crate::run::{ESTIMATE_NOTE, Spend};
 use crate::sanitize;
 use crate::when::elapsed;
 
@@ -39,6 +39,9 @@ pub fn render(reports: &[StoryReport]) -> String {
         time(took),
         before(reports)
     );
+    if total(reports).is_estimated() {
+        let _ = writeln!(text, "{ESTIMATE_NOTE}");
+    }
     text
 }
 

@@ -8,7 +8,7 @@ use crate::history::{HOSTILE, History, finished};
 #[test]
 fn every_event_is_one_line() {
     let (h, _) = finished();
-    insta::assert_snapshot!(render(h.entries()), @r"
+    insta::assert_snapshot!(render(h.entries()), @"
     2025-01-31T12:34:56.000Z  run_1738326896_aaaaaa started by delegate, version 0.1.0: Review the tree
     2025-01-31T12:34:56.000Z  [security] granted to scout at depth 1, acme/large: scan for vulnerabilities in src/auth.rs
     2025-01-31T12:34:56.000Z  [correctness] granted to scout at depth 1, acme/large: check return values of every call
@@ -35,7 +35,7 @@ fn every_event_is_one_line() {
     2025-01-31T12:36:06.500Z  [refactor] ended partial, CONTEXT_EXHAUSTED: The context was exhausted: 199,000 of 200,000 tokens.
     2025-01-31T12:36:06.500Z  [deeper] refused MAX_DEPTH_EXCEEDED: ERROR: Delegation depth limit (1) reached. Cannot delegate further.⏎⏎Current depth: 1⏎Attempted delegation: look deeper…
     2025-01-31T12:36:07.000Z  [correctness] Read src/lib.rs failed: no such file
-    2025-01-31T12:36:07.000Z  [correctness] turn 1 attempt 1 failed, not retried (in=4,000 out=1,000 ~$0.0270): provider overloaded: try later
+    2025-01-31T12:36:07.000Z  [correctness] turn 1 attempt 1 failed, not retried (in=4,000 out=1,000 $0.0270, estimated): provider overloaded: try later
     2025-01-31T12:36:07.000Z  [correctness] ended failed, PROVIDER_ERROR: provider overloaded: try later
     2025-01-31T12:36:07.000Z  [root] ended partial
     2025-01-31T12:36:07.000Z  run ended: partial
@@ -61,12 +61,12 @@ fn a_backtrace_is_indented_below_its_crash() {
     });
     h.end(a, Outcome::Failed, None);
     h.push(Event::Late { session: a, what: "reply".into(), text: "too\nlate".into() });
-    insta::assert_snapshot!(render(h.entries()), @r"
+    insta::assert_snapshot!(render(h.entries()), @"
     2025-01-31T12:34:56.000Z  run_1738326896_aaaaaa started by delegate, version 0.1.0: Review the tree
     2025-01-31T12:34:56.000Z  [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] granted to scout at depth 1, acme/large: a]⟨U+001B⟩[2J⟨U+202E⟩evil⟨U+200B⟩⏎### [fake] ✓⟨U+0007⟩ ⟨U+009B⟩31m
     2025-01-31T12:34:56.000Z  [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] started without a deadline
     2025-01-31T12:34:56.000Z  [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] turn 1 attempt 1 reserved: 10,000 tokens, $0.08
-    2025-01-31T12:34:56.000Z  [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] turn 1 attempt 1 failed, retried in 0.5s (in=4,000 out=1,000 ~$0.0270): rate limited: try later
+    2025-01-31T12:34:56.000Z  [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] turn 1 attempt 1 failed, retried in 0.5s (in=4,000 out=1,000 $0.0270, estimated): rate limited: try later
     2025-01-31T12:34:56.000Z  [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] told (last call, budget exceeded): now
     2025-01-31T12:34:56.000Z  [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] crashed: index out of bounds
         0: core::panic

@@ -1,10 +1,10 @@
 //! Requirement 52: what each subagent is doing, in frames and lines.
 
 use adjutant_core::contract::Complaint;
-use adjutant_core::{Code, ErrorKind, Event, Nudge, Outcome, Preset, Timestamp};
+use adjutant_core::{Code, ErrorKind, Event, Grant, Nudge, Outcome, Preset, Timestamp};
 use adjutant_view::layout::width;
-use adjutant_view::progress::{Frame, line};
-use adjutant_view::{Palette, RunView};
+use adjutant_view::progress::{Frame, line, total};
+use adjutant_view::{Liveness, Palette, RunView};
 use serde_json::json;
 
 use crate::history::{HOSTILE, History, call, finished, root, three, tokens};
@@ -120,13 +120,13 @@ fn a_frame_shows_waiting_retrying_thinking_and_children_of_children() {
     h.wait(12_000);
     h.fail(slow, ErrorKind::RateLimited, Some(2_500));
     let _ = later;
-    insta::assert_snapshot!(frame(&h, 90), @r"
+    insta::assert_snapshot!(frame(&h, 90), @"
     Delegate [4 subagents]
       [lead]     → Read a.rs (+1) (in=100 out=10) 12s $0.0004
         [below]  → thinking 12s
       [slow]     → retrying in 2.5s: rate limited (in=4.0k out=1.0k) 12s ~$0.0270
       [later]    · waiting for a place
-      4 subagents: 3 running, 1 waiting · in=4.1k out=1.0k · ~$0.0274 · 12s
+      4 subagents: 3 running, 1 waiting · in=4.1k out=1.0k · ~$0.0274 · 12s · ~ estimated: ca…
     ");
 }
 
@@ -206,7 +206,7 @@ fn colour_is_added_beside_the_words_never_instead_of_them() {
 #[test]
 fn requirement_52_a_pipe_gets_a_line_for_each_thing_worth_one() {
     let (h, _) = finished();
-    insta::assert_snapshot!(lines(&h), @r"
+    insta::assert_snapshot!(lines(&h), @"
     run_1738326896_aaaaaa started
     [security] started (1/3)
     [correctness] started (2/3)
@@ -220,7 +220,7 @@ fn requirement_52_a_pipe_gets_a_line_for_each_thing_worth_one() {
     [deeper] ⊘ refused: max depth exceeded. Complete this task at the current level, or allow one level more with --set max_depth=2.
     [correctness] provider overloaded: try later
     [correctness] ✗ failed: provider error (in=27k out=1.9k) 1m 11s ~$0.1094
-    4 subagents: 1 complete, 1 partial, 1 failed, 1 refused · in=265k out=16k · ~$1.0371 · 1m 11s
+    4 subagents: 1 complete, 1 partial, 1 failed, 1 refused · in=265k out=16k · ~$1.0371 · 1m 11s · ~ estimated: calls whose usage no provider reported count in full
     ");
 }
 
@@ -334,4 +334,35 @@ fn a_return_that_is_not_taken_is_one_line_with_the_reason() {
             "[a] return not taken: status: Invalid status: ok",
         ]
     );
+}
+
+#[test]
+fn the_time_a_run_waits_for_a_person_is_not_time_at_work() {
+    let mut h = History::new();
+    let time = |h: &History, liveness| {
+        let total = total(&h.view(), h.at(), liveness);
+        total.rsplit_once(" · ").map_or(total.clone(), |(_, time)| time.to_owned())
+    };
+    let grant = Grant { awaiting_approval: true, ..h.grant(root(), "a", "x") };
+    let child = grant.session;
+    h.push(Event::Granted(Box::new(grant)));
+    let (hash, expires) = ("0".repeat(64), Timestamp::from_millis(900_000));
+    h.push(Event::ApprovalAsked { parent: root(), call: 1, hash: hash.clone(), expires });
+    h.wait(100_000);
+    assert_eq!(time(&h, Liveness::Alive), "0.0s at work, 1m 40s waiting for a person");
+    // Nobody knows how long a person would have taken to answer a run that is gone.
+    assert_eq!(time(&h, Liveness::Dead), "0.0s");
+    h.push(Event::Approved { hash, parent: root() });
+    h.start(child);
+    h.reserve(child, 1);
+    h.wait(20_000);
+    // A question that keeps nobody from working costs no time.
+    let open = Event::ApprovalAsked { parent: child, call: 1, hash: "1".repeat(64), expires };
+    h.push(open);
+    h.wait(5_000);
+    assert_eq!(time(&h, Liveness::Alive), "25s at work, 1m 40s waiting for a person");
+    h.end(child, Outcome::Completed, None);
+    h.end_run(Outcome::Completed);
+    h.wait(60_000);
+    assert_eq!(time(&h, Liveness::Dead), "25s at work, 1m 40s waiting for a person");
 }

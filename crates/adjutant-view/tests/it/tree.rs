@@ -56,13 +56,14 @@ fn what_was_live_in_a_dead_run_is_interrupted() {
 #[test]
 fn reasons_stand_in_the_tree() {
     let (h, _) = finished();
-    insta::assert_snapshot!(draw(&h, Liveness::Alive), @r"
+    insta::assert_snapshot!(draw(&h, Liveness::Alive), @"
     run_1738326896_aaaaaa
     [root] ⚠ partial · delegate · depth 0 · in=265k out=16k · ~$1.0371 · 1m 11s
     ├─ #1 [security] ✓ complete · scout · depth 1 · in=45k out=2.1k · $0.1665 · 1.5s
     ├─ #2 [correctness] ✗ failed: provider error · scout · depth 1 · in=27k out=1.9k · ~$0.1094 · 1m 11s
     ├─ #3 [refactor] ⚠ partial: context exhausted · scout · depth 1 · in=193k out=12k · $0.7612 · 1m 10s
     └─ #4 [deeper] ⊘ refused: max depth exceeded · scout · depth 1
+    ~ estimated: calls whose usage no provider reported count in full
     ");
 }
 

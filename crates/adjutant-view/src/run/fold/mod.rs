@@ -33,6 +33,19 @@ const REASON_KEPT: usize = 1_000;
 
 pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
     view.events += 1;
+    if view.waits_for_person() {
+        view.waited += entry.moment().at.since(view.latest.at);
+    }
+    if let Event::DomainAsked { session, .. } = entry.event {
+        view.asking_hosts.insert(*session);
+    }
+    fold_in(view, entry);
+    let mut asking = std::mem::take(&mut view.asking_hosts);
+    asking.retain(|session| view.delegation(*session).is_some_and(|it| !it.hosts.is_empty()));
+    view.asking_hosts = asking;
+}
+
+fn fold_in(view: &mut RunView, entry: Entry<'_>) {
     // These are recorded after the end of a run, which does not go on by them.
     let is_afterwards = matches!(
         entry.event,
