@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
+use adjutant_core::Event;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_engine::{Archive, Consents, ControlError, Inbox, Life, RunFiles, Waiting, wall_now};
 use adjutant_view::approval::{Question, is_asked_about};
@@ -15,6 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::live::columns;
 use crate::output::{print, print_json};
+use crate::records;
 
 /// A question as it stands.
 struct Open {
@@ -27,21 +29,110 @@ struct Open {
 /// Lists what waits.
 pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     let all = open(archive)?;
+    let prompts = at_prompts(archive, &all)?;
     if as_json {
         let all: Vec<_> = all.iter().map(Open::json).collect();
-        print_json(&json!({ "v": 1, "approvals": all }))?;
+        let prompts: Vec<_> = prompts.iter().map(AtPrompt::json).collect();
+        print_json(&json!({ "v": 1, "approvals": all, "at_prompts": prompts }))?;
         return Ok(Exit::Completed);
     }
-    if all.is_empty() {
+    if all.is_empty() && prompts.is_empty() {
         print("Nothing waits for your approval.\n")?;
         return Ok(Exit::Completed);
     }
     // A model that runs this usually reads a pipe and a person a terminal. It is no boundary: a program
     // with a terminal of its own and this account can read the code.
     let shows_codes = io::stdout().is_terminal() && Terminal::open().is_some();
-    let texts: Vec<String> = all.iter().map(|it| it.text(shows_codes)).collect();
+    let inbox = all.iter().map(|it| it.text(shows_codes));
+    let texts: Vec<String> = inbox.chain(prompts.iter().map(AtPrompt::text)).collect();
     print(&texts.join("\n"))?;
     Ok(Exit::Completed)
+}
+
+/// A question that a run asks at a prompt of its own terminal; it is answered there.
+struct AtPrompt {
+    files: RunFiles,
+    pid: Option<u32>,
+    terminal: Option<String>,
+    question: Question,
+}
+
+impl AtPrompt {
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "run": self.files.id(), "root": self.files.workdir(), "pid": self.pid,
+            "terminal": self.terminal, "question": self.question.json(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let run = self.files.id();
+        let root = self.files.workdir().unwrap_or_default().display().to_string();
+        let terminal = self.terminal.as_deref().unwrap_or("its own terminal");
+        let process = self.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
+        format!(
+            "{run}  asks in {} at the prompt on {}{process}\n\n{}\nAnswer it there, or end the run with {} cancel {run}\n",
+            sanitize::line(&root),
+            sanitize::line(terminal),
+            self.question.text(columns(io::stdout())),
+            program(),
+        )
+    }
+}
+
+/// Finds the questions of live runs that are in no inbox: each is open at the prompt of its process.
+fn at_prompts(archive: &Archive, inbox: &[Open]) -> Result<Vec<AtPrompt>, Failure> {
+    let mut all = Vec::new();
+    for files in archive.runs().map_err(records::failed)? {
+        // A run that cannot be read must not hide the others.
+        let Ok(Life::Live { pid }) = files.life() else { continue };
+        let Some(asked) = read_questions(&files) else { continue };
+        for open in asked.view.approvals() {
+            if inbox.iter().any(|it| it.waiting.hash == open.hash) {
+                continue;
+            }
+            let Some(policy) = asked.view.policy() else { continue };
+            let question = Question::of_call(policy, &asked.admitted, open.parent, open.call);
+            let terminal = pid.and_then(terminal_of);
+            all.push(AtPrompt { files: files.clone(), pid, terminal, question });
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the terminal that a process reads or writes, as /dev/pts/3.
+fn terminal_of(pid: u32) -> Option<String> {
+    let terminal = |descriptor: u32| {
+        let target = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+        let is_terminal = target.starts_with("/dev/pts") || target.starts_with("/dev/tty");
+        is_terminal.then(|| target.display().to_string())
+    };
+    [0, 2, 1].into_iter().find_map(terminal)
+}
+
+/// What a journal says about the questions of its run.
+struct AskedQuestions {
+    view: RunView,
+    /// What the questions are about.
+    admitted: Vec<Event>,
+    /// Whether every record could be read.
+    is_whole: bool,
+}
+
+/// Reads the questions of a run; `None` where its journal cannot be opened.
+fn read_questions(files: &RunFiles) -> Option<AskedQuestions> {
+    let mut asked = AskedQuestions { view: RunView::light(), admitted: Vec::new(), is_whole: true };
+    for record in files.records().ok()? {
+        let Ok(record) = record else {
+            asked.is_whole = false;
+            break;
+        };
+        asked.view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        if is_asked_about(&record.event) {
+            asked.admitted.push(record.event);
+        }
+    }
+    Some(asked)
 }
 
 impl Open {
@@ -174,18 +265,7 @@ fn look(archive: &Archive, waiting: &Waiting) -> Option<Option<(RunFiles, Questi
     if matches!(files.life().ok()?, Life::Dead) {
         return Some(None);
     }
-    let (mut view, mut admitted) = (RunView::light(), Vec::new());
-    let mut is_whole = true;
-    for record in files.records().ok()? {
-        let Ok(record) = record else {
-            is_whole = false;
-            break;
-        };
-        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
-        if is_asked_about(&record.event) {
-            admitted.push(record.event);
-        }
-    }
+    let AskedQuestions { view, admitted, is_whole } = read_questions(&files)?;
     let Some(open) = view.approvals().iter().find(|open| open.hash == waiting.hash) else {
         return is_whole.then_some(None);
     };

@@ -232,7 +232,7 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// Say something to a subagent at work, before its next turn.
     Tell(TellArgs),
-    /// List the calls of MCP clients that wait for your approval.
+    /// List what waits for your approval, from MCP clients and at prompts of other terminals.
     Approvals,
     /// Let a call start that waits for your approval, or refuse it; from a terminal only.
     Approve(ApproveArgs),

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::delegate;
 use crate::rig::Rig;
+use crate::schema::assert_fits;
 use crate::terminal::Terminal;
 
 fn asked(rig: &Rig, columns: u16, env: &[(&str, &str)]) -> Terminal {
@@ -157,4 +158,22 @@ fn a_terminal_that_goes_away_at_the_question_leaves_it_open() {
     assert_eq!(last["type"], "approval_asked", "{last}");
     assert_eq!(rig.run(["resume", "--yes"]).code, 0);
     rig.assert_unharmed();
+}
+
+#[test]
+fn a_question_at_a_prompt_is_listed_with_its_terminal_and_process() {
+    let rig = delegate::rig();
+    let mut terminal = asked(&rig, 80, &[]);
+    let json = rig.run(["approvals", "--json"]).json();
+    assert_fits("approvals", &json);
+    let open = &json["at_prompts"][0];
+    assert_eq!(open["run"], rig.only_run().as_str(), "{json}");
+    let tty = open["terminal"].as_str().unwrap();
+    assert!(tty.starts_with("/dev/pts/"), "{json}");
+    let pid = open["pid"].as_u64().unwrap();
+    let out = rig.run(["approvals"]);
+    assert!(out.stdout.contains(&format!("at the prompt on {tty}, process {pid}")), "{out}");
+    terminal.types("n\r");
+    assert_eq!(terminal.finish(), 4);
+    assert_eq!(rig.run(["approvals"]).stdout, "Nothing waits for your approval.\n");
 }

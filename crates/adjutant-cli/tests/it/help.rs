@@ -82,7 +82,7 @@ fn help_names_every_command_and_every_exit_code() {
           cancel       End a run, or a subagent and all below it, from any terminal
           wait         Wait for the end of a run; the exit code is that of the run
           tell         Say something to a subagent at work, before its next turn
-          approvals    List the calls of MCP clients that wait for your approval
+          approvals    List what waits for your approval, from MCP clients and at prompts of other terminals
           approve      Let a call start that waits for your approval, or refuse it; from a terminal only
           diff         Show what the subagents of a run changed in their workspaces
           merge        Merge that work into the files or onto branches, or take a merge back
