@@ -66,8 +66,10 @@ pub(crate) fn ensure_dir(path: &Path) -> io::Result<()> {
 ///
 /// Why it cannot be made.
 pub fn ensure_private_dir(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
+        Err(_) => {}
     }
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         ensure_private_dir(parent)?;

@@ -124,14 +124,14 @@ fn a_state_directory_that_cannot_be_made_is_named_and_nothing_runs() {
         let out = rig.run([command, "--home", "../file"]);
         insta::allow_duplicates! { insta::assert_snapshot!(out, @"
             --- stderr ---
-            adjutant: cannot create ../file: File exists (os error 17)
+            adjutant: cannot create ../file: not a directory
               Set ADJUTANT_HOME, or use --home DIR, to keep runs elsewhere.
             [exit 1]
         "); }
     }
     insta::assert_snapshot!(rig.delegate(&["-t", "a=x", "--home", "../file/below"]), @"
         --- stderr ---
-        adjutant: cannot create ../file: File exists (os error 17)
+        adjutant: cannot create ../file/below: not a directory
           Set ADJUTANT_HOME, or use --home DIR, to keep runs elsewhere.
         [exit 1]
     ");

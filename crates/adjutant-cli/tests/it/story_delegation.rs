@@ -95,7 +95,7 @@ fn two_level_delegation() {
          MAX_PARALLEL_DELEGATIONS=3"
     );
     let tree = project.call(["tree", &run]).run();
-    assert!(tree.stdout.contains(&format!("   └─ {child} [Check JWT] ✓")), "{tree}");
+    assert!(tree.stdout.contains(&format!("   └─ #2 {child} [Check JWT] ✓")), "{tree}");
 }
 
 /// A chain of markers that goes one level deeper than two.

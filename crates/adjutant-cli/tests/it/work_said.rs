@@ -159,7 +159,7 @@ fn a_usage_line_shows_what_was_typed_and_not_what_the_environment_says() {
     let rig = Rig::new();
     let out = rig.call(["discard"]).env("ADJUTANT_MODEL", "x/y").run();
     assert_eq!(out.code, 2, "{out}");
-    assert!(out.stderr.contains("Usage: adjutant discard <RUN|SESSION>"), "{out}");
+    assert!(out.stderr.contains("Usage: adjutant discard <RUN|SESSION|LABEL|#N>"), "{out}");
 }
 
 #[test]
