@@ -25,6 +25,8 @@ pub struct Caps {
     pub write_bytes: u64,
     /// Bytes of output one Run returns: half from its beginning, half from its end.
     pub run_bytes: usize,
+    /// Seconds one Run may ask for.
+    pub run_seconds: u64,
 }
 
 impl Default for Caps {
@@ -41,6 +43,7 @@ impl Default for Caps {
             note_bytes: 4 * 1024,
             write_bytes: 8 * 1024 * 1024,
             run_bytes: 32 * 1024,
+            run_seconds: 600,
         }
     }
 }

@@ -3,11 +3,12 @@
 use adjutant_core::message::ToolSpec;
 use serde_json::{Value, json};
 
-use crate::ToolName;
+use crate::run::DEFAULT_SECONDS;
 use crate::web::{fetch, search};
+use crate::{Caps, ToolName};
 
 /// Returns what a model is shown of a tool; none of those that the engine itself performs.
-pub(crate) fn of(name: ToolName) -> Option<ToolSpec> {
+pub(crate) fn of(name: ToolName, caps: &Caps) -> Option<ToolSpec> {
     match name {
         ToolName::Read => Some(read()),
         ToolName::Grep => Some(grep()),
@@ -17,7 +18,7 @@ pub(crate) fn of(name: ToolName) -> Option<ToolSpec> {
         ToolName::WebSearch => Some(search::spec()),
         ToolName::Edit => Some(edit()),
         ToolName::Write => Some(write()),
-        ToolName::Run => Some(run()),
+        ToolName::Run => Some(run(caps)),
         ToolName::Delegate | ToolName::Task | ToolName::Return => None,
     }
 }
@@ -114,7 +115,8 @@ fn edit() -> ToolSpec {
     )
 }
 
-fn run() -> ToolSpec {
+fn run(caps: &Caps) -> ToolSpec {
+    let usual = DEFAULT_SECONDS.min(caps.run_seconds);
     spec(
         ToolName::Run,
         "Runs a shell command (`/bin/sh -c`) in the workspace and returns how it ended, then what it said on both \
@@ -125,7 +127,7 @@ fn run() -> ToolSpec {
         &json!({
             "command": {"type": "string", "description": "The command; 64 KiB at most."},
             "cwd": {"type": "string", "description": "The directory to start in, relative to the workspace root, which it is if absent."},
-            "timeout": {"type": "integer", "minimum": 1, "maximum": 600, "description": "Seconds until it is stopped; 120 if absent."},
+            "timeout": {"type": "integer", "minimum": 1, "maximum": caps.run_seconds, "description": format!("Seconds until it is stopped; {usual} if absent.")},
             "description": {"type": "string", "description": "What it is for, in a few words; not used."}
         }),
         &["command"],

@@ -125,7 +125,10 @@ impl Toolbox {
     #[must_use]
     pub fn specs(&self) -> Vec<ToolSpec> {
         let offered = ToolName::ALL.into_iter().filter(|tool| self.missing(*tool).is_none());
-        offered.filter_map(spec::of).chain(self.own.specs().cloned()).collect()
+        offered
+            .filter_map(|tool| spec::of(tool, &self.caps))
+            .chain(self.own.specs().cloned())
+            .collect()
     }
 
     /// Returns the root the tools act in.

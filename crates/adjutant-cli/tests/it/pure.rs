@@ -234,6 +234,9 @@ fn policy_shows_each_limit_with_its_origin() {
         tools                Glob Grep Note Read WebFetch WebSearch  preset scout
         write_below          none                                    preset scout
         in_place             false                                   preset scout
+        workspace_bytes      2,147,483,648                           preset scout
+        workspace_entries    500,000                                 preset scout
+        run_max_s            600                                     preset scout
         merge_children       false                                   preset scout
         network              false                                   preset scout
         web_domains          none                                    preset scout

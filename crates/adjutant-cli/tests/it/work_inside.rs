@@ -166,6 +166,38 @@ fn home_the_state_directory_and_the_main_checkout_are_hidden_from_commands() {
     }
 }
 
+#[test]
+fn the_policy_bounds_what_commands_add_write_and_may_take() {
+    let one = "label = \"one\"";
+    let add = "mkdir d; for n in $(seq 60); do : > d/$n; done; exec sleep 60";
+    let write =
+        "rm -r d; for n in 1 2 3 4 5; do head -c 600000 /dev/zero > $n; done; exec sleep 60";
+    let script = call(one, "Run", "{ command = \"ls\", timeout = 61 }")
+        + &call(one, "Run", &command(add))
+        + &call(one, "Run", &command(write))
+        + &format!("[[turn]]\n{one}\ntext = \"done\"\n");
+    let limits = ["run_max_s=60", "workspace_entries=50", "workspace_bytes=2000000"];
+    let flags: Vec<&str> = limits.iter().flat_map(|limit| ["--set", limit]).collect();
+    for kind in KINDS {
+        let repo = repository(&script);
+        repo.commit("first");
+        let out = delegating(&repo, kind, &[&["--write"], &flags[..]].concat()).run();
+        let told = done(&repo, &out);
+        // A work tree's size is measured only while the free space falls, and other programs may free some.
+        let measured = if kind == "overlay" { 3 } else { 2 };
+        assert!(told.len() >= measured, "{kind}: {told:?}");
+        for (text, words) in told.iter().take(measured).zip([
+            "`timeout` is in seconds, 60 at most (policy key `run_max_s`), got 61",
+            "stopped: commands may add 50 files and directories to the workspace (policy key \
+             `workspace_entries`), and added more; remove some",
+            "stopped: the workspace may hold 2,000,000 bytes of what commands write (policy key \
+             `workspace_bytes`), and holds more",
+        ]) {
+            assert!(text.contains(words), "{kind}: {text}");
+        }
+    }
+}
+
 /// A project with dependencies and build results that git ignores.
 fn with_ignored(script: &str) -> Repo {
     let repo = repository(script);

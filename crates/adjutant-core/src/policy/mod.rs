@@ -81,6 +81,18 @@ pub struct Policy {
     /// Whether all of the shared tree may be written, within an agent's definition.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
+    /// Bytes that commands may write into a workspace. Inclusive.
+    #[serde(default = "usual_workspace_bytes", skip_serializing_if = "is_usual_workspace_bytes")]
+    pub workspace_bytes: u64,
+    /// Files and directories that commands may add to a workspace. Inclusive.
+    #[serde(
+        default = "usual_workspace_entries",
+        skip_serializing_if = "is_usual_workspace_entries"
+    )]
+    pub workspace_entries: u64,
+    /// The most seconds a command of an agent may ask for. Inclusive.
+    #[serde(default = "usual_run_max_s", skip_serializing_if = "is_usual_run_max_s")]
+    pub run_max_s: u64,
     /// Whether what a child completed is merged into the workspace of its parent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub merge_children: bool,
@@ -103,13 +115,10 @@ pub struct Policy {
     #[serde(default = "usual_answer_min_ms", skip_serializing_if = "is_usual_answer_min_ms")]
     pub answer_min_ms: Option<u64>,
     /// Times a verify command may fail before the delegation ends. Inclusive.
-    #[serde(
-        default = "default_verify_attempts",
-        skip_serializing_if = "is_default_verify_attempts"
-    )]
+    #[serde(default = "usual_verify_attempts", skip_serializing_if = "is_usual_verify_attempts")]
     pub verify_attempts: u64,
     /// Seconds a verify command may take.
-    #[serde(default = "default_verify_s", skip_serializing_if = "is_default_verify_s")]
+    #[serde(default = "usual_verify_s", skip_serializing_if = "is_usual_verify_s")]
     pub verify_s: u64,
     /// What a return must satisfy.
     pub contract: ContractKind,
@@ -117,13 +126,32 @@ pub struct Policy {
     pub retention_days: u64,
 }
 
-const fn usual_approval_s() -> u64 {
-    APPROVAL_EXPIRES_S
+/// The values of `workspace_bytes`, `workspace_entries` and `run_max_s` in every preset and in journals
+/// without these keys.
+const WORKSPACE_BYTES: u64 = 2 << 30;
+const WORKSPACE_ENTRIES: u64 = 500_000;
+const RUN_MAX_S: u64 = 600;
+
+/// Defines what serde needs to leave out a field that has the value every preset has.
+macro_rules! usual {
+    ($($value:ident $usual:ident $is_usual:ident),+ $(,)?) => {$(
+        const fn $usual() -> u64 {
+            $value
+        }
+
+        const fn $is_usual(value: &u64) -> bool {
+            *value == $value
+        }
+    )+};
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
-const fn is_usual_approval_s(seconds: &u64) -> bool {
-    *seconds == APPROVAL_EXPIRES_S
+usual! {
+    WORKSPACE_BYTES usual_workspace_bytes is_usual_workspace_bytes,
+    WORKSPACE_ENTRIES usual_workspace_entries is_usual_workspace_entries,
+    RUN_MAX_S usual_run_max_s is_usual_run_max_s,
+    APPROVAL_EXPIRES_S usual_approval_s is_usual_approval_s,
+    VERIFY_ATTEMPTS usual_verify_attempts is_usual_verify_attempts,
+    VERIFY_S usual_verify_s is_usual_verify_s,
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "serde needs the type of the field")]
@@ -133,24 +161,6 @@ const fn usual_answer_min_ms() -> Option<u64> {
 
 const fn is_usual_answer_min_ms(milliseconds: &Option<u64>) -> bool {
     matches!(milliseconds, Some(ANSWER_MIN_MS))
-}
-
-const fn default_verify_attempts() -> u64 {
-    VERIFY_ATTEMPTS
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
-const fn is_default_verify_attempts(attempts: &u64) -> bool {
-    *attempts == VERIFY_ATTEMPTS
-}
-
-const fn default_verify_s() -> u64 {
-    VERIFY_S
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
-const fn is_default_verify_s(seconds: &u64) -> bool {
-    *seconds == VERIFY_S
 }
 
 /// A time limit that may depend on the operation.

@@ -155,6 +155,9 @@ fn table() -> Vec<Row> {
             ],
         },
         switch(Key::InPlace),
+        count(Key::WorkspaceBytes),
+        count(Key::WorkspaceEntries),
+        count(Key::RunMaxS),
         switch(Key::MergeChildren),
         switch(Key::Network),
         Row {
@@ -523,6 +526,12 @@ fn the_presets_are_the_table_of_the_design() {
         ),
         ("write_below", [json!(null), json!(".adjutant/specs"), json!(null)]),
         ("in_place", [json!(false), json!(false), json!(false)]),
+        (
+            "workspace_bytes",
+            [json!(2_147_483_648_u64), json!(2_147_483_648_u64), json!(2_147_483_648_u64)],
+        ),
+        ("workspace_entries", [json!(500_000), json!(500_000), json!(500_000)]),
+        ("run_max_s", [json!(600), json!(600), json!(600)]),
         ("merge_children", [json!(false), json!(false), json!(true)]),
         ("network", [json!(false), json!(false), json!(false)]),
         ("web_domains", [json!([]), json!([]), json!([])]),
@@ -542,6 +551,19 @@ fn the_presets_are_the_table_of_the_design() {
         let found = Preset::ALL.map(|preset| key.get(&preset.policy()));
         assert_eq!(found, expected, "{name}");
     }
+}
+
+#[test]
+fn a_policy_of_a_journal_without_the_bounds_of_commands_has_the_usual_ones() {
+    let usual = Preset::Story.policy();
+    let written = serde_json::to_value(&usual).unwrap();
+    for key in ["workspace_bytes", "workspace_entries", "run_max_s"] {
+        assert!(written.get(key).is_none(), "{key}: what is usual is not written");
+    }
+    assert_eq!(serde_json::from_value::<Policy>(written).unwrap(), usual);
+    let other = Policy { workspace_entries: 7, run_max_s: 8, workspace_bytes: 9, ..usual };
+    let written = serde_json::to_value(&other).unwrap();
+    assert_eq!(serde_json::from_value::<Policy>(written).unwrap(), other);
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl Engine {
         let mut policy = setup.policy;
         settle_folder(&mut policy, &root);
         let masker = Masker::new(setup.secrets);
-        let mut toolbox = Toolbox::new(root, Caps::default()).with_masker(masker.clone());
+        let caps = Caps { run_seconds: policy.run_max_s, ..Caps::default() };
+        let mut toolbox = Toolbox::new(root, caps).with_masker(masker.clone());
         if let Some(web) = setup.web {
             toolbox = toolbox.with_web(web);
         }
@@ -258,7 +259,9 @@ impl Engine {
             return Ok(None);
         }
         let missing = || EngineError::Spaces("nobody said where to keep them".to_owned());
-        let setup = self.spaces.clone().ok_or_else(missing)?;
+        let mut setup = self.spaces.clone().ok_or_else(missing)?;
+        setup.bounds.disk_bytes = self.policy.workspace_bytes;
+        setup.bounds.entries = self.policy.workspace_entries;
         let all = setup.open(&self.workdir, self.policy.network).map_err(EngineError::Spaces)?;
         Ok(Some((all, setup)))
     }

@@ -147,7 +147,8 @@ impl Spaces {
             return Ok(Confinement::Off { root: PathBuf::from(&space.path) });
         }
         let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());
-        let wish = SandboxWish { grants, hidden, ..SandboxWish::default() };
+        let bounds = self.setup.bounds.clone();
+        let wish = SandboxWish { grants, hidden, bounds, ..SandboxWish::default() };
         workspace
             .sandbox(wish)
             .map(|it| Confinement::Sandboxed(Box::new(it)))

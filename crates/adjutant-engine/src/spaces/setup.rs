@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::space::{MergeRequest, SpaceKind};
-use adjutant_workspace::sandbox::{Helper, Network};
+use adjutant_workspace::sandbox::{Bounds, Helper, Network};
 use adjutant_workspace::space::{KindWish, Options, SpaceError, Swept, Workspaces};
 use adjutant_workspace::{GitError, why_no_repository, why_not_kept};
 
@@ -38,6 +38,8 @@ pub struct SpaceSetup {
     pub config: Option<PathBuf>,
     /// A file that agents may not change, such as the PRD they work on: no result holds it.
     pub reserved: Option<PathBuf>,
+    /// What one command may use; a run sets what its policy says.
+    pub bounds: Bounds,
     /// The program that holds workspaces and starts what runs in them; this one where none is named.
     pub helper: Option<PathBuf>,
 }
@@ -45,7 +47,7 @@ pub struct SpaceSetup {
 impl SpaceSetup {
     /// Takes the usual: the best kind there is, a sandbox, nothing beside.
     #[must_use]
-    pub const fn new(state: PathBuf) -> Self {
+    pub fn new(state: PathBuf) -> Self {
         Self {
             state,
             kind: None,
@@ -56,6 +58,7 @@ impl SpaceSetup {
             hidden: Vec::new(),
             config: None,
             reserved: None,
+            bounds: Bounds::default(),
             helper: None,
         }
     }

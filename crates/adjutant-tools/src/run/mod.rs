@@ -35,10 +35,7 @@ static FIELDS: [Field; 4] = [
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
 /// How long a command may take that does not say.
-const DEFAULT_SECONDS: u64 = 120;
-
-/// The longest a command may ask for. Inclusive.
-const MAX_SECONDS: u64 = 600;
+pub(crate) const DEFAULT_SECONDS: u64 = 120;
 
 /// Runs the command, which is its argument, with both streams in one pipe.
 const JOINED: &str = "exec /bin/sh -c \"$0\" 2>&1";
@@ -112,16 +109,18 @@ pub(crate) fn run(
     if shown.is_empty() {
         remark(&mut text, "no output");
     }
-    match longest {
-        LongestRun::AsAsked if over.end == End::TimedOut => {
-            remark(&mut text, "the policy key `verify_s` says how long it may take");
-        }
-        LongestRun::OfAgent
-            if over.end == End::TimedOut && asked.timeout < Duration::from_secs(MAX_SECONDS) =>
-        {
-            remark(&mut text, format_args!("`timeout` may be {MAX_SECONDS} seconds at most"));
-        }
-        LongestRun::AsAsked | LongestRun::OfAgent => {}
+    if over.end == End::TimedOut {
+        let most = call.caps.run_seconds;
+        let words = match longest {
+            LongestRun::AsAsked => "the policy key `verify_s` says how long it may take".to_owned(),
+            LongestRun::OfAgent if asked.timeout < Duration::from_secs(most) => {
+                format!("`timeout` may be {most} seconds at most")
+            }
+            LongestRun::OfAgent => {
+                format!("{most} seconds is the most that the policy key `run_max_s` allows")
+            }
+        };
+        remark(&mut text, words);
     }
     for words in &over.remarks {
         remark(&mut text, words);
@@ -147,9 +146,13 @@ impl Asked {
         let args = Args::new(ToolName::Run, call.arguments, &FIELDS).map_err(words)?;
         let command = args.required("command").map_err(words)?;
         check_command(&command)?;
-        let seconds = args.number("timeout", 1).map_err(words)?.unwrap_or(DEFAULT_SECONDS);
-        if longest == LongestRun::OfAgent && seconds > MAX_SECONDS {
-            return Err(format!("`timeout` is in seconds, {MAX_SECONDS} at most, got {seconds}"));
+        let most = call.caps.run_seconds;
+        let seconds = args.number("timeout", 1).map_err(words)?;
+        let seconds = seconds.unwrap_or(DEFAULT_SECONDS.min(most));
+        if longest == LongestRun::OfAgent && seconds > most {
+            return Err(format!(
+                "`timeout` is in seconds, {most} at most (policy key `run_max_s`), got {seconds}"
+            ));
         }
         let cwd = args.text("cwd").map_err(words)?.unwrap_or_default();
         let directory =
@@ -292,7 +295,17 @@ fn first_line(over: &Over, timeout: Duration, bounds: &Bounds) -> String {
         }
         End::TooMuchWritten { .. } => {
             let most = size(bounds.disk_bytes);
-            format!("stopped: the workspace may hold {most} of what commands write, and holds more")
+            format!(
+                "stopped: the workspace may hold {most} of what commands write (policy key \
+                 `workspace_bytes`), and holds more"
+            )
+        }
+        End::TooManyEntries { .. } => {
+            let most = grouped(bounds.entries);
+            format!(
+                "stopped: commands may add {most} files and directories to the workspace (policy key \
+                 `workspace_entries`), and added more; remove some"
+            )
         }
     }
 }
@@ -331,7 +344,13 @@ mod tests {
             (End::OutOfMemory { bytes: 5 << 30 }, "stopped: used more than 4 GiB of memory"),
             (
                 End::TooMuchWritten { bytes: 2_000 },
-                "stopped: the workspace may hold 1,500 bytes of what commands write, and holds more",
+                "stopped: the workspace may hold 1,500 bytes of what commands write (policy key \
+                 `workspace_bytes`), and holds more",
+            ),
+            (
+                End::TooManyEntries { entries: 500_001 },
+                "stopped: commands may add 500,000 files and directories to the workspace (policy key \
+                 `workspace_entries`), and added more; remove some",
             ),
         ] {
             let (elapsed, level) = (Duration::from_millis(1_234), String::new());

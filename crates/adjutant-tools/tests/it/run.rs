@@ -123,7 +123,7 @@ fn what_cannot_be_run_is_answered_with_what_to_write_instead() {
             ),
             (
                 json!({"command": "ls", "timeout": 120_000}),
-                "`timeout` is in seconds, 600 at most, got 120000",
+                "`timeout` is in seconds, 600 at most (policy key `run_max_s`), got 120000",
             ),
             (
                 json!({"command": "ls", "shell": "zsh"}),

@@ -70,6 +70,7 @@ fn build(plan: &RunPlan) -> Result<Built, Failure> {
     let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(Layer::Namespaces))?;
     let upper = open_upper(plan)?;
+    let lowers = open_lowers(plan)?;
     let workspace = rootfs::enter(plan)
         .map_err(|it| if it.layer.is_some() { it } else { it.of(Layer::Root) })?;
     rootfs::enter_directory(&workspace, &plan.cwd.as_path())?;
@@ -85,7 +86,7 @@ fn build(plan: &RunPlan) -> Result<Built, Failure> {
         errno: None,
         layer: Some(Layer::Seccomp),
     })?;
-    let watch = Watch::new(&plan.bounds, upper, workspace);
+    let watch = Watch::new(&plan.bounds, upper, lowers, workspace);
     Ok(Built { missing, watch, _door: door })
 }
 
@@ -103,6 +104,13 @@ fn open_upper(plan: &RunPlan) -> Result<Option<OwnedFd>, Failure> {
     let Some(upper) = &plan.upper else { return Ok(None) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, upper.as_path(), flags, Mode::empty()).step("open upper").map(Some)
+}
+
+/// Opens the lower layers, topmost first, only to look names up in them.
+fn open_lowers(plan: &RunPlan) -> Result<Vec<OwnedFd>, Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |lower: &wire::Text| openat(CWD, lower.as_path(), flags, Mode::empty());
+    plan.lowers.iter().rev().map(|lower| open(lower).step("open a lower layer")).collect()
 }
 
 /// Starts the program.

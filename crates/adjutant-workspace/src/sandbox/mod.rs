@@ -39,4 +39,5 @@ pub(crate) use rootfs::{CREDENTIALS, is_credential_only_as_file};
 pub use run::{
     Bounds, Cancel, Config, End, Ended, Network, Place, Program, RunError, Sandbox, Unavailable,
 };
+pub(crate) use watch::count_entries;
 pub(crate) use wire::Text;

@@ -183,6 +183,8 @@ pub(crate) struct RunPlan {
     pub(crate) bounds: BoundsPlan,
     /// The directory whose growth is watched: an overlay's upper.
     pub(crate) upper: Option<Text>,
+    /// The overlay's other directories, lowest first: what they hold was not added.
+    pub(crate) lowers: Vec<Text>,
     /// Layers that may be missing.
     pub(crate) may_miss: Vec<Layer>,
 }
@@ -201,6 +203,8 @@ pub(crate) enum Start {
 pub(crate) struct BoundsPlan {
     pub(crate) memory_bytes: u64,
     pub(crate) disk_bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) base_entries: u64,
     pub(crate) tmp_bytes: u64,
     pub(crate) processes: u32,
     pub(crate) open_files: u64,
@@ -222,4 +226,6 @@ pub(crate) enum Report {
     Memory { bytes: u64 },
     /// It was ended because it wrote too much.
     Disk { bytes: u64 },
+    /// It was ended because it added too many files and directories.
+    Entries { entries: u64 },
 }

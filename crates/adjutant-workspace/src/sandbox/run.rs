@@ -66,6 +66,10 @@ pub struct Bounds {
     pub memory_bytes: u64,
     /// What the workspace's top layer may hold, and the largest single file.
     pub disk_bytes: u64,
+    /// Files and directories that may be added to the workspace.
+    pub entries: u64,
+    /// Files and directories that lie in the workspace's directory before any is added.
+    pub base_entries: u64,
     /// What `/tmp` may hold; it is memory.
     pub tmp_bytes: u64,
     /// Processes and threads at a time. The kernel takes no less than 301.
@@ -81,6 +85,8 @@ impl Default for Bounds {
         Self {
             memory_bytes: 4 << 30,
             disk_bytes: 2 << 30,
+            entries: 500_000,
+            base_entries: 0,
             tmp_bytes: 1 << 30,
             processes: 2048,
             open_files: 4096,
@@ -169,6 +175,11 @@ pub enum End {
     OutOfMemory {
         /// What was measured.
         bytes: u64,
+    },
+    /// It added more files and directories than it may.
+    TooManyEntries {
+        /// What was counted.
+        entries: u64,
     },
     /// It wrote more than it may.
     TooMuchWritten {
@@ -337,6 +348,7 @@ impl Sandbox {
             (_, Some(Report::Exited { code: Some(code), .. })) => End::Exited(code),
             (_, Some(Report::Exited { signal: Some(signal), .. })) => End::Signalled(signal),
             (_, Some(Report::Memory { bytes })) => End::OutOfMemory { bytes },
+            (_, Some(Report::Entries { entries })) => End::TooManyEntries { entries },
             (_, Some(Report::Disk { bytes })) => End::TooMuchWritten { bytes },
             (Stopped::TimedOut, _) => End::TimedOut,
             (Stopped::Cancelled, _) => End::Cancelled,
@@ -350,12 +362,11 @@ impl Sandbox {
     fn plan(&self, start: Start, program: &Program) -> RunPlan {
         let Config { place, at, grants, data, hidden, network, bounds, may_miss, helper: _ } =
             &self.config;
-        let (workspace, upper) = match place {
-            Place::Overlay(mounted) => {
-                (&mounted.layers().at, Some(Text::new(&mounted.layers().upper)))
-            }
+        let (workspace, layers) = match place {
+            Place::Overlay(mounted) => (&mounted.layers().at, Some(mounted.layers())),
             Place::Directory(path) => (path, None),
         };
+        let lowers = layers.map_or(&[][..], |layers| &layers.lowers);
         let pair = |(name, value): &(OsString, OsString)| (Text::new(name), Text::new(value));
         RunPlan {
             workspace: Text::new(workspace),
@@ -370,12 +381,15 @@ impl Sandbox {
             bounds: BoundsPlan {
                 memory_bytes: bounds.memory_bytes,
                 disk_bytes: bounds.disk_bytes,
+                entries: bounds.entries,
+                base_entries: bounds.base_entries,
                 tmp_bytes: bounds.tmp_bytes,
                 processes: bounds.processes.max(301),
                 open_files: bounds.open_files,
                 address_space_bytes: bounds.address_space_bytes,
             },
-            upper,
+            upper: layers.map(|layers| Text::new(&layers.upper)),
+            lowers: lowers.iter().map(Text::new).collect(),
             may_miss: may_miss.clone(),
         }
     }

@@ -180,7 +180,7 @@ impl Workspace {
     /// When the workspace is closed, or a layer of the sandbox is missing that may not be.
     pub fn sandbox(&self, more: SandboxWish) -> Result<Sandbox, Unavailable> {
         let why = |error: SpaceError| Unavailable { why: error.to_string() };
-        let SandboxWish { grants, mut hidden, bounds, may_miss } = more;
+        let SandboxWish { grants, mut hidden, mut bounds, may_miss } = more;
         // Which others it borrows from says a file of the repository, and that widens nobody's rights.
         let is_granted = |folder: &Path| {
             let real = |grant: &PathBuf| grant.canonicalize().unwrap_or_else(|_| grant.clone());
@@ -197,6 +197,7 @@ impl Workspace {
                 Space::Overlay(space) => Place::Overlay(space.mounted()?),
                 Space::Worktree(space) => {
                     data.push(space.private());
+                    bounds.base_entries = space.base_entries();
                     Place::Directory(space.worktree.path().to_owned())
                 }
             })

@@ -14,7 +14,11 @@ use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError, gitdir};
 use crate::git::bytes_of;
 use crate::private::{ensure_dir, make_private};
+use crate::sandbox::count_entries;
 use crate::{GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
+
+/// The file beside a work tree that says how many files and directories the base brought.
+const BASE_ENTRIES: &str = "base-entries";
 
 /// A work tree that this process holds.
 #[derive(Debug)]
@@ -61,6 +65,7 @@ impl WorktreeSpace {
         {
             included.copy(space.worktree.path())?;
         }
+        space.note_entries();
         Ok(space)
     }
 
@@ -99,6 +104,21 @@ impl WorktreeSpace {
             fs::write(self.worktree.path().join(".git"), pointer)
         };
         put().map_err(SpaceError::io("making a private git directory"))
+    }
+
+    /// Notes how much lies in the new work tree, which does not count as added.
+    fn note_entries(&self) -> u64 {
+        let count = count_entries(self.worktree.path()).unwrap_or(0);
+        // Without the note everything that is there counts as brought by the base.
+        let _ = fs::write(folder_of(&self.worktree).join(BASE_ENTRIES), count.to_string());
+        count
+    }
+
+    /// Returns how many files and directories the base brought.
+    pub(super) fn base_entries(&self) -> u64 {
+        let noted = fs::read_to_string(folder_of(&self.worktree).join(BASE_ENTRIES)).ok();
+        let noted = noted.and_then(|text| text.trim().parse().ok());
+        noted.unwrap_or_else(|| self.note_entries())
     }
 
     /// Where the private git directory lies: next to the files.

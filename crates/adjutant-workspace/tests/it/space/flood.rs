@@ -5,6 +5,7 @@ use adjutant_workspace::sandbox::{Bounds, End};
 use adjutant_workspace::space::SpaceError;
 
 use super::*;
+use crate::git::put;
 use crate::overlay::PROBE;
 
 #[test]
@@ -95,6 +96,45 @@ fn what_a_program_writes_is_bounded_and_no_folder_hides_it() {
             let ended = sandbox.run(&Program::shell(&text), &cancel, &mut captured).unwrap();
             assert!(matches!(ended.end, End::TooMuchWritten { .. }), "{kind}: {:?}", ended.end);
         }
+    }
+}
+
+#[test]
+fn the_files_that_a_program_adds_are_counted_and_those_of_the_base_are_not() {
+    for (wish, kind) in KINDS {
+        let user = user();
+        for number in 0..300 {
+            put(&user.tree.join(format!("base/{number}")), "x\n");
+        }
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "child", "1", None).unwrap();
+        let bounds = Bounds { entries: 200, ..Bounds::default() };
+        let run = |text: &str| {
+            let bounds = bounds.clone();
+            let sandbox = space.sandbox(SandboxWish { bounds, ..SandboxWish::default() }).unwrap();
+            let mut captured = Captured::new(64 << 10);
+            sandbox.run(&Program::shell(text), &Cancel::new().unwrap(), &mut captured).unwrap().end
+        };
+        let add = |from: u32, to: u32| {
+            format!(
+                "mkdir -p new/sub; for n in $(seq {from} {to}); do : > new/sub/$n; done; sleep 0.6"
+            )
+        };
+        // 200 with the two directories, over two calls. Changing and replacing files is not adding.
+        assert_eq!(run(&add(1, 100)), End::Exited(0), "{kind}");
+        let change = "for n in $(seq 3 299); do echo y >> base/$n; done; echo y > a; mv a base/0";
+        assert_eq!(run(&format!("{change}; {}", add(101, 198))), End::Exited(0), "{kind}");
+        let ended = run(&format!("{}; exec sleep 60", add(199, 260)));
+        assert!(
+            matches!(ended, End::TooManyEntries { entries } if entries > 200),
+            "{kind}: {ended:?}"
+        );
+        // What is too much can be removed, and not be added to.
+        assert_eq!(run("rm new/sub/1; sleep 0.6"), End::Exited(0), "{kind}");
+        let ended = run(&format!("{}; exec sleep 60", add(1_000, 1_100)));
+        assert!(matches!(ended, End::TooManyEntries { .. }), "{kind}: {ended:?}");
+        assert_eq!(run("rm -r new; sleep 0.6"), End::Exited(0), "{kind}");
+        assert_eq!(run(&add(1, 150)), End::Exited(0), "{kind}");
     }
 }
 
