@@ -128,14 +128,16 @@ impl Tree {
     /// Returns what a silent attempt fails with, and how its agent ends after the last attempt.
     fn stalled(&self, node: &Node) -> (AttemptError, End) {
         let seconds = grouped(self.policy.stall_s.unwrap_or_default());
-        let silence = format!("o byte came from the model for {seconds} s");
         let error = AttemptError {
             kind: ErrorKind::Idle,
-            message: format!("n{silence}"),
+            message: format!("no byte came from the model for {seconds} s"),
             retry_after_ms: None,
             never_began: false,
         };
-        let message = format!("N{silence} (attempt {} of {MAX_ATTEMPTS}).", node.tried());
+        let message = format!(
+            "No byte came from the model for {seconds} s (attempt {} of {MAX_ATTEMPTS}).",
+            node.tried()
+        );
         (error, End::partial(Code::Stalled, message, "Try again, or use another model."))
     }
 

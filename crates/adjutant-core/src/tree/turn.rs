@@ -551,12 +551,12 @@ impl Node {
         self.marks.begin || self.needs_space() || self.checking || hands_down
     }
 
-    /// Returns the open reservation when it is the one of this turn and attempt.
     /// Returns the number of the attempt that is open, without those from before a resumption.
     pub(super) fn tried(&self) -> u32 {
         self.attempts.saturating_sub(self.excused).max(1)
     }
 
+    /// Returns the open reservation when it is the one of this turn and attempt.
     fn open(&self, turn: u32, attempt: u32) -> Option<&Reservation> {
         self.reservation.as_ref().filter(|open| open.turn == turn && open.attempt == attempt)
     }
