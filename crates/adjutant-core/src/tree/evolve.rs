@@ -166,7 +166,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.set_limits(limits)?;
             tree.resumed(rights, agents, model.as_ref());
             tree.ask_until(*questions_until);
-            tree.give_time(at, *timeout_s, deadlines);
+            tree.give_time(at, *timeout_s, deadlines, limits);
             Ok(())
         }
         Event::Reopened(reopening) => tree.reopened(at, reopening),

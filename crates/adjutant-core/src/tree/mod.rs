@@ -23,6 +23,7 @@ mod node;
 mod queue;
 mod react;
 mod resume;
+mod resume_time;
 mod returns;
 mod spaces;
 mod stories;

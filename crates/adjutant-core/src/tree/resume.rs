@@ -17,7 +17,7 @@ use crate::event::{Event, IllegalEvent, Reopening, ToolOutput};
 use crate::ids::{AgentName, SessionId};
 use crate::message::{ModelSpec, StopReason, ToolCall};
 use crate::outcome::{Outcome, State};
-use crate::refusal::{Refusal, TimeBound, Untold};
+use crate::refusal::{Refusal, Untold};
 use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::time::Timestamp;
@@ -42,15 +42,16 @@ impl Tree {
             return Ok(Vec::new());
         }
         let words = self.words(&wish)?;
+        let times = self.renewed_times(&wish);
         let mut events = vec![Event::Resumed {
             version: wish.version.clone(),
             rights: wish.rights.clone(),
             agents: wish.agents.clone(),
             model: wish.model.clone(),
-            timeout_s: wish.timeout_s,
-            clamped: self.is_cut(&again, wish.timeout_s),
-            deadlines: self.new_deadlines(now, wish.timeout_s),
-            questions_until: now.plus_seconds(self.policy.approval_s),
+            timeout_s: times.timeout_s(),
+            clamped: times.is_cut(&again),
+            deadlines: times.deadlines(now),
+            questions_until: now.plus_seconds(times.policy().approval_s),
             terms: wish.terms.clone().map(Box::new),
             limits: self.changed_limits(&wish),
         }];
@@ -62,9 +63,7 @@ impl Tree {
             let node = &self.nodes[index];
             let say = wish.say.as_ref().filter(|_| self.is_meant(wish.session, index));
             let handover = wish.handovers.get(&node.session).filter(|_| node.is_exhausted());
-            let anew = wish.timeout_s.map(|seconds| self.allotted(node, seconds));
-            let timeout_s = anew.or(node.timeout_s);
-            let again = reopening(node, say, handover, timeout_s, &wish.looked);
+            let again = reopening(node, say, handover, times.seconds(index), &wish.looked);
             events.push(Event::Reopened(Box::new(again)));
         }
         events.extend(words);
@@ -211,46 +210,6 @@ impl Tree {
         }
     }
 
-    /// Returns the seconds a node gets when a person gives it so many: no more than the work of the
-    /// run may take, or than it had been given.
-    fn allotted(&self, node: &Node, seconds: u64) -> u64 {
-        let operation = self.assignment.as_ref().map(|it| it.operation).unwrap_or_default();
-        // What it was given once was within the most of its own operation.
-        let most = |most: u64| most.max(node.timeout_s.unwrap_or_default());
-        self.policy.longest(operation).map_or(seconds, |longest| seconds.min(most(longest)))
-    }
-
-    /// Says whether anybody who goes on gets less than a person gives.
-    fn is_cut(&self, again: &BTreeSet<usize>, timeout_s: Option<u64>) -> bool {
-        let timed = |(index, node): (usize, &Node)| {
-            let goes_on = node.state.is_live() || again.contains(&index);
-            goes_on && (node.parent.is_some() || node.deadline.is_some())
-        };
-        timeout_s.is_some_and(|seconds| {
-            let mut nodes = self.nodes.iter().enumerate().filter(|it| timed(*it));
-            nodes.any(|(_, node)| self.allotted(node, seconds) < seconds)
-        })
-    }
-
-    /// Returns by when those at work must end when they get so many seconds anew: never later than
-    /// the one they work for. Parents come before their children.
-    fn new_deadlines(
-        &self,
-        now: Timestamp,
-        timeout_s: Option<u64>,
-    ) -> BTreeMap<SessionId, Timestamp> {
-        let mut new = BTreeMap::new();
-        let Some(seconds) = timeout_s else { return new };
-        let timed = |node: &&Node| node.parent.is_some() || node.deadline.is_some();
-        for node in self.nodes.iter().filter(|node| node.state == State::Running).filter(timed) {
-            let seconds = self.allotted(node, seconds);
-            let above = node.parent.map(|parent| &self.nodes[parent]);
-            let above = above.and_then(|node| new.get(&node.session).copied().or(node.deadline));
-            new.insert(node.session, above.into_iter().fold(now.plus_seconds(seconds), Ord::min));
-        }
-        new
-    }
-
     /// Lets every open question stand until then.
     pub(super) fn ask_until(&mut self, expires: Timestamp) {
         self.timers.retain(|(_, _, why)| *why != Deadline::Approval);
@@ -259,32 +218,6 @@ impl Tree {
             self.timers.insert((expires, open.parent, Deadline::Approval));
         }
         self.renew_domain_questions(expires);
-    }
-
-    /// Gives those at work and those who wait the time a person gave them.
-    pub(super) fn give_time(
-        &mut self,
-        at: Timestamp,
-        timeout_s: Option<u64>,
-        deadlines: &BTreeMap<SessionId, Timestamp>,
-    ) {
-        let Some(seconds) = timeout_s else { return };
-        let total = self.policy.total_s.map(|total| at.plus_seconds(total));
-        for index in 0..self.nodes.len() {
-            let seconds = self.allotted(&self.nodes[index], seconds);
-            let node = &mut self.nodes[index];
-            if node.total_deadline.is_some() && node.state.is_live() {
-                node.total_deadline = total;
-            }
-            if node.is_waiting() {
-                node.timeout_s = Some(seconds);
-            }
-            let Some(new) = deadlines.get(&node.session).copied() else { continue };
-            let is_own = new >= at.plus_seconds(seconds);
-            node.bound = if is_own { TimeBound::Own } else { TimeBound::Parent };
-            let old = node.deadline.replace(new);
-            self.move_timer(index, Deadline::Timeout, old, Some(new));
-        }
     }
 
     /// Folds in that an ended node goes on: it waits for a place like any other; the root needs none.

@@ -11,6 +11,7 @@ mod errors;
 mod limited;
 mod mail;
 mod resume;
+mod resume_time;
 mod spaces;
 mod stories;
 mod time;
