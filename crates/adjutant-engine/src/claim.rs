@@ -43,13 +43,24 @@ impl Archive {
     ///
     /// [`ClaimError::Held`] while another process has it; otherwise why it could not be claimed.
     pub fn claim_story(&self, prd: &Path, story: &str) -> Result<StoryClaim, ClaimError> {
-        let path = resolved(prd);
-        // No path holds a NUL, so no two stories are told apart by where the one ends.
-        let what = [path.as_os_str().as_bytes(), b"\0", story.as_bytes()].concat();
-        match self.home().claim(&what) {
+        match self.home().claim(&claim_key(prd, story)) {
             Ok(held) => Ok(StoryClaim { _held: held }),
             Err(LockError::Held { pid }) => Err(ClaimError::Held { pid }),
             Err(LockError::File(error)) => Err(error.into()),
         }
     }
+    /// Says whether a process has claimed a story of the PRD at `prd`, without claiming it.
+    ///
+    /// # Errors
+    ///
+    /// Why the claim cannot be read.
+    pub fn is_story_claimed(&self, prd: &Path, story: &str) -> Result<bool, ClaimError> {
+        Ok(self.home().is_claimed(&claim_key(prd, story))?)
+    }
+}
+
+/// Returns what the claim on a story is known by.
+fn claim_key(prd: &Path, story: &str) -> Vec<u8> {
+    // No path holds a NUL, so no two stories are told apart by where the one ends.
+    [resolved(prd).as_os_str().as_bytes(), b"\0", story.as_bytes()].concat()
 }

@@ -14,9 +14,12 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::content_hash;
 
-use crate::files::{self, During};
+use crate::files::{self, During, FileError};
 use crate::home::Home;
-use crate::lock::{LockError, acquire_at, write_name};
+use crate::lock::{Liveness, LockError, acquire_at, liveness_at, write_name};
+
+/// The folder with the files of claims.
+const CLAIMS: &str = "claims";
 
 /// How often a claim is tried anew because its file went with the one who held it before.
 const TRIES: u32 = 100;
@@ -35,7 +38,7 @@ impl Home {
     ///
     /// [`LockError::Held`] with the one who has it; otherwise why the file cannot be used.
     pub fn claim(&self, what: &[u8]) -> Result<Claim, LockError> {
-        let folder = self.beside("claims");
+        let folder = self.beside(CLAIMS);
         files::ensure_dir(&folder).during("create", &folder)?;
         let path = folder.join(content_hash(what));
         for _ in 0..TRIES {
@@ -46,6 +49,16 @@ impl Home {
             }
         }
         Err(LockError::Held { pid: None })
+    }
+
+    /// Says whether a process holds a claim, without taking it.
+    ///
+    /// # Errors
+    ///
+    /// Why the file of the claim cannot be read.
+    pub fn is_claimed(&self, what: &[u8]) -> Result<bool, FileError> {
+        let path = self.beside(CLAIMS).join(content_hash(what));
+        Ok(matches!(liveness_at(&path)?, Liveness::Live { .. }))
     }
 }
 

@@ -213,16 +213,20 @@ pub(crate) fn acquire_at(path: &Path) -> Result<File, LockError> {
 
 /// Says whether the run has a writer; described at the head of this module.
 pub(crate) fn liveness(run: &RunDir) -> Result<Liveness, FileError> {
-    let path = run.lock_path();
-    let file = match files::open_read(&path) {
+    liveness_at(&run.lock_path())
+}
+
+/// Says whether a process holds the lock that a file is.
+pub(crate) fn liveness_at(path: &Path) -> Result<Liveness, FileError> {
+    let file = match files::open_read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::NeverLocked),
-        other => other.during("open", &path)?,
+        other => other.during("open", path)?,
     };
     if let Some(pid) = named_pid(&file) {
         return Ok(Liveness::Live { pid: Some(pid) });
     }
     // The instant ends when `file` is dropped, a few lines on.
-    if try_flock(&file, FlockOperation::NonBlockingLockShared).during("lock", &path)? {
+    if try_flock(&file, FlockOperation::NonBlockingLockShared).during("lock", path)? {
         return Ok(Liveness::Dead);
     }
     Ok(Liveness::Live { pid: named_pid(&file) })

@@ -9,6 +9,7 @@
 mod before;
 mod consent;
 mod earlier;
+mod holders;
 mod model;
 mod record;
 mod report;
@@ -17,7 +18,6 @@ mod work;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use adjutant_core::budget::Amount;
 use adjutant_core::prd::{Prd, Story};
@@ -32,6 +32,7 @@ use adjutant_view::story::StoryReport;
 use self::before::Before;
 use self::consent::Consent;
 use self::earlier::{Foundation, History};
+use self::holders::HolderWait;
 use self::model::Models;
 pub(crate) use self::record::{in_vain, record_outcome, tell_place};
 pub(crate) use self::report::show;
@@ -161,9 +162,6 @@ fn order(file: &PrdFile, story: Option<&str>) -> Result<Vec<String>, Failure> {
     Ok(found.into_iter().map(|story| story.id.clone()).collect())
 }
 
-/// How often a story that another process works on is looked at.
-const CLAIM_POLL: Duration = Duration::from_millis(100);
-
 /// A PRD that is being worked on.
 struct Reading<'a> {
     args: &'a StoryArgs,
@@ -213,7 +211,9 @@ impl Reading<'_> {
         }
         // Other processes bring stories of this PRD to their end; only then is it known whether all pass.
         while !self.held.is_empty() && !self.args.next && !outcomes.contains(&Outcome::Cancelled) {
-            self.wait_for_holders()?;
+            if self.wait_for_holders()? == HolderWait::Interrupted {
+                return Ok(Exit::Cancelled);
+            }
             self.left.retain(|(id, _)| !open.contains(id));
             open = self.take_each(open, &mut outcomes)?;
         }
@@ -252,25 +252,6 @@ impl Reading<'_> {
             }
         }
         Ok(open)
-    }
-
-    /// Waits until no other process has a claim on the stories that were left to them.
-    fn wait_for_holders(&mut self) -> Result<(), Failure> {
-        for id in std::mem::take(&mut self.held) {
-            let why = self.left.iter().find(|(left, _)| *left == id).map(|(_, why)| why.as_str());
-            say(&format!("adjutant: {id}: {}", why.unwrap_or("another process works on it")));
-            say("adjutant: waiting for its end (ctrl+c leaves)");
-            loop {
-                match self.archive.claim_story(self.file.path(), &id) {
-                    Err(ClaimError::Held { .. }) => std::thread::sleep(CLAIM_POLL),
-                    Ok(_) => break,
-                    Err(error @ ClaimError::File(_)) => {
-                        return Err(Failure::caused(Exit::Failed, &error));
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Says why nothing was begun, to one who hears nothing but that.

@@ -147,3 +147,26 @@ fn the_prd_of_another_work_tree_is_another_file() {
     first.signal(Signal::KILL);
     assert_eq!(first.finish().code, 128 + 9);
 }
+
+#[test]
+fn a_signal_ends_the_wait_for_another_process_after_a_story_of_its_own() {
+    let story = |id: &&str| json!({ "id": id, "title": "Log in", "passes": false });
+    let prd = json!({ "userStories": STORIES[..2].iter().map(story).collect::<Vec<_>>() });
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let wait = json!({ "label": "US-002", "delay_ms": 60_000, "text": "I wait." });
+        let turns = [done("US-001"), writes("US-002", "half", "x\n"), wait, done("US-002")];
+        let project = linked(&prd, turns);
+        let mut holder = project.working(&["--story", "US-002"]).start();
+        holder.wait_for("[US-002] Write half");
+        let mut waiting = project.working(&[]).start();
+        waiting.wait_for("waiting for its end (ctrl+c leaves)").signal(signal);
+        let out = waiting.finish();
+        assert_eq!(out.code, 130, "{signal:?}: {out}");
+        assert_eq!(project.entry("US-001")["passes"], true, "{out}");
+        assert!(out.stdout.contains("US-001 Log in: passes"), "{out}");
+        assert!(out.stdout.contains("US-002: not begun"), "{out}");
+        assert!(!holder.has_ended(), "the signal is for the process that waits");
+        holder.signal(Signal::KILL);
+        assert_eq!(holder.finish().code, 128 + 9);
+    }
+}

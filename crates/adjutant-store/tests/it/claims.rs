@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use adjutant_store::LockError;
@@ -59,4 +59,34 @@ fn what_a_killed_holder_left_is_in_nobodys_way() {
         fs::write(folder.join(&name), text).unwrap();
         drop(rig.home.claim(b"a story").unwrap());
     }
+}
+
+#[test]
+fn looking_at_a_claim_never_keeps_a_process_from_taking_it() {
+    const CLAIMS: usize = 300;
+    let rig = Rig::new();
+    assert!(!rig.home.is_claimed(b"a story").unwrap(), "there is no file yet");
+    let is_over = AtomicBool::new(false);
+    let seen = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    let is_claimed = rig.home.is_claimed(b"a story").unwrap();
+                    seen.fetch_add(usize::from(is_claimed), Ordering::SeqCst);
+                }
+            });
+        }
+        let claimed = (0..CLAIMS).map(|_| rig.home.claim(b"a story").map(drop));
+        let claimed: Result<Vec<()>, LockError> = claimed.collect();
+        let held = rig.home.claim(b"a story");
+        let before = seen.load(Ordering::SeqCst);
+        while held.is_ok() && seen.load(Ordering::SeqCst) == before {
+            thread::yield_now();
+        }
+        is_over.store(true, Ordering::SeqCst);
+        claimed.unwrap();
+        held.unwrap();
+    });
+    assert!(!rig.home.is_claimed(b"a story").unwrap(), "it was given back");
 }

@@ -1,0 +1,63 @@
+//! Waiting for other processes that work on stories of the same PRD.
+//!
+//! A run in this process replaces the default handling of SIGINT, SIGTERM and SIGHUP until the process exits. So the
+//! wait listens for these signals itself.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Reading;
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+
+/// How often the claim on a story of another process is read.
+const CLAIM_POLL: Duration = Duration::from_millis(100);
+
+/// How the wait for other processes ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HolderWait {
+    /// They hold none of the stories any more.
+    Released,
+    /// A signal ended the wait.
+    Interrupted,
+}
+
+impl Reading<'_> {
+    /// Waits until no other process has a claim on the stories that were left to them, or a signal arrives.
+    pub(super) fn wait_for_holders(&mut self) -> Result<HolderWait, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let waited = runtime.map_err(cannot_wait)?.block_on(self.attend_holders())?;
+        if waited == HolderWait::Interrupted {
+            say("adjutant: leaving now; the other process goes on");
+        }
+        Ok(waited)
+    }
+
+    async fn attend_holders(&mut self) -> Result<HolderWait, Failure> {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot_wait)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(cannot_wait)?;
+        let mut hang_up = signal(SignalKind::hangup()).map_err(cannot_wait)?;
+        for id in std::mem::take(&mut self.held) {
+            let why = self.left.iter().find(|(left, _)| *left == id).map(|(_, why)| why.as_str());
+            say(&format!("adjutant: {id}: {}", why.unwrap_or("another process works on it")));
+            say("adjutant: waiting for its end (ctrl+c leaves)");
+            let is_claimed = || self.archive.is_story_claimed(self.file.path(), &id);
+            while is_claimed().map_err(|error| Failure::caused(Exit::Failed, &error))? {
+                tokio::select! {
+                    biased;
+                    _ = interrupt.recv() => return Ok(HolderWait::Interrupted),
+                    _ = terminate.recv() => return Ok(HolderWait::Interrupted),
+                    _ = hang_up.recv() => return Ok(HolderWait::Interrupted),
+                    () = tokio::time::sleep(CLAIM_POLL) => {}
+                }
+            }
+        }
+        Ok(HolderWait::Released)
+    }
+}
+
+fn cannot_wait(error: io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("cannot wait for the other process: {error}"))
+}
