@@ -24,6 +24,8 @@ pub(super) enum Fate {
     Judged(Verdict),
     /// It was merged into the files before, and is not merged again.
     MergedBefore,
+    /// Whether it was merged before cannot be read, so it is not merged.
+    UnreadRecords(WorkError),
     /// It is on a branch of this name.
     Branched { name: String, uncommitted: bool },
     /// No branch could be made.
@@ -159,6 +161,13 @@ pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
         }
         Fate::Judged(Verdict::Already) => format!("there already  {title}\n"),
         Fate::MergedBefore => format!("merged before  {title}\n"),
+        Fate::UnreadRecords(error) => {
+            let failure = explained(error).to_string();
+            format!(
+                "failed  {title}: not merged: cannot read whether it was merged before: {}\n",
+                sanitize::line(&failure)
+            )
+        }
         Fate::Judged(Verdict::Conflicts(conflicts)) => {
             let head = format!("conflict  {title}: {}\n", counted(conflicts.len(), "file"));
             head + &conflicts.iter().map(conflict_line).collect::<String>()
@@ -315,7 +324,9 @@ fn fate_json(picked: &Picked, fate: &Fate, dry_run: bool) -> Value {
             object["holds_uncommitted"] = json!(uncommitted);
             ("branched", "branch", json!(name))
         }
-        Fate::Unbranched(error) => ("failed", "reason", json!(explained(error).to_string())),
+        Fate::Unbranched(error) | Fate::UnreadRecords(error) => {
+            ("failed", "reason", json!(explained(error).to_string()))
+        }
     };
     object["fate"] = json!(word);
     object[name] = value;

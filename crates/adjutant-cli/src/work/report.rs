@@ -147,12 +147,13 @@ fn merge_and_record(
             branched(chosen, picked, picked.kept.branch.clone())
         }
         MergeRequest::Branch => merge_one(chosen, picked, MergeAs::Branch),
+        MergeRequest::Apply if is_recorded && is_pending => Fate::MergedBefore,
         // A merge that was killed after its last file has a record of its own.
-        MergeRequest::Apply
-            if is_pending && (is_recorded || chosen.work.is_applied(&commit).unwrap_or(false)) =>
-        {
-            Fate::MergedBefore
-        }
+        MergeRequest::Apply if is_pending => match chosen.work.is_applied(&commit) {
+            Ok(true) => Fate::MergedBefore,
+            Ok(false) => merge_one(chosen, picked, MergeAs::Apply),
+            Err(error) => Fate::UnreadRecords(error),
+        },
         MergeRequest::Apply => merge_one(chosen, picked, MergeAs::Apply),
     };
     let is_merged = exit(std::slice::from_ref(&fate), 0) == Exit::Completed;

@@ -177,6 +177,49 @@ fn resume_does_not_merge_again_what_a_person_took_back() {
     ");
 }
 
+/// The process was killed between a merge and its entry in the journal of the run, and the files were restored since.
+#[test]
+fn resume_merges_nothing_when_the_records_of_merges_cannot_be_read() {
+    if !has_strace() {
+        tell("NOT CHECKED: there is no strace here, so no record of a merge was unreadable");
+        return;
+    }
+    let ended = EndedRun::new("apply");
+    let before = ended.repo.state();
+    let rig = &ended.repo.rig;
+    let journal = rig.state().join("runs").join(&ended.run).join("journal.jsonl");
+    let without_merge = fs::read(&journal).unwrap();
+    assert_eq!(ended.resume().code, 0);
+    let restore = || {
+        fs::write(&journal, &without_merge).unwrap();
+        ended.repo.git(["checkout", "-q", "list"]);
+        let _ = fs::remove_dir_all(rig.work().join("new"));
+        assert_eq!(ended.repo.state(), before);
+    };
+    let mut unread = 0;
+    for nth in 1.. {
+        restore();
+        let mut command = Command::new("strace");
+        let inject = format!("inject=flock:error=ENOLCK:when={nth}");
+        let log = rig.path().join("strace");
+        command.args(["-f", "-qq", "-o"]).arg(&log).args(["-e", "trace=flock", "-e", &inject]);
+        command.args([BINARY, "resume", &ended.run]).env_clear().envs(rig.environment());
+        command.env("PATH", std::env::var_os("PATH").unwrap()).current_dir(rig.work());
+        let out = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(ended.repo.state(), before, "flock {nth}: {said}");
+        if said.contains("not merged: cannot read whether it was merged before") {
+            assert_eq!(out.status.code(), Some(3), "flock {nth}: {said}");
+            unread += 1;
+        }
+        if !fs::read_to_string(log).unwrap().contains("INJECTED") {
+            assert!(out.status.success() && said.contains("merged before"), "{said}");
+            break;
+        }
+    }
+    assert_eq!(unread, 2, "one read of the records for each result");
+}
+
 fn survives_kills_while_it_merges(merge: &str) {
     if !has_strace() {
         tell("NOT CHECKED: there is no strace here, so no kill was aimed at a merge");
