@@ -11,7 +11,7 @@ use adjutant_view::{Liveness, sanitize, status, wire};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
-use crate::approval::Asking;
+use crate::approval::{Asking, LeftOpen};
 use crate::led::Led;
 use crate::listing::Listing;
 use crate::resources::{self, Of};
@@ -182,7 +182,15 @@ fn approving(asking: &Asking, seen: &Seen, program: &str) -> String {
     let is_led = seen.view.root().is_some_and(|root| root.model.is_some()) && !asking.is_whole;
     let until = if is_led { "and hands nothing down" } else { "and nothing is spent" };
     let remedy = asking.question.remedy().map(|it| format!("\n{it}")).unwrap_or_default();
-    let left = if asking.is_left_open { NOT_A_PERSON } else { "" };
+    let left = match &asking.left_open {
+        None => String::new(),
+        Some(LeftOpen::NotAPerson) => NOT_A_PERSON.to_owned(),
+        Some(LeftOpen::NotTaken(reason)) => format!(
+            "The person answered, but the run has not taken the answer: {}. The question stays open until it \
+             does. ",
+            sanitize::line(reason)
+        ),
+    };
     format!(
         "{left}It waits for a person's approval, {until} before that. Tell them, within {minutes} min and in \
          a terminal of theirs: `{program} approvals` shows what is asked and a code, and `{program} approve {} CODE` \

@@ -153,6 +153,7 @@ impl Server {
         drop(turn);
         let run = match launched {
             Ok((run, gone)) => {
+                self.asker.forget_after(run, gone.clone());
                 if job.has_aftermath() {
                     self.children.add(run, gone);
                 }

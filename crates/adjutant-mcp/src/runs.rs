@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
 use adjutant_engine::{
-    Archive, Cancelled, Consents, Expiry, Follow, Inbox, Life, RunFiles, wall_now,
+    Archive, Cancelled, Consents, ControlError, Expiry, Follow, Inbox, Life, RunFiles, wall_now,
 };
 use adjutant_view::approval::is_asked_about;
 use adjutant_view::status::{Content, Look};
 use adjutant_view::{Entry, Liveness, RunView};
 
-use crate::approval::Asking;
+use crate::approval::{Asking, LeftOpen};
 use crate::changes::{Changes, Subscription};
 use crate::listing::Known;
 use crate::owner::Owner;
@@ -231,16 +231,25 @@ impl Runs {
     }
 
     /// Answers a question of a run that a client was asked so long before.
+    ///
+    /// # Errors
+    ///
+    /// Why the question is still open, unless another answer closed it.
     pub(crate) fn decide(
         &self,
-        text: &str,
+        run: RunId,
         hash: &str,
         verdict: Result<(), String>,
         after: Duration,
-    ) -> Result<(), String> {
-        let (files, _) = self.find(text)?;
+    ) -> Result<(), LeftOpen> {
+        let (files, _) = self.find(&run.to_string()).map_err(LeftOpen::NotTaken)?;
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        files.decide(hash, verdict, Some(after_ms)).map_err(|error| chain(&error))
+        files.decide(hash, verdict, Some(after_ms)).map_err(|error| {
+            // The run refuses an answer to an open question with this code only where it came too fast.
+            let is_too_fast =
+                matches!(&error, ControlError::Refused(it) if it.code == Code::ApprovalDenied);
+            if is_too_fast { LeftOpen::NotAPerson } else { LeftOpen::NotTaken(chain(&error)) }
+        })
     }
 
     /// Ends a run, or a delegation and all below it.

@@ -306,7 +306,7 @@ impl Server {
         let (setup, asker, run) = (Arc::clone(&self.setup), self.asker.clone(), run.to_owned());
         let answered = move |runs: &Runs| {
             let mut seen = runs.read(&run)?;
-            asker.mark(&mut seen.asks);
+            asker.mark(seen.files.id(), &mut seen.asks);
             let over = seen.is_over().then(|| seen.files.id());
             Ok((answer::of_run(&seen, form, &setup), over))
         };

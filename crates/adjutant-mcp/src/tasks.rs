@@ -51,7 +51,7 @@ impl Server {
         let asker = self.asker.clone();
         let read = move |runs: &Runs| {
             let mut seen = runs.read(&run.to_string())?;
-            asker.mark(&mut seen.asks);
+            asker.mark(run, &mut seen.asks);
             let form = Form { results: forms.of(run), is_repeated: false, bytes };
             let result = seen.is_over().then(|| answer::of_run(&seen, form, &setup));
             Ok((seen, result))
@@ -71,8 +71,8 @@ impl Server {
         said: &InputResponses,
         context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let run = named(id)?.to_string();
-        let seen = self.read(&run).await.map_err(refused)?;
+        let run = named(id)?;
+        let seen = self.read(&run.to_string()).await.map_err(refused)?;
         for (hash, said) in said {
             // No other answer leads to a run: it must be to a question that was put, by one who can.
             let open = seen.asks.iter().find(|asking| &asking.hash == hash);
@@ -83,8 +83,8 @@ impl Server {
             let said: ElicitResult = serde_json::from_value(said.clone())
                 .map_err(|error| refused(sizes::brief(&format!("inputResponses: {error}"))))?;
             // A question that another server showed was not shown before it was asked.
-            let after = self.asker.shown_at(hash).map_or(open, |shown| shown.elapsed());
-            self.take_answer(&run, hash, ask::verdict(&said), after).await.map_err(refused)?;
+            let after = self.asker.shown_at(run, hash).map_or(open, |shown| shown.elapsed());
+            self.take_answer(run, hash, ask::verdict(&said), after).await.map_err(refused)?;
         }
         Ok(())
     }
@@ -99,11 +99,11 @@ impl Server {
     fn questions(&self, seen: &Seen) -> InputRequests {
         let root = self.setup.root.display().to_string();
         let form = |asking: &Asking| {
-            self.asker.show(&asking.hash);
+            self.asker.show(seen.files.id(), &asking.hash);
             let form = ElicitRequest::new(ask::form(asking, &root));
             (asking.hash.clone(), InputRequest::Elicitation(form))
         };
-        seen.asks.iter().filter(|it| !it.is_left_open).map(form).collect()
+        seen.asks.iter().filter(|it| it.left_open.is_none()).map(form).collect()
     }
 }
 

@@ -80,7 +80,7 @@ impl Server {
     pub(crate) async fn read(&self, run: &str) -> Result<Seen, String> {
         let (run, asker) = (run.to_owned(), self.asker.clone());
         let mut seen = self.apart(move |runs| runs.read(&run)).await?;
-        asker.mark(&mut seen.asks);
+        asker.mark(seen.files.id(), &mut seen.asks);
         Ok(seen)
     }
 

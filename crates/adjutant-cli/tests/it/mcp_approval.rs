@@ -1,6 +1,9 @@
 //! Approval through a client that can ask its person: yes, every way of saying no, and all that may
 //! happen in between.
 
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::mcp_rig::{Client, SCRIPT, task};
@@ -144,6 +147,35 @@ fn what_no_person_answered_stays_open_in_the_inbox_and_the_client_is_told_where(
         assert_eq!(again["state"], "awaiting_approval", "{again}");
         assert_eq!(rig.run(["cancel", &run]).code, 0);
     }
+}
+
+/// The client is not blamed for a run that does not take its answer.
+#[test]
+fn an_answer_that_does_not_reach_the_run_is_reported_with_the_reason() {
+    let rig = rig();
+    let mut client = asking(&rig, &["--set", "answer_min_ms=none"], "2025-11-25");
+    let call = client.begin("Delegate", task("a"));
+    let question = client.asked(QUESTION);
+    let run = rig.only_run();
+    let pid = holder_of(&rig, &run);
+    kill_process(pid, Signal::STOP).unwrap();
+    client.reply(&question, accept("start"));
+    let result = client.answer(call)["result"].clone();
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(result["structuredContent"]["state"], "awaiting_approval", "{result}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    let reason = format!("the run's process {} does not answer", pid.as_raw_nonzero());
+    for part in ["The person answered", &reason, "adjutant approvals"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    assert!(!text.contains("not a person's answer"), "{text}");
+}
+
+/// Returns the process that holds the lock of a run.
+fn holder_of(rig: &Rig, run: &str) -> Pid {
+    let lock = fs::read(rig.state().join("runs").join(run).join("lock")).unwrap();
+    let lock: Value = serde_json::from_slice(&lock).unwrap();
+    Pid::from_raw(i32::try_from(lock["pid"].as_i64().unwrap()).unwrap()).unwrap()
 }
 
 #[test]

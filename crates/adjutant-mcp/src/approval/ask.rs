@@ -1,7 +1,7 @@
 //! Asking a person through their client.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adjutant_core::RunId;
 use rmcp::model::{
@@ -12,9 +12,10 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use rmcp::{Peer, RoleServer};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Asking;
+use super::{Asking, LeftOpen};
 
 /// Columns of the question; clients show it as it is.
 const COLUMNS: usize = 80;
@@ -34,10 +35,17 @@ pub(crate) struct Asker {
     out: Arc<Mutex<BTreeSet<String>>>,
     /// The runs that calls of this process were given.
     begun: Arc<Mutex<BTreeSet<RunId>>>,
-    /// Questions that the client was shown when it asked for a task, each with when it was first shown.
-    shown: Arc<Mutex<BTreeMap<String, Instant>>>,
-    /// Questions that the client could not bring a person's answer to.
-    left: Arc<Mutex<BTreeSet<String>>>,
+    /// What is known of open questions, by their runs and hashes.
+    open: Arc<Mutex<BTreeMap<RunId, BTreeMap<String, OpenQuestion>>>>,
+}
+
+/// What the server knows of an open question.
+#[derive(Default)]
+struct OpenQuestion {
+    /// When the client was first shown it as part of a task.
+    shown: Option<Instant>,
+    /// Why it waits in the inbox although the client was asked.
+    left_open: Option<LeftOpen>,
 }
 
 impl Asker {
@@ -53,29 +61,48 @@ impl Asker {
     }
 
     /// Notes that the client is shown a question now, unless it was before.
-    pub(crate) fn show(&self, hash: &str) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.entry(hash.to_owned()).or_insert_with(Instant::now);
+    pub(crate) fn show(&self, run: RunId, hash: &str) {
+        self.note(run, hash, |question| _ = question.shown.get_or_insert_with(Instant::now));
     }
 
-    /// Returns when the client was first shown a question; none if another server showed it.
-    pub(crate) fn shown_at(&self, hash: &str) -> Option<Instant> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).get(hash).copied()
+    /// Returns when the client was first shown a question; `None` if another server showed it.
+    pub(crate) fn shown_at(&self, run: RunId, hash: &str) -> Option<Instant> {
+        self.open().get(&run)?.get(hash)?.shown
     }
 
     /// Leaves a question to the inbox: this client is not asked again.
-    pub(crate) fn leave_open(&self, hash: &str) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(hash.to_owned());
+    pub(crate) fn leave_open(&self, run: RunId, hash: &str, why: LeftOpen) {
+        self.note(run, hash, |question| question.left_open = Some(why));
     }
 
-    /// Says whether a question was left to the inbox.
-    pub(crate) fn is_left_open(&self, hash: &str) -> bool {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).contains(hash)
+    /// Marks the open questions of a run that were left to the inbox, and forgets those that are not open any more.
+    pub(crate) fn mark(&self, run: RunId, asks: &mut [Asking]) {
+        let mut open = self.open();
+        let Some(known) = open.get_mut(&run) else { return };
+        known.retain(|hash, _| asks.iter().any(|asking| asking.hash == *hash));
+        for asking in asks {
+            asking.left_open = known.get(&asking.hash).and_then(|it| it.left_open.clone());
+        }
+        if known.is_empty() {
+            open.remove(&run);
+        }
     }
 
-    /// Marks the questions that were left to the inbox.
-    pub(crate) fn mark(&self, asks: &mut [Asking]) {
-        asks.iter_mut().for_each(|asking| asking.is_left_open = self.is_left_open(&asking.hash));
+    /// Forgets the questions of a run once its process is gone, whether or not a client asks for the run again.
+    pub(crate) fn forget_after(&self, run: RunId, mut gone: watch::Receiver<bool>) {
+        let asker = self.clone();
+        tokio::spawn(async move {
+            let _ = gone.wait_for(|is_gone| *is_gone).await;
+            asker.open().remove(&run);
+        });
+    }
+
+    fn note(&self, run: RunId, hash: &str, change: impl FnOnce(&mut OpenQuestion)) {
+        change(self.open().entry(run).or_default().entry(hash.to_owned()).or_default());
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<RunId, BTreeMap<String, OpenQuestion>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes it upon us to put a question; nothing where that is being done.
@@ -186,5 +213,55 @@ impl TakeBack {
         let param = CancelledNotificationParam::new(Some(self.id), Some(reason.to_owned()));
         // A client that is gone is noticed where it is read from.
         let _ = self.peer.notify_cancelled(param).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adjutant_core::Preset;
+    use adjutant_view::approval::Question;
+
+    use super::*;
+
+    fn run(last: char) -> RunId {
+        format!("run_1735460684_aaaaa{last}").parse().unwrap()
+    }
+
+    fn asking(hash: &str) -> Asking {
+        let root = run('1').root_session();
+        Asking {
+            hash: hash.into(),
+            id: hash.into(),
+            question: Question::of_call(&Preset::Scout.policy(), &[], root, 0),
+            is_whole: false,
+            open_ms: 0,
+            left_ms: 0,
+            left_open: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_known_of_a_question_goes_when_it_is_not_open_any_more_or_its_run_is_over() {
+        let asker = Asker::default();
+        let mut open = [asking("dismissed"), asking("shown")];
+        for run in [run('1'), run('2')] {
+            asker.show(run, "shown");
+            asker.leave_open(run, "dismissed", LeftOpen::NotAPerson);
+            asker.leave_open(run, "answered", LeftOpen::NotTaken("it does not answer".into()));
+            asker.mark(run, &mut open);
+            assert_eq!(open[0].left_open, Some(LeftOpen::NotAPerson));
+            assert_eq!(open[1].left_open, None);
+            assert!(asker.shown_at(run, "shown").is_some());
+            assert_eq!(asker.open()[&run].len(), 2, "one of them was answered");
+        }
+
+        asker.mark(run('1'), &mut []);
+        let (gone, is_gone) = watch::channel(false);
+        asker.forget_after(run('2'), is_gone);
+        tokio::task::yield_now().await;
+        assert!(asker.open().keys().eq([&run('2')]), "its process lives");
+        gone.send(true).unwrap();
+        tokio::task::yield_now().await;
+        assert!(asker.open().is_empty());
     }
 }

@@ -13,6 +13,6 @@ mod policy;
 pub(crate) mod rounds;
 mod settle;
 
-pub(crate) use open::Asking;
+pub(crate) use open::{Asking, LeftOpen};
 pub use policy::Approval;
 pub(crate) use settle::Settled;

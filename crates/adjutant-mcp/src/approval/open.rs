@@ -8,6 +8,15 @@ use adjutant_engine::{Consents, Inbox};
 use adjutant_view::RunView;
 use adjutant_view::approval::Question;
 
+/// Why a question that was put to the client waits in the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LeftOpen {
+    /// It was dismissed, or answered faster than a person can.
+    NotAPerson,
+    /// The run did not take the answer, for this reason.
+    NotTaken(String),
+}
+
 /// A question that waits for a person.
 pub(crate) struct Asking {
     /// What the answer is bound to.
@@ -22,8 +31,8 @@ pub(crate) struct Asking {
     pub(crate) open_ms: u64,
     /// How long it stays open, in milliseconds.
     pub(crate) left_ms: u64,
-    /// Whether the client was asked and brought no answer of a person.
-    pub(crate) is_left_open: bool,
+    /// Why it waits in the inbox although the client was asked; `None` if it was not asked.
+    pub(crate) left_open: Option<LeftOpen>,
 }
 
 impl Asking {
@@ -50,7 +59,7 @@ impl Asking {
                 question: question.with_unallowed(lacking.unwrap_or_default()),
                 open_ms: policy.approval_s.saturating_mul(1000).saturating_sub(left_ms),
                 left_ms,
-                is_left_open: false,
+                left_open: None,
             }
         });
         open.collect()

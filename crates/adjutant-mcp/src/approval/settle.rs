@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::pin::Pin;
 use std::time::Duration;
 
+use adjutant_core::RunId;
 use adjutant_engine::wall_now;
 use rmcp::RoleServer;
 use rmcp::model::{InputRequiredResult, ProtocolVersion};
 use rmcp::service::RequestContext;
 use tokio::time::Instant;
 
+use super::LeftOpen;
 use super::ask::{self, Out, Verdict};
 use crate::runs::chain;
 use crate::server::{Server, is_a_timeout};
@@ -69,9 +71,9 @@ impl Server {
             && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
         {
             let (verdict, after) = (answered.verdict.clone(), answered.after);
-            return self.take_answer(run, &asking.hash, verdict, after).await;
+            return self.take_answer(seen.files.id(), &asking.hash, verdict, after).await;
         }
-        if !self.asker.may_ask_for(seen.files.id()) || self.asker.is_left_open(&asking.hash) {
+        if !self.asker.may_ask_for(seen.files.id()) || asking.left_open.is_some() {
             return Ok(Settled::Open);
         }
         let root = self.setup.root.display().to_string();
@@ -94,6 +96,7 @@ impl Server {
             said = answer => match said {
                 Ok(said) => {
                     let verdict = ask::verdict(&said);
+                    let run = seen.files.id();
                     self.take_answer(run, &asking.hash, verdict, asked.elapsed()).await
                 }
                 // It stays where a person finds it.
@@ -112,26 +115,29 @@ impl Server {
 
     /// Hands an answer to the run, which judges it; `after` is the time between the question and the answer.
     ///
-    /// A question that is still open then is left to the inbox: it was dismissed, or answered faster than a
-    /// person can.
+    /// A question that is still open then is left to the inbox.
     pub(crate) async fn take_answer(
         &self,
-        run: &str,
+        run: RunId,
         hash: &str,
         verdict: Option<Verdict>,
         after: Duration,
     ) -> Result<Settled, String> {
+        let mut why = LeftOpen::NotAPerson;
         if let Some(verdict) = verdict {
-            let (runs, id, bound) = (self.runs.clone(), run.to_owned(), hash.to_owned());
-            let decide = move || runs.decide(&id, &bound, verdict, after);
+            let (runs, bound) = (self.runs.clone(), hash.to_owned());
+            let decide = move || runs.decide(run, &bound, verdict, after);
             let decided = tokio::task::spawn_blocking(decide).await;
-            let is_taken = decided.map_err(|error| chain(&error))?.is_ok();
+            let Err(refused) = decided.map_err(|error| chain(&error))? else {
+                return Ok(Settled::Clear);
+            };
             // An answer that came too late, or after another, changes nothing; the run says how it stands.
-            if is_taken || !self.read(run).await?.asks.iter().any(|it| it.hash == hash) {
+            if !self.read(&run.to_string()).await?.asks.iter().any(|it| it.hash == hash) {
                 return Ok(Settled::Clear);
             }
+            why = refused;
         }
-        self.asker.leave_open(hash);
+        self.asker.leave_open(run, hash, why);
         Ok(Settled::Open)
     }
 
