@@ -1,6 +1,6 @@
 //! What is asked of the tree, in the imperative.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -125,8 +125,10 @@ pub enum Command {
     Decline { session: SessionId },
     /// Give up on a delegation because something of ours broke.
     Crash { session: SessionId, message: String, backtrace: String },
-    /// End everything in order: the journal has no room left for more than the ends themselves.
-    DiskFull,
+    /// End in order because the disk is full: everything but the model calls that are under way, for whose answers
+    /// the journal has room, and the agents above them. Calls of the sessions in `lost` count as over: their answers
+    /// could not be recorded.
+    DiskFull { lost: BTreeSet<SessionId> },
     /// Say something to an agent before its next turn.
     Tell { session: SessionId, text: String },
     /// Stop a delegation and all below it.

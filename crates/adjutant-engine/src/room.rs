@@ -23,6 +23,17 @@ const TOKEN_BYTES: u64 = 8;
 /// The most that is kept for one answer; few models ever say half of it.
 const LONGEST_ANSWER: u64 = 1 << 20;
 
+/// Returns the delegation whose open model call an event closes.
+pub(crate) const fn closed_call(event: &Event) -> Option<SessionId> {
+    if let Event::Replied { session, .. }
+    | Event::AttemptFailed { session, .. }
+    | Event::Settled { session, .. } = event
+    {
+        return Some(*session);
+    }
+    None
+}
+
 /// What must stay free, folded from the events.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -49,11 +60,8 @@ impl Room {
         if let Event::Reserved { session, reservation } = event {
             self.open(*session, reservation.max_output);
         }
-        if let Event::Replied { session, .. }
-        | Event::AttemptFailed { session, .. }
-        | Event::Settled { session, .. } = event
-        {
-            self.answers -= self.calls.remove(session).unwrap_or_default();
+        if let Some(session) = closed_call(event) {
+            self.answers -= self.calls.remove(&session).unwrap_or_default();
         }
         if matches!(event, Event::RunStarted { .. } | Event::Granted(_) | Event::Reopened(_)) {
             self.live += 1;

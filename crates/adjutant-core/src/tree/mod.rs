@@ -238,7 +238,7 @@ impl Tree {
             Command::Crash { session, message, backtrace } => {
                 Ok(self.crash(session, message, backtrace))
             }
-            Command::DiskFull => Ok(self.disk_full()),
+            Command::DiskFull { lost } => Ok(self.disk_full(&lost)),
             Command::Tell { session, text } => self.hear(session, text),
             Command::Cancel { session } => self.cancel(session),
             Command::Resume(resumption) => self.resume(now, *resumption),
@@ -392,6 +392,11 @@ impl Tree {
 
     /// Ends the delegation at `index` and everything live below it, the deepest first.
     fn end_subtree(&self, index: usize, end: &End) -> Vec<Event> {
+        self.end_where(index, end, |_| true)
+    }
+
+    /// Like [`Tree::end_subtree`], for those delegations only that `ends` selects.
+    fn end_where(&self, index: usize, end: &End, ends: impl Fn(usize) -> bool) -> Vec<Event> {
         let mut order = vec![index];
         let mut next = 0;
         while let Some(&node) = order.get(next) {
@@ -400,7 +405,10 @@ impl Tree {
             next += 1;
         }
         let mut events = Vec::new();
-        for &node in order.iter().rev().filter(|node| self.nodes[**node].state.is_live()) {
+        for &node in order.iter().rev() {
+            if !self.nodes[node].state.is_live() || !ends(node) {
+                continue;
+            }
             let session = self.nodes[node].session;
             let end = if node == index { end.clone() } else { End::below(end, session) };
             let is_asked_about = matches!(self.nodes[node].state, State::AwaitingApproval);
@@ -434,12 +442,16 @@ impl Tree {
         Ok(events)
     }
 
-    /// Ends everything that is live, the root included.
-    fn disk_full(&self) -> Vec<Event> {
-        let root = self.nodes.first().is_some_and(|root| root.state.is_live());
-        let live = root || self.has_live_delegations();
-        let run = self.run.filter(|_| live && self.ended.is_none());
-        run.map(|run| self.end_subtree(ROOT, &End::disk_full(run))).unwrap_or_default()
+    /// Ends everything that is live, the root included, except for open model calls that are not `lost` and the
+    /// ancestors of those. Deciding it again after each answer ends the rest.
+    fn disk_full(&self, lost: &BTreeSet<SessionId>) -> Vec<Event> {
+        let Some(run) = self.run.filter(|_| self.ended.is_none()) else { return Vec::new() };
+        let is_awaited = |node: &Node| {
+            node.state.is_live() && node.reservation.is_some() && !lost.contains(&node.session)
+        };
+        let awaited = (0..self.nodes.len()).filter(|index| is_awaited(&self.nodes[*index]));
+        let kept: BTreeSet<usize> = awaited.flat_map(|index| self.scopes(index)).collect();
+        self.end_where(ROOT, &End::disk_full(run), |index| !kept.contains(&index))
     }
 
     fn crash(&self, session: SessionId, message: String, backtrace: String) -> Vec<Event> {

@@ -153,6 +153,21 @@ pub struct Node {
 }
 
 impl Node {
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.end_reason.as_ref().is_some_and(|reason| reason.code == Code::ContextExhausted)
+    }
+
+    pub(super) fn is_ended_by_full_disk(&self) -> bool {
+        self.end_reason.as_ref().is_some_and(|reason| reason.code == Code::DiskFull)
+    }
+
+    /// Says whether the disk was full before a final answer could be judged. The answer is judged on resume instead of
+    /// asking the model again.
+    pub(super) fn is_answer_unjudged(&self) -> bool {
+        let is_final = self.final_text && self.said.is_some() && self.last_call.is_none();
+        is_final && self.is_ended_by_full_disk()
+    }
+
     /// Returns a node that has done nothing yet, within `cap`.
     pub(super) fn blank(
         session: SessionId,

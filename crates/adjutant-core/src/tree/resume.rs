@@ -8,10 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::evolve::unfit;
 use super::mail::TELL_BYTES;
 use super::node::Node;
-use super::writes::Looks;
 use super::{Deadline, ROOT, Tree};
 use crate::budget::Settlement;
-use crate::code::Code;
 use crate::command::{Command, Effect, Reaction, Resumption};
 use crate::event::{Event, IllegalEvent, Reopening, ToolOutput};
 use crate::ids::{AgentName, SessionId};
@@ -63,7 +61,7 @@ impl Tree {
             let node = &self.nodes[index];
             let say = wish.say.as_ref().filter(|_| self.is_meant(wish.session, index));
             let handover = wish.handovers.get(&node.session).filter(|_| node.is_exhausted());
-            let again = reopening(node, say, handover, times.seconds(index), &wish.looked);
+            let again = reopening(node, say, handover, times.seconds(index), &wish);
             events.push(Event::Reopened(Box::new(again)));
         }
         events.extend(words);
@@ -103,16 +101,14 @@ impl Tree {
     /// Answers the calls of a node that must not, or may no longer, be made.
     fn close_tool_calls(&self, node: &Node, wish: &Resumption, events: &mut Vec<Event>) {
         let session = node.session;
-        let usable = bounded(&node.rights, &node.agent, &wish.rights, &wish.agents).usable_tools();
         for (call, made) in node.open_calls() {
             let is_begun = node.called.contains(&call);
             let unknown = || ToolOutput::error(INTERRUPTED);
             let known = node.looked_at(call, &wish.looked).filter(|_| is_begun);
-            let is_done_once = is_begun && !node.waits_its_turn(call) && !may_begin_again(made);
-            let known = known.or_else(|| is_done_once.then(unknown));
+            let known = known.or_else(|| (!node.may_run(call, made)).then(unknown));
             if let Some(output) = known {
                 events.push(Event::ToolReturned { session, call, output });
-            } else if made.name != RETURN && !usable.contains(&made.name) {
+            } else if !node.may_still_use(&made.name, wish) {
                 let text = format!("Not run: `{}` is no longer available to you.", made.name);
                 events.push(Event::ToolRefused { session, call, text });
             }
@@ -412,7 +408,7 @@ fn reopening(
     say: Option<&String>,
     handover: Option<&String>,
     timeout_s: Option<u64>,
-    looked: &Looks,
+    wish: &Resumption,
 ) -> Reopening {
     let afresh = handover.is_some();
     let words = say.map(String::as_str);
@@ -421,7 +417,7 @@ fn reopening(
             Some(words.map_or_else(|| handover.clone(), |words| format!("{handover}\n\n{words}")))
         }
         // Whoever claimed to be done, and was not judged, has nothing to do before that.
-        None if node.checking => words.map(str::to_owned),
+        None if node.checking || node.is_answer_unjudged() => words.map(str::to_owned),
         None => words.or_else(|| node.said.is_some().then_some(GO_ON)).map(str::to_owned),
     };
     let handed_down = |number: u32| {
@@ -429,11 +425,17 @@ fn reopening(
             .values()
             .any(|open| open.origin.turn == node.turn && open.origin.index == Some(number))
     };
+    // Words come after the results of all calls, so no call stays open where there are words.
+    let stays_open = |number: u32, made: &ToolCall| {
+        let may_run = node.may_run(number, made) && node.may_still_use(&made.name, wish);
+        text.is_none() && node.is_ended_by_full_disk() && may_run
+    };
     let (mut unanswered, mut seen) = (Vec::new(), Vec::new());
-    let open = node.open_calls().map(|(number, _)| number).filter(|number| !handed_down(*number));
-    for number in open.filter(|_| !afresh) {
-        match node.looked_at(number, looked) {
+    let open = node.open_calls().filter(|(number, _)| !afresh && !handed_down(*number));
+    for (number, made) in open {
+        match node.looked_at(number, &wish.looked) {
             Some(output) => seen.push((number, output)),
+            None if stays_open(number, made) => {}
             None => unanswered.push(number),
         }
     }
@@ -450,8 +452,15 @@ impl Node {
         self.open_calls().filter(|(number, _)| self.called.contains(number))
     }
 
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.end_reason.as_ref().is_some_and(|reason| reason.code == Code::ContextExhausted)
+    /// Says whether an open call may be run on resume: it was not begun, or beginning it again does no harm.
+    fn may_run(&self, call: u32, made: &ToolCall) -> bool {
+        !self.called.contains(&call) || self.waits_its_turn(call) || may_begin_again(made)
+    }
+
+    /// Says whether a tool is still available to the node with the rights of a resumption.
+    fn may_still_use(&self, tool: &str, wish: &Resumption) -> bool {
+        let rights = bounded(&self.rights, &self.agent, &wish.rights, &wish.agents);
+        tool == RETURN || rights.usable_tools().contains(tool)
     }
 
     /// Says whether an ended node can be taken up again: what is done is done, unless a person has
@@ -502,7 +511,8 @@ impl Node {
         self.end_reason = None;
         self.checking &= reopening.text.is_none();
         if !self.checking {
-            self.final_text = false;
+            // Without words, an answer that was not judged is judged now.
+            self.final_text &= reopening.text.is_none() && self.said.is_some();
             self.artifacts.clear();
         }
         if reopening.text.is_some() {

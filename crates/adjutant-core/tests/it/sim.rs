@@ -173,6 +173,14 @@ impl Sim {
         }
     }
 
+    /// Decides a command and folds in its events, and nothing that follows from them.
+    pub(crate) fn record_only(&mut self, command: Command) {
+        for event in self.tree.decide(self.now, command).unwrap() {
+            self.fold(self.now, &event);
+        }
+        self.decisions.push(self.log.len());
+    }
+
     fn fold(&mut self, at: Timestamp, event: &Event) {
         if let Event::Granted(grant) = event {
             self.parents.insert(grant.session, grant.parent);

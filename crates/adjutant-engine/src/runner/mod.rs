@@ -144,7 +144,7 @@ pub(crate) struct Runner {
     /// Where the last record begins, if it counts only together with more.
     open: Option<Position>,
     room: Room,
-    /// Why everything was ended, once the disk is full: nothing more is recorded than that.
+    /// Set once the disk is full. From then on only the answers of model calls under way are recorded, and the ends.
     full: Option<JournalError>,
     closed: bool,
     /// Given back before the end of the run is written.
@@ -315,8 +315,7 @@ impl Runner {
     fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
         let Ok(done) = done else { return Ok(()) };
-        if self.full.is_some() && !matches!(done, Done::Marked { .. } | Done::SpaceKept { .. }) {
-            // It came too late for everyone, and there is no room to say so.
+        if self.full.is_some() && !self.has_room_for(&done) {
             return Ok(());
         }
         let command = match done {

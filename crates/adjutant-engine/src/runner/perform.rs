@@ -27,6 +27,9 @@ use crate::writing::{commit, prepare};
 
 impl Runner {
     pub(super) fn perform(&mut self, effect: Effect) -> Result<(), EngineError> {
+        if self.full.is_some() && !is_done_on_full_disk(&effect) {
+            return Ok(());
+        }
         match effect {
             Effect::Model { session, turn, attempt, max_output, context_tokens, with_tools } => {
                 self.start_thinking(session, turn, attempt, max_output, context_tokens, with_tools);
@@ -362,6 +365,20 @@ impl Runner {
         let handle = self.tasks.spawn(think(thought, self.heard.0.clone()));
         self.works.entry(session).or_default().model = Some(handle);
     }
+}
+
+/// Says whether an effect still happens once the disk is full: what ends delegations, and the model calls that were
+/// recorded before and have room for their answers. What came of any other could not be recorded.
+const fn is_done_on_full_disk(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Model { .. }
+            | Effect::StopModel { .. }
+            | Effect::Stop { .. }
+            | Effect::KeepSpace { .. }
+            | Effect::Mark { .. }
+            | Effect::Close
+    )
 }
 
 /// Returns what the commit of a delegation's work says.

@@ -1,6 +1,6 @@
 //! From a command to the disk: decide, stage, evolve, react; then, once durable, tell and act.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use adjutant_core::policy::Approval;
@@ -10,7 +10,9 @@ use adjutant_store::{Durability, JournalError};
 
 use super::{Held, Preamble, Runner};
 use crate::engine::EngineError;
+use crate::execute::Done;
 use crate::opening::Durable;
+use crate::room::{Room, closed_call};
 
 impl Runner {
     /// Decides a command and everything that follows from it.
@@ -66,7 +68,7 @@ impl Runner {
         }
         if let Err(error) = self.leave_room(&events) {
             self.journal.unstage(start);
-            return self.run_out(error, queue);
+            return self.run_out(&events, error, queue);
         }
         if !events.is_empty() {
             self.open = self.joined.then_some(last_begins);
@@ -88,9 +90,17 @@ impl Runner {
         }
         // Reactions look at the tree after the whole decision, as a replay would.
         for held in self.held.iter_mut().skip(first) {
-            let reaction = self.tree.react(&held.event);
+            let mut reaction = self.tree.react(&held.event);
+            if self.full.is_some() {
+                // An answer is kept; what it asks for waits until the run is resumed.
+                reaction.commands.retain(|command| matches!(command, Command::EndRun));
+            }
             held.effects = reaction.effects;
             queue.extend(reaction.commands);
+        }
+        if self.full.is_some() && self.held.len() > first {
+            // Ends the delegations whose calls are over now, before the run may end.
+            queue.push_front(Command::DiskFull { lost: BTreeSet::new() });
         }
         if self.held.front().is_some_and(|held| !held.event.must_be_durable()) {
             self.report_lazy();
@@ -116,15 +126,27 @@ impl Runner {
     fn leave_room(&mut self, events: &[Event]) -> Result<(), JournalError> {
         events.iter().for_each(|event| self.room.fold(event));
         // Signs of life are part of the room of the answer they announce.
-        if self.full.is_some() || !events.iter().any(Event::must_be_durable) {
+        let is_ending = self.full.is_some() && events.iter().all(is_part_of_end);
+        if is_ending || !events.iter().any(Event::must_be_durable) {
             return Ok(());
         }
         self.journal.make_room(self.room.bytes())
     }
 
-    /// Ends everything while there is room to say so.
+    /// Says whether what came of a task is still recorded on a full disk: an answer that has room, and the last
+    /// steps of a delegation that has ended.
+    pub(super) fn has_room_for(&self, done: &Done) -> bool {
+        if let Done::Model { session, .. } = done {
+            return self.tree.node(*session).is_some_and(|node| node.reservation.is_some());
+        }
+        matches!(done, Done::Marked { .. } | Done::SpaceKept { .. })
+    }
+
+    /// Ends everything while there is room to say so, except for the model calls under way: they are paid for, and
+    /// their answers have room. `events` are what could not be recorded.
     fn run_out(
         &mut self,
+        events: &[Event],
         error: JournalError,
         queue: &mut VecDeque<Command>,
     ) -> Result<(), EngineError> {
@@ -132,15 +154,17 @@ impl Runner {
             // Nothing has begun, so there is nothing to end.
             return Err(error.into());
         }
-        let now = self.clock.now();
-        if self.tree.decide(now, Command::DiskFull).is_ok_and(|events| events.is_empty()) {
-            // Nobody is left to end, so nothing would ever close the run.
+        if self.tree.outcome().is_some() || !self.tree.nodes().any(|node| node.state.is_live()) {
+            // No delegation is left to end, so nothing would ever close the run.
             return Err(error.into());
         }
+        // What was not recorded needs no room.
+        self.room = Room::of(&self.tree);
         self.full = Some(error);
         // What else was to follow would only need more room.
         queue.clear();
-        queue.push_back(Command::DiskFull);
+        let lost = events.iter().filter_map(closed_call).collect();
+        queue.push_back(Command::DiskFull { lost });
         Ok(())
     }
 
@@ -230,6 +254,18 @@ impl Runner {
 
 fn durability(event: &Event) -> Durability {
     if event.must_be_durable() { Durability::Sync } else { Durability::Lazy }
+}
+
+/// Says whether an event has its place in the room that is kept for the end of each delegation.
+const fn is_part_of_end(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Settled { .. }
+            | Event::Ended { .. }
+            | Event::RunEnded { .. }
+            | Event::Marked { .. }
+            | Event::SpaceKept { .. }
+    )
 }
 
 /// Returns the call that waits for a person, where an event of admission belongs to one.

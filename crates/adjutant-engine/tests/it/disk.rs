@@ -89,6 +89,99 @@ async fn whatever_the_room_the_run_ends_in_order_or_never_begins() {
     assert!(unbegun > 0 && full > 10 && completed > 10, "{unbegun} {full} {completed}");
 }
 
+const CHILDREN: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Children whose turns end at different times, so that one fills the disk while the models of others are at work.
+fn staggered() -> Rig {
+    let mut script = r#"
+        [[turn]]
+        agent = "lead"
+        [[turn.call]]
+        tool = "Delegate"
+        args = { tasks = [{ label = "a", prompt = "Look" }, { label = "b", prompt = "Look" },
+            { label = "c", prompt = "Look" }, { label = "d", prompt = "Look" }] }
+        [[turn]]
+        agent = "lead"
+        text = "all done"
+    "#
+    .to_owned();
+    for (label, delay) in CHILDREN.iter().zip([100, 170, 240, 310]) {
+        script += &format!(
+            r#"
+            [[turn]]
+            label = "{label}"
+            delay_ms = {delay}
+            [[turn.call]]
+            tool = "Read"
+            args = {{ path = "long.txt", limit = 300 }}
+            [[turn]]
+            label = "{label}"
+            delay_ms = {delay}
+            text = "I look once more."
+            [[turn.call]]
+            tool = "Note"
+            args = {{ content = "half of it" }}
+            [[turn.call]]
+            tool = "Read"
+            args = {{ path = "long.txt" }}
+            [[turn]]
+            label = "{label}"
+            delay_ms = {delay}
+            text = "done"
+            "#
+        );
+    }
+    let long = "a line that is neither short nor long\n".repeat(1_000);
+    let rig = Rig::new().script(&script).file("long.txt", &long);
+    rig.policy(|policy| policy.concurrency = 4)
+}
+
+fn of_a_person() -> Rig {
+    CHILDREN.iter().fold(staggered(), |rig, label| rig.task(label, "Look"))
+}
+
+fn of_a_lead() -> Rig {
+    staggered().goal("Look")
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_under_way_when_the_disk_is_full_are_recorded_and_no_turn_is_bought_twice() {
+    let turns =
+        |label: &'static str, last: u32| (1..=last).map(move |turn| (label.to_owned(), turn));
+    for (rig, lead_turns) in [(of_a_person as fn() -> Rig, 0), (of_a_lead, 2)] {
+        let lead = turns("root", lead_turns);
+        let mut expected: Vec<_> =
+            lead.chain(CHILDREN.iter().flat_map(|label| turns(label, 3))).collect();
+        expected.sort_unstable();
+        let (mut full, mut answered_after) = (0, 0);
+        for capacity in (40_000..400_000).step_by(5_003) {
+            let first = rig();
+            let disk = first.disk();
+            disk.set_capacity(Some(capacity));
+            let story = first.delegate().await;
+            if !matches!(&story.result, Ok(finished) if finished.outcome == Outcome::Partial) {
+                continue;
+            }
+            full += 1;
+            let events = recorded(&disk, &story);
+            let is_answer = |event: &&Event| matches!(event, Event::Replied { .. });
+            let is_full = |event: &&Event| matches!(event, Event::Ended { reason: Some(_), .. });
+            let since = events.iter().skip_while(|event| !is_full(event));
+            answered_after += usize::from(since.clone().any(|event| is_answer(&event)));
+            let answers = events.iter().filter(is_answer).count();
+            assert_eq!(answers, story.requests.len(), "{capacity}: every request is answered");
+
+            let again = rig().resume(&disk.bytes(), Resume::default()).await;
+            assert_eq!(again.outcome(), Outcome::Completed, "{capacity}: {:?}", again.ends());
+            let requests = story.requests.iter().chain(&again.requests);
+            let mut asked: Vec<_> = requests.map(|it| (it.label.clone(), it.turn)).collect();
+            asked.sort_unstable();
+            assert_eq!(asked, expected, "{capacity}: each turn is asked for once");
+        }
+        assert!(full >= 40 && answered_after >= 20, "{full} {answered_after}");
+    }
+}
+
 /// An answer that outgrows what was kept for it is lost; the run still ends in order.
 #[tokio::test(start_paused = true)]
 async fn an_answer_beyond_all_measure_ends_the_run_in_order_too() {

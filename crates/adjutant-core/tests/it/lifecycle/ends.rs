@@ -1,5 +1,7 @@
 //! Part of `lifecycle`: ends.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 #[test]
@@ -50,7 +52,8 @@ fn a_full_disk_ends_everyone_alike_and_the_run_with_them() {
     sim.say(a, "done before");
     sim.say(b, "done before");
     let below = sim.child_of(at_work, about("e"));
-    let events = sim.submit(Command::DiskFull).unwrap();
+    let lost = [below, at_work, other].into();
+    let events = sim.submit(Command::DiskFull { lost }).unwrap();
     assert_eq!(kinds(&events), "settled ended settled ended settled ended ended run_ended");
     for session in [below, at_work, other] {
         insta::allow_duplicates! {
@@ -64,9 +67,38 @@ fn a_full_disk_ends_everyone_alike_and_the_run_with_them() {
     assert_eq!(sim.ended(a), "completed", "what was done stays done");
     assert_eq!(sim.tree.outcome(), Some(Outcome::Partial));
     sim.check_over();
-    assert_eq!(sim.submit(Command::DiskFull), Ok(vec![]), "it ended already");
+    let full = Command::DiskFull { lost: BTreeSet::new() };
+    assert_eq!(sim.submit(full.clone()), Ok(vec![]), "it ended already");
     let nothing = adjutant_core::Tree::default();
-    assert_eq!(nothing.decide(Timestamp::ZERO, Command::DiskFull), Ok(vec![]));
+    assert_eq!(nothing.decide(Timestamp::ZERO, full), Ok(vec![]));
+}
+
+#[test]
+fn a_full_disk_waits_for_the_model_calls_under_way_and_ends_their_agents_after_them() {
+    let mut sim = Sim::new(scout(&["max_depth=2", "concurrency=3"]));
+    let [reads, parent, thinks, queued] = sim.children(["a", "b", "c", "d"].map(about).into())[..]
+    else {
+        panic!()
+    };
+    sim.call(reads, vec![read("1", "long.txt")]);
+    let below = sim.child_of(parent, about("e"));
+    sim.fail(parent, error(ErrorKind::Overloaded));
+    let full = || Command::DiskFull { lost: BTreeSet::new() };
+
+    assert_eq!(kinds(&sim.submit(full()).unwrap()), "ended ended");
+    let is_live = |sim: &Sim, session| sim.state(session).is_live();
+    assert!(!is_live(&sim, reads) && !is_live(&sim, queued), "neither waits for a model");
+    assert!(is_live(&sim, below) && is_live(&sim, thinks), "their answers have room");
+    assert!(is_live(&sim, parent), "it is above one of them");
+    assert_eq!(sim.submit(full()), Ok(vec![]));
+
+    sim.call(below, vec![read("1", "a.txt")]);
+    assert_eq!(kinds(&sim.submit(full()).unwrap()), "ended ended");
+    assert!(!is_live(&sim, below) && !is_live(&sim, parent));
+
+    let events = sim.submit(Command::DiskFull { lost: [thinks].into() }).unwrap();
+    assert_eq!(kinds(&events), "settled ended ended run_ended");
+    sim.check_over();
 }
 
 #[test]

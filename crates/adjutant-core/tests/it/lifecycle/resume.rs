@@ -1,5 +1,7 @@
 //! What goes on after a crash or an end, and what is never done again.
 
+use std::collections::BTreeSet;
+
 use adjutant_core::{
     Code, Command, Effect, ErrorKind, Event, Outcome, Preset, Reply, Resumption, Rights, SessionId,
     State, ToolSet,
@@ -290,9 +292,69 @@ fn a_full_disk_ends_one_who_works_below_a_parent_that_has_ended() {
     sim.restart(wish);
     assert_eq!(*sim.state(child), State::Running);
     assert!(!sim.state(parent).is_live());
-    sim.submit(Command::DiskFull).unwrap();
+    sim.submit(Command::DiskFull { lost: [child].into() }).unwrap();
     assert!(!sim.state(child).is_live());
     sim.check_over();
+}
+
+/// Ends a run because the disk is full, right after the answer of its only child was recorded.
+fn full_after(reply: Reply) -> (Sim, SessionId) {
+    let (mut sim, child) = begun(&[], about("a"));
+    let open = sim.node(child).reservation.unwrap();
+    let (turn, attempt) = (open.turn, open.attempt);
+    sim.record_only(Command::Reply { session: child, turn, attempt, reply });
+    sim.submit(Command::DiskFull { lost: BTreeSet::new() }).unwrap();
+    sim.check_over();
+    (sim, child)
+}
+
+#[test]
+fn a_final_answer_that_a_full_disk_left_unjudged_is_judged_on_resume() {
+    let (mut sim, child) = full_after(says("found it"));
+    let on = wish(&sim);
+    sim.restart(on);
+    assert!(sim.model_calls(child).is_empty(), "no turn is bought");
+    let verify = Effect::Verify { session: child, returned: None };
+    assert!(sim.effects.contains(&verify), "{:?}", sim.effects);
+    let (text, artifacts) = ("found it".to_owned(), Vec::new());
+    sim.submit(Command::Conclude { session: child, call: None, text, artifacts }).unwrap();
+    assert_eq!(*sim.state(child), State::Ended(Outcome::Completed));
+
+    let (mut sim, child) = full_after(says("found it"));
+    let say = Some("And the other one?".to_owned());
+    let on = Resumption { say, ..wish(&sim) };
+    sim.restart(on);
+    assert_eq!(sim.model_calls(child).len(), 1, "a person's words need an answer");
+}
+
+#[test]
+fn tool_calls_that_a_full_disk_left_open_are_run_on_resume_where_that_does_no_harm() {
+    let (mut sim, child) = full_after(asks(vec![read("1", "a.txt"), tool("2", "Note", json!({}))]));
+    let on = wish(&sim);
+    let events = sim.restart(on);
+    assert_eq!(sim.tools_run(child), ["Read", "Note"], "neither was begun");
+    assert_eq!(answers(&events, child), []);
+
+    let mut policy = policy(Preset::Story, &["enabled=true"]);
+    policy.approval = adjutant_core::policy::Approval::None;
+    // The first command was begun, the second waited for it. Without the right to read, nothing is read.
+    for (rights, unanswered) in [("Read, Run", vec![1]), ("Run", vec![0, 1])] {
+        let mut sim = Sim::new(policy.clone());
+        let child = sim.child(about("a"));
+        let run = |id| tool(id, "Run", json!({"command": "make"}));
+        sim.call(child, vec![read("1", "a.txt"), run("2"), run("3")]);
+        sim.submit(Command::DiskFull { lost: BTreeSet::new() }).unwrap();
+        let mut on = wish(&sim);
+        on.rights.tools = ToolSet::new(rights.split(", "));
+        let events = sim.restart(on);
+        let reopened = events.iter().find_map(|event| match event {
+            Event::Reopened(reopening) => Some(reopening.unanswered.clone()),
+            _ => None,
+        });
+        assert_eq!(reopened, Some(unanswered), "{rights}");
+        let is_read = sim.tools_run(child).contains(&"Read");
+        assert_eq!(is_read, rights.contains("Read"), "{rights}");
+    }
 }
 
 /// Returns the limits of a run with some of them changed.
