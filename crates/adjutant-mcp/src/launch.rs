@@ -79,8 +79,22 @@ pub(crate) async fn launch(
     reap(child);
     Err(match begun {
         Ok(_) => last_words(&said),
-        Err(_) => "the process for the run did not begin it in time; make the call again".into(),
+        Err(_) => too_slow(setup.ends_with_server),
     })
+}
+
+/// Says that a process has not begun its run in time. Only one that ends with the server was killed.
+fn too_slow(is_killed: bool) -> String {
+    let seconds = BEGINS.as_secs();
+    if is_killed {
+        return format!(
+            "the process for the run did not begin it within {seconds} s and was killed; make the call again"
+        );
+    }
+    format!(
+        "the process for the run has not begun it within {seconds} s and may still do so; make the same call \
+         again, and it is answered with that run; delegate_status lists what runs"
+    )
 }
 
 fn cannot_start(error: io::Error) -> String {
@@ -169,5 +183,66 @@ fn last_words(said: &[u8]) -> String {
         "the process for the run ended without a word".into()
     } else {
         said.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use adjutant_core::schema::CallLimits;
+    use adjutant_engine::Archive;
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::Approval;
+    use crate::calls::Calls;
+    use crate::tools::Named;
+
+    fn setup(home: &Path, program: &Path, ends_with_server: bool) -> Setup {
+        Setup {
+            archive: Archive::open(home).unwrap(),
+            root: home.to_owned(),
+            program: program.to_owned(),
+            arguments: Vec::new(),
+            task_arguments: Vec::new(),
+            ends_with_server,
+            search: OsString::new(),
+            limits: CallLimits::default(),
+            approval: Approval::Inbox,
+            asks_client: false,
+            detach_after: None,
+            result_bytes: None,
+            command_folders: Default::default(),
+            program_name: "adjutant".into(),
+            refusal: None,
+            version: "1".into(),
+        }
+    }
+
+    /// A detached process is out of the server's reach: it may begin its run, and spend, after the call was answered.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_told_that_a_slow_detached_process_may_still_begin_its_run() {
+        let home = TempDir::new().unwrap();
+        let program = home.path().join("slow");
+        // It waits for a writer that never comes. The shell makes the file: one that this process had open for writing
+        // could not be executed while another test forks.
+        let made = "mkfifo fifo && printf '#!/bin/sh\\nexec cat \"${0%%/*}/fifo\"\\n' >slow && chmod +x slow";
+        let mut shell = std::process::Command::new("sh");
+        let made = shell.args(["-c", made]).current_dir(home.path()).status().unwrap();
+        assert!(made.success());
+        let arguments = json!({ "tasks": [{ "label": "a", "prompt": "Look around" }] });
+        let job = Job::of(Named::Delegate, &arguments, &CallLimits::default()).unwrap();
+        for (ends_with_server, said) in
+            [(true, "was killed; make the call"), (false, "may still do so")]
+        {
+            let calls = Calls::open(home.path()).unwrap();
+            let claim = calls.claim(said).await.unwrap().unwrap();
+            let setup = setup(home.path(), &program, ends_with_server);
+            let launched = launch(&setup, Vec::new(), &job, &claim, None).await;
+            let problem = launched.map(|(run, _)| run).unwrap_err();
+            assert!(problem.contains("within 20 s") && problem.contains(said), "{problem}");
+        }
     }
 }
