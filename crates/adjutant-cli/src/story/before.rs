@@ -6,6 +6,7 @@
 use adjutant_core::prd::{Story, asked};
 use adjutant_core::{Outcome, RunId};
 use adjutant_engine::work::Whereabouts;
+use adjutant_view::story::StoryReport;
 
 use super::earlier::Earlier;
 use super::{Reading, record};
@@ -50,11 +51,15 @@ impl Reading<'_> {
                 "{run} can go on with it: `adjutant resume {run}`; {} begins it anew",
                 self.advised(&story.id, "--again")
             )),
-            Some(Earlier::Spent(run)) => Before::Leave(format!(
-                "{run} used up what it was given; {} begins it anew, with a higher --budget-usd, \
-                 --budget-tokens or the limit that `adjutant result {run}` names",
-                self.advised(&story.id, "--again")
-            )),
+            Some(Earlier::Spent(run)) => {
+                let goes_on = self.raised(run).map(|command| format!("`{command}` goes on with it, "));
+                Before::Leave(format!(
+                    "{run} used up what it was given; {}{} begins it anew, with a higher --budget-usd, \
+                     --budget-tokens or the limit that `adjutant result {run}` names",
+                    goes_on.unwrap_or_default(),
+                    self.advised(&story.id, "--again")
+                ))
+            }
             Some(Earlier::Passed(_) | Earlier::Over) => Before::Begin(None),
             None => Before::Begin(self.history.unfinished(&story.id).map(|run| {
                 format!(
@@ -63,6 +68,13 @@ impl Reading<'_> {
                 )
             })),
         })
+    }
+
+    /// Returns the command that goes on with a run under a larger budget, where a budget was used up.
+    fn raised(&self, run: RunId) -> Option<String> {
+        let (files, _) = self.archive.find(&run.to_string()).ok()?;
+        let (view, _) = crate::records::numbers(&files).ok()?;
+        StoryReport::of(&view)?.resume
     }
 
     /// Says whether the file lacks what came of a run that completed a story.

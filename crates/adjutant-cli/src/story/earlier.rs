@@ -30,7 +30,7 @@ pub(super) enum Earlier {
     Running(RunId),
     /// It was interrupted, or ended so that it can go on.
     Open(RunId),
-    /// It ended because its limits were used up, which are what they are.
+    /// It ended because its limits were used up; it goes on only where a person raises them.
     Spent(RunId),
     /// It ended otherwise.
     Over,

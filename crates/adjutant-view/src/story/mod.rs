@@ -7,6 +7,7 @@
 mod node;
 mod text;
 
+use adjutant_core::refusal::raising_flags;
 use adjutant_core::space::ChangedFile;
 use adjutant_core::{Code, Outcome, RunId, SessionId, State};
 use serde::{Serialize, Serializer};
@@ -84,7 +85,8 @@ pub struct StoryReport {
     pub inclusive: Spend,
     /// Seconds it took.
     pub elapsed_s: f64,
-    /// The command that goes on with it, where it does not pass and can go on.
+    /// The command that goes on with it, where it does not pass and can go on; with a larger budget
+    /// where that was used up.
     pub resume: Option<String>,
     /// The command that begins it anew under wider limits, where those it had are used up.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,7 +220,7 @@ impl StoryReport {
             elapsed_s: seconds(view.elapsed(view.latest().at, Liveness::Dead)),
             // All was done of what nobody may check: there is nothing to go on with.
             resume: run
-                .filter(|_| !(passes || is_spent(root) || story.unallowed && is_completed))
+                .filter(|_| !(passes || story.unallowed && is_completed))
                 .and_then(|run| resume(run, root)),
             again: story.prd.as_ref().filter(|_| !passes && is_spent(root)).map(|prd| {
                 let (prd, id) = (sanitize::shell_word(prd), sanitize::shell_word(&story.id));
@@ -246,13 +248,17 @@ fn summary(root: &Delegation) -> String {
 }
 
 fn resume(run: RunId, root: &Delegation) -> Option<String> {
+    if is_spent(root) {
+        let flags = root.reason.as_ref().and_then(|it| raising_flags(&it.recommendation));
+        return flags.map(|flags| format!("adjutant resume {run} {flags}"));
+    }
     let can = root.reason.as_ref().is_none_or(|reason| reason.recoverable);
     let say = if ended(root) == Some(Outcome::Blocked) { " --say \"ANSWER\"" } else { "" };
     can.then(|| format!("adjutant resume {run}{say}"))
 }
 
 /// Says whether a story had all that its limits give: they are those of its run, so going on with that
-/// run would end at once. A full context is begun afresh, unless not even the beginning fits it.
+/// run would end at once unless a person raises them. A full context is begun afresh, unless not even the beginning fits it.
 fn is_spent(root: &Delegation) -> bool {
     let code = root.reason.as_ref().map(|reason| reason.code);
     let code = ended(root).and(code);

@@ -114,7 +114,10 @@ fn story(report: &StoryReport) -> String {
         line("anew", &format!("`{command}`"));
         let reason = report.reason.as_ref();
         let advice = reason.map(|reason| reason.recommendation.as_str()).unwrap_or_default();
-        line("", &fit(&sanitize::collapsed(advice), TEXT_COLUMNS));
+        // The command that raises a budget is shown above.
+        if report.resume.is_none() {
+            line("", &fit(&sanitize::collapsed(advice), TEXT_COLUMNS));
+        }
         if reason.is_some_and(|reason| reason.code == Code::ContextExhausted.as_str()) {
             line("", "The limit of the run is raised with --set context_tokens=N.");
         }
