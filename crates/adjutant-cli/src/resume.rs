@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adjutant_core::policy::{Key, Timeout, WorkspaceKind, parse_assignment};
+use adjutant_core::policy::{Key, WorkspaceKind, parse_assignment};
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::space::MergeRequest;
 use adjutant_core::{Policy, Preset, RunId};
@@ -70,8 +70,7 @@ pub(crate) fn run_resume(
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
     let limits = limits(args, &past.policy)?;
-    let given = args.timeout.or_else(|| limits.as_deref().and_then(|new| new_timeout(&past, new)));
-    let wish = Resume { session, say, timeout_s: given, on_this_model, limits };
+    let wish = Resume { session, say, timeout_s: args.timeout, on_this_model, limits };
     let flags = Again {
         model: args.model.as_deref(),
         yes: args.yes,
@@ -83,8 +82,12 @@ pub(crate) fn run_resume(
         events: args.events,
     };
     let run = files.id();
+    let changes = changes(args);
     // A person's words, or a delegation that was named, ask for more than the result.
     let is_plain = wish.say.is_none() && wish.session.is_none();
+    if let Some(nothing) = past.nothing.as_ref().filter(|_| is_plain && !changes.is_empty()) {
+        return Err(without_effect(run, &past, nothing, &changes));
+    }
     if past.nothing.is_some() && is_plain && files.expiry() == Expiry::Kept {
         return show_ended(archive, &files, &past, &flags);
     }
@@ -92,6 +95,29 @@ pub(crate) fn run_resume(
         Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
         Some(_) | None => failure,
     })
+}
+
+/// Returns the typed flags that change how work goes on, as the commands that begin a run take them.
+fn changes(args: &ResumeArgs) -> Vec<String> {
+    let usd = args.budget_usd.map(|usd| format!("--budget-usd {usd}"));
+    let tokens = args.budget_tokens.map(|tokens| format!("--budget-tokens {tokens}"));
+    let timeout = args.timeout.map(|seconds| format!("--set timeout_s={seconds}"));
+    let model = args.model.as_ref().map(|model| format!("--model {}", quoted(model)));
+    let set = args.set.iter().map(|it| format!("--set {}", quoted(it)));
+    [usd, tokens, timeout, model].into_iter().flatten().chain(set).collect()
+}
+
+/// Refuses flags for work that goes on where none does.
+fn without_effect(run: RunId, past: &Past, nothing: &str, changes: &[String]) -> Failure {
+    // A run without a model has no task that was admitted.
+    if past.model.is_none() {
+        let flags = changes.join(" ");
+        let text = format!("no task of {run} was admitted; start it again with {flags}");
+        return Failure::usage(format!("nothing to resume: {text}"));
+    }
+    Failure::usage(format!("nothing to resume: {nothing}")).hint(completed(&format!(
+        "`adjutant resume {run}` shows its result, `adjutant resume {run} --say \"TEXT\"` gives it more to do."
+    )))
 }
 
 /// Returns the limits that hold from here on, where the flags change any.
@@ -117,14 +143,6 @@ fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, F
         set("--set", name, &value)?;
     }
     Ok((policy != *recorded).then(|| Box::new(policy)))
-}
-
-/// Returns the seconds that `--set timeout_s` gives those who go on.
-fn new_timeout(past: &Past, limits: &Policy) -> Option<u64> {
-    match limits.timeout_s {
-        Timeout::Seconds(seconds) if limits.timeout_s != past.policy.timeout_s => Some(seconds),
-        Timeout::Seconds(_) | Timeout::None | Timeout::ByOperation => None,
-    }
 }
 
 /// Reads what there is to go on with.

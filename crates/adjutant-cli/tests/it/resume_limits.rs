@@ -70,3 +70,62 @@ fn other_limits_are_fixed_and_a_wrong_one_is_a_usage_error() {
     adjutant: --budget-tokens budget_tokens_run: -1 is negative
     ");
 }
+
+#[test]
+fn new_time_is_bounded_by_the_maximum_that_is_set_with_it() {
+    let rig = Rig::with_script("[[turn]]\ndelay_ms = 300000\ntext = 'late'\n");
+    let short = ["--set", "timeout_s=1", "--set", "timeout_max_s=1"];
+    let out = rig.delegate(&[&["-t", "look=Look"], &short[..]].concat());
+    assert_eq!(out.code, 3, "{out}");
+    rig.write("../script.toml", "[[turn]]\ntext = 'In time.'\n");
+    let run = rig.only_run();
+    let long = ["--set", "timeout_s=60", "--set", "timeout_max_s=60"];
+    let out = rig.run([&["resume", &run], &long[..]].concat());
+    assert_eq!(out.code, 0, "{out}");
+    assert!(!out.stderr.contains("more than allowed"), "{out}");
+    let log = rig.run(["log"]).stdout;
+    assert!(log.contains("timeout_max_s=60"), "{log}");
+}
+
+#[test]
+fn limits_for_a_run_with_nothing_to_go_on_with_are_a_usage_error() {
+    let rig = Rig::with_script(SCRIPT);
+    let out = rig.delegate(&["-t", "look=Look", "--budget-tokens", "10"]);
+    assert_eq!(out.code, 4, "{out}");
+    let run = rig.only_run();
+    let plain = rig.run(["resume", &run]);
+    assert_eq!(plain.code, 4, "without a flag the result is shown again: {plain}");
+    let mut told = Vec::new();
+    for flags in [
+        ["--budget-tokens", "5100"],
+        ["--budget-usd", "2"],
+        ["--set", "budget_tokens=5100"],
+        ["--timeout", "60"],
+        ["--model", "script:../script.toml"],
+    ] {
+        let out = rig.run([["resume", &run], flags].concat());
+        assert_eq!((out.code, out.stdout.as_str()), (2, ""), "{flags:?}: {out}");
+        told.push(out.stderr.replace(&run, "RUN"));
+    }
+    insta::assert_snapshot!(told.join(""), @"
+    adjutant: nothing to resume: no task of RUN was admitted; start it again with --budget-tokens 5100
+    adjutant: nothing to resume: no task of RUN was admitted; start it again with --budget-usd 2
+    adjutant: nothing to resume: no task of RUN was admitted; start it again with --set budget_tokens=5100
+    adjutant: nothing to resume: no task of RUN was admitted; start it again with --set timeout_s=60
+    adjutant: nothing to resume: no task of RUN was admitted; start it again with --model script:../script.toml
+    ");
+}
+
+#[test]
+fn limits_for_a_completed_run_are_a_usage_error_that_names_what_works() {
+    let rig = Rig::with_script("[[turn]]\ntext = 'Done.'\n");
+    assert_eq!(rig.delegate(&["-t", "look=Look"]).code, 0);
+    let run = rig.only_run();
+    let out = rig.run(["resume", &run, "--budget-usd", "2"]);
+    assert_eq!(out.code, 2, "{out}");
+    insta::assert_snapshot!(out.stderr.replace(&run, "RUN"), @r#"
+    adjutant: nothing to resume: the run ended completed and has nothing left to do
+      `adjutant resume RUN` shows its result, `adjutant resume RUN --say "TEXT"` gives it more to do.
+    "#);
+    assert_eq!(rig.run(["resume", &run]).code, 0, "its result is shown again");
+}
