@@ -12,6 +12,8 @@ use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
 
+mod by_command;
+
 /// Stands for a value that is filled in when the text is made.
 const VALUE: char = '\u{1}';
 

@@ -446,32 +446,33 @@ impl Refusal {
         }
     }
 
-    /// Returns what to do next; where a flag helps, it works when pasted.
+    /// Returns what to do next; where a flag helps, it works when pasted. What was refused is not part of
+    /// the run, so these are flags of a command that begins one, not of `resume`.
     #[must_use]
     pub fn recommendation(&self) -> String {
         match self {
             Self::Disabled { .. } => {
-                "Add --enable-delegation, or set ENABLE_DELEGATION=true, or enabled = true in the user config.".into()
+                "Start the run again with --enable-delegation, or with ENABLE_DELEGATION=true, or enabled = true in the user config.".into()
             }
             Self::UnknownParent { .. } => "Name a running delegation; `adjutant tree` lists them.".into(),
             Self::UnknownAgent { .. } => "Use one of the known agents.".into(),
             Self::Cycle { .. } => "Do this work at the current level, or delegate a smaller, different task.".into(),
             Self::OwnStory { .. } => "Leave that story to its own run; if your task needs a part of it, say in words what is to be done.".into(),
             Self::TooDeep { max_depth, .. } if *max_depth < HARD_MAX_DEPTH => format!(
-                "Complete this task at the current level, or allow one level more with --set max_depth={}.",
+                "Complete this task at the current level, or start the run again with --set max_depth={}.",
                 max_depth + 1
             ),
             Self::TooDeep { .. } => {
                 format!("Complete this task at the current level; {HARD_MAX_DEPTH} is the hard maximum.")
             }
             Self::StartsTooDeep { base_depth, .. } if *base_depth <= HARD_MAX_DEPTH => format!(
-                "Do this work in the process that started this one, or allow this depth with --set max_depth={base_depth}."
+                "Do this work in the process that started this one, or start the run again with --set max_depth={base_depth}."
             ),
             Self::StartsTooDeep { .. } => format!(
                 "Do this work in the process that started this one; {HARD_MAX_DEPTH} is the hard maximum."
             ),
             Self::TooMany { scope, count, .. } => {
-                format!("Delegate fewer, larger tasks, or raise the limit with --set {}={count}.", scope.key())
+                format!("Delegate fewer, larger tasks, or start the run again with --set {}={count}.", scope.key())
             }
             Self::Rights { network: true, .. } => {
                 "Ask only for tools and a network that the parent holds.".into()
@@ -487,18 +488,18 @@ impl Refusal {
                 remedy: ContextRemedy::SmallerResults { result_tokens: 0 }, ..
             } => "Delegate fewer tasks in one call, or use a model with a larger window.".into(),
             Self::ContextBudget { remedy: ContextRemedy::SmallerResults { result_tokens }, .. } => format!(
-                "Delegate fewer tasks in one call, or lower what each hands back with --set result_tokens={result_tokens}."
+                "Delegate fewer tasks in one call, or let each hand back less: start the run again with --set result_tokens={result_tokens}."
             ),
             Self::ContextBudget { remedy: ContextRemedy::RaiseLimit, current, estimate, .. } => format!(
-                "Break the task into smaller pieces, or raise the limit with --set context_tokens={}.",
+                "Break the task into smaller pieces, or start the run again with --set context_tokens={}.",
                 current.saturating_add(*estimate)
             ),
             Self::Tokens { scope, needed, left, max } => format!(
-                "Raise the budget with {}, or delegate less.",
+                "Start the run again with {}, or delegate less.",
                 scope.flag(max.saturating_add(needed.saturating_sub(*left)))
             ),
             Self::Money { needed, left, max, .. } => format!(
-                "Raise the budget with --budget-usd {:.2}, or delegate less.",
+                "Start the run again with --budget-usd {:.2}, or delegate less.",
                 ((*max + needed.saturating_sub(*left)).as_dollars() * 100.0).ceil() / 100.0
             ),
             Self::Time { .. } => "Finish with what is there, or give the parent more time.".into(),

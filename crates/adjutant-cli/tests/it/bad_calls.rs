@@ -42,7 +42,7 @@ fn req_53_the_number_of_tasks_is_bounded() {
           [exit 2]
         {"tasks":[{"label":"a","prompt":"1"},{"label":"a","prompt":"
           adjutant: MAX_DELEGATIONS_EXCEEDED: Too many delegations (9). Maximum: 8
-            Delegate fewer, larger tasks, or raise the limit with --set tasks_per_call=9.
+            Delegate fewer, larger tasks, or start the run again with --set tasks_per_call=9.
           [exit 4]
     "#);
 }

@@ -165,7 +165,7 @@ fn a_project_file_may_only_tighten() {
     ");
     insta::assert_snapshot!(with_project("[policy]\ntasks_per_call = 1").talk(), @"
         adjutant: MAX_DELEGATIONS_EXCEEDED: Too many delegations (2). Maximum: 1
-          Delegate fewer, larger tasks, or raise the limit with --set tasks_per_call=2.
+          Delegate fewer, larger tasks, or start the run again with --set tasks_per_call=2.
         [exit 4]
     ");
 }
@@ -200,7 +200,7 @@ fn req_56_the_story_preset_is_off_until_it_is_switched_on() {
     let rig = rig();
     insta::assert_snapshot!(told(&rig, &["--preset", "story"]), @"
         adjutant: DELEGATION_DISABLED: Delegation is disabled (preset story, enabled = false).
-          Add --enable-delegation, or set ENABLE_DELEGATION=true, or enabled = true in the user config.
+          Start the run again with --enable-delegation, or with ENABLE_DELEGATION=true, or enabled = true in the user config.
         [exit 4]
     ");
     let told =

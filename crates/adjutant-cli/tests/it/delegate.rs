@@ -202,7 +202,7 @@ fn a_dry_run_that_would_be_refused_exits_4_and_says_why() {
 
         Refused
           [a] BUDGET_EXCEEDED: Token budget exceeded: the task needs at least 5,100 tokens, 10 of the run's 10 are left.
-            Raise the budget with --budget-tokens 5100, or delegate less.
+            Start the run again with --budget-tokens 5100, or delegate less.
         --- stderr ---
         [exit 4]
     ");
@@ -225,7 +225,7 @@ fn budgets_bound_the_run_and_the_advice_works_when_pasted() {
 
         > Token budget exceeded: the task needs at least 5,100 tokens, 10 of the run's 10 are left.
 
-        **To go on**: Raise the budget with --budget-tokens 5100, or delegate less.
+        **To go on**: Start the run again with --budget-tokens 5100, or delegate less.
 
         Run run_0000000000_bbbbbb
     ");

@@ -145,7 +145,7 @@ fn resuming_a_run_of_refused_tasks_prints_its_result_whatever_models_there_are()
 
     > Token budget exceeded: the task needs at least 5,100 tokens, 10 of the run's 10 are left.
 
-    **To go on**: Raise the budget with --budget-tokens 5100, or delegate less.
+    **To go on**: Start the run again with --budget-tokens 5100, or delegate less.
 
     Run run_0000000000_bbbbbb
     --- stderr ---

@@ -310,14 +310,14 @@ impl Tree {
         let limit = self.output_wish(node);
         let message = format!("The answer was cut off at {} output tokens.", grouped(limit));
         let most = node.model.as_ref().map_or(u64::MAX, |model| model.max_output);
+        let shorter =
+            format!("Ask for a shorter answer with `adjutant resume {session} --say \"TEXT\"`");
         // Where the task or the model sets the limit, no setting moves it.
         let recommendation = if node.max_output_wish.is_none() && limit < most {
             let more = limit.saturating_mul(2).min(most);
-            format!(
-                "Ask for a shorter answer, or raise the limit with --set max_output_tokens={more}."
-            )
+            format!("{shorter}, or start the run again with --set max_output_tokens={more}.")
         } else {
-            "Ask for a shorter answer.".to_owned()
+            format!("{shorter}.")
         };
         self.end_subtree(index, &End::partial(Code::BudgetExceeded, message, &recommendation))
     }

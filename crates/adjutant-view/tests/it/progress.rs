@@ -217,7 +217,7 @@ fn requirement_52_a_pipe_gets_a_line_for_each_thing_worth_one() {
     [refactor] note: main.rs repeats itself
     [refactor] note: two parsers⏎for one format
     [refactor] ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612
-    [deeper] ⊘ refused: max depth exceeded. Complete this task at the current level, or allow one level more with --set max_depth=2.
+    [deeper] ⊘ refused: max depth exceeded. Complete this task at the current level, or start the run again with --set max_depth=2.
     [correctness] provider overloaded: try later
     [correctness] ✗ failed: provider error (in=27k out=1.9k) 1m 11s ~$0.1094
     4 subagents: 1 complete, 1 partial, 1 failed, 1 refused · in=265k out=16k · ~$1.0371 · 1m 11s · ~ estimated: calls whose usage no provider reported count in full

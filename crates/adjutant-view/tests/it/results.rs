@@ -68,7 +68,7 @@ fn requirement_51_markdown_has_a_section_for_each_task_in_input_order() {
     > Attempted delegation: look deeper
     > Suggestion: Complete this task at current level or simplify.
 
-    **To go on**: Complete this task at the current level, or allow one level more with --set max_depth=2.
+    **To go on**: Complete this task at the current level, or start the run again with --set max_depth=2.
     ");
 }
 
@@ -179,7 +179,7 @@ fn requirement_51_json_has_an_entry_for_each_task() {
           "reason": {
             "code": "MAX_DEPTH_EXCEEDED",
             "message": "ERROR: Delegation depth limit (1) reached. Cannot delegate further.\n\nCurrent depth: 1\nAttempted delegation: look deeper\nSuggestion: Complete this task at current level or simplify.",
-            "recommendation": "Complete this task at the current level, or allow one level more with --set max_depth=2.",
+            "recommendation": "Complete this task at the current level, or start the run again with --set max_depth=2.",
             "recoverable": true
           },
           "transcript": "transcripts/sess_1738326896_aaaaae.transcript.json"

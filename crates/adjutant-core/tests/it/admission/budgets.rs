@@ -17,12 +17,12 @@ fn a_task_needs_its_estimate_and_a_short_answer_within_every_budget() {
     insta::assert_snapshot!(refusal(Preset::Scout, &input("budget_tokens")), @r"
     BUDGET_EXCEEDED (recoverable)
     Token budget exceeded: the task needs at least 5,100 tokens, 5,099 of the delegation's 5,099 are left.
-    => Raise the budget with --set budget_tokens=5100, or delegate less.
+    => Start the run again with --set budget_tokens=5100, or delegate less.
     ");
     insta::assert_snapshot!(refusal(Preset::Scout, &input("budget_tokens_run")), @r"
     BUDGET_EXCEEDED (recoverable)
     Token budget exceeded: the task needs at least 5,100 tokens, 5,099 of the run's 5,099 are left.
-    => Raise the budget with --budget-tokens 5100, or delegate less.
+    => Start the run again with --budget-tokens 5100, or delegate less.
     ");
 }
 
@@ -38,7 +38,7 @@ fn money_is_judged_for_models_with_a_price_only() {
     insta::assert_snapshot!(shown(&judge("0.02024", priced()).unwrap_err()), @r"
     BUDGET_EXCEEDED: Money budget exceeded: the task needs up to $0.0203, $0.0202 of the run's $0.0202 are left.
     $0.0203 needed, $0.0202 left of the run's budget
-    => Raise the budget with --budget-usd 0.03, or delegate less.
+    => Start the run again with --budget-usd 0.03, or delegate less.
     ");
     assert!(judge("0.00001", model()).is_ok());
 }
@@ -67,6 +67,6 @@ fn what_is_spent_and_held_anywhere_on_the_way_up_is_not_there_for_a_child() {
     insta::assert_snapshot!(shown(&refusal), @r"
     BUDGET_EXCEEDED: Token budget exceeded: the task needs at least 5,102 tokens, 4,900 of the delegation's 20,000 are left.
     5102 tokens needed, 4900 left of the delegation's budget
-    => Raise the budget with --set budget_tokens=20202, or delegate less.
+    => Start the run again with --set budget_tokens=20202, or delegate less.
     ");
 }

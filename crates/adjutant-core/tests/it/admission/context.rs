@@ -15,7 +15,7 @@ fn requirement_61_the_context_text_of_the_seed_is_kept_to_the_letter() {
     Maximum allowed: 100,000 tokens
 
     Suggestion: Break subtask into smaller pieces or reduce parent context.
-    => Break the task into smaller pieces, or raise the limit with --set context_tokens=120000.
+    => Break the task into smaller pieces, or start the run again with --set context_tokens=120000.
     ");
 }
 
@@ -88,7 +88,7 @@ fn a_context_limit_of_the_policy_is_the_smaller_window() {
 
     Suggestion: Break subtask into smaller pieces or reduce parent context.
     context 0 + estimate 10001 tokens, limit 10000
-    => Break the task into smaller pieces, or raise the limit with --set context_tokens=10001.
+    => Break the task into smaller pieces, or start the run again with --set context_tokens=10001.
     ");
     // Raising the policy to what the model cannot hold would help nobody.
     insta::assert_snapshot!(judge(200_001).unwrap_err().recommendation(), @"Break the task into smaller pieces, or use a model with a larger window.");
@@ -119,7 +119,7 @@ fn d11_a_parent_must_be_able_to_take_in_what_comes_back() {
     Maximum allowed: 20,000 tokens
 
     Suggestion: Break subtask into smaller pieces or reduce parent context.
-    => Delegate fewer tasks in one call, or lower what each hands back with --set result_tokens=3999.
+    => Delegate fewer tasks in one call, or let each hand back less: start the run again with --set result_tokens=3999.
     ");
     // Pasted, it lets the whole call through.
     for (result_tokens, all) in [("result_tokens=3999", 5), ("result_tokens=4000", 4)] {

@@ -77,7 +77,7 @@ fn requirement_61_the_depth_text_of_the_seed_is_kept_to_the_letter() {
     Current depth: 2
     Attempted delegation: Implement advanced caching layer
     Suggestion: Complete this task at current level or simplify.
-    => Complete this task at the current level, or allow one level more with --set max_depth=3.
+    => Complete this task at the current level, or start the run again with --set max_depth=3.
     ");
     let input =
         json!({"tree": chain(&["a", "b", "c", "d"]), "request": {"parent": "d", "agent": "e"}});

@@ -18,7 +18,7 @@ fn requirement_24_a_call_with_too_many_tasks_is_refused_as_a_whole() {
     insta::assert_snapshot!(shown(&sim.ask(root, many(9), None).unwrap_err()), @r"
     MAX_DELEGATIONS_EXCEEDED: Too many delegations (9). Maximum: 8
     the call would have 9 delegations, limit 8
-    => Delegate fewer, larger tasks, or raise the limit with --set tasks_per_call=9.
+    => Delegate fewer, larger tasks, or start the run again with --set tasks_per_call=9.
     ");
 }
 
@@ -45,7 +45,7 @@ fn a_batch_counts_its_own_grants_and_those_before_it() {
     assert_eq!(*index, 5);
     insta::assert_snapshot!(format!("{}\n=> {}", reason.message, reason.recommendation), @r"
     Too many delegations (51). Maximum: 50 per run
-    => Delegate fewer, larger tasks, or raise the limit with --set children_per_run=51.
+    => Delegate fewer, larger tasks, or start the run again with --set children_per_run=51.
     ");
 }
 

@@ -34,7 +34,7 @@ fn every_refusal_says_what_was_attempted_the_limit_and_what_to_do() {
     insta::assert_snapshot!(all.join("\n\n"), @r"
     DELEGATION_DISABLED: Delegation is disabled (preset scout, enabled = false).
     delegation is disabled in preset `scout`
-    => Add --enable-delegation, or set ENABLE_DELEGATION=true, or enabled = true in the user config.
+    => Start the run again with --enable-delegation, or with ENABLE_DELEGATION=true, or enabled = true in the user config.
 
     UNKNOWN_PARENT: Unknown parent: sess_1700000001_aaaaaa is not a live delegation.
     `sess_1700000001_aaaaaa` is not a live delegation
@@ -54,15 +54,15 @@ fn every_refusal_says_what_was_attempted_the_limit_and_what_to_do() {
     Attempted delegation: do it
     Suggestion: Complete this task at current level or simplify.
     delegating to `do it` would reach depth 2, limit 1
-    => Complete this task at the current level, or allow one level more with --set max_depth=2.
+    => Complete this task at the current level, or start the run again with --set max_depth=2.
 
     MAX_DELEGATIONS_EXCEEDED: Too many delegations (1002). Maximum: 1 per parent
     the parent would have 1002 delegations, limit 1
-    => Delegate fewer, larger tasks, or raise the limit with --set children_per_parent=1002.
+    => Delegate fewer, larger tasks, or start the run again with --set children_per_parent=1002.
 
     MAX_DELEGATIONS_EXCEEDED: Too many delegations (1003). Maximum: 1 per run
     the run would have 1003 delegations, limit 1
-    => Delegate fewer, larger tasks, or raise the limit with --set children_per_run=1003.
+    => Delegate fewer, larger tasks, or start the run again with --set children_per_run=1003.
 
     RIGHTS_EXCEEDED: Rights beyond the parent's: Write.
     rights beyond the parent's: Write
@@ -81,15 +81,15 @@ fn every_refusal_says_what_was_attempted_the_limit_and_what_to_do() {
 
     Suggestion: Break subtask into smaller pieces or reduce parent context.
     context 0 + estimate 5001 tokens, limit 1000
-    => Break the task into smaller pieces, or raise the limit with --set context_tokens=5001.
+    => Break the task into smaller pieces, or start the run again with --set context_tokens=5001.
 
     BUDGET_EXCEEDED: Token budget exceeded: the task needs at least 5,101 tokens, 1,000 of the run's 1,000 are left.
     5101 tokens needed, 1000 left of the run's budget
-    => Raise the budget with --budget-tokens 5101, or delegate less.
+    => Start the run again with --budget-tokens 5101, or delegate less.
 
     BUDGET_EXCEEDED: Money budget exceeded: the task needs up to $0.0203, $0.0010 of the run's $0.0010 are left.
     $0.0203 needed, $0.0010 left of the run's budget
-    => Raise the budget with --budget-usd 0.03, or delegate less.
+    => Start the run again with --budget-usd 0.03, or delegate less.
 
     TIME_EXCEEDED: No time left to delegate: its parent's deadline is used up.
     no time left: its parent's deadline

@@ -8,10 +8,10 @@ fn an_answer_cut_off_is_asked_for_once_more_and_then_partial() {
     assert_eq!(kinds(&sim.reply(child, cut_off("a long"))), "replied told reserved");
     insta::assert_snapshot!(sim.told(child)[0], @"Your answer was cut off at the output limit. Say it again, shorter, in one message.");
     sim.reply(child, cut_off("still long"));
-    insta::assert_snapshot!(sim.ended(child), @r"
+    insta::assert_snapshot!(sim.ended(child), @r#"
     partial BUDGET_EXCEEDED: The answer was cut off at 4,096 output tokens.
-    => Ask for a shorter answer, or raise the limit with --set max_output_tokens=8192.
-    ");
+    => Ask for a shorter answer with `adjutant resume sess_1700000001_bbbbbb --say "TEXT"`, or start the run again with --set max_output_tokens=8192.
+    "#);
     // Calls of an answer that was cut off are not run.
     assert!(sim.tools_run(child).is_empty());
     let (mut sim, child) = one(&[]);

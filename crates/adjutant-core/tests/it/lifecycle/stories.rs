@@ -145,7 +145,7 @@ fn eleven_markers_refuse_the_answer_as_a_whole_and_the_agent_goes_on() {
     Nothing was delegated.
 
     MAX_DELEGATIONS_EXCEEDED: Too many delegations (11). Maximum: 10
-    Delegate fewer, larger tasks, or raise the limit with --set tasks_per_call=11.
+    Delegate fewer, larger tasks, or start the run again with --set tasks_per_call=11.
 
     Go on with your task.
     ");

@@ -1,0 +1,216 @@
+//! Each flag in advice is one of the command that the advice is for.
+//!
+//! What was refused is not part of a run: its advice names flags of the commands that begin one, after the words
+//! [`BEGIN_AGAIN`]. Everything else may be read in a run that goes on, so `resume` must accept it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use adjutant_core::policy::Key;
+use adjutant_core::refusal::{ContextRemedy, FanOut, Scope, TimeBound, Untold};
+use adjutant_core::{AgentName, Preset, Refusal, SessionId, ToolSet, Usd};
+use clap::CommandFactory;
+
+use super::{VALUE, all_texts, complaint};
+use crate::args::Cli;
+
+/// What stands before flags that only a new run takes.
+const BEGIN_AGAIN: &str = "start the run again with ";
+
+/// The commands that begin a run.
+const BEGIN: [&str; 3] = ["delegate -t a=b", "run goal", "story prd.json"];
+
+/// Which commands the flags in a refusal's advice are for.
+enum AdviceFor {
+    /// Those that begin a run.
+    BeginAgain,
+    /// Whichever command was typed.
+    AnyCommand,
+    /// None: what is advised needs no flag.
+    NoCommand,
+}
+
+fn advice_for(refusal: &Refusal) -> AdviceFor {
+    match refusal {
+        Refusal::Disabled { .. }
+        | Refusal::TooDeep { .. }
+        | Refusal::StartsTooDeep { .. }
+        | Refusal::TooMany { .. }
+        | Refusal::ContextBudget { .. }
+        | Refusal::Tokens { .. }
+        | Refusal::Money { .. } => AdviceFor::BeginAgain,
+        Refusal::ApprovalDenied { .. } => AdviceFor::AnyCommand,
+        Refusal::UnknownParent { .. }
+        | Refusal::UnknownAgent { .. }
+        | Refusal::Cycle { .. }
+        | Refusal::OwnStory { .. }
+        | Refusal::NoTasks
+        | Refusal::Rights { .. }
+        | Refusal::ContextFile { .. }
+        | Refusal::Model { .. }
+        | Refusal::Time { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::Untold { .. } => AdviceFor::NoCommand,
+    }
+}
+
+/// Returns every kind of refusal, with each kind of advice it has.
+fn refusals() -> Vec<Refusal> {
+    let text = || "x".to_owned();
+    let agent = || AgentName::new("scout");
+    let session: SessionId = "sess_1735460684_a1b2c3".parse().unwrap();
+    let usd = Usd::from_pico;
+    let mut all = vec![
+        Refusal::Disabled { preset: Preset::Story },
+        Refusal::UnknownParent { parent: text() },
+        Refusal::UnknownAgent { agent: agent(), known: text() },
+        Refusal::Cycle { target: text(), path: vec![text()], stories: false },
+        Refusal::OwnStory { story: text() },
+        Refusal::TooDeep { target: text(), depth: 1, max_depth: 1 },
+        Refusal::TooDeep { target: text(), depth: 9, max_depth: 9 },
+        Refusal::StartsTooDeep { base_depth: 2, max_depth: 1 },
+        Refusal::StartsTooDeep { base_depth: 9, max_depth: 1 },
+        Refusal::NoTasks,
+        Refusal::Rights { beyond: ToolSet::new(["Write"]), network: false },
+        Refusal::Rights { beyond: ToolSet::new(["Write"]), network: true },
+        Refusal::ContextFile { path: text(), problem: text() },
+        Refusal::Model { problem: text() },
+        Refusal::Money {
+            scope: Scope::Run,
+            needed: usd(20_000_000_000),
+            left: usd(1),
+            max: usd(10_000_000_000),
+        },
+        Refusal::Time { bound: TimeBound::Total, seconds: Some(3) },
+        Refusal::QueueFull { waiting: 9, max: 9 },
+    ];
+    for scope in [FanOut::Call, FanOut::Parent, FanOut::Run] {
+        all.push(Refusal::TooMany { scope, count: 9, max: 8 });
+    }
+    for remedy in [
+        ContextRemedy::RaiseLimit,
+        ContextRemedy::LargerWindow,
+        ContextRemedy::SmallerResults { result_tokens: 0 },
+        ContextRemedy::SmallerResults { result_tokens: 3_999 },
+    ] {
+        all.push(Refusal::ContextBudget { current: 1, estimate: 2, max: 2, remedy });
+    }
+    for scope in [Scope::Delegation, Scope::Run] {
+        all.push(Refusal::Tokens { scope, needed: 5_100, left: 10, max: 10 });
+    }
+    for problem in [
+        Untold::NotLive,
+        Untold::NoAgent,
+        Untold::Empty,
+        Untold::TooLong { bytes: 9, max: 8 },
+        Untold::Full { max: 8 },
+    ] {
+        all.push(Refusal::Untold { session, problem });
+    }
+    for reason in ["the person said no", "nobody answered within 5 minutes", "no terminal"] {
+        all.push(Refusal::ApprovalDenied { reason: reason.into() });
+    }
+    all
+}
+
+/// Returns the names of the kinds of refusals, as the source has them.
+fn kinds() -> BTreeSet<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../adjutant-core/src/refusal.rs");
+    let source = fs::read_to_string(file).unwrap();
+    let (_, from) = source.split_once("pub enum Refusal {\n").unwrap();
+    let (body, _) = from.split_once("\n}").unwrap();
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    lines
+        .filter(|line| line.starts_with(|letter: char| letter.is_ascii_uppercase()))
+        .map(|line| line.trim_end_matches([' ', '{', ',']).to_owned())
+        .collect()
+}
+
+/// Returns the flags of a text, each with the value behind it where it has one.
+fn flags(text: &str) -> Vec<String> {
+    let trimmed = |word: &str| word.trim_matches(|it| "`,;:.()".contains(it)).to_owned();
+    let words: Vec<String> = text.split_whitespace().map(trimmed).collect();
+    let mut flags = Vec::new();
+    for (place, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("--")) {
+        let name = word.trim_start_matches('-');
+        let takes_value = Cli::command()
+            .get_subcommands()
+            .flat_map(|it| it.get_arguments())
+            .any(|arg| arg.get_long() == Some(name) && arg.get_action().takes_values());
+        // A flag that is only named may have any value.
+        let value = words.get(place + 1).cloned().unwrap_or_else(|| VALUE.to_string());
+        flags.push(if takes_value { format!("{word} {value}") } else { word.clone() });
+    }
+    flags
+}
+
+/// Says what is wrong with the flags of an advice: those behind [`BEGIN_AGAIN`] are for a new run, the others for
+/// `resume`.
+fn complaints(text: &str) -> Vec<String> {
+    let lower = text.replacen('S', "s", usize::from(text.starts_with('S')));
+    let (resume, begin) = lower.split_once(BEGIN_AGAIN).unwrap_or((&lower, ""));
+    let mut wrong = Vec::new();
+    for flag in flags(resume) {
+        wrong.extend(complaint(&format!("adjutant resume sess_1735460684_a1b2c3 {flag}")));
+        let key = flag.strip_prefix("--set ").and_then(|it| it.split_once('='));
+        let is_fixed = |name: &str| !Key::parse(name).is_some_and(Key::is_set_on_resume);
+        wrong.extend(key.filter(|(name, _)| is_fixed(name)).map(|_| format!("resume {flag}")));
+    }
+    for flag in flags(begin) {
+        wrong.extend(BEGIN.iter().filter_map(|it| complaint(&format!("adjutant {it} {flag}"))));
+        let key = flag.strip_prefix("--set ").and_then(|it| it.split_once('='));
+        let is_known = |name: &str| Key::parse(name).is_some();
+        wrong.extend(key.filter(|(name, _)| !is_known(name)).map(|_| flag.clone()));
+    }
+    wrong
+}
+
+#[test]
+fn the_flags_in_the_advice_of_every_refusal_are_those_of_the_command_it_is_for() {
+    let all = refusals();
+    let named: BTreeSet<String> = all
+        .iter()
+        .map(|it| format!("{it:?}").split([' ', '{']).next().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(named, kinds(), "every kind of refusal has an example");
+    for refusal in all {
+        let text = refusal.recommendation();
+        assert_eq!(complaints(&text), Vec::<String>::new(), "{text}");
+        let found = flags(&text).len();
+        let begins = text.to_lowercase().contains(BEGIN_AGAIN);
+        match advice_for(&refusal) {
+            AdviceFor::BeginAgain => assert_eq!(begins, found > 0, "{text}"),
+            AdviceFor::AnyCommand => assert!(!begins, "{text}"),
+            AdviceFor::NoCommand => assert_eq!(found, 0, "{text}"),
+        }
+    }
+}
+
+#[test]
+fn the_flags_in_the_advice_for_work_that_ended_are_those_of_resume() {
+    let of_ends = |file: &str| {
+        file.contains("adjutant-core/src/tree/") || file.ends_with("adjutant-cli/src/resume.rs")
+    };
+    let texts: Vec<(String, String)> =
+        all_texts().into_iter().filter(|(file, _)| of_ends(file)).collect();
+    let with_flags = texts.iter().filter(|(_, text)| !flags(text).is_empty());
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (file, text) in with_flags {
+        count += 1;
+        wrong.extend(complaints(text).into_iter().map(|said| format!("{file}: {text:?}\n{said}")));
+    }
+    assert!(count > 5, "only {count} texts with flags were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_limit_that_is_fixed_when_a_run_begins_is_no_advice_for_resume() {
+    for text in ["Raise it with --set max_depth=2.", "Add --enable-delegation.", "Add --nonsense."]
+    {
+        assert_eq!(complaints(text).len(), 1, "{text}");
+    }
+    assert!(complaints("Or start the run again with --set max_depth=2.").is_empty());
+    assert!(complaints("Go on with --set budget_tokens=2.").is_empty());
+}
