@@ -30,6 +30,8 @@ mod led;
 mod listing;
 mod owner;
 mod page;
+#[cfg(test)]
+mod planted;
 mod prompts;
 mod resources;
 mod runs;

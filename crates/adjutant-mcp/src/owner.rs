@@ -4,16 +4,20 @@
 //! so that a server which is started again with the same token finds it, and one with another does not.
 
 use std::fmt::{self, Display, Formatter};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use adjutant_engine::open_private_existing;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The file in the folder of a run.
 const FILE: &str = "owner";
+
+/// More bytes than an owner has in it.
+const MAX_BYTES: u64 = 256;
 
 /// Who has begun a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -39,7 +43,10 @@ impl Owner {
 
     /// Says whether the run in this folder is the owner's.
     pub(crate) fn has(&self, folder: &Path) -> bool {
-        fs::read_to_string(folder.join(FILE)).is_ok_and(|text| text.trim_end() == self.0)
+        let mut text = String::new();
+        let read = open_private_existing(&folder.join(FILE))
+            .and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text));
+        read.is_ok() && text.trim_end() == self.0
     }
 }
 

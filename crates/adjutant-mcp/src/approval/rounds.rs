@@ -6,12 +6,13 @@
 //! opens nothing by itself: the run judges the answer as it does any other, and only once.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adjutant_engine::{open_private, open_private_existing};
 use rmcp::model::{
     CallToolRequestParams, ElicitRequest, ElicitResult, InputRequest, InputRequests,
     InputRequiredResult, RequestStateCodec, SealOptions,
@@ -141,8 +142,8 @@ fn key(folder: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     let unfinished = folder.join(format!(".{FILE}.{}", std::process::id()));
-    let mut options = File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    let mut file = open_private(&unfinished)?;
+    file.set_len(0)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
     fs::rename(&unfinished, &path)?;
@@ -152,9 +153,39 @@ fn key(folder: &Path) -> io::Result<Vec<u8>> {
 
 /// Reads a key that is whole.
 fn whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Ok(key) => Ok(Some(key).filter(|key| key.len() == KEY_BYTES)),
+    match open_private_existing(path) {
+        Ok(file) => {
+            let mut key = Vec::new();
+            file.take(KEY_BYTES as u64 + 1).read_to_end(&mut key)?;
+            Ok(Some(key).filter(|key| key.len() == KEY_BYTES))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planted;
+
+    #[test]
+    fn a_link_or_a_pipe_in_the_place_of_the_key_is_neither_followed_nor_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(FOLDER);
+        let made = key(&folder).unwrap();
+        assert_eq!(key(&folder).unwrap(), made);
+        let victim = home.path().join("victim");
+        fs::write(&victim, &made).unwrap();
+        for plant in planted::ALL {
+            plant(&folder.join(FILE), &victim);
+            assert!(key(&folder).is_err());
+            fs::remove_file(folder.join(FILE)).unwrap();
+            let unfinished = folder.join(format!(".{FILE}.{}", std::process::id()));
+            plant(&unfinished, &victim);
+            assert!(key(&folder).is_err());
+            assert_eq!(fs::read(&victim).unwrap(), made);
+            fs::remove_file(unfinished).unwrap();
+        }
     }
 }
