@@ -1,10 +1,11 @@
 //! Credentials that lie deeper in what a person granted: found once, and hidden from every command.
 //!
-//! Names decide, and only those that say what they hold wherever they stand. A file called `*.pem`, `*.key` or
-//! `*.p8` is looked into: most hold certificates, which programs need; those with a private key are hidden. What
-//! has its name at the top of a grant is looked for by the sandbox itself, each time.
+//! Names decide, and only those that say what they hold wherever they stand. A file called `*.pem`, `*.key`, `*.crt`
+//! or the like is looked into: most hold certificates, which programs need; those with a private key are hidden, and
+//! so are small files without an extension that begin as PEM does. What has its name at the top of a grant is looked for by the sandbox itself, each time.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,19 @@ const LEVELS: usize = 4;
 /// The most folders of one grant that are looked into, the upper ones first.
 const FOLDERS: usize = 5_000;
 
-/// Extensions of files that may hold a private key in PEM.
-const PEM_EXTENSIONS: [&str; 3] = ["key", "p8", "pem"];
+/// Extensions of files that may hold a private key, in any case.
+const KEY_EXTENSIONS: [&str; 6] = ["cer", "crt", "key", "p8", "pem", "ppk"];
 
-/// How much of a PEM file is searched for a private key.
+/// The largest file without an extension that is looked into.
+const PLAIN_BYTES: u64 = 64 << 10;
+
+/// How files of PEM begin.
+const PEM_BEGIN: &[u8] = b"-----BEGIN";
+
+/// What tells a private key, in PEM and in the format of PuTTY.
+const KEY_MARKERS: [&[u8]; 2] = [b"PRIVATE KEY-----", b"PuTTY-User-Key-File-"];
+
+/// How much of a file is searched for a private key.
 const PEM_BYTES: u64 = 256 << 10;
 
 /// What was found below each grant.
@@ -65,17 +75,29 @@ fn buried(grant: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Says whether a file with the name of a PEM file has a private key in it, alone or beside certificates.
+/// Says whether a file has a private key in it, alone or beside certificates; only files whose name or beginning says
+/// that they may have one are read.
 fn holds_private_key(path: &Path) -> bool {
-    let is_pem = path.extension().is_some_and(|end| PEM_EXTENSIONS.iter().any(|it| end == *it));
-    if !is_pem || !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+    let extension = path.extension();
+    let is_named = |end: &OsStr| KEY_EXTENSIONS.iter().any(|it| end.eq_ignore_ascii_case(it));
+    if extension.is_some_and(|end| !is_named(end)) {
+        return false;
+    }
+    let most = if extension.is_some() { u64::MAX } else { PLAIN_BYTES };
+    if !fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= most) {
         return false;
     }
     // Does not wait if a pipe has taken the file's place meanwhile.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(CWD, path, flags, Mode::empty()) else { return false };
-    let mut head = Vec::new();
-    let read = fs::File::from(file).take(PEM_BYTES).read_to_end(&mut head);
-    let marker = b"PRIVATE KEY-----";
-    read.is_ok() && head.windows(marker.len()).any(|part| part == marker)
+    let (mut file, mut head) = (fs::File::from(file), Vec::new());
+    if extension.is_none() {
+        let begun = file.by_ref().take(PEM_BEGIN.len() as u64).read_to_end(&mut head);
+        if begun.is_err() || head != PEM_BEGIN {
+            return false;
+        }
+    }
+    let read = file.take(PEM_BYTES).read_to_end(&mut head);
+    let has = |marker: &[u8]| head.windows(marker.len()).any(|part| part == marker);
+    read.is_ok() && KEY_MARKERS.into_iter().any(has)
 }

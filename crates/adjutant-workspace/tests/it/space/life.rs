@@ -120,9 +120,15 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
     let kind = "PRIVATE";
     let key = format!("-----BEGIN {kind} KEY-----\nsecret\n-----END {kind} KEY-----\n");
     let certificate = "-----BEGIN CERTIFICATE-----\nshown\n-----END CERTIFICATE-----\n";
-    for pem in ["tls/server.key", "server.pem", "tls/AuthKey.p8"] {
-        put(&grant.join(pem), &format!("{certificate}{key}"));
+    let named = ["server.key", "AuthKey.p8", "SERVER.KEY", "chain.crt", "chain.Cer", "plain"];
+    for name in named.map(|name| format!("tls/{name}")).iter().chain(&["server.pem".to_owned()]) {
+        put(&grant.join(name), &format!("{certificate}{key}"));
     }
+    let putty = "PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 1\nsecret\n";
+    put(&grant.join("login.ppk"), putty);
+    // Prose that quotes a key is not one.
+    put(&grant.join("tls/README"), &format!("shown\n{}", key.replace("secret", "key")));
+    put(&grant.join("tls/ca.crt"), certificate);
     put(&grant.join("tls/ca.pem"), certificate);
     // A virtual environment under that name is none of them.
     put(&grant.join("venv/.env/bin/activate"), "shown\n");
@@ -134,7 +140,7 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
         grant.display()
     );
     let (ended, said) = run_with(&space, &look, vec![grant.clone()]);
-    let expected = "notes\n0\n./tls/ca.pem\n./venv/.env/bin/activate";
+    let expected = "notes\n0\n./tls/README\n./tls/ca.crt\n./tls/ca.pem\n./venv/.env/bin/activate";
     assert_eq!((ended.end, said.trim()), (End::Exited(0), expected), "{said}");
     assert_eq!(std::fs::read_to_string(grant.join(".ssh/id")).unwrap(), "secret\n");
 }
