@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -44,26 +44,31 @@ fn repository() -> Repo {
     repo
 }
 
-/// Lists what is not private below a directory; what lies in a checkout has the modes of one.
-fn open_below(folder: &Path, found: &mut Vec<String>) {
+/// Lists what is not private below a directory, and what was looked at; what lies in a checkout has the modes of one.
+fn open_below(folder: &Path, found: &mut Vec<String>, looked_at: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
         let metadata = path.symlink_metadata().unwrap();
         let is_dir = metadata.is_dir();
+        let is_layer = |kind: &str| {
+            name.strip_prefix(kind)
+                .is_some_and(|number| number.len() < 4 && number.parse::<u8>().is_ok())
+        };
         let is_checkout = ["tree", "files"].contains(&name.as_str())
-            || name.starts_with("upper")
-            || name.starts_with("work-")
+            || is_layer("upper-")
+            || is_layer("work-")
             || (name.starts_with("sess_") && path.join(".git").is_file());
         if is_dir && is_checkout {
             continue;
         }
+        looked_at.push(path.clone());
         let mode = metadata.permissions().mode() & 0o777;
         // Git makes its own files in a private git directory, which nobody else can look into.
         if metadata.is_file() && mode & 0o077 != 0 || is_dir && mode != 0o700 {
             found.push(format!("{mode:o} {}", path.display()));
         }
         if is_dir {
-            open_below(&path, found);
+            open_below(&path, found, looked_at);
         }
     }
 }
@@ -87,14 +92,30 @@ fn everything_in_the_state_directory_is_private_whatever_the_umask() {
         command.stdout(Stdio::piped());
         let mut running = Running::start(&repo.rig, command, None);
         running.wait_for("[slow] Write slow").wait_for("kept 1 file");
-        let mut found = Vec::new();
-        open_below(repo.rig.path().join("state").as_path(), &mut found);
+        let (mut found, mut looked_at) = (Vec::new(), Vec::new());
+        open_below(&repo.rig.state(), &mut found, &mut looked_at);
         running.signal(Signal::KILL);
         drop(running);
         assert!(shell("\"$BINARY\" merge").output().is_ok());
-        open_below(repo.rig.path().join("state").as_path(), &mut found);
+        open_below(&repo.rig.state(), &mut found, &mut looked_at);
         assert_eq!(found, Vec::<String>::new(), "{kind}");
         assert_eq!(repo.read("quick"), "quick\n", "{kind}");
+        // The rig's tree is called `work`, and so is the folder of its workspaces.
+        let private = |path: &&PathBuf| path.to_string_lossy().contains("/spaces/work-");
+        let own: &[&str] = match kind {
+            "overlay" => &["record"],
+            _ => &[
+                "git/config",
+                "git/HEAD",
+                "git/objects/info/alternates",
+                "git/info/exclude",
+                "git/refs",
+            ],
+        };
+        for name in own {
+            let is_found = looked_at.iter().filter(private).any(|path| path.ends_with(name));
+            assert!(is_found, "{kind}: {name} was not looked at: {looked_at:#?}");
+        }
     }
 }
 

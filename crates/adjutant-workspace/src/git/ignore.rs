@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -203,8 +202,8 @@ fn check_out_patterns(scratch: &Scratch<'_>, into: &Path, entries: &[u8]) -> Res
 
 fn write_patterns(into: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
     let to = into.join(file);
-    fs::create_dir_all(to.parent().unwrap_or(into))?;
-    fs::write(to, bytes)
+    private::ensure_dir(to.parent().unwrap_or(into))?;
+    private::write(&to, bytes)
 }
 
 /// Copies a layer's own pattern file, if there is a plain one.

@@ -11,6 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::private;
+
 /// How such places are called: as git calls its own, so that it removes in time what a crash left.
 const NAME: &str = "tmp_objdir-adjutant";
 
@@ -29,7 +31,7 @@ impl Quarantine {
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let folder = objects.join(format!("{NAME}-{}-{number}", std::process::id()));
-            match fs::create_dir(&folder) {
+            match private::create_dir(&folder) {
                 Ok(()) => return Ok(Self { objects, folder }),
                 // A process of the same number in another container may have one.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

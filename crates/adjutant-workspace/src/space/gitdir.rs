@@ -5,7 +5,7 @@
 //! of files nobody touched and does not read them again.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::SpaceError;
@@ -32,17 +32,17 @@ pub(super) fn write(
     commit: &ObjectId,
 ) -> Result<(), SpaceError> {
     let made = || -> io::Result<()> {
-        fs::create_dir_all(into.join("objects/info"))?;
-        fs::create_dir_all(into.join("refs/heads"))?;
-        fs::create_dir_all(into.join("info"))?;
+        for folder in ["objects/info", "refs/heads", "info"] {
+            private::ensure_dir(&into.join(folder))?;
+        }
         write_head(into, commit)?;
-        fs::write(into.join("config"), repository.scratch_config())?;
-        let mut alternates = fs::File::create(into.join("objects/info/alternates"))?;
-        alternates.write_all(&quoted(&repository.common_dir().join("objects")))?;
+        private::write(&into.join("config"), repository.scratch_config())?;
+        let objects = quoted(&repository.common_dir().join("objects"));
+        private::write(&into.join("objects/info/alternates"), objects)?;
         for (from, to) in [("shallow", "shallow"), ("info/exclude", "info/exclude")] {
             let from = repository.common_dir().join(from);
             if from.symlink_metadata().is_ok_and(|found| found.is_file()) {
-                io::copy(&mut open_plain(&from)?, &mut fs::File::create(into.join(to))?)?;
+                io::copy(&mut open_plain(&from)?, &mut private::create_file(&into.join(to))?)?;
             }
         }
         Ok(())
@@ -52,8 +52,8 @@ pub(super) fn write(
 
 /// Writes only HEAD, over a git directory in a lower layer.
 pub(super) fn write_head(into: &Path, commit: &ObjectId) -> io::Result<()> {
-    fs::create_dir_all(into)?;
-    fs::write(into.join("HEAD"), format!("{commit}\n"))
+    private::ensure_dir(into)?;
+    private::write(&into.join("HEAD"), format!("{commit}\n"))
 }
 
 /// Writes the index of what differs so from the base, with the dates of the base for all other files.

@@ -82,7 +82,7 @@ impl Slot {
     /// Makes the folders of a layer that takes changes.
     pub(super) fn make_upper(&self, number: usize) -> Result<(), SpaceError> {
         for folder in [self.tree(), self.upper(number), self.work(number)] {
-            fs::create_dir_all(folder).map_err(SpaceError::io("making a layer"))?;
+            private::ensure_dir(&folder).map_err(SpaceError::io("making a layer"))?;
         }
         Ok(())
     }
