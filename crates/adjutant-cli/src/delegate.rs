@@ -8,7 +8,7 @@ use adjutant_core::policy::{Approval, Key};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK};
 use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
 use adjutant_engine::roster::Roster;
-use adjutant_engine::{Approver, Engine, EngineError, Setup};
+use adjutant_engine::{Approver, Engine, EngineError, Setup, with_link_targets};
 use adjutant_view::approval::Question;
 use serde_json::{Map, Value, json};
 
@@ -83,7 +83,8 @@ pub(crate) fn run_delegate(
     // Files that tasks name are read before there are workspaces.
     let mut engine = engine.closing(&home(given_home.clone())?).at_depth(base_depth);
     if let Some(config) = user_config_dir() {
-        engine = engine.closing(&config);
+        engine =
+            with_link_targets(&config).iter().fold(engine, |engine, path| engine.closing(path));
     }
     // A file does not take the place of the one that works when nobody is named.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::exit::Failure;
 use crate::output::say;
-use crate::settings::{Settings, user_config_dir};
+use crate::settings::{Settings, command_folders, user_config_dir, user_folders};
 
 /// Flags of the commands that start agents.
 #[derive(Args, Debug, Default)]
@@ -270,6 +270,11 @@ pub(crate) fn usual(home: &Path) -> SpaceSetup {
     SpaceSetup {
         hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
         config: user_config_dir(),
+        read_only: [user_folders(), command_folders()]
+            .into_iter()
+            .flat_map(|it| it.0)
+            .map(|it| it.1)
+            .collect(),
         ..SpaceSetup::new(home.to_owned())
     }
 }

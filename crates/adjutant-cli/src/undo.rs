@@ -6,7 +6,6 @@ use adjutant_core::task::{Status, Task};
 use adjutant_core::undo::Elsewhere;
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_engine::specs::Specs;
-use adjutant_engine::work::Work;
 use adjutant_engine::{Archive, ArchiveError, Fate, RunFiles, Undo, UndoError, Undone};
 use adjutant_view::sanitize;
 use clap::Args;
@@ -18,7 +17,7 @@ use crate::here::{self, Verb};
 use crate::hints::program;
 use crate::output::{print, print_json, say};
 use crate::records::counted;
-use crate::work::search;
+use crate::work::open_work;
 
 /// `adjutant undo`.
 #[derive(Debug, Args)]
@@ -162,7 +161,7 @@ fn as_it_is(
     root: &Path,
     recorded: Vec<(SessionId, Elsewhere)>,
 ) -> AsItIs {
-    let work = Work::open(&search(), root, archive.path());
+    let work = open_work(root, archive);
     // Where git cannot be asked, what is on record is all there is.
     let Ok((work, kept)) = work.and_then(|work| work.results(run).map(|kept| (work, kept))) else {
         return AsItIs { elsewhere: recorded, ..AsItIs::default() };

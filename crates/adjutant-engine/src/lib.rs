@@ -47,7 +47,7 @@ pub use adjutant_tools::{DomainPolicy, SearchEndpoint, Tool, ToolOutput, Web, We
 pub use adjutant_workspace::sandbox::{
     close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
 };
-pub use adjutant_workspace::{git_dirs_around, why_no_repository};
+pub use adjutant_workspace::{git_dirs_around, why_no_repository, with_link_targets};
 pub use allowance::{Allowance, Reservation};
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
 pub use claim::{ClaimError, StoryClaim};

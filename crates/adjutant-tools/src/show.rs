@@ -62,7 +62,7 @@ pub(crate) fn path_error(written: &str, error: &PathError) -> String {
         ),
         PathError::Closed => {
             format!(
-                "`{shown}` is a record or a setting of adjutant itself; no agent may read or write it"
+                "`{shown}` is a record or a setting of adjutant itself, or of the user's agents; no agent may write it"
             )
         }
         PathError::Exists => format!("`{shown}` has appeared meanwhile; read it first"),

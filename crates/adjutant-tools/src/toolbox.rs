@@ -99,6 +99,11 @@ impl Toolbox {
         self.root.close(folder);
     }
 
+    /// Keeps every tool from writing in a directory; it may be read.
+    pub fn make_read_only(&mut self, folder: &Path) {
+        self.root.make_read_only(folder);
+    }
+
     /// Masks with `masker`, which may know literals such as the engine's own keys.
     #[must_use]
     pub fn with_masker(self, masker: Masker) -> Self {

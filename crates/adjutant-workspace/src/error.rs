@@ -43,9 +43,11 @@ pub enum PathError {
     /// The folder belongs to a repository whose git directory was not found, so nothing in it is written.
     #[error("the git directory that `.git` names cannot be found")]
     GitDirUnknown,
-    /// The path leads into the directory in which this program keeps its own records, or into the one with the person's
-    /// configuration of it.
-    #[error("path leads into the state directory or the configuration directory of adjutant")]
+    /// The path leads into the directory in which this program keeps its own records, or into one with the person's
+    /// configuration, agents or commands.
+    #[error(
+        "path leads into the state directory of adjutant, or into your configuration, agents or commands"
+    )]
     Closed,
     /// There is a file where there was to be none.
     #[error("a file has appeared there")]

@@ -23,6 +23,7 @@ pub mod sandbox;
 pub mod space;
 mod trees;
 
+pub use closed::with_link_targets;
 pub use dir::{Dir, Entry, Listing};
 pub use error::{FileKind, PathError};
 pub use folder::{DirLock, Lock};

@@ -14,7 +14,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, Mode, RenameFlags, fchmod, fstat, fsync, linkat, renameat, renameat_with, unlinkat,
+    AtFlags, Mode, RenameFlags, fchmod, fstat, fsync, linkat, renameat, renameat_with, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -112,6 +113,9 @@ impl Root {
             return Err(PathError::NameTooLong);
         }
         let folder = self.folder_for(path.as_path(), folders)?;
+        if let Some(folder) = &folder {
+            self.checked_file(folder, name)?;
+        }
         Ok(Place::new(folder, name))
     }
 
@@ -143,10 +147,22 @@ impl Root {
         file: &Path,
         missing: usize,
     ) -> Result<(), PathError> {
+        if let Some(read_only) = &self.read_only {
+            read_only.judge(&folder)?;
+        }
         match &self.git {
             Some(git) => git.judge(self.handle(), folder, file, missing),
             None => Ok(()),
         }
+    }
+
+    /// Refuses to replace a file that is itself out of reach or read-only.
+    fn checked_file(&self, folder: impl AsFd, name: &OsStr) -> Result<(), PathError> {
+        let Ok(found) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };
+        let id = (found.st_dev, found.st_ino);
+        let is_closed =
+            [&self.closed, &self.read_only].into_iter().flatten().any(|it| it.holds(id));
+        if is_closed { Err(PathError::Closed) } else { Ok(()) }
     }
 
     /// Goes down from handle to handle, so that nothing is made anywhere but in what was opened.

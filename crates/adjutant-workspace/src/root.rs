@@ -28,6 +28,8 @@ pub struct Root {
     names: Vec<PathBuf>,
     /// Directories out of reach, wherever they lie.
     pub(crate) closed: Option<Closed>,
+    /// Directories that may be read and not written, wherever they lie.
+    pub(crate) read_only: Option<Closed>,
     /// Git directories that nothing is written in, besides those called `.git`.
     pub(crate) git: Option<GitGuard>,
     /// Something that must live as long as the handle is used.
@@ -90,10 +92,15 @@ impl Root {
         self
     }
 
-    /// Keeps a directory out of reach from now on, besides those before, whatever path leads to it; also one that does
+    /// Keeps a directory or a file out of reach from now on, besides those before, whatever path leads to it; also one that does
     /// not exist yet.
     pub fn close(&mut self, folder: &Path) {
         self.closed = Closed::adding(self.closed.as_ref(), &self.handle, folder);
+    }
+
+    /// Refuses to write in a directory from now on, as [`Root::close`] does; it may be read.
+    pub fn make_read_only(&mut self, folder: &Path) {
+        self.read_only = Closed::adding(self.read_only.as_ref(), &self.handle, folder);
     }
 
     /// Refuses to write in git directories from now on: those of the repository that the root lies in, by device
@@ -171,7 +178,9 @@ impl Root {
     /// Proves once that confined opening works here, so that later errors are about paths.
     fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
         match kernel::open(&handle, Path::new("."), OFlags::PATH, Links::Never) {
-            Ok(_) => Ok(Self { handle, names, closed: None, git: None, _kept: None }),
+            Ok(_) => {
+                Ok(Self { handle, names, closed: None, read_only: None, git: None, _kept: None })
+            }
             // Some seccomp filters answer EPERM to system calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => Err(PathError::Unsupported),
             Err(errno) => Err(PathError::from_errno(errno)),

@@ -16,7 +16,7 @@ use super::record::{Recorded, began_later, recorded};
 use crate::exit::Failure;
 use crate::output::say;
 use crate::records::{liveness, numbers};
-use crate::work::{explained, search};
+use crate::work::{explained, open_work};
 
 /// How many of the latest runs of a tree are looked at.
 const LOOKED_AT: usize = 500;
@@ -375,7 +375,7 @@ impl<'a> History<'a> {
         let opened = match self.work.get() {
             Some(work) => work,
             None => {
-                let work = Work::open(&search(), &self.workdir, self.archive.path());
+                let work = open_work(&self.workdir, self.archive);
                 let work = work.map_err(|error| explained(&error))?;
                 self.work.get_or_init(|| work)
             }

@@ -29,6 +29,7 @@ use crate::here::{self, Tree};
 use crate::hints::advise;
 use crate::output::say;
 use crate::records::{self, Need, counted, failed};
+use crate::settings::user_config_dir;
 
 pub(crate) use diff::run_diff;
 pub(crate) use discard::run_discard;
@@ -44,6 +45,15 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Returns where programs are looked for.
 pub(crate) fn search() -> OsString {
     std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into())
+}
+
+/// Opens the repository that `tree` lies in, to look at results and to merge them.
+pub(crate) fn open_work(tree: &Path, archive: &Archive) -> Result<Work, WorkError> {
+    let work = Work::open(&search(), tree, archive.path())?;
+    Ok(match user_config_dir() {
+        Some(config) => work.closing(&config),
+        None => work,
+    })
 }
 
 /// One result and who made it.
@@ -151,7 +161,7 @@ impl Chosen {
             let work = moved_here(archive, files.id(), workdir)?;
             return Self::of(work, &view, liveness, session, parts);
         }
-        let work = Work::open(&search(), workdir, archive.path());
+        let work = open_work(workdir, archive);
         let work = work.map_err(|error| explained(&error))?;
         say_elsewhere(&work, files.id());
         Self::of(work, &view, liveness, session, parts)
@@ -400,7 +410,7 @@ fn title(id: &str, label: &str) -> String {
 
 /// Finds the latest run in the work tree around the current folder that kept something.
 fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
-    let work = Work::open(&search(), Path::new("."), archive.path());
+    let work = open_work(Path::new("."), archive);
     let work = work.map_err(|error| explained(&error))?;
     let with_results = work.runs().map_err(|error| explained(&error))?;
     let here = Tree::around(work.tree());
@@ -447,7 +457,7 @@ pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
 /// Finds the work of a run whose folder is gone in the repository around the current folder: it moves with it.
 fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<Work, Failure> {
     let gone = format!("{run} worked in {}, which is not there any more", workdir.display());
-    let here = Work::open(&search(), Path::new("."), archive.path());
+    let here = open_work(Path::new("."), archive);
     let is_kept = |work: &Work| work.results(run).is_ok_and(|kept| !kept.is_empty());
     match here.ok().filter(is_kept) {
         Some(work) => {

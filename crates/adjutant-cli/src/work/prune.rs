@@ -11,7 +11,7 @@ use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
 use super::merge::left_line;
-use super::{explained, search};
+use super::{explained, open_work};
 use crate::records::counted;
 
 /// How old a result is when nobody says another age.
@@ -68,7 +68,7 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
 fn repositories(archive: &Archive) -> Vec<Work> {
     let runs = archive.runs().unwrap_or_default();
     let trees: BTreeSet<PathBuf> = runs.iter().filter_map(|files| files.workdir()).collect();
-    let open = |tree: &Path| Work::open(&search(), tree, archive.path()).ok();
+    let open = |tree: &Path| open_work(tree, archive).ok();
     let trees = trees.into_iter().filter(|tree| tree.is_dir());
     let mut all: Vec<Work> = trees.filter_map(|tree| open(&tree)).collect();
     let is_new = |here: &Work| all.iter().all(|work| work.tree() != here.tree());

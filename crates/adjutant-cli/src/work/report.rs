@@ -5,12 +5,12 @@ use std::path::Path;
 use adjutant_core::space::MergeRequest;
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::Archive;
-use adjutant_engine::work::{Verdict, Work, shared_files};
+use adjutant_engine::work::{Verdict, shared_files};
 use adjutant_view::story::StoryReport;
 use adjutant_view::{Liveness, RunView};
 
 use super::merge::{Fate, branched, exit, line, merge_one, outlook, preview, say_next};
-use super::{Chosen, Parts, Picked, explained, search};
+use super::{Chosen, Parts, Picked, explained, open_work};
 use crate::args::{MergeAfter, MergeAs};
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
@@ -83,7 +83,7 @@ fn look(
     how: MergeAfter,
     scope: MergeScope,
 ) -> Result<Placed, Failure> {
-    let work = Work::open(&search(), Path::new(view.workdir()), archive.path());
+    let work = open_work(Path::new(view.workdir()), archive);
     let work = work.map_err(|error| explained(&error))?;
     let mut chosen = Chosen::of(work, view, Liveness::Dead, None, Parts::Without)?;
     let Some(request) = how.request() else {

@@ -22,8 +22,8 @@ use adjutant_core::{
 };
 use adjutant_store::RunLock;
 use adjutant_tools::{Caps, Masker, ToolName, Toolbox};
-use adjutant_workspace::Root;
 use adjutant_workspace::space::Workspaces;
+use adjutant_workspace::{Root, with_link_targets};
 
 use crate::clock::{Clock, Wall, wall_now};
 use crate::control::Door;
@@ -238,13 +238,18 @@ impl Engine {
     pub fn with_spaces(mut self, setup: SpaceSetup) -> Self {
         self = self.closing(&setup.state);
         if let Some(config) = &setup.config {
-            self = self.closing(config);
+            for path in with_link_targets(config) {
+                self = self.closing(&path);
+            }
+        }
+        if let Some(toolbox) = Arc::get_mut(&mut self.desk.toolbox) {
+            setup.read_only.iter().for_each(|folder| toolbox.make_read_only(folder));
         }
         self.spaces = Some(setup);
         self
     }
 
-    /// Keeps a directory out of reach of agents' files, wherever it lies, such as the state directory.
+    /// Keeps a directory or a file out of reach of agents' files, wherever it lies, such as the state directory.
     #[must_use]
     pub fn closing(mut self, folder: &Path) -> Self {
         if let Some(toolbox) = Arc::get_mut(&mut self.desk.toolbox) {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use adjutant_core::space::{MergeRequest, SpaceKind};
 use adjutant_workspace::sandbox::{Bounds, Helper, Network};
 use adjutant_workspace::space::{KindWish, Options, SpaceError, Swept, Workspaces};
-use adjutant_workspace::{GitError, why_no_repository, why_not_kept};
+use adjutant_workspace::{GitError, why_no_repository, why_not_kept, with_link_targets};
 
 use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
@@ -36,6 +36,8 @@ pub struct SpaceSetup {
     pub hidden: Vec<PathBuf>,
     /// The directory with the person's own configuration, which agents neither read nor write.
     pub config: Option<PathBuf>,
+    /// Directories that agents who work in place may read and not write, such as those with the person's agents.
+    pub read_only: Vec<PathBuf>,
     /// A file that agents may not change, such as the PRD they work on: no result holds it.
     pub reserved: Option<PathBuf>,
     /// What one command may use; a run sets what its policy says.
@@ -57,6 +59,7 @@ impl SpaceSetup {
             grants: Vec::new(),
             hidden: Vec::new(),
             config: None,
+            read_only: Vec::new(),
             reserved: None,
             bounds: Bounds::default(),
             helper: None,
@@ -77,6 +80,7 @@ impl SpaceSetup {
             network: if network { Network::Granted } else { Network::Off },
             include_ignored: self.include_ignored.clone(),
             reserved: self.reserved_in(tree).unwrap_or_default(),
+            closed: self.config.as_deref().map(with_link_targets).unwrap_or_default(),
             // Whoever keeps a record of results goes on from them.
             alike: self.reserved.is_some(),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
@@ -106,7 +110,35 @@ impl SpaceSetup {
                 self.state.display()
             ));
         }
+        self.refuse_config_in(&all)?;
         Ok(all)
+    }
+
+    /// Refuses a repository whose commits hold the person's configuration: every workspace would show it.
+    fn refuse_config_in(&self, all: &Workspaces) -> Result<(), String> {
+        let Some(config) = self.config.as_ref().and_then(|config| config.canonicalize().ok())
+        else {
+            return Ok(());
+        };
+        let top = all.repository().work_tree();
+        let elsewhere = "work in another repository, with --root DIR";
+        if top.starts_with(&config) {
+            let (top, config) = (top.display(), config.display());
+            return Err(format!(
+                "{top} lies in your configuration directory {config}, which agents neither see nor change; \
+                 {elsewhere}"
+            ));
+        }
+        let tracked = all.repository().tracked_closed().map_err(|error| chain(&error))?;
+        match tracked.iter().find(|path| top.join(path) == config) {
+            Some(path) => Err(format!(
+                "the repository tracks your configuration directory {}, where agents would see it; {elsewhere}, or \
+                 type `git rm -r --cached {}` and commit",
+                config.display(),
+                path.display()
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Says why agents would have no workspaces of their own in `tree`; nothing is changed by it.

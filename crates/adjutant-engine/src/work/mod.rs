@@ -22,7 +22,9 @@ pub use adjutant_workspace::{
     ApplyError, Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Left, Lines,
     Patch, Side,
 };
-use adjutant_workspace::{Git, Kept, ObjectId, Repository, ResultRef, forget_applied};
+use adjutant_workspace::{
+    Git, Kept, ObjectId, Repository, ResultRef, forget_applied, with_link_targets,
+};
 
 pub use machine::{Machine, look_at_machine};
 pub use quota::{Quota, quota};
@@ -146,6 +148,13 @@ impl Work {
     /// [`GitError::NotARepository`], [`GitError::NoGit`], or why git could not be asked.
     pub fn open(search: &OsStr, tree: &Path, state: &Path) -> Result<Self, WorkError> {
         Ok(Self { repository: repository_at(search, tree, state)? })
+    }
+
+    /// Merges nothing into the directory with the person's configuration, nor into the files that links in it lead to.
+    #[must_use]
+    pub fn closing(mut self, config: &Path) -> Self {
+        self.repository = self.repository.closing(&with_link_targets(config));
+        self
     }
 
     /// Returns the folder that the repository's files lie in.
@@ -504,6 +513,7 @@ fn repository_at(search: &OsStr, tree: &Path, state: &Path) -> Result<Repository
     }
     let merges = state.join(MERGES);
     let found = Repository::open(&git, tree, &merges)?.with_persons_excludes()?;
+    let found = found.closing(&[state.to_owned()]);
     let key = content_hash(found.work_tree().as_os_str().as_bytes());
     found.with_state(&merges.join(key.get(..16).unwrap_or(&key)))
 }

@@ -47,6 +47,7 @@ pub(crate) use ignore::{PATTERNS, read_patterns};
 pub(crate) use import::{FILE_BYTES, Imported};
 pub(crate) use listing::{Listing, TreeEntry};
 pub(crate) use object::{Storing, blob_id};
+pub(crate) use own::DirOwner;
 pub(crate) use reach::{Ahead, Work};
 pub(crate) use repository::{bytes_of, path_of};
 pub(crate) use run::Running;

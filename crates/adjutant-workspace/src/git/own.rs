@@ -1,80 +1,128 @@
-//! The git directories of a repository that lie among its files under another name than `.git`.
+//! Directories among the files of a repository that are never part of a workspace or a result.
 //!
-//! Git takes them for ordinary untracked folders. They hold the person's configuration and hooks, so nothing of
-//! them is captured, and nothing that an agent makes at their paths is kept.
+//! These are its git directories under another name than `.git`, which git takes for ordinary untracked folders, and
+//! the directories of this program: its state and the person's configuration. Nothing of them is captured, and
+//! nothing that an agent makes at their paths is kept or merged.
 //!
-//! Start at [`OwnGitDirs::around`].
+//! Start at [`OwnDirs::around`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::GitError;
 use super::change::{SkipReason, Skipped, guarded};
 use super::repository::Repository;
-use crate::Diff;
 use crate::git_guard::{FileId, file_id, is_shape};
+use crate::{Diff, PathError};
 
-/// Finds paths in the repository's own git directories, by name and by device and inode.
-pub(crate) struct OwnGitDirs<'r> {
-    repository: &'r Repository,
-    ids: Vec<FileId>,
-    /// The folders that were looked at on disk.
-    looked_at: BTreeMap<PathBuf, bool>,
-    met: BTreeSet<PathBuf>,
+/// Whose directory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DirOwner {
+    /// Git keeps the repository in it.
+    Git,
+    /// This program keeps its state or the person's configuration in it.
+    Program,
 }
 
-impl<'r> OwnGitDirs<'r> {
+impl DirOwner {
+    pub(crate) const fn skip_reason(self) -> SkipReason {
+        match self {
+            Self::Git => SkipReason::NestedRepository,
+            Self::Program => SkipReason::Reserved,
+        }
+    }
+
+    pub(crate) const fn refusal(self) -> PathError {
+        match self {
+            Self::Git => PathError::Guarded,
+            Self::Program => PathError::Closed,
+        }
+    }
+}
+
+/// Finds paths in the directories that are left out, by name and by device and inode.
+pub(crate) struct OwnDirs<'r> {
+    repository: &'r Repository,
+    ids: Vec<(FileId, DirOwner)>,
+    /// The paths that were looked at on disk.
+    looked_at: BTreeMap<PathBuf, Option<DirOwner>>,
+    met: BTreeSet<(PathBuf, DirOwner)>,
+}
+
+impl<'r> OwnDirs<'r> {
     pub(super) fn new(repository: &'r Repository) -> Self {
-        let dirs = [repository.git_dir(), repository.common_dir()];
-        let ids = dirs.into_iter().filter_map(file_id).collect();
+        let ids = all_dirs(repository).filter_map(|(dir, owner)| Some((file_id(dir)?, owner)));
+        let ids = ids.collect();
         Self { repository, ids, looked_at: BTreeMap::new(), met: BTreeSet::new() }
     }
 
-    /// Returns the git directory that a path is or lies in.
+    /// Returns the owner of the directory that a path is or lies in, where it is one that is left out.
     ///
     /// Letters are compared without case, as for `.git`: where the file system does the same, both spellings are
     /// one directory. Another name of it in the person's work tree, such as a bind mount, is found by its inode.
-    pub(super) fn around(&mut self, path: &Path) -> Option<PathBuf> {
-        let named = self.repository.own().iter().find(|own| starts_with(path, own)).cloned();
+    pub(super) fn around(&mut self, path: &Path) -> Option<DirOwner> {
+        let named = self.repository.own().iter().find(|(own, _)| starts_with(path, own)).cloned();
         let found = named.or_else(|| {
             let mut above: Vec<&Path> = path.ancestors().collect();
             // The work tree itself comes last, and it is not one of them.
             above.pop();
-            above.into_iter().find(|at| self.is_own(at)).map(Path::to_owned)
+            above.into_iter().find_map(|at| Some((at.to_owned(), self.owner_of(at)?)))
         })?;
-        self.met.insert(found.clone());
-        Some(found)
+        let owner = found.1;
+        self.met.insert(found);
+        Some(owner)
     }
 
-    fn is_own(&mut self, folder: &Path) -> bool {
-        if let Some(known) = self.looked_at.get(folder) {
+    fn owner_of(&mut self, path: &Path) -> Option<DirOwner> {
+        if let Some(known) = self.looked_at.get(path) {
             return *known;
         }
-        let path = self.repository.work_tree().join(folder);
-        let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        let is_own = !is_link && file_id(&path).is_some_and(|id| self.ids.contains(&id));
-        self.looked_at.insert(folder.to_owned(), is_own);
-        is_own
+        let full = self.repository.work_tree().join(path);
+        let is_link = full.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        let id = if is_link { None } else { file_id(&full) };
+        let known = self.ids.iter().find(|(known, _)| Some(*known) == id).map(|(_, owner)| *owner);
+        self.looked_at.insert(path.to_owned(), known);
+        known
     }
 
-    /// Says whether a path leads into a git directory: one called `.git` in any spelling, or the repository's own.
-    pub(crate) fn guards(&mut self, path: &Path) -> bool {
-        guarded(path) || self.around(path).is_some()
+    /// Returns the owner of the directory that a path leads into, where agents may not write there: one called
+    /// `.git` in any spelling, or one of these.
+    pub(crate) fn guards(&mut self, path: &Path) -> Option<DirOwner> {
+        if guarded(path) { Some(DirOwner::Git) } else { self.around(path) }
     }
 
-    /// Names the git directories that were met, each once.
+    /// Names the directories that were met, each once.
     pub(super) fn into_skipped(self) -> impl Iterator<Item = Skipped> {
-        let reason = SkipReason::NestedRepository;
-        self.met.into_iter().map(move |path| Skipped { path, reason })
+        self.met.into_iter().map(|(path, owner)| Skipped { path, reason: owner.skip_reason() })
     }
 }
 
-/// Returns where the git directories of a repository lie in its work tree; `.git` is known by its name.
-pub(super) fn own_paths(repository: &Repository) -> Vec<PathBuf> {
+fn all_dirs(repository: &Repository) -> impl Iterator<Item = (&Path, DirOwner)> {
+    let git = [repository.git_dir(), repository.common_dir()].map(|dir| (dir, DirOwner::Git));
+    let closed = repository.closed_dirs().iter().map(|dir| (dir.as_path(), DirOwner::Program));
+    git.into_iter().chain(closed)
+}
+
+/// Returns where the directories that are left out lie in the work tree; `.git` is known by its name.
+pub(super) fn own_paths(repository: &Repository) -> Vec<(PathBuf, DirOwner)> {
     let top = repository.work_tree();
-    let dirs = [repository.git_dir(), repository.common_dir()];
-    let below = dirs.into_iter().filter_map(|dir| dir.strip_prefix(top).ok());
-    let below = below.filter(|path| !guarded(path) && !path.as_os_str().is_empty());
-    below.map(Path::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
+    let below =
+        all_dirs(repository).filter_map(|(dir, of)| Some((dir.strip_prefix(top).ok()?, of)));
+    let below = below.filter(|(path, _)| !guarded(path) && !path.as_os_str().is_empty());
+    let below: BTreeSet<_> = below.map(|(path, owner)| (path.to_owned(), owner)).collect();
+    below.into_iter().collect()
+}
+
+/// Resolves the links in a path, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    for at in path.ancestors() {
+        if let Ok(found) = at.canonicalize() {
+            return missing.into_iter().rev().fold(found, |path, name| path.join(name));
+        }
+        missing.extend(at.file_name());
+    }
+    path.to_owned()
 }
 
 fn starts_with(path: &Path, start: &Path) -> bool {
@@ -83,6 +131,31 @@ fn starts_with(path: &Path, start: &Path) -> bool {
 }
 
 impl Repository {
+    /// Keeps directories and files of this program, such as the person's configuration, out of every workspace and
+    /// every result, and merges nothing into them. They may lie anywhere, and need not exist yet.
+    #[must_use]
+    pub fn closing(mut self, paths: &[PathBuf]) -> Self {
+        self.closed.extend(paths.iter().map(|path| resolved(path)));
+        self.own = own_paths(&self);
+        self
+    }
+
+    /// Returns those of the closed directories and files, by their paths in the work tree, that HEAD has.
+    ///
+    /// # Errors
+    ///
+    /// Why git could not be asked.
+    pub fn tracked_closed(&self) -> Result<Vec<PathBuf>, GitError> {
+        let mut tracked = Vec::new();
+        for (path, _) in self.own.iter().filter(|(_, owner)| *owner == DirOwner::Program) {
+            let Some(text) = path.to_str() else { continue };
+            if self.resolve(&format!("HEAD:{text}"))?.is_some() {
+                tracked.push(path.clone());
+            }
+        }
+        Ok(tracked)
+    }
+
     /// Returns the directories that would look like git directories once `diff` is in the work tree, of those that
     /// it writes in. Git reads the configuration and runs the hooks of such a directory when it is used there.
     #[must_use]

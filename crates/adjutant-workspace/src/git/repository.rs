@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
 use super::id::ObjectId;
-use super::own::{OwnGitDirs, own_paths};
+use super::own::{DirOwner, OwnDirs, own_paths};
 use super::run::{Call, Git};
 use super::trust::{common_dir_of, git_dir_of, open_plain, read_pointer};
 use crate::git_guard::GitGuard;
@@ -47,8 +47,10 @@ pub struct Repository {
     is_shared: bool,
     stale_lock: Duration,
     reserved: Vec<PathBuf>,
-    /// The git directory and the common directory, as far as they lie in the person's work tree.
-    own: Vec<PathBuf>,
+    /// The directories and files of this program that are never part of anything; absolute.
+    pub(super) closed: Vec<PathBuf>,
+    /// The git directories and what is closed, as far as they lie in the person's work tree.
+    pub(super) own: Vec<(PathBuf, DirOwner)>,
 }
 
 impl Repository {
@@ -91,6 +93,7 @@ impl Repository {
             is_shared: false,
             stale_lock: STALE_LOCK,
             reserved: Vec::new(),
+            closed: Vec::new(),
             own: Vec::new(),
         };
         repository.own = own_paths(&repository);
@@ -120,13 +123,13 @@ impl Repository {
         self
     }
 
-    /// Takes reserved files and the repository's own git directories out of changes, and names them.
+    /// Takes reserved files, the repository's git directories and what is closed out of changes, and names them.
     pub(crate) fn without_reserved(
         &self,
         mut changes: Vec<Change>,
         skipped: &mut Vec<Skipped>,
     ) -> Vec<Change> {
-        let mut own = self.own_git_dirs();
+        let mut own = self.own_dirs();
         changes.retain(|change| {
             let path = change.path().as_path();
             let is_reserved = self.reserved.iter().any(|reserved| reserved == path);
@@ -140,14 +143,19 @@ impl Repository {
         changes
     }
 
-    /// Returns what finds paths in the git directories of this repository.
-    pub(crate) fn own_git_dirs(&self) -> OwnGitDirs<'_> {
-        OwnGitDirs::new(self)
+    /// Returns what finds paths in the git directories of this repository and in what is closed.
+    pub(crate) fn own_dirs(&self) -> OwnDirs<'_> {
+        OwnDirs::new(self)
     }
 
     /// Refuses writes in the git directories of this repository.
     pub(crate) fn git_guard(&self) -> GitGuard {
         GitGuard::of([&self.git_dir, &self.common_dir])
+    }
+
+    /// Returns the directories and files of this program that are never part of anything.
+    pub(crate) fn closed_dirs(&self) -> &[PathBuf] {
+        &self.closed
     }
 
     /// Takes a lock on a reference of ours that is older than this for one that a killed git left.
@@ -269,7 +277,7 @@ impl Repository {
         &self.state
     }
 
-    pub(super) fn own(&self) -> &[PathBuf] {
+    pub(super) fn own(&self) -> &[(PathBuf, DirOwner)] {
         &self.own
     }
 

@@ -24,8 +24,8 @@ const MAX_ENTRIES: usize = 10_000_000;
 #[derive(Debug)]
 pub(super) struct Included {
     root: Root,
-    /// The git directories of the repository, which never come along.
-    git_dirs: Vec<FileId>,
+    /// The git directories of the repository and what is closed, which never come along.
+    left_out: Vec<FileId>,
     entries: Vec<Entry>,
     key: String,
 }
@@ -46,13 +46,14 @@ impl Included {
     ) -> Result<Option<Self>, SpaceError> {
         let tree = repository.work_tree();
         let root = Root::open(tree).map_err(SpaceError::path(tree))?;
-        let git_dirs = [repository.git_dir(), repository.common_dir()];
-        let git_dirs = git_dirs.into_iter().filter_map(file_id).collect();
-        let mut found = Self { root, git_dirs, entries: Vec::new(), key: String::new() };
+        let left_out = [repository.git_dir(), repository.common_dir()].into_iter();
+        let left_out = left_out.chain(repository.closed_dirs().iter().map(PathBuf::as_path));
+        let left_out = left_out.filter_map(file_id).collect();
+        let mut found = Self { root, left_out, entries: Vec::new(), key: String::new() };
         let mut hash = Hash::default();
-        let mut own = repository.own_git_dirs();
+        let mut own = repository.own_dirs();
         for path in wanted {
-            if !plain(path) || own.guards(path) || path.as_os_str().is_empty() {
+            if !plain(path) || own.guards(path).is_some() || path.as_os_str().is_empty() {
                 return Err(SpaceError::Include { path: path.clone() });
             }
             found.add_all(path, &mut hash).map_err(SpaceError::path(path))?;
@@ -107,7 +108,7 @@ impl Included {
             Err(rustix::io::Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(PathError::from_errno(errno)),
         };
-        if self.git_dirs.contains(&(stat.st_dev, stat.st_ino)) {
+        if self.left_out.contains(&(stat.st_dev, stat.st_ino)) {
             return Ok(());
         }
         let seconds = u64::try_from(stat.st_mtime).unwrap_or_default();

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use super::SpaceError;
 use super::workspace::{STATE, Space, Workspace};
-use crate::git::Storing;
+use crate::git::{DirOwner, Storing};
 use crate::private;
 use crate::trees::{remove_journal, settle};
 use crate::{
@@ -154,14 +154,15 @@ fn seen(repository: &Repository, taken: &Taken) -> Result<(Diff, Vec<Skipped>), 
 
 /// Takes out what no workspace takes.
 fn leave_out(repository: &Repository, diff: &mut Diff) -> Vec<Skipped> {
-    let (mut left_out, mut own) = (Vec::new(), repository.own_git_dirs());
+    let (mut left_out, mut own) = (Vec::new(), repository.own_dirs());
     diff.entries.retain(|entry: &DiffEntry| {
-        let out = [entry.old_mode, entry.new_mode].contains(&SUBMODULE) || own.guards(&entry.path);
-        if out {
-            let reason = SkipReason::NestedRepository;
+        let is_submodule = [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
+        let submodule = is_submodule.then_some(SkipReason::NestedRepository);
+        let reason = submodule.or_else(|| own.guards(&entry.path).map(DirOwner::skip_reason));
+        if let Some(reason) = reason {
             left_out.push(Skipped { path: entry.path.clone(), reason });
         }
-        !out
+        reason.is_none()
     });
     left_out
 }

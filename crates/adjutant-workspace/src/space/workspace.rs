@@ -203,9 +203,9 @@ impl Workspace {
             })
         });
         let place = place.map_err(why)?;
-        hidden.push(self.shared.state.clone());
         hidden.push(repository.work_tree().to_owned());
         hidden.push(repository.common_dir().to_owned());
+        hidden.extend_from_slice(repository.closed_dirs());
         Sandbox::new(Config {
             helper: self.shared.options.helper.clone(),
             place,

@@ -63,6 +63,9 @@ pub struct Options {
     pub include_ignored: Vec<PathBuf>,
     /// Files that are no part of anybody's work, by their paths in the repository.
     pub reserved: Vec<PathBuf>,
+    /// Directories and files that are never part of a workspace or a result, such as the person's configuration of
+    /// this program.
+    pub closed: Vec<PathBuf>,
     /// Whether the same state of the tree is the same commit each time, so that later work can stand on
     /// what began from it.
     pub alike: bool,
@@ -129,7 +132,9 @@ impl Workspaces {
         let folder = state.join("spaces").join(name_of(top));
         let private = folder.join(".private");
         let repository = Repository::open(&git, &tree, &private)?.with_persons_excludes()?;
-        let repository = repository.with_reserved(options.reserved.clone());
+        let mut closed = options.closed.clone();
+        closed.push(state.clone());
+        let repository = repository.with_reserved(options.reserved.clone()).closing(&closed);
         let (kind, fallback) = choose(&options, &private)?;
         let shared = Shared {
             repository,

@@ -10,13 +10,13 @@ use adjutant_workspace::sandbox::Network;
 use adjutant_workspace::space::{Kind, KindWish, Options, Workspaces};
 use adjutant_workspace::{
     ApplyError, Change, Commit, Folders, Git, ObjectId, PathError, Repository, ResultRef, Root,
-    SkipReason, layer_changes,
+    SkipReason, Skipped, layer_changes, with_link_targets,
 };
 use tempfile::TempDir;
 
 use crate::git::{User, now, put};
 use crate::overlay::helper;
-use crate::space::{read, run};
+use crate::space::{read, run, run_with};
 use crate::{rel, word};
 
 /// What the person's configuration holds and no workspace may show.
@@ -266,16 +266,21 @@ fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_made_in_pl
     }
 }
 
-fn spaces(user: &User, wish: KindWish, include: &[&str]) -> Workspaces {
-    let options = Options {
+fn options(wish: KindWish, include: &[&str]) -> Options {
+    Options {
         wish,
         network: Network::Off,
         include_ignored: include.iter().map(PathBuf::from).collect(),
         reserved: Vec::new(),
+        closed: Vec::new(),
         alike: false,
         helper: helper(),
-    };
-    Workspaces::open(&user.tree, &user.outer.path().join("state"), options).unwrap()
+    }
+}
+
+fn spaces(user: &User, wish: KindWish, include: &[&str]) -> Workspaces {
+    let state = user.outer.path().join("state");
+    Workspaces::open(&user.tree, &state, options(wish, include)).unwrap()
 }
 
 const KINDS: [(KindWish, Kind); 2] =
@@ -426,4 +431,135 @@ fn tracked_fixtures_that_look_like_git_directories_stay_and_untracked_ones_are_l
         assert_eq!(flagged, [Path::new("made.git"), Path::new("tracked.git")], "{kind}");
         space.close().unwrap();
     }
+}
+
+/// Opens workspaces that leave out the person's configuration and a file elsewhere that a link in it leads to.
+fn closed_spaces(user: &User, wish: KindWish, include: &[&str]) -> Workspaces {
+    let options = Options {
+        closed: with_link_targets(&user.path(".config/adjutant")),
+        ..options(wish, include)
+    };
+    Workspaces::open(&user.tree, &user.outer.path().join("state"), options).unwrap()
+}
+
+#[test]
+fn the_configuration_directory_is_in_no_workspace_and_no_result() {
+    for (wish, kind) in KINDS {
+        let user = User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised().filled();
+        let config = format!("token = \"{SECRET}\"\n");
+        user.write(".config/adjutant/config.toml", &config);
+        user.write("dotfiles/models.toml", &config);
+        symlink("../../dotfiles/models.toml", user.path(".config/adjutant/models.toml")).unwrap();
+        user.write(".config/other", "other\n");
+        user.write(".gitignore", "cache/\n");
+        user.write("cache/file", "warm\n");
+        fs::hard_link(user.path("dotfiles/models.toml"), user.path("cache/hard")).unwrap();
+        let open = closed_spaces(&user, wish, &["cache"]);
+        let space = open.make("run", "child", "1", None).unwrap();
+        assert_eq!(read(&space, ".config/other").as_deref(), Some("other\n"), "{kind}");
+        let (_, said) = run(
+            &space,
+            "grep -rs s3cr3t .; mkdir -p .config/adjutant/agents dotfiles; \
+             for at in .config/adjutant/config.toml .config/adjutant/agents/a.md dotfiles/models.toml src/new; do \
+             echo planted > $at; done; exit 0",
+        );
+        assert!(!said.contains(SECRET), "{kind}: {said}");
+        let kept = space.keep("work\n", now()).unwrap();
+        let commit = kept.commit.unwrap();
+        let files = user.files(&commit);
+        assert!(files.contains_key("src/new"), "{kind}");
+        assert!(
+            !files.keys().any(|it| it.contains("adjutant") || it.contains("dotfiles")),
+            "{kind}"
+        );
+        for path in [".config/adjutant", "dotfiles/models.toml"] {
+            let is_named =
+                |it: &Skipped| it.path == Path::new(path) && it.reason == SkipReason::Reserved;
+            assert!(kept.skipped.iter().any(is_named), "{kind}: {:?}", kept.skipped);
+        }
+        space.close().unwrap();
+        open.repository().apply(&commit, now()).unwrap();
+        assert_eq!(user.read("src/new"), "planted\n", "{kind}");
+        assert_eq!(user.read(".config/adjutant/config.toml"), config, "{kind}");
+        assert_eq!(user.read("dotfiles/models.toml"), config, "{kind}");
+    }
+}
+
+#[test]
+fn a_result_with_files_in_the_configuration_directory_is_refused_whole() {
+    for exists in [true, false] {
+        let user = User::new();
+        if exists {
+            user.write(".config/adjutant/config.toml", "mine\n");
+        }
+        let git = Git::find(&std::env::var_os("PATH").unwrap()).unwrap();
+        let repository =
+            Repository::open(&git, &user.tree, &user.outer.path().join("state")).unwrap();
+        let repository = repository.closing(&[user.path(".config/adjutant")]);
+        for path in [".config/adjutant/config.toml", ".config/adjutant/agents/a.md"] {
+            let result = planted(&user, &repository, path);
+            let refused = repository.apply(&result, now()).unwrap_err();
+            let ApplyError::Stuck { source: PathError::Closed, .. } = refused else {
+                panic!("{path}: {refused:?}")
+            };
+            let rehearsed = repository.rehearse(&[result], now()).unwrap();
+            assert!(matches!(rehearsed[..], [Err(ApplyError::Stuck { .. })]), "{path}");
+        }
+        let found = fs::read_to_string(user.path(".config/adjutant/config.toml")).ok();
+        assert_eq!(found.as_deref(), exists.then_some("mine\n"));
+    }
+}
+
+#[test]
+fn a_grant_around_the_git_directory_does_not_show_it() {
+    for (wish, kind) in KINDS {
+        let user = User::folder_in(TempDir::new_in("/var/tmp").unwrap());
+        let grant = user.outer.path().join("gitdirs");
+        put(&grant.join("notes"), "notes\n");
+        let git_dir = grant.join("x").to_str().unwrap().to_owned();
+        user.git(["init", "-q", "-b", "main", "--separate-git-dir", &git_dir, "."]);
+        user.git([
+            "config",
+            "remote.origin.url",
+            &format!("https://me:{SECRET}@localhost/repo.git"),
+        ]);
+        user.git(["config", "core.worktree", user.tree.to_str().unwrap()]);
+        let user = user.filled();
+        let space = spaces(&user, wish, &[]).make("run", "child", "1", None).unwrap();
+        let look = format!("cd {} && cat notes; cat x/config; exit 0", grant.display());
+        let (_, said) = run_with(&space, &look, vec![grant.clone()]);
+        assert!(said.contains("notes") && !said.contains(SECRET), "{kind}: {said}");
+        space.close().unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_a_closed_link_leads_to_is_out_of_reach_and_a_read_only_directory_is_not_written() {
+    let user = User::new();
+    user.write("dotfiles/config.toml", "mine\n");
+    user.write("dotfiles/other", "other\n");
+    user.write(".claude/agents/a.md", "agent\n");
+    fs::create_dir_all(user.path(".config/adjutant")).unwrap();
+    symlink("../../dotfiles/config.toml", user.path(".config/adjutant/config.toml")).unwrap();
+    let mut root = Root::open(&user.tree).unwrap();
+    with_link_targets(&user.path(".config/adjutant")).iter().for_each(|path| root.close(path));
+    for folder in [".claude/agents", ".claude/commands"] {
+        root.make_read_only(&user.path(folder));
+    }
+    for (path, why) in [
+        ("dotfiles/config.toml", Some("<Closed>")),
+        (".config/adjutant/new", Some("<Closed>")),
+        ("dotfiles/other", None),
+        (".claude/agents/a.md", Some("<Closed>")),
+        (".claude/agents/deep/b.md", Some("<Closed>")),
+        (".claude/commands/c.md", Some("<Closed>")),
+        (".claude/settings", None),
+    ] {
+        assert_eq!(write_in_place(&root, path).as_deref(), why, "{path}");
+    }
+    let opened = |path: &str| root.open_file(&rel(path)).err().map(|error| word(&error));
+    assert_eq!(opened("dotfiles/config.toml").as_deref(), Some("<Closed>"));
+    assert_eq!(opened(".claude/agents/a.md"), None);
+    assert_eq!(user.read("dotfiles/config.toml"), "mine\n");
+    assert!(!user.path(".claude/commands/c.md").exists());
 }

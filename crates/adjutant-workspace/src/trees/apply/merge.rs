@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use super::error::stuck;
 use super::{ApplyError, journals};
-use crate::PathError;
 use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Snapshot};
 use crate::trees::journal::{self, Plan, Stage};
 
@@ -55,10 +54,10 @@ impl Repository {
             diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
         // Nor is a file put into the folder of one.
         diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
-        let mut own = self.own_git_dirs();
-        if let Some(entry) = diff.entries.iter().find(|entry| own.guards(&entry.path)) {
-            let source = PathError::Guarded;
-            return Err(ApplyError::Stuck { path: entry.path.clone(), source });
+        let mut own = self.own_dirs();
+        let guarded = |entry: &DiffEntry| Some((entry.path.clone(), own.guards(&entry.path)?));
+        if let Some((path, owner)) = diff.entries.iter().find_map(guarded) {
+            return Err(ApplyError::Stuck { path, source: owner.refusal() });
         }
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
         self.refuse_unseen(ours, result, &touched, onto.known)?;

@@ -132,9 +132,13 @@ impl Repository {
     }
 
     pub(super) fn root(&self) -> Result<Root, GitError> {
-        Root::open(self.work_tree())
-            .map(|root| root.guarding(self.git_guard()))
-            .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })
+        let root = Root::open(self.work_tree())
+            .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })?;
+        let mut root = root.guarding(self.git_guard());
+        for path in self.closed_dirs() {
+            root.close(path);
+        }
+        Ok(root)
     }
 }
 

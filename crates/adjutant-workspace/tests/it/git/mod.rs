@@ -45,6 +45,7 @@ fn spaces_of(tree: &Path, state: &Path) -> Workspaces {
         network,
         include_ignored: Vec::new(),
         reserved: Vec::new(),
+        closed: Vec::new(),
         alike: false,
         helper,
     };

@@ -45,7 +45,8 @@ fn state(user: &User) -> PathBuf {
 
 fn options(wish: KindWish) -> Options {
     let (network, include_ignored) = (Network::Off, Vec::new());
-    Options { wish, network, include_ignored, reserved: Vec::new(), alike: false, helper: helper() }
+    let (reserved, closed) = (Vec::new(), Vec::new());
+    Options { wish, network, include_ignored, reserved, closed, alike: false, helper: helper() }
 }
 
 fn open(user: &User, wish: KindWish) -> Workspaces {
@@ -100,7 +101,7 @@ pub(crate) fn run(space: &Workspace, text: &str) -> (Ended, String) {
 }
 
 /// The same, with directories that a person granted.
-fn run_with(space: &Workspace, text: &str, grants: Vec<PathBuf>) -> (Ended, String) {
+pub(crate) fn run_with(space: &Workspace, text: &str, grants: Vec<PathBuf>) -> (Ended, String) {
     let sandbox = space.sandbox(SandboxWish { grants, ..SandboxWish::default() }).unwrap();
     let mut captured = Captured::new(64 << 10);
     let ended = sandbox.run(&Program::shell(text), &Cancel::new().unwrap(), &mut captured).unwrap();
