@@ -265,7 +265,7 @@ async fn who_may_write_where() {
             in_place(command()),
             "Write",
             ".git/hooks/x",
-            "belongs to git",
+            "is in a git directory",
             None,
         ),
         (
