@@ -463,8 +463,9 @@ pub(crate) fn open_archive(given: Option<PathBuf>) -> Result<Archive, Failure> {
     })?;
     if let Some(mode) = archive.open_before() {
         let path = archive.path().display().to_string();
+        let could = if mode & 0o022 == 0 { "read" } else { "write to" };
         say(&format!(
-            "adjutant: other users could read the state directory {} (mode {mode:04o}); it is 0700 now",
+            "adjutant: other users could {could} the state directory {} (mode {mode:04o}); it is 0700 now",
             sanitize::line(&path)
         ));
     }

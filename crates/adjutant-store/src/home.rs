@@ -31,7 +31,11 @@ const QUOTED: usize = 200;
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     /// Someone else could have planted anything in it.
-    #[error("{path} belongs to user {owner}, not to user {us}", path = path.display())]
+    #[error(
+        "{path} belongs to user {owner}, not to user {us}; type `chown -R {us} {path}` as its owner or as root, or \
+         use another directory",
+        path = path.display()
+    )]
     NotOurs {
         /// The folder.
         path: PathBuf,
@@ -40,12 +44,12 @@ pub enum HomeError {
         /// Who we are.
         us: u32,
     },
-    /// Others may write to it.
+    /// All users of the machine share it, as they share `/tmp`; making it private would lock them out.
     #[error(
-        "{path} is writable by others (mode {mode:04o}); `chmod 700` makes it private",
+        "{path} is a directory that users share (mode {mode:04o}); name one of your own, such as {path}/adjutant",
         path = path.display()
     )]
-    Writable {
+    Shared {
         /// The folder.
         path: PathBuf,
         /// Its permission bits.
@@ -218,8 +222,8 @@ fn ambiguous(text: &str, ids: &[RunId]) -> FindError {
     FindError::Ambiguous { text: text.to_owned(), count: ids.len(), candidates: names.join(", ") }
 }
 
-/// Refuses a folder that others own or can write to, and makes one private that others can look into; returns the mode
-/// that it had then.
+/// Refuses a folder that another user owns, and makes one private that others can read or write; returns the mode that
+/// it had then.
 fn check_ownership(path: &Path) -> Result<Option<u32>, HomeError> {
     let metadata = fs::metadata(path).during("examine", path)?;
     let (owner, us) = (metadata.uid(), rustix::process::geteuid().as_raw());
@@ -227,11 +231,12 @@ fn check_ownership(path: &Path) -> Result<Option<u32>, HomeError> {
         return Err(HomeError::NotOurs { path: path.to_owned(), owner, us });
     }
     let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o022 != 0 {
-        return Err(HomeError::Writable { path: path.to_owned(), mode });
-    }
     if mode & 0o077 == 0 {
         return Ok(None);
+    }
+    // The sticky bit says that others are meant to write there.
+    if mode & 0o1022 > 0o1000 {
+        return Err(HomeError::Shared { path: path.to_owned(), mode });
     }
     fs::set_permissions(path, fs::Permissions::from_mode(0o700)).during("make private", path)?;
     Ok(Some(mode))

@@ -159,19 +159,19 @@ fn a_run_folder_that_cannot_be_made_ends_the_command_before_any_model_is_asked()
 }
 
 #[test]
-fn a_state_directory_that_others_can_write_to_is_refused() {
+fn a_state_directory_that_users_share_is_refused() {
     let rig = delegate::rig();
     fs::create_dir(rig.state()).unwrap();
-    fs::set_permissions(rig.state(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(rig.state(), fs::Permissions::from_mode(0o1777)).unwrap();
     insta::assert_snapshot!(rig.delegate(&["-t", "a=x"]), @"
         --- stderr ---
-        adjutant: $PLACE/state is writable by others (mode 0777); `chmod 700` makes it private
+        adjutant: $PLACE/state is a directory that users share (mode 1777); name one of your own, such as $PLACE/state/adjutant
           Set ADJUTANT_HOME, or use --home DIR, to keep runs elsewhere.
         [exit 1]
     ");
     assert_eq!(rig.run(["status"]).code, 1);
-    fs::set_permissions(rig.state(), fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(rig.delegate(&["-t", "a=x"]).code, 0, "the advice works");
+    let own = rig.state().join("adjutant");
+    assert_eq!(rig.call(["status", "--home"]).arg(own).run().code, 0, "the advice works");
 }
 
 #[test]

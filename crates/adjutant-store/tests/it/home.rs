@@ -22,24 +22,22 @@ fn a_home_is_created_with_everything_above_it() {
 }
 
 #[test]
-fn a_home_that_others_can_write_to_is_refused() {
+fn a_home_that_users_share_as_they_share_tmp_is_refused_and_left_as_it_is() {
     let rig = Rig::new();
     let path = rig.dir.path().join("shared");
     fs::create_dir(&path).unwrap();
-    for mode in [0o770, 0o702, 0o1777] {
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        assert!(matches!(Home::open(&path), Err(HomeError::Writable { .. })), "{mode:o}");
-    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
     let error = Home::open(&path).unwrap_err();
-    insta::assert_snapshot!(rig.redact(&error.to_string()), @"$WORK/shared is writable by others (mode 1777); `chmod 700` makes it private");
+    insta::assert_snapshot!(rig.redact(&error.to_string()), @"$WORK/shared is a directory that users share (mode 1777); name one of your own, such as $WORK/shared/adjutant");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o1777);
 }
 
 #[test]
-fn a_home_that_others_can_read_is_made_private_once() {
+fn a_home_that_others_can_read_or_write_is_made_private_once() {
     let rig = Rig::new();
     let path = rig.dir.path().join("open");
     fs::create_dir_all(path.join("runs")).unwrap();
-    for mode in [0o755, 0o750, 0o701, 0o744] {
+    for mode in [0o755, 0o750, 0o701, 0o744, 0o775, 0o702, 0o777] {
         for folder in [&path, &path.join("runs")] {
             fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
         }
@@ -60,6 +58,8 @@ fn a_home_of_another_user_is_refused() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     let error = Home::open(&path).unwrap_err();
     assert!(matches!(error, HomeError::NotOurs { owner: 12345, .. }), "{error}");
+    let us = rustix::process::geteuid().as_raw();
+    assert!(error.to_string().contains(&format!("`chown -R {us} ")), "{error}");
 }
 
 #[test]
