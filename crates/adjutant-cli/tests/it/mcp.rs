@@ -290,9 +290,9 @@ fn a_start_that_is_taken_back_while_it_begins_ends_what_it_began() {
     let call = client.begin("delegate_start", task("slow"));
     take_back(&mut client, call);
     // A run has its folder a moment before its journal, and is found by its journal.
-    let journal = |run: &String| rig.run_folder(run).join("journal.jsonl");
-    let has_begun = |run| fs::metadata(journal(run)).is_ok_and(|it| it.len() > 0);
-    while !rig.runs().iter().any(has_begun) {
+    let journal = |run: &str| rig.run_folder(run).join("journal.jsonl");
+    let has_begun = |run: String| fs::metadata(journal(&run)).is_ok_and(|it| it.len() > 0);
+    while !rig.runs().into_iter().any(has_begun) {
         client.ping();
     }
     let run = rig.only_run();
