@@ -13,7 +13,7 @@ use super::take_in::settle_in;
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError, gitdir};
 use crate::git::bytes_of;
-use crate::private::{ensure_dir, make_private};
+use crate::private::{self, ensure_dir, make_private};
 use crate::sandbox::count_entries;
 use crate::{GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
 
@@ -110,7 +110,7 @@ impl WorktreeSpace {
     fn note_entries(&self) -> u64 {
         let count = count_entries(self.worktree.path()).unwrap_or(0);
         // Without the note everything that is there counts as brought by the base.
-        let _ = fs::write(folder_of(&self.worktree).join(BASE_ENTRIES), count.to_string());
+        let _ = private::write(&folder_of(&self.worktree).join(BASE_ENTRIES), count.to_string());
         count
     }
 
