@@ -80,6 +80,7 @@ pub(crate) fn open(repo: &Repo, wish: KindWish, helper: &Helper) -> Result<Works
         reserved: Vec::new(),
         alike: false,
         helper: helper.clone(),
+        closed: Vec::new(),
     };
     Ok(Workspaces::open(&repo.tree(), &state, options)?)
 }
