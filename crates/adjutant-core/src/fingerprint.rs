@@ -16,7 +16,7 @@ pub struct Fingerprint(u128);
 
 impl Fingerprint {
     /// Computes the fingerprint of a task; spacing and case of the prompt do not count, nor do the lines
-    /// `Task: N` before it: the engine writes them, whoever hands the task on.
+    /// `Task: N` before it: the engine writes them, not the agent that hands the task on.
     #[must_use]
     pub fn of(agent: &AgentName, prompt: &str, context: &[String]) -> Self {
         let mut hash = Sha256::new();

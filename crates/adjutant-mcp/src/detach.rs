@@ -14,7 +14,7 @@ use std::process::Command;
 /// The hidden first argument that asks for it.
 pub(crate) const SUBCOMMAND: &str = "start-detached";
 
-/// If the first argument is [`SUBCOMMAND`], starts the rest of the command line as a detached process and exits.
+/// If the first argument is `start-detached`, starts the rest of the command line as a detached process and exits.
 ///
 /// Must be called before this process opens any file.
 pub fn start_detached_if_asked() {

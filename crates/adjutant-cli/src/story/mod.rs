@@ -218,7 +218,7 @@ impl Reading<'_> {
             open = self.take_each(open, &mut outcomes)?;
         }
         outcomes.extend(open.iter().map(|_| Outcome::Partial));
-        // Whoever cancels wants to know that, whatever was done before.
+        // A person who cancels expects that exit code, also where earlier stories passed.
         let is_cancelled = outcomes.contains(&Outcome::Cancelled);
         Ok(if is_cancelled { Exit::Cancelled } else { Exit::of(Outcome::of_all(outcomes)) })
     }

@@ -10,39 +10,7 @@ use rustix::process::Signal;
 
 use crate::rig::{BINARY, Output, Rig};
 use crate::running::Running;
-use crate::work_rig::Repo;
-
-/// One subagent writes and is done, another one writes and thinks on, so that its workspace stays.
-const SCRIPT: &str = r#"
-[[turn]]
-label = "quick"
-[[turn.call]]
-tool = "Write"
-args = { file_path = "quick", content = "quick\n" }
-
-[[turn]]
-label = "quick"
-text = "done"
-
-[[turn]]
-label = "slow"
-[[turn.call]]
-tool = "Write"
-args = { file_path = "slow", content = "slow\n" }
-
-[[turn]]
-label = "slow"
-delay_ms = 300000
-text = "too late"
-"#;
-
-fn repository() -> Repo {
-    let repo = Repo { rig: Rig::with_script(SCRIPT) };
-    repo.git(["init", "-q", "-b", "main", "."]);
-    repo.rig.write("file", "file\n");
-    repo.commit("first");
-    repo
-}
+use crate::work_open::repository;
 
 /// Lists what is not private below a directory, and what was looked at; what lies in a checkout has the modes of one.
 fn open_below(folder: &Path, found: &mut Vec<String>, looked_at: &mut Vec<PathBuf>) {
@@ -63,7 +31,7 @@ fn open_below(folder: &Path, found: &mut Vec<String>, looked_at: &mut Vec<PathBu
         }
         looked_at.push(path.clone());
         let mode = metadata.permissions().mode() & 0o777;
-        // Git makes its own files in a private git directory, which nobody else can look into.
+        // Git makes its own files in a private git directory, which other users cannot look into.
         if metadata.is_file() && mode & 0o077 != 0 || is_dir && mode != 0o700 {
             found.push(format!("{mode:o} {}", path.display()));
         }

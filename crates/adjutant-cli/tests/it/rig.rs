@@ -173,7 +173,7 @@ impl Drop for Rig {
         // A run that a server began is a process of its own and may be waiting for a slow answer.
         for run in self.runs() {
             let path = self.run_folder(&run).join("lock");
-            // A test may have left a pipe there, which nobody writes to.
+            // A test may have left a pipe there, and opening it would wait for a writer.
             if !path.is_file() {
                 continue;
             }

@@ -37,7 +37,8 @@ delay_ms = 300000
 text = "too late"
 "#;
 
-fn repository() -> Repo {
+/// A repository with one commit, and a model for a subagent `quick` that ends and one `slow` that does not.
+pub(crate) fn repository() -> Repo {
     let repo = Repo { rig: Rig::with_script(SCRIPT) };
     repo.git(["init", "-q", "-b", "main", "."]);
     repo.rig.write("file", "file\n");

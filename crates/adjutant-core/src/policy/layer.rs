@@ -275,7 +275,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Where there is no such key, it is fixed when a run begins, or the value is none of this key.
+    /// There is no such key, the key is fixed when a run begins, or the value does not fit the key.
     pub fn set_on_resume(&mut self, name: &str, value: &Value) -> Result<(), PolicyError> {
         let key = key_of(name)?;
         if !key.is_set_on_resume() {

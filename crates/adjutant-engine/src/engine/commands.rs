@@ -165,7 +165,7 @@ impl Engine {
         let returns = works && self.policy.contract == ContractKind::Standard;
         let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
         known
-            // Notes are for a parent; nobody reads those of an agent that only leads.
+            // Notes are for a parent, and the agent at the root has none.
             .filter(|spec| works || spec.name != "Note")
             .filter(|spec| usable.contains(&spec.name))
             .map(|mut spec| {
