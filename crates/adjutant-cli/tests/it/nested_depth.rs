@@ -55,7 +55,7 @@ fn a_nested_run_is_refused_where_it_would_be_too_deep() {
     let out = rig.delegating(&["-t", "a=x"]).env("DELEGATION_DEPTH", "2").run();
     insta::assert_snapshot!(out.talk(), @"
     adjutant: MAX_DEPTH_EXCEEDED: The run would start at depth 2 (DELEGATION_DEPTH), limit 1.
-      Do this work in the process that started this one, or allow this depth with --set max_depth=2.
+      Do this work in the process that started this one, or start the run again with --set max_depth=2.
     [exit 4]
     ");
 }

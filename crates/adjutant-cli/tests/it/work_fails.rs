@@ -118,7 +118,7 @@ impl Scene {
         let doing = if kind == "overlay" { "making a workspace" } else { "making a work tree" };
         format!(
             "ERROR: Failed to create child worktree for delegation.\n\n\
-             Child: two\nWorktree path: {}\nGit error: {doing}: File exists (os error 17)\n\n\
+             Child: two\nWorktree path: {}\nGit error: {doing}: not a directory\n\n\
              Action: Cleanup old worktrees and retry\nCommand: adjutant prune",
             at.display()
         )

@@ -369,8 +369,10 @@ impl Tree {
                 let seconds = self.policy.total_s.filter(|_| bound == TimeBound::Total);
                 return Err(Refusal::Time { bound, seconds });
             }
-            // Rounded up, so that at its start the deadline above comes first and is the one that is named.
-            let left = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+            // Rounded down, so that the parent has time to report a child that times out. What is left of the
+            // total is rounded up, so that the total expires first and is named.
+            let is_total = bound == TimeBound::Total;
+            let left = left.as_secs() + u64::from(is_total && left.subsec_nanos() > 0);
             if allotted.seconds.is_none_or(|seconds| seconds > left) {
                 allotted.clamped |= brief.timeout_wish.is_some_and(|wish| wish > left);
                 allotted.seconds = Some(left);
