@@ -26,7 +26,7 @@ pub fn start_detached_if_asked() {
     let code = match start_detached(&program, arguments) {
         Ok(()) => 0,
         Err(error) => {
-            // Nobody is left to tell if the server is gone.
+            // If the server is gone, its end of the pipe is closed and the message is lost.
             let _ = writeln!(io::stderr(), "cannot start a process for the run: {error}");
             1
         }

@@ -350,13 +350,13 @@ fn the_time_a_run_waits_for_a_person_is_not_time_at_work() {
     h.push(Event::ApprovalAsked { parent: root(), call: 1, hash: hash.clone(), expires });
     h.wait(100_000);
     assert_eq!(time(&h, Liveness::Alive), "0.0s at work, 1m 40s waiting for a person");
-    // Nobody knows how long a person would have taken to answer a run that is gone.
+    // A run whose process is gone waits for no answer.
     assert_eq!(time(&h, Liveness::Dead), "0.0s");
     h.push(Event::Approved { hash, parent: root() });
     h.start(child);
     h.reserve(child, 1);
     h.wait(20_000);
-    // A question that keeps nobody from working costs no time.
+    // While an agent works, an open question costs no time.
     let open = Event::ApprovalAsked { parent: child, call: 1, hash: "1".repeat(64), expires };
     h.push(open);
     h.wait(5_000);
