@@ -239,16 +239,26 @@ impl Stage {
         let book = self.book(&run);
         assert_eq!(repo.state(), self.before, "the user's files changed");
         let answers = answers(&book);
-        for kept in book.of("space_kept") {
-            assert_eq!(kept["problem"], serde_json::Value::Null, "{kept}");
+        let mut kept = BTreeMap::new();
+        for event in book.of("space_kept") {
+            assert_eq!(event["problem"], serde_json::Value::Null, "{event}");
+            kept.insert(event["session"].as_str().unwrap(), event);
         }
         for (session, label) in sessions(&book) {
             let reference = format!("refs/adjutant/{run}/{session}");
-            let commit = repo.git(["rev-parse", "--verify", &reference]);
+            let commit = repo.git(["for-each-ref", "--format=%(objectname)", &reference]);
+            let told = |tool: &str| answers[&(session.clone(), tool.to_owned())].as_str();
+            let recorded = kept[session.as_str()]["commit"].as_str();
+            assert_eq!(recorded.unwrap_or_default(), commit, "{label}: {:#?}", book.events);
+            if commit.is_empty() {
+                // A kill fell into each of its calls before the call changed anything.
+                let all = ["Edit", "Run", "Write"].map(told);
+                assert!(all.iter().all(|it| it.starts_with("Interrupted")), "{label}: {all:?}");
+                continue;
+            }
             let show = |path: &str| repo.git(["show", &format!("{commit}:{path}")]);
             let names = repo.git(["ls-tree", "-r", "--name-only", &commit]);
             let has = |path: &str| names.lines().any(|name| name == path);
-            let told = |tool: &str| answers[&(session.clone(), tool.to_owned())].as_str();
             let lost = |tool: &str| told(tool).starts_with("Interrupted before it was done");
             let added = show("list").matches("added").count();
             assert_eq!(added, usize::from(!lost("Edit")), "{label}: {}", told("Edit"));
