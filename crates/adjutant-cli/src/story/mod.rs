@@ -131,7 +131,7 @@ pub(crate) fn run_story(
 /// Tightens the limits by what the file says, and says what of it counts for nothing.
 fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
     let origin = file.path().display().to_string();
-    for warning in file.prd().tighten(policy, &origin) {
+    for warning in policy.tighten(file.prd().config(), &origin) {
         say(&format!("adjutant: {warning}"));
     }
     if let Some(word) = file.prd().merge().filter(|word| MergeAfter::parse(word).is_none()) {

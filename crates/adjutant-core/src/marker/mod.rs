@@ -7,9 +7,7 @@
 
 mod block;
 mod code_span;
-mod instruct;
 mod parse;
 mod scan;
 
-pub use instruct::instructions;
 pub use parse::{Cause, MAX_HOURS, Marker, Parsed, Reject, Request, parse};

@@ -6,6 +6,8 @@
 
 mod key;
 mod layer;
+mod marker_instructions;
+mod prd_config;
 mod preset;
 
 use serde::{Deserialize, Serialize};

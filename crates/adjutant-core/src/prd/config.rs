@@ -1,11 +1,8 @@
 //! `delegationConfig`: what a PRD would like of the policy, of which only the tighter part counts.
 
-use serde_json::{Value, json};
-
 use super::fields::Fields;
 use super::finding::Findings;
 use super::read::Prd;
-use crate::policy::{Key, Layered, Source};
 
 /// The wishes of a PRD about delegation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,42 +32,9 @@ impl DelegationConfig {
             allow_parallel_execution: fields.boolean("allow_parallel_execution", out),
         }
     }
-
-    /// Returns the keys it would set, in the order of the policy.
-    fn layer(&self) -> Vec<(Key, Value)> {
-        let is_off = self.enabled == Some(false)
-            || self.max_depth == Some(0)
-            || self.max_delegations_per_story == Some(0);
-        let limit = |key: Key, limit: Option<u64>| {
-            // None at all is delegation switched off, not a limit of zero.
-            limit.filter(|limit| *limit > 0).map(|limit| (key, json!(limit)))
-        };
-        let alone = self.allow_parallel_execution == Some(false);
-        [
-            is_off.then(|| (Key::Enabled, json!(false))),
-            limit(Key::MaxDepth, self.max_depth),
-            limit(Key::ChildrenPerParent, self.max_delegations_per_story),
-            alone.then(|| (Key::Concurrency, json!(1))),
-            // No context at all is refused by the policy, with the reason.
-            self.max_context_per_agent.map(|tokens| (Key::ContextTokens, json!(tokens))),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
 }
 
 impl Prd {
-    /// Tightens `policy` by what the PRD says; returns what it may not do, as warnings.
-    ///
-    /// `origin` names the PRD in them. Each key stands for itself: one that would widen the policy
-    /// does not keep another from tightening it.
-    pub fn tighten(&self, policy: &mut Layered, origin: &str) -> Vec<String> {
-        let source = Source::Content(origin.to_owned());
-        let set = |(key, value): (Key, Value)| policy.set(key.name(), &value, &source).err();
-        self.config().layer().into_iter().filter_map(set).map(|error| error.to_string()).collect()
-    }
-
     /// Says whether the PRD would like to delegate; a hint for a person who has not allowed it.
     #[must_use]
     pub fn wants_delegation(&self) -> bool {

@@ -21,7 +21,6 @@ use crate::contract::{
 };
 use crate::event::{Event, IllegalEvent, Nudge, ToolOutput};
 use crate::ids::{AgentName, SessionId};
-use crate::marker::instructions;
 use crate::message::ToolCall;
 use crate::outcome::{Outcome, Reason};
 use crate::policy::ContractKind;
@@ -290,7 +289,7 @@ impl Tree {
             context["task_context"] = json!({ "story_id": story, "estimated_hours": hours });
         }
         let mut preface = format!("Delegation context, which you need not repeat:\n{context:#}");
-        if let Some(how) = story.and_then(|_| instructions(&self.policy, *depth)) {
+        if let Some(how) = story.and_then(|_| self.policy.marker_instructions(*depth)) {
             preface = format!("{preface}\n\n{how}");
         }
         Some(preface)

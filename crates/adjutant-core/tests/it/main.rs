@@ -13,6 +13,7 @@ mod histories;
 mod lifecycle;
 mod malformed;
 mod policy;
+mod prd_config;
 mod prds;
 mod properties;
 mod sim;

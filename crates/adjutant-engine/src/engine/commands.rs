@@ -3,7 +3,6 @@
 //! Start at [`Engine::delegation`], where nobody is at the root, or at [`Engine::pursuit`]. Nothing is
 //! judged here; the core decides about each command.
 
-use adjutant_core::marker::instructions;
 use adjutant_core::policy::ContractKind;
 use adjutant_core::schema::{AgentCard, CallLimits, TASK, delegate_spec, return_spec, task_spec};
 use adjutant_core::write::{EDIT, WRITE};
@@ -62,7 +61,8 @@ impl Engine {
         if self.story.is_some() {
             // Who works on a story is no lead who only reads.
             system = format!("{}\n\n{system}", self.system_of(&tools)).trim_end().to_owned();
-            let how = instructions(&self.policy, self.base_depth).map(|how| format!("\n\n{how}"));
+            let how =
+                self.policy.marker_instructions(self.base_depth).map(|how| format!("\n\n{how}"));
             text.push_str(&how.unwrap_or_default());
         }
         let max_turns = role.and_then(|role| role.definition.limits.max_turns);

@@ -2,7 +2,6 @@
 
 mod asked;
 mod bytes;
-mod config;
 mod editing;
 mod order;
 mod reading;

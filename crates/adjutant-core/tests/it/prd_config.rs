@@ -1,17 +1,16 @@
 //! What a PRD may do to the policy: only tighten it.
 
+use adjutant_core::prd::Prd;
 use adjutant_core::{Layered, Preset};
 use serde_json::json;
-
-use super::prd;
 
 fn tightened(config: &str) -> (Layered, Vec<String>) {
     let mut policy = Layered::new(Preset::Story);
     policy
         .set("enabled", &json!(true), &adjutant_core::Source::Flag("--enable-delegation".into()))
         .unwrap();
-    let read = prd(&format!(r#"{{"stories": [], "delegationConfig": {config}}}"#));
-    let warnings = read.tighten(&mut policy, "prd.json");
+    let read = Prd::read(&format!(r#"{{"stories": [], "delegationConfig": {config}}}"#)).unwrap();
+    let warnings = policy.tighten(read.config(), "prd.json");
     (policy, warnings)
 }
 
@@ -65,8 +64,8 @@ fn a_wider_wish_is_a_warning_and_changes_nothing() {
 #[test]
 fn to_be_enabled_is_only_a_hint() {
     let mut policy = Layered::new(Preset::Story);
-    let read = prd(r#"{"stories": [], "delegationConfig": {"enabled": true}}"#);
+    let read = Prd::read(r#"{"stories": [], "delegationConfig": {"enabled": true}}"#).unwrap();
     assert!(read.wants_delegation());
-    assert_eq!(read.tighten(&mut policy, "prd.json"), Vec::<String>::new());
+    assert_eq!(policy.tighten(read.config(), "prd.json"), Vec::<String>::new());
     assert!(!policy.policy().enabled);
 }
