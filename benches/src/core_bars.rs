@@ -1,9 +1,9 @@
 //! The bars of the pure core, measured in this process.
 
-use adjutant_core::contract::{Contract, unchecked, validate};
 use adjutant_core::graph::StoryGraph;
-use adjutant_core::marker::{self, Request};
 use adjutant_core::{Command, Event, Preset, Timestamp, Tree};
+use adjutant_formats::contract::{Contract, unchecked, validate};
+use adjutant_formats::marker::{self, Request};
 
 use crate::Failure;
 use crate::history::{Driver, roomy, run_id, task};

@@ -9,10 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use adjutant_core::marker::{self, Request};
-use adjutant_core::prd::Outcome as Written;
 use adjutant_core::{Outcome, Usd};
 use adjutant_engine::prd::PrdFile;
+use adjutant_formats::marker::{self, Request};
+use adjutant_formats::prd::Outcome as Written;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 
-use adjutant_core::task::{Book, Change, NewTask, Status, TaskNumber};
+use adjutant_formats::task::{Book, Change, NewTask, Status, TaskNumber};
 use tempfile::TempDir;
 
 use crate::Failure;

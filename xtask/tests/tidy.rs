@@ -9,17 +9,19 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates a crate may depend on. What is missing here has no place in the workspace.
-const ARROWS: [(&str, &[&str]); 12] = [
-    ("adjutant-core", &[]),
-    ("adjutant-view", &["adjutant-core"]),
-    ("adjutant-model", &["adjutant-core"]),
-    ("adjutant-workspace", &["adjutant-core"]),
-    ("adjutant-store", &["adjutant-core"]),
-    ("adjutant-tools", &["adjutant-core", "adjutant-workspace"]),
+const ARROWS: [(&str, &[&str]); 13] = [
+    ("adjutant-formats", &[]),
+    ("adjutant-core", &["adjutant-formats"]),
+    ("adjutant-view", &["adjutant-core", "adjutant-formats"]),
+    ("adjutant-model", &["adjutant-core", "adjutant-formats"]),
+    ("adjutant-workspace", &["adjutant-core", "adjutant-formats"]),
+    ("adjutant-store", &["adjutant-core", "adjutant-formats"]),
+    ("adjutant-tools", &["adjutant-core", "adjutant-formats", "adjutant-workspace"]),
     (
         "adjutant-engine",
         &[
             "adjutant-core",
+            "adjutant-formats",
             "adjutant-model",
             "adjutant-store",
             "adjutant-tools",
@@ -29,14 +31,31 @@ const ARROWS: [(&str, &[&str]); 12] = [
     // The store is not here; the model is, for the one module that chooses it.
     (
         "adjutant-cli",
-        &["adjutant-core", "adjutant-engine", "adjutant-mcp", "adjutant-model", "adjutant-view"],
+        &[
+            "adjutant-core",
+            "adjutant-formats",
+            "adjutant-engine",
+            "adjutant-mcp",
+            "adjutant-model",
+            "adjutant-view",
+        ],
     ),
-    ("adjutant-mcp", &["adjutant-core", "adjutant-engine", "adjutant-view"]),
-    ("adjutant-testkit", &["adjutant-core", "adjutant-engine", "adjutant-model", "adjutant-store"]),
+    ("adjutant-mcp", &["adjutant-core", "adjutant-formats", "adjutant-engine", "adjutant-view"]),
+    (
+        "adjutant-testkit",
+        &[
+            "adjutant-core",
+            "adjutant-formats",
+            "adjutant-engine",
+            "adjutant-model",
+            "adjutant-store",
+        ],
+    ),
     (
         "adjutant-bench",
         &[
             "adjutant-core",
+            "adjutant-formats",
             "adjutant-view",
             "adjutant-store",
             "adjutant-workspace",
@@ -96,11 +115,12 @@ fn every_dependency_between_our_crates_is_an_arrow_of_the_picture() {
 fn the_pure_crates_use_nothing_that_does_anything() {
     for package in packages() {
         let name = package["name"].as_str().unwrap();
-        if name != "adjutant-core" && name != "adjutant-view" {
+        if !["adjutant-formats", "adjutant-core", "adjutant-view"].contains(&name) {
             continue;
         }
         for dependency in dependencies(&package, None) {
-            let known = dependency == "adjutant-core" || PURE.contains(&dependency.as_str());
+            let known = ["adjutant-formats", "adjutant-core"].contains(&dependency.as_str())
+                || PURE.contains(&dependency.as_str());
             assert!(known, "{name} is pure and must not depend on {dependency}");
         }
     }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
-use adjutant_core::task::Status;
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::roster::{Problem, Roster, Scope, UserFolders};
 use adjutant_engine::slash::{
@@ -14,6 +13,7 @@ use adjutant_engine::slash::{
 };
 use adjutant_engine::specs::Lookout;
 use adjutant_engine::{Archive, Engine, Role};
+use adjutant_formats::task::Status;
 use adjutant_view::{Liveness, sanitize};
 use serde_json::{Value, json};
 

@@ -224,7 +224,7 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
 }
 
 fn object(text: &str, origin: &str) -> Result<Map<String, Value>, Failure> {
-    let value = adjutant_core::json::from_str(text)
+    let value = adjutant_formats::json::from_str(text)
         .map_err(|error| Failure::usage(format!("{origin}: {error}")))?;
     match value {
         Value::Object(map) => Ok(map),

@@ -3,10 +3,11 @@
 use std::io::Read;
 use std::path::Path;
 
+use adjutant_core::SessionId;
 use adjutant_core::check::{CheckInput, check};
-use adjutant_core::contract::{ArtifactFact, Contract, MetadataSource, Required, validate};
-use adjutant_core::{SessionId, marker};
 use adjutant_engine::artifact_facts;
+use adjutant_formats::contract::{ArtifactFact, Contract, MetadataSource, Required, validate};
+use adjutant_formats::marker;
 
 use crate::args::{CheckArgs, ParseArgs, ValidateArgs};
 use crate::exit::{Exit, Failure};

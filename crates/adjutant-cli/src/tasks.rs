@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use adjutant_core::nearest;
-use adjutant_core::task::{
+use adjutant_engine::specs::{Specs, SpecsError};
+use adjutant_formats::task::{
     Changed, Disagreement, NewTask, Priority, Status, Task, TaskError, TaskNumber,
 };
-use adjutant_engine::specs::{Specs, SpecsError};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 

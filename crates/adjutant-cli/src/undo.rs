@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::task::{Status, Task};
 use adjutant_core::undo::Elsewhere;
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_engine::specs::Specs;
 use adjutant_engine::{Archive, ArchiveError, Fate, RunFiles, Undo, UndoError, Undone};
+use adjutant_formats::task::{Status, Task};
 use adjutant_view::sanitize;
 use clap::Args;
 use serde_json::{Value, json};

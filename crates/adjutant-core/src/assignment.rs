@@ -5,11 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::contract::ArtifactKind;
 use crate::ids::AgentName;
 use crate::outcome::Outcome;
 use crate::policy::Operation;
-use crate::task::{Artifact, Status};
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{Artifact, Status};
 
 /// What a slash command asks of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

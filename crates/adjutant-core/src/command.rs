@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::assignment::{Assignment, Mark};
 use crate::brief::Task;
-use crate::contract::ArtifactFact;
 use crate::domain::HostSet;
 use crate::event::{Origin, ToolOutput};
 use crate::ids::{AgentName, RunId, SessionId};
@@ -16,6 +15,7 @@ use crate::rights::Rights;
 use crate::space::{KeptWork, MergedWork, NoSpace, Space, SpaceTerms};
 use crate::story::{Check, Markers, RejectedMarker, StoryWork};
 use crate::write::{Change, Looked, Writes};
+use adjutant_formats::contract::ArtifactFact;
 
 /// A wish or a report from outside, to be judged by `Tree::decide`.
 #[derive(Clone, Debug, PartialEq)]

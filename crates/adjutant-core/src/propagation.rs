@@ -1,6 +1,6 @@
 //! What the caller of a failed delegation is told: try again, or look yourself.
 
-use crate::contract::ReturnError;
+use adjutant_formats::contract::ReturnError;
 
 /// Returns the one sentence that sums up the errors of a return that did not complete.
 ///
@@ -21,7 +21,7 @@ pub fn handle_error_return(errors: &[ReturnError]) -> String {
 mod tests {
     use super::*;
     use crate::code::Code;
-    use crate::contract::ErrorType;
+    use adjutant_formats::contract::ErrorType;
 
     fn error(message: &str, recoverable: bool, recommendation: &str) -> ReturnError {
         ReturnError {

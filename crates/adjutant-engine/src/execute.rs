@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use adjutant_core::budget::Amount;
-use adjutant_core::contract::{ArtifactFact, Contract, validate};
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
 use adjutant_core::space::{KeptWork, MergedWork, NoSpace, Space};
 use adjutant_core::story::Check;
@@ -15,6 +14,7 @@ use adjutant_core::{
     AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
     ModelSpec, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
+use adjutant_formats::contract::{ArtifactFact, Contract, validate};
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::{Approved, Toolbox};
 use adjutant_workspace::sandbox::Cancel;

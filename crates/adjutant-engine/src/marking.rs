@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use adjutant_core::Mark;
-use adjutant_core::task::{TaskNumber, Update};
+use adjutant_formats::task::{TaskNumber, Update};
 
 use crate::chain::chain;
 use crate::clock::Wall;

@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::prd::{Outcome, Prd, PrdError as Fault};
+use adjutant_formats::prd::{Outcome, Prd, PrdError as Fault};
 use adjutant_workspace::{Dir, DirLock, FileMode, Lock, Over, PathError, Place, RelPath, Root};
 
 use crate::specs::{PATIENCE, locked};

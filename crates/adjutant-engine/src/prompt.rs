@@ -1,9 +1,9 @@
 //! What every subagent is told before its task.
 
-use adjutant_core::contract::json_format_instruction;
 use adjutant_core::policy::{ContractKind, WorkspaceKind};
 use adjutant_core::write::{EDIT, RUN, WRITE};
 use adjutant_core::{AgentName, Policy, Preset, ToolSet};
+use adjutant_formats::contract::json_format_instruction;
 
 const BASE: &str = "You are a capable engineer working on a task that was delegated to you. Work on your own: \
 nobody answers questions while you work. Look before you conclude, cite files and lines, and say plainly what \

@@ -7,9 +7,9 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use adjutant_core::contract::{Contract, MetadataSource, Required, validate};
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::{artifact_facts, wall_now};
+use adjutant_formats::contract::{Contract, MetadataSource, Required, validate};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
     CancelledNotificationParam, CustomRequest, CustomResult, ErrorCode, ErrorData,

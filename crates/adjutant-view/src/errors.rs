@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
-use adjutant_core::contract::{ErrorType, Word};
 use adjutant_core::{Code, Outcome, Preset, Reason, RunId, SessionId, State};
+use adjutant_formats::contract::{ErrorType, Word};
 use serde::Serialize;
 
 use crate::layout::{bracketed, fit};

@@ -1,7 +1,7 @@
 //! The words and marks of states and codes, said once for every surface.
 
-use adjutant_core::contract::Complaint;
 use adjutant_core::{Code, Outcome, State};
+use adjutant_formats::contract::Complaint;
 
 use crate::run::Liveness;
 

@@ -5,9 +5,9 @@
 //! delegation guide. Start at [`stages`].
 
 use adjutant_core::assignment::Work;
-use adjutant_core::contract::Complaint;
 use adjutant_core::policy::ContractKind;
 use adjutant_core::{Code, Event, Reason, State};
+use adjutant_formats::contract::Complaint;
 use serde::Serialize;
 use serde_json::{Value, json};
 

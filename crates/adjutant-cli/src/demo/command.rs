@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use adjutant_core::Preset;
-use adjutant_core::task::TaskNumber;
 use adjutant_engine::roster::Roster;
 use adjutant_engine::slash::Routes;
 use adjutant_engine::specs::Specs;
 use adjutant_engine::{Answer, Archive};
+use adjutant_formats::task::TaskNumber;
 use adjutant_view::sanitize;
 
 use super::{engine, model};

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use adjutant_core::prd::{Prd, asked, story_prompt};
 use adjutant_core::story::StoryWork;
 use adjutant_core::{AgentName, Outcome, Preset};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::work::look_at_machine;
 use adjutant_engine::{Answer, Archive, Goal};
+use adjutant_formats::prd::{Prd, asked, story_prompt};
 use adjutant_view::RunView;
 use adjutant_view::story::StoryReport;
 

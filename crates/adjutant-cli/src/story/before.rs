@@ -3,9 +3,9 @@
 //! What ran is found by `earlier`; here it is judged, and written down where the run could not do it.
 //! Start at [`Reading::before`]. Invariant: what a run achieved is not done again unless a person says so.
 
-use adjutant_core::prd::{Story, asked};
 use adjutant_core::{Outcome, RunId};
 use adjutant_engine::work::Whereabouts;
+use adjutant_formats::prd::{Story, asked};
 use adjutant_view::story::StoryReport;
 
 use super::earlier::Earlier;

@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use adjutant_core::prd::{Prd, Wish};
 use adjutant_engine::{Archive, Consents};
+use adjutant_formats::prd::{Prd, Wish};
 use adjutant_view::sanitize;
 
 use crate::ask::Terminal;

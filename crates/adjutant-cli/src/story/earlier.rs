@@ -4,11 +4,11 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use adjutant_core::prd::{Prd, Story, child_number};
 use adjutant_core::{Event, Outcome, RunId};
 use adjutant_engine::prd::resolved;
 use adjutant_engine::work::{Whereabouts, Work};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
+use adjutant_formats::prd::{Prd, Story, child_number};
 use adjutant_view::story::StoryReport;
 use adjutant_view::{Entry, Liveness, RunView};
 

@@ -20,12 +20,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use adjutant_core::budget::Amount;
-use adjutant_core::prd::{Prd, Story};
 use adjutant_core::story::StoryWork;
 use adjutant_core::{Layered, Outcome, Preset};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Archive, ClaimError};
+use adjutant_formats::prd::{Prd, Story};
 use adjutant_mcp::Handed;
 use adjutant_view::story::StoryReport;
 

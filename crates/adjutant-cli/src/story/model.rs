@@ -1,8 +1,8 @@
 //! Which model works on a story: the one a person typed, else the one the PRD suggests with their
 //! consent or out of those they let files choose, else the usual one.
 
-use adjutant_core::prd::{Prd, Story};
 use adjutant_engine::model_of_file;
+use adjutant_formats::prd::{Prd, Story};
 use adjutant_view::sanitize;
 
 use super::consent::Consent;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use adjutant_core::prd::{ChildOutcome, Outcome as Written, Prd, asked};
 use adjutant_core::story::StoryWork;
 use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::Archive;
 use adjutant_engine::prd::{PrdFile, Saved};
+use adjutant_formats::prd::{ChildOutcome, Outcome as Written, Prd, asked};
 use adjutant_view::story::{Merge, NodeStory, StoryReport};
 use adjutant_view::{Delegation, RunView};
 use serde_json::Value;

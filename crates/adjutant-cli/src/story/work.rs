@@ -4,10 +4,10 @@
 //! Start at [`Reading::work_on`]. Whether a story may be begun at all was settled before.
 
 use adjutant_core::budget::Amount;
-use adjutant_core::prd::{Story, asked, story_prompt};
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Outcome, Policy};
 use adjutant_engine::{Engine, Goal, Setup, SpaceSetup};
+use adjutant_formats::prd::{Story, asked, story_prompt};
 
 use super::{Reading, names, record};
 use crate::args::MergeAfter;

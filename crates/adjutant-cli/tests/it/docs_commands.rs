@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use adjutant_core::task::Status;
+use adjutant_formats::task::Status;
 
 use crate::rig::{BINARY, Rig};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use adjutant_core::prd::Prd;
+use adjutant_formats::prd::Prd;
 
 use crate::docs_commands::{blocks, lines, repository};
 use crate::rig::{BINARY, Rig};

@@ -4,8 +4,8 @@
 //! is counted and cleaned up by does.
 
 use super::Event;
-use crate::contract::Return;
 use crate::outcome::Reason;
+use adjutant_formats::contract::Return;
 
 impl Event {
     /// Drops what people and models said, keeping who, when, how and how much.

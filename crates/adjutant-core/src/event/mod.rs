@@ -14,7 +14,6 @@ use crate::assignment::{Assignment, Mark};
 use crate::brief::Brief;
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
-use crate::contract::{Complaint, Return};
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
 use crate::money::Usd;
@@ -27,6 +26,7 @@ use crate::space::{KeptWork, MergeRequest, MergedWork, Space, SpaceTerms};
 use crate::story::{RejectedMarker, StoryWork};
 use crate::time::Timestamp;
 use crate::write::Change;
+use adjutant_formats::contract::{Complaint, Return};
 
 /// A fact in the life of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

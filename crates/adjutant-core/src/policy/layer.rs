@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::key::{Key, Tighter};
 use super::preset::WRITER_OUTPUT_TOKENS;
 use super::{HARD_MAX_DEPTH, Operation, Policy, Preset, WorkspaceKind};
-use crate::nearest::nearest;
+use adjutant_formats::nearest;
 
 /// How far the origin of a setting is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::key::Key;
 use super::layer::{Layered, Source};
-use crate::prd::DelegationConfig;
+use adjutant_formats::prd::DelegationConfig;
 
 impl Layered {
     /// Tightens the policy by what a PRD says; returns what it may not do, as warnings.

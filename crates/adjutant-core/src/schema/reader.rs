@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value};
 
 use crate::code::Code;
-use crate::excerpt::excerpt;
-use crate::nearest::nearest;
+use adjutant_formats::excerpt::excerpt;
+use adjutant_formats::nearest;
 
 /// The most characters of foreign text that a complaint repeats.
 const SHOWN_CHARS: usize = 40;

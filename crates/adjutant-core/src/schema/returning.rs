@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::contract::{ArtifactKind, ErrorType, SUMMARY_MAX_CHARS, Status, Word};
 use crate::message::ToolSpec;
+use adjutant_formats::contract::{ArtifactKind, ErrorType, SUMMARY_MAX_CHARS, Status, Word};
 
 /// The name a call of the tool uses.
 pub const RETURN: &str = "Return";

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::call::{context, text};
 use super::reader::{Reader, SchemaError};
 use super::spec::CallLimits;
-use crate::excerpt::excerpt;
 use crate::message::ToolSpec;
 use crate::policy::Operation;
+use adjutant_formats::excerpt::excerpt;
 
 /// The name a call of the tool uses.
 pub const TASK: &str = "Task";

@@ -15,9 +15,9 @@ use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::{Outcome, Reason, State};
 use crate::policy::Operation;
-use crate::task::{Artifact, Status};
 use crate::time::Timestamp;
 use crate::tree::node::End;
+use adjutant_formats::task::{Artifact, Status};
 
 /// The most files that are linked in an entry for one piece of work.
 const MAX_LINKS: usize = 20;

@@ -36,7 +36,6 @@ use sha2::{Digest, Sha256};
 
 use crate::assignment::Assignment;
 use crate::command::Command;
-use crate::contract::ORCHESTRATOR;
 use crate::event::{Event, IllegalEvent};
 use crate::graph::StoryGraph;
 use crate::ids::{AgentName, RunId, SessionId};
@@ -47,6 +46,7 @@ use crate::refusal::Refusal;
 use crate::rights::Rights;
 use crate::story::StoryWork;
 use crate::time::Timestamp;
+use adjutant_formats::contract::ORCHESTRATOR;
 
 use node::End;
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::marks::Marks;
 use crate::budget::{Cap, Ledger, Reservation};
 use crate::code::Code;
-use crate::contract::Artifact;
 use crate::event::Origin;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
@@ -19,6 +18,7 @@ use crate::story::{Markers, RejectedMarker};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::write::Change;
+use adjutant_formats::contract::Artifact;
 
 /// What the tree knows of a delegation, or of the root.
 #[derive(Clone, Debug)]

@@ -15,10 +15,6 @@ use crate::assignment::Assignment;
 use crate::brief::Brief;
 use crate::code::Code;
 use crate::command::Effect;
-use crate::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Required, Return, Status, Verdict,
-    repair_message, validate,
-};
 use crate::event::{Event, IllegalEvent, Nudge, ToolOutput};
 use crate::ids::{AgentName, SessionId};
 use crate::message::ToolCall;
@@ -28,6 +24,10 @@ use crate::rights::ToolSet;
 use crate::schema::RETURN;
 use crate::time::Timestamp;
 use crate::write::{EDIT, RUN, WRITE, Writes};
+use adjutant_formats::contract::{
+    ArtifactFact, Contract, Metadata, MetadataSource, Required, Return, Status, Verdict,
+    repair_message, validate,
+};
 
 /// Times an invalid return goes back to the model.
 pub const MAX_REPAIRS: u32 = 2;

@@ -14,12 +14,12 @@ use crate::command::{Effect, Reaction};
 use crate::event::{Event, IllegalEvent, Nudge, Origin};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
-use crate::marker::{Request, parse};
 use crate::outcome::Reason;
 use crate::refusal::{Refusal, TimeBound};
 use crate::schema::ReturnForm;
 use crate::story::{MarkedTask, Markers, RejectedMarker, StoryWork};
 use crate::time::Timestamp;
+use adjutant_formats::marker::{Request, parse};
 
 impl Tree {
     /// Lets the run work on a story, for as long as one may hand work down.

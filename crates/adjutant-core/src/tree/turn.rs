@@ -14,7 +14,6 @@ use crate::code::Code;
 use crate::event::{Event, Nudge, ToolOutput};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
-use crate::json;
 use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
 use crate::money::Usd;
 use crate::numbers::grouped;
@@ -23,6 +22,7 @@ use crate::refusal::{RAISE, Scope};
 use crate::schema::RETURN;
 use crate::time::Timestamp;
 use crate::write::RUN;
+use adjutant_formats::json;
 
 /// The fewest output tokens a model call is worth making for.
 pub const MIN_OUTPUT: u64 = 100;

@@ -8,14 +8,10 @@
 )]
 
 mod admission;
-mod contract;
 mod histories;
 mod lifecycle;
-mod malformed;
 mod policy;
 mod prd_config;
-mod prds;
 mod properties;
 mod sim;
 mod story_properties;
-mod tasks;

@@ -1,7 +1,7 @@
 //! What a PRD may do to the policy: only tighten it.
 
-use adjutant_core::prd::Prd;
 use adjutant_core::{Layered, Preset};
+use adjutant_formats::prd::Prd;
 use serde_json::json;
 
 fn tightened(config: &str) -> (Layered, Vec<String>) {

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use adjutant_core::assignment::{TaskFacts, kind_written, status_of_work};
-use adjutant_core::contract::ArtifactKind;
 use adjutant_core::policy::Operation;
-use adjutant_core::task::{Status, Transition};
 use adjutant_core::{AgentName, Assignment, Policy};
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{Status, Transition};
 use adjutant_tools::{ContextFile, ContextState, render_context};
 
 use super::arguments::{ArgumentError, Arguments};

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use adjutant_core::contract::ORCHESTRATOR;
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::CallLimits;
+use adjutant_formats::contract::ORCHESTRATOR;
 use serde_json::Value;
 
 use super::arguments::Form;

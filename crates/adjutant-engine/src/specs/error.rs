@@ -1,6 +1,6 @@
 //! Why tasks could not be read or written.
 
-use adjutant_core::task::{BookError, StateError, TaskError};
+use adjutant_formats::task::{BookError, StateError, TaskError};
 use adjutant_workspace::PathError;
 
 /// Says why.

@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 
-use adjutant_core::task::merge_errors;
+use adjutant_formats::task::merge_errors;
 use adjutant_workspace::{Lock, Over};
 use serde_json::Value;
 

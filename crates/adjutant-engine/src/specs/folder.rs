@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adjutant_core::task::Book;
+use adjutant_formats::task::Book;
 use adjutant_workspace::{Dir, DirLock, Lock, PathError, Place, RelPath, Root};
 
 use super::error::SpecsError;

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::assignment::TaskFacts;
-use adjutant_core::task::{Book, TaskNumber};
+use adjutant_formats::task::{Book, TaskNumber};
 
 use super::Specs;
 use super::error::SpecsError;

@@ -1,7 +1,7 @@
 //! The specs folder of a project: `TODO.md` and `state.json`, changed together or not at all.
 //!
 //! Owns where the files lie and how a change reaches the disk. What a change means is decided by
-//! [`adjutant_core::task::Book`]. Calls block for the length of a few syncs, and for a while when
+//! [`adjutant_formats::task::Book`]. Calls block for the length of a few syncs, and for a while when
 //! another process is writing.
 //!
 //! Start at [`Specs::open`]. Invariant: whoever is killed at any moment, the next one to open the
@@ -17,8 +17,8 @@ mod repair;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{
     Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber, Update,
 };
 use adjutant_workspace::{Lock, Root};
@@ -105,7 +105,7 @@ impl Specs {
     ///
     /// When there is none of that number, or the files cannot be read.
     pub fn task(&self, number: TaskNumber) -> Result<Task, SpecsError> {
-        let unknown = adjutant_core::task::TaskError::Unknown { number };
+        let unknown = adjutant_formats::task::TaskError::Unknown { number };
         self.read()?.task(number).ok_or(SpecsError::Task(unknown))
     }
 

@@ -77,7 +77,7 @@ fn killed_after_any_step_both_files_are_old_or_both_are_new() {
             assert!(is_new || !was_new, "after {count} steps a change was undone");
             was_new = is_new;
             // A change makes the folder clean, whatever was left in it.
-            let title = adjutant_core::task::NewTask { title: "b".into(), ..Default::default() };
+            let title = adjutant_formats::task::NewTask { title: "b".into(), ..Default::default() };
             specs.add(title).unwrap();
             assert_eq!(names(&place.path()), [TODO, STATE], "after {count} steps");
             if is_whole {

@@ -3,8 +3,9 @@
 
 use std::io::Write;
 
-use adjutant_core::{Usd, outcome, prd::Outcome};
+use adjutant_core::{Usd, outcome};
 use adjutant_engine::prd::PrdFile;
+use adjutant_formats::prd::Outcome;
 
 fn main() {
     adjutant_workspace::sandbox::helper_main_if_asked();

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use adjutant_core::contract::{Contract, unchecked, validate};
 use adjutant_core::{Event, Outcome, Preset, SessionId, ToolSpec};
 use adjutant_engine::{Tool, ToolOutput};
+use adjutant_formats::contract::{Contract, unchecked, validate};
 use adjutant_testkit::{Rig, Story};
 use adjutant_view::results::standard;
 use adjutant_view::{Entry, RunView};

@@ -8,9 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use adjutant_core::prd::{Outcome, Prd};
 use adjutant_core::{Usd, outcome};
 use adjutant_engine::prd::{PrdError, PrdFile, Saved};
+use adjutant_formats::prd::{Outcome, Prd};
 use tempfile::TempDir;
 
 const TWO: &str = "{\n  \"stories\": [\n    {\n      \"id\": \"US-001\",\n      \"title\": \"One\"\n    },\n    {\n      \"id\": \"US-002\",\n      \"title\": \"Two\"\n    }\n  ]\n}\n";

@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use adjutant_core::assignment::TaskFacts;
-use adjutant_core::contract::ArtifactKind;
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::Role;
 use adjutant_engine::roster::{Roster, Scope, UserFolders, muster};
@@ -13,6 +12,7 @@ use adjutant_engine::slash::{
     Handbook, Looked, Prepared, Routes, SlashCommand, Surroundings, TaskEntry, builtin_agents,
     gather, user_folders,
 };
+use adjutant_formats::contract::ArtifactKind;
 use tempfile::TempDir;
 
 /// A project and a home.

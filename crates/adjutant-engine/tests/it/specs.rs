@@ -6,10 +6,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use adjutant_core::assignment::TaskFacts;
-use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{Artifact, NewTask, Status, TaskNumber, Update};
 use adjutant_engine::slash::Looked;
 use adjutant_engine::specs::{Lookout, Specs};
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{Artifact, NewTask, Status, TaskNumber, Update};
 use tempfile::TempDir;
 
 struct Project(TempDir);

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::task::NewTask;
 use adjutant_engine::specs::{Absent, Specs};
+use adjutant_formats::task::NewTask;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

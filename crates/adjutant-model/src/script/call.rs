@@ -82,7 +82,7 @@ impl Arguments {
     fn render(&self, request: &TurnRequest<'_>) -> Result<(Value, bool), String> {
         match self {
             Self::Json(tree) => Ok((tree.render(request)?, false)),
-            Self::Raw(raw) => Ok(match adjutant_core::json::from_str(raw) {
+            Self::Raw(raw) => Ok(match adjutant_formats::json::from_str(raw) {
                 Ok(value) => (value, false),
                 Err(_) => (Value::String(raw.clone()), true),
             }),

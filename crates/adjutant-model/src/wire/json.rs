@@ -58,7 +58,7 @@ pub(super) fn tool_call(id: String, name: String, written: &str) -> ToolCall {
         return ToolCall { id, name, arguments: Value::Object(Map::new()), malformed: false };
     }
     // The parser's own depth limit turns absurd nesting into an error.
-    match adjutant_core::json::from_str(written) {
+    match adjutant_formats::json::from_str(written) {
         Ok(Value::Null) => tool_call(id, name, ""),
         Ok(arguments) => ToolCall { id, name, arguments, malformed: false },
         Err(_) => {

@@ -1,8 +1,8 @@
 //! Results as JSON.
 
-use adjutant_core::contract::Return;
 use adjutant_core::space::{Clash, KeptWork};
 use adjutant_core::{Outcome, SessionId, State, Usd};
+use adjutant_formats::contract::Return;
 use serde::Serialize;
 
 use super::bounded::bytes;

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use adjutant_core::assignment::kind_written;
-use adjutant_core::contract::{
-    Artifact, ErrorType, Metadata, Return, ReturnError, SUMMARY_MAX_CHARS, Status,
-};
 use adjutant_core::policy::ContractKind;
 use adjutant_core::propagation::handle_error_return;
 use adjutant_core::{AgentName, Code, Outcome, Reason, State};
+use adjutant_formats::contract::{
+    Artifact, ErrorType, Metadata, Return, ReturnError, SUMMARY_MAX_CHARS, Status,
+};
 
 use crate::layout::excerpt;
 use crate::run::{Delegation, RunView};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::budget::Reservation;
-use adjutant_core::contract::{Return, ReturnError};
 use adjutant_core::schema::{DELEGATE, TASK};
 use adjutant_core::space::{KeptWork, MergeRequest, MergedWork, Space};
 use adjutant_core::{
     AgentName, ErrorKind, Label, Mark, Outcome, Reason, SessionId, State, Timestamp,
 };
+use adjutant_formats::contract::{Return, ReturnError};
 
 use super::{Call, Liveness, Spend};
 use crate::entry::Moment;

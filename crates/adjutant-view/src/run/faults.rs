@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use adjutant_core::contract::ReturnError;
 use adjutant_core::{Code, Outcome, Reason, RunId, SessionId};
+use adjutant_formats::contract::ReturnError;
 
 use crate::entry::Moment;
 

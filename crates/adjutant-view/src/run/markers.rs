@@ -1,8 +1,8 @@
 //! The markers that an agent wrote and nobody ran, each with the reason.
 
-use adjutant_core::marker::{Request, parse};
 use adjutant_core::story::RejectedMarker;
 use adjutant_core::{Code, Reason};
+use adjutant_formats::marker::{Request, parse};
 
 use super::{Delegation, Texts};
 

@@ -16,11 +16,11 @@ mod spend;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use adjutant_core::contract::ORCHESTRATOR;
 use adjutant_core::space::SpaceTerms;
 use adjutant_core::{
     Assignment, ModelSpec, Outcome, Policy, Preset, RunId, SessionId, State, Timestamp, Usd,
 };
+use adjutant_formats::contract::ORCHESTRATOR;
 
 use adjutant_core::story::StoryWork;
 

@@ -1,13 +1,13 @@
 //! Runs of a slash command as people and programs read them: stages, returns, what it came to.
 
 use adjutant_core::assignment::Work;
-use adjutant_core::contract::{
+use adjutant_core::policy::Operation;
+use adjutant_core::{AgentName, Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
+use adjutant_formats::contract::{
     Artifact, ArtifactKind, Complaint, Contract, MetadataSource, Required, Return, Status,
     unchecked, validate,
 };
-use adjutant_core::policy::Operation;
-use adjutant_core::task::{self, Status as TaskStatus};
-use adjutant_core::{AgentName, Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
+use adjutant_formats::task::{self, Status as TaskStatus};
 use adjutant_view::Liveness;
 use adjutant_view::errors::of_run;
 use adjutant_view::events::EventStream;

@@ -1,7 +1,7 @@
 //! Requirement 38: what went wrong, with context, trajectory and recovery.
 
-use adjutant_core::contract::Return;
 use adjutant_core::{Code, ErrorKind, Event, Outcome};
+use adjutant_formats::contract::Return;
 use adjutant_view::errors::{ErrorJson, ErrorsJson, of_run, render};
 use adjutant_view::wire::pretty;
 use adjutant_view::{Liveness, Palette};

@@ -1,7 +1,7 @@
 //! Requirement 52: what each subagent is doing, in frames and lines.
 
-use adjutant_core::contract::Complaint;
 use adjutant_core::{Code, ErrorKind, Event, Grant, Nudge, Outcome, Preset, Timestamp};
+use adjutant_formats::contract::Complaint;
 use adjutant_view::layout::width;
 use adjutant_view::progress::{Frame, line, total};
 use adjutant_view::{Liveness, Palette, RunView};

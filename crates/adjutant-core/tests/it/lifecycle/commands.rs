@@ -1,10 +1,10 @@
 //! Runs of a slash command: returns by tool, marks on the list of tasks, how the command ends.
 
 use adjutant_core::assignment::{TaskFacts, Work};
-use adjutant_core::contract::ArtifactKind;
 use adjutant_core::policy::Operation;
-use adjutant_core::task::{Artifact, Status};
 use adjutant_core::{Assignment, Change, Mark, Resumption, Writes};
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{Artifact, Status};
 
 use super::*;
 

@@ -20,7 +20,6 @@ mod whole_run;
 mod writes;
 
 use adjutant_core::budget::{Amount, Settlement};
-use adjutant_core::contract::ArtifactFact;
 use adjutant_core::policy::{Approval, ContractKind};
 use adjutant_core::tree::{
     ANSWER_MIN_MS, APPROVAL_EXPIRES_S, CALLS_PER_TURN, Deadline, LAST_CALL, LOOP_END, LOOP_TOLD,
@@ -31,6 +30,7 @@ use adjutant_core::{
     Nudge, Outcome, Policy, Preset, Reply, SessionId, State, StopReason, Timestamp, ToolCall,
     ToolOutput, Usd,
 };
+use adjutant_formats::contract::ArtifactFact;
 use serde_json::{Value, json};
 
 use crate::sim::{

@@ -4,8 +4,8 @@
 //! chunk has a `finishReason`, and then the connection ends well. Signatures of thoughts sit on
 //! parts and must go back on the same parts.
 
-use adjutant_core::json::UniqueKeys;
 use adjutant_core::{Attempt, AttemptError, ErrorKind, Reply, StopReason, ToolCall, Usage};
+use adjutant_formats::json::UniqueKeys;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adjutant_core::contract::{Return, Status};
 use adjutant_core::space::commit_failed;
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::{
     AgentName, Code, Event, Found, Grant, Label, ModelSpec, Outcome, SessionId, State, ToolCall,
     ToolOutput,
 };
+use adjutant_formats::contract::{Return, Status};
 
 use super::{REASON_KEPT, TEXT_KEPT};
 use crate::entry::{Entry, Moment};

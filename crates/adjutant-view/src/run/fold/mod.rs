@@ -8,13 +8,13 @@ mod delegation;
 use std::collections::BTreeMap;
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
-use adjutant_core::contract::ReturnError;
 use adjutant_core::space::commit_failed;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{
     AgentName, Code, ErrorKind, Event, Grant, Label, ModelSpec, Outcome, Policy, Reason, RunId,
     SessionId, State, Timestamp,
 };
+use adjutant_formats::contract::ReturnError;
 
 use super::markers::markers_in;
 use super::{Delegation, OpenApproval, RunView, Spend, Texts};

@@ -1,10 +1,10 @@
 //! The return contract, judged on every example the seeds give.
 
-use adjutant_core::contract::{
+use adjutant_formats::contract::{
     ArtifactFact, Contract, Metadata, MetadataSource, Open, Return, Returned, Status, Verdict,
     unchecked, validate,
 };
-use adjutant_core::{AgentName, Code, SessionId};
+use adjutant_formats::{AgentName, Code, SessionId};
 use serde_json::{Value, json};
 
 /// Seed 003, "Successful Research Completion".

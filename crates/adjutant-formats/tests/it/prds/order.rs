@@ -1,6 +1,6 @@
 //! Which story is next, and why another is not.
 
-use adjutant_core::prd::PrdError;
+use adjutant_formats::prd::PrdError;
 use proptest::prelude::*;
 
 use super::prd;
@@ -36,7 +36,7 @@ fn written(lines: &str) -> String {
 
 fn check(lines: &str) -> String {
     let read = prd(&written(lines));
-    let names = |stories: Vec<&adjutant_core::prd::Story>| {
+    let names = |stories: Vec<&adjutant_formats::prd::Story>| {
         stories.iter().map(|story| story.id.as_str()).collect::<Vec<_>>().join(" ")
     };
     let order = read.order().map_or_else(|error| error.to_string(), names);

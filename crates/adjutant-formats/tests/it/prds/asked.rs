@@ -1,6 +1,6 @@
 //! When a story asks for something else, and when it does not.
 
-use adjutant_core::prd::asked;
+use adjutant_formats::prd::asked;
 
 use super::{child, done, prd};
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Returns the first `max` characters of `text`, the last of them `…` when something was cut.
-pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
+pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
     // A text of `max` bytes cannot have more characters, so the usual case counts nothing.
     if text.len() <= max || text.chars().nth(max).is_none() {
         return Cow::Borrowed(text);

@@ -1,6 +1,6 @@
 //! Where the files disagree: named, with the one that counts, and mended by the next change.
 
-use adjutant_core::task::Status;
+use adjutant_formats::task::Status;
 
 use super::{Files, new, set};
 

@@ -1,7 +1,7 @@
 //! Whatever a PRD looks like, an outcome changes only what it is about.
 
-use adjutant_core::outcome::Outcome as Status;
-use adjutant_core::prd::{ChildOutcome, Outcome, Prd};
+use adjutant_formats::outcome::Outcome as Status;
+use adjutant_formats::prd::{ChildOutcome, Outcome, Prd};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -7,8 +7,8 @@ mod shapes;
 mod updates;
 mod writing;
 
-use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{
     Artifact, Book, Change, Changed, NewTask, Priority, Status, TaskError, TaskNumber, Update,
 };
 

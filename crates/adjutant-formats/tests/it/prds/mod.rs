@@ -7,8 +7,8 @@ mod order;
 mod reading;
 mod wishes;
 
-use adjutant_core::prd::{ChildOutcome, Outcome, Prd};
-use adjutant_core::{Usd, outcome};
+use adjutant_formats::prd::{ChildOutcome, Outcome, Prd};
+use adjutant_formats::{Usd, outcome};
 
 fn prd(text: &str) -> Prd {
     Prd::read(text).unwrap()

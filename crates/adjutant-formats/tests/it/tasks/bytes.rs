@@ -1,7 +1,7 @@
 //! Untouched bytes stay: a property over generated files.
 
-use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{Book, Change, Status};
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{Book, Change, Status};
 use proptest::prelude::*;
 
 use super::{FOLDER, NOW, link, new, set, update};

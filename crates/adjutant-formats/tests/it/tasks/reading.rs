@@ -1,6 +1,6 @@
 //! What is understood of files that people wrote.
 
-use adjutant_core::task::{Book, Priority, Status};
+use adjutant_formats::task::{Book, Priority, Status};
 
 use super::{Files, number};
 

@@ -1,7 +1,7 @@
 //! A status and links at once: all of it or nothing, and nothing the second time.
 
-use adjutant_core::contract::ArtifactKind::{Plan, Research, Summary};
-use adjutant_core::task::{Change, Status, TaskError, Transition, Update};
+use adjutant_formats::contract::ArtifactKind::{Plan, Research, Summary};
+use adjutant_formats::task::{Change, Status, TaskError, Transition, Update};
 use proptest::prelude::*;
 
 use super::{Files, because, link, number, set, update};

@@ -1,7 +1,7 @@
 //! What a change writes, and which changes are refused.
 
-use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{Change, NewTask, Priority, Status};
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{Change, NewTask, Priority, Status};
 
 use super::{Files, because, link, new, number, set, update, with_priority};
 

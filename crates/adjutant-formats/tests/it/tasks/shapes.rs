@@ -1,7 +1,7 @@
 //! Every shape of `state.json` that is JSON takes a change, or refuses it; none breaks anything.
 
-use adjutant_core::contract::ArtifactKind;
-use adjutant_core::task::{Book, Change, Status};
+use adjutant_formats::contract::ArtifactKind;
+use adjutant_formats::task::{Book, Change, Status};
 use proptest::prelude::*;
 
 use super::{FOLDER, Files, NOW, because, link, new, number, set, update};

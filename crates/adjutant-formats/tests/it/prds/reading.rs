@@ -1,6 +1,6 @@
 //! What a PRD may say, and what is told about one that says it wrongly.
 
-use adjutant_core::prd::{Prd, PrdError, story_prompt};
+use adjutant_formats::prd::{Prd, PrdError, story_prompt};
 use proptest::prelude::*;
 
 use super::{prd, refused};

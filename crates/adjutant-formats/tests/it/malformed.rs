@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use adjutant_core::contract::{
+use adjutant_formats::contract::{
     ArtifactFact, Contract, Metadata, MetadataSource, Required, Returned, Verdict, repair_message,
     validate,
 };
-use adjutant_core::{AgentName, Code, SessionId};
+use adjutant_formats::{AgentName, Code, SessionId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! The outcome of a story as it is written down.
 
-use adjutant_core::Usd;
-use adjutant_core::outcome::Outcome as Status;
-use adjutant_core::prd::Prd;
+use adjutant_formats::Usd;
+use adjutant_formats::outcome::Outcome as Status;
+use adjutant_formats::prd::Prd;
 
 use super::{child, done, prd};
 
