@@ -11,37 +11,18 @@
 
 mod answer;
 mod approval;
-mod begin;
-mod calls;
-mod canonical;
-mod changes;
-mod children;
 mod clients;
-mod contexts;
-mod detach;
-mod era;
-mod flight;
-mod forms;
-mod handover;
-mod http;
-mod jobs;
-mod launch;
-mod led;
-mod listing;
-mod owner;
-mod page;
 #[cfg(test)]
 mod planted;
 mod prompts;
 mod resources;
 mod runs;
 mod server;
-mod sizes;
+mod start;
 mod tasks;
 mod through;
 mod tools;
-mod wait;
-mod wire;
+mod transport;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -53,10 +34,10 @@ use adjutant_engine::roster::UserFolders;
 
 pub use approval::Approval;
 pub use clients::{Client, SERVER, detach_after};
-pub use detach::start_detached_if_asked;
-pub use handover::Handed;
-pub use http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 pub use server::{ServeError, serve};
+pub use start::detach::start_detached_if_asked;
+pub use start::handover::Handed;
+pub use transport::http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 
 /// What a person decided when they started the server.
 #[derive(Clone, Debug)]

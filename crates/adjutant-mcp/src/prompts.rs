@@ -11,7 +11,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use crate::Setup;
-use crate::jobs::COMMAND_BYTES;
+use crate::start::jobs::COMMAND_BYTES;
 
 /// The one argument: what stands behind the name of the command.
 const ARGUMENTS: &str = "arguments";

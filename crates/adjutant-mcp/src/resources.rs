@@ -12,8 +12,8 @@ use adjutant_view::{sanitize, wire};
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
 
-use crate::led::Led;
-use crate::page::Page;
+use crate::answer::led::Led;
+use crate::answer::page::Page;
 use crate::runs::{Runs, Seen, chain};
 use crate::{Setup, answer};
 

@@ -25,23 +25,26 @@ use serde_json::{Value, json};
 use tokio::sync::{RwLock, Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
+use crate::answer::sizes;
 use crate::answer::{self, Form};
 use crate::approval::Settled;
 use crate::approval::ask::Asker;
 use crate::approval::rounds::{Round, Seals};
-use crate::begin::Begun;
-use crate::calls::Calls;
-use crate::canonical;
-use crate::children::Children;
 use crate::clients::detach_after;
-use crate::jobs::Job;
-use crate::owner::Owner;
+use crate::runs::children::Children;
+use crate::runs::owner::Owner;
+use crate::runs::wait::{For, Waited, left, said_meanwhile, wait};
 use crate::runs::{Runs, chain};
+use crate::start::begin::Begun;
+use crate::start::calls::Calls;
+use crate::start::canonical;
+use crate::start::jobs::Job;
 use crate::through::Turn;
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, StatusArgs, ValidateArgs, WaitArgs};
-use crate::wait::{For, Waited, left, said_meanwhile, wait};
-use crate::wire::Stdio;
-use crate::{Setup, era, prompts, resources, sizes, tasks, wire};
+use crate::transport::eras;
+use crate::transport::stdio;
+use crate::transport::stdio::Stdio;
+use crate::{Setup, prompts, resources, tasks};
 
 /// Runs that have ended and are shown where nobody asks for one.
 const STATUS_RUNS: usize = 10;
@@ -89,7 +92,7 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
         .max_blocking_threads(BLOCKING_THREADS)
         .build()?;
     let (stdio, ends) = Stdio::open()?;
-    let wire::Ends { closing, writing } = ends;
+    let stdio::Ends { closing, writing } = ends;
     runtime.block_on(async {
         let server = Server::new(setup, None, closing)?;
         let beginnings = Arc::clone(&server.beginnings);
@@ -397,7 +400,7 @@ impl ServerHandler for Server {
     }
 
     fn supported_protocol_versions(&self) -> std::borrow::Cow<'static, [ProtocolVersion]> {
-        era::VERSIONS.into()
+        eras::VERSIONS.into()
     }
 
     async fn list_tools(

@@ -18,12 +18,12 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::Value;
 
+use crate::answer::sizes;
 use crate::answer::{self, Form};
 use crate::approval::{Asking, ask};
+use crate::runs::wait::picture;
 use crate::runs::{Runs, Seen};
 use crate::server::Server;
-use crate::sizes;
-use crate::wait::picture;
 
 /// How often a client should ask, in milliseconds.
 const ASK_AGAIN_MS: u64 = 2_000;

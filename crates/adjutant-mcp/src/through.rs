@@ -8,13 +8,13 @@ use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use tokio::time::Instant;
 
+use crate::answer::forms::Forms;
+use crate::answer::sizes;
 use crate::approval::Settled;
 use crate::approval::rounds::Round;
-use crate::forms::Forms;
+use crate::runs::wait::{For, Telling, Waited};
 use crate::runs::{Runs, Seen, chain};
 use crate::server::Server;
-use crate::sizes;
-use crate::wait::{For, Telling, Waited};
 
 /// A call for as long as it waits.
 pub(crate) struct Turn<'a> {

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::LeftOpen;
 use super::ask::{self, Out, Verdict};
 use crate::runs::chain;
+use crate::runs::wait::{For, Waited};
 use crate::server::{Server, is_a_timeout};
 use crate::through::Turn;
-use crate::wait::{For, Waited};
 
 /// Characters of a client's name that are kept.
 const CLIENT_CHARS: usize = 100;

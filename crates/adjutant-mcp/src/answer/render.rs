@@ -11,12 +11,13 @@ use adjutant_view::{Liveness, sanitize, status, wire};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
+use crate::Setup;
+use crate::answer::led::Led;
+use crate::answer::sizes;
 use crate::approval::{Asking, LeftOpen};
-use crate::led::Led;
-use crate::listing::Listing;
 use crate::resources::{self, Of};
 use crate::runs::Seen;
-use crate::{Setup, sizes};
+use crate::runs::listing::Listing;
 
 /// How a run is answered with.
 #[derive(Clone, Copy, Debug)]

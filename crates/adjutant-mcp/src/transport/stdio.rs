@@ -25,8 +25,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
-use crate::era::{self, Era};
-use crate::flight::{self, Answer, Flight, Weight};
+use crate::transport::eras::{self, Era};
+use crate::transport::requests::{self, Answer, Flight, Weight};
 
 /// The longest line that is taken. Inclusive; the end of the line does not count.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -231,7 +231,7 @@ fn admit(
 ) -> Result<Option<ClientJsonRpcMessage>, Complaint> {
     if let Some(message) = &message {
         let enter = |id: &RequestId, waits| flight.enter(id, Weight { bytes, waits });
-        flight::admit(flight, message, enter).map_err(|refused| {
+        requests::admit(flight, message, enter).map_err(|refused| {
             let (error, to) = *refused;
             Complaint::new(error, to)
         })?;
@@ -340,7 +340,7 @@ impl Gate {
             // The library takes anything else before the handshake for its failure.
             return Ok(Some(message).filter(|_| self.is_open));
         };
-        let era = era::of(&request.request);
+        let era = eras::of(&request.request);
         self.is_open |= matches!(era, Era::Handshake | Era::Inline);
         let may_pass = self.is_open || matches!(era, Era::Asked | Era::Unsettled);
         if may_pass {

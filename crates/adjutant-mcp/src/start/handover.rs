@@ -21,8 +21,8 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::calls::{Claim, note};
-use crate::owner::Owner;
+use crate::runs::owner::Owner;
+use crate::start::calls::{Claim, note};
 
 /// The longest message taken; it holds a hash and a number.
 const MESSAGE_BYTES: usize = 1024;

@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_server::session::{
 use tokio::time::Instant;
 
 use super::events::Events;
-use crate::flight::{self, Answer, Flight, Refused, WAITING, Weight};
+use crate::transport::requests::{self, Answer, Flight, Refused, WAITING, Weight};
 
 /// Sessions at once; a new one ends the one that was silent for longest and waits for nothing.
 ///
@@ -145,7 +145,7 @@ impl Sessions {
                 entered => entered,
             }
         };
-        let (error, to) = *flight::admit(&flight, message, enter).err()?;
+        let (error, to) = *requests::admit(&flight, message, enter).err()?;
         Some(ServerSseMessage::from_message(JsonRpcMessage::error(error, to)))
     }
 

@@ -12,11 +12,11 @@ use adjutant_view::approval::is_asked_about;
 use adjutant_view::status::{Content, Look};
 use adjutant_view::{Entry, Liveness, RunView};
 
+use crate::answer::sizes::quoted;
 use crate::approval::{Asking, LeftOpen};
-use crate::changes::{Changes, Subscription};
-use crate::listing::Known;
-use crate::owner::Owner;
-use crate::sizes::quoted;
+use crate::runs::changes::{Changes, Subscription};
+use crate::runs::listing::Known;
+use crate::runs::owner::Owner;
 
 /// How long after its end a run still answers an equal call, in milliseconds.
 const REPEATS_MS: u64 = 10 * 60 * 1000;

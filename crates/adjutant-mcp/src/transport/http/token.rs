@@ -5,7 +5,7 @@ use std::io;
 
 use sha2::{Digest, Sha256};
 
-use crate::owner::Owner;
+use crate::runs::owner::Owner;
 
 /// The environment variable that a token may be given in. Never an argument: other users read those.
 pub const TOKEN_VARIABLE: &str = "ADJUTANT_MCP_TOKEN";

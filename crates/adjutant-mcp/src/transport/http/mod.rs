@@ -38,8 +38,9 @@ use tokio::time::timeout;
 use self::gate::{Closed, Gate, PATH};
 use self::sessions::Sessions;
 pub use self::token::{TOKEN_VARIABLE, Token, TokenError};
+use crate::Setup;
 use crate::server::{BLOCKING_THREADS, ServeError, Server, all_begun};
-use crate::{Setup, wire};
+use crate::transport::stdio;
 
 /// The longest body that is taken. Inclusive.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -350,8 +351,8 @@ impl<H: ServerHandler> Front<H> {
     /// Hands a message on; what is not one is answered with an error of JSON-RPC, as over standard input.
     async fn post(&self, head: Parts, body: Bytes) -> Answer {
         let broken =
-            |complaint: wire::Complaint| json_answer(StatusCode::BAD_REQUEST, complaint.to_json());
-        if let Err(complaint) = wire::read_json(&body) {
+            |complaint: stdio::Complaint| json_answer(StatusCode::BAD_REQUEST, complaint.to_json());
+        if let Err(complaint) = stdio::read_json(&body) {
             return broken(complaint);
         }
         let is_json = head.headers.get(header::CONTENT_TYPE).is_some_and(|value| {
@@ -360,7 +361,7 @@ impl<H: ServerHandler> Front<H> {
         let answer = self.service.handle(Request::from_parts(head, Full::new(body.clone()))).await;
         // The library takes JSON that is not a message for a wrong media type.
         let is_refused = answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json;
-        if is_refused && let Err(complaint) = wire::parse(&body) {
+        if is_refused && let Err(complaint) = stdio::parse(&body) {
             return broken(complaint);
         }
         answer

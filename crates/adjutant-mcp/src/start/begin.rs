@@ -13,15 +13,15 @@ use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::calls::Waiter;
-use crate::canonical;
-use crate::contexts;
-use crate::jobs::Job;
-use crate::launch::launch;
 use crate::runs::chain;
+use crate::runs::wait::{Waited, left};
 use crate::server::{Server, is_a_timeout};
+use crate::start::calls::Waiter;
+use crate::start::canonical;
+use crate::start::contexts;
+use crate::start::jobs::Job;
+use crate::start::launch::launch;
 use crate::through::Turn;
-use crate::wait::{Waited, left};
 
 /// What a call asks to begin.
 struct Wish {

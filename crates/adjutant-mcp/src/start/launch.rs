@@ -18,11 +18,11 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::watch;
 
-use crate::calls::Claim;
-use crate::detach;
-use crate::handover::hand;
-use crate::jobs::Job;
-use crate::owner::Owner;
+use crate::runs::owner::Owner;
+use crate::start::calls::Claim;
+use crate::start::detach;
+use crate::start::handover::hand;
+use crate::start::jobs::Job;
 use crate::{Setup, TOKEN_VARIABLE};
 
 /// How long a process may take to begin a run. A hundredth of it is the rule.
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
     use crate::Approval;
-    use crate::calls::Calls;
+    use crate::start::calls::Calls;
     use crate::tools::Named;
 
     fn setup(home: &Path, program: &Path, ends_with_server: bool) -> Setup {
