@@ -11,16 +11,18 @@
 
 mod answer;
 mod approval;
+mod client_call;
 mod clients;
 #[cfg(test)]
 mod planted;
 mod prompts;
+mod reports;
 mod resources;
 mod runs;
 mod server;
 mod start;
 mod tasks;
-mod through;
+mod tool_calls;
 mod tools;
 mod transport;
 

@@ -5,25 +5,24 @@
 //! tools take it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use adjutant_core::{Outcome, RunId};
 use adjutant_view::when::rfc3339;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ElicitRequest, ElicitResult,
-    ErrorData, GetTaskResult, InputRequest, InputRequests, InputResponses, Task, TaskPayload,
-    TaskStatus,
+    CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ElicitResult, ErrorData,
+    GetTaskResult, InputRequests, InputResponses, Task, TaskPayload, TaskStatus,
 };
 use rmcp::service::RequestContext;
 use serde_json::Value;
 
-use crate::answer::sizes;
-use crate::answer::{self, Form};
-use crate::approval::{Asking, ask};
+use crate::Setup;
+use crate::answer::forms::Forms;
+use crate::answer::{self, Form, sizes};
+use crate::approval::Approvals;
+use crate::runs::children::Children;
 use crate::runs::wait::picture;
 use crate::runs::{Runs, Seen};
-use crate::server::Server;
 
 /// How often a client should ask, in milliseconds.
 const ASK_AGAIN_MS: u64 = 2_000;
@@ -39,71 +38,71 @@ pub(crate) fn begun(seen: &Seen) -> CallToolResponse {
     CallToolResponse::Task(CreateTaskResult::new(task(seen, status(seen))))
 }
 
-impl Server {
+/// Shows runs as tasks.
+#[derive(Clone)]
+pub(crate) struct Tasks {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) runs: Runs,
+    pub(crate) approvals: Approvals,
+    pub(crate) children: Children,
+}
+
+impl Tasks {
     /// Answers with where a task stands; once it is over, with what the call would have returned.
-    pub(crate) async fn task(
+    pub(crate) async fn get(
         &self,
         id: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let run = named(id)?;
-        let (setup, forms, bytes) = (Arc::clone(&self.setup), self.forms(), self.room(context));
-        let asker = self.asker.clone();
-        let read = move |runs: &Runs| {
-            let mut seen = runs.read(&run.to_string())?;
-            asker.mark(run, &mut seen.asks);
-            let form = Form { results: forms.of(run), is_repeated: false, bytes };
+        let (setup, bytes) = (Arc::clone(&self.setup), sizes::room(&self.setup, context));
+        let approvals = self.approvals.clone();
+        let read = move |_: &Runs| {
+            let seen = approvals.read_now(&run.to_string())?;
+            let results = Forms::at(setup.archive.path()).of(run);
+            let form = Form { results, is_repeated: false, bytes };
             let result = seen.is_over().then(|| answer::of_run(&seen, form, &setup));
             Ok((seen, result))
         };
-        let (seen, result) = self.apart(read).await.map_err(refused)?;
+        let (seen, result) = self.runs.blocking(read).await.map_err(refused)?;
         if seen.is_over() {
             self.children.tell(run);
         }
-        let asks = if self.can_ask(context) { self.questions(&seen) } else { InputRequests::new() };
+        let asks = if self.approvals.can_ask(context) {
+            self.approvals.show_questions(&seen)
+        } else {
+            InputRequests::new()
+        };
         state(&seen, asks, result, &self.setup.program_name)
     }
 
     /// Takes a person's answers to what a task asked in its course.
-    pub(crate) async fn answer_task(
+    pub(crate) async fn answer(
         &self,
         id: &str,
         said: &InputResponses,
         context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let run = named(id)?;
-        let seen = self.read(&run.to_string()).await.map_err(refused)?;
+        let seen = self.approvals.read(&run.to_string()).await.map_err(refused)?;
         for (hash, said) in said {
             // No other answer leads to a run: it must be to a question that was put, by one who can.
             let open = seen.asks.iter().find(|asking| &asking.hash == hash);
-            let Some(open) = open.filter(|_| self.can_ask(context)) else {
+            let Some(open) = open.filter(|_| self.approvals.can_ask(context)) else {
                 return Err(refused("inputResponses: nothing of that name is asked".to_owned()));
             };
-            let open = Duration::from_millis(open.open_ms);
             let said: ElicitResult = serde_json::from_value(said.clone())
                 .map_err(|error| refused(sizes::brief(&format!("inputResponses: {error}"))))?;
-            // A question that another server showed was not shown before it was asked.
-            let after = self.asker.shown_at(run, hash).map_or(open, |shown| shown.elapsed());
-            self.take_answer(run, hash, ask::verdict(&said), after).await.map_err(refused)?;
+            self.approvals.take_shown(run, open, &said).await.map_err(refused)?;
         }
         Ok(())
     }
 
     /// Cancels the run of a task.
-    pub(crate) async fn cancel_run(&self, id: &str) -> Result<(), ErrorData> {
+    pub(crate) async fn cancel(&self, id: &str) -> Result<(), ErrorData> {
         let run = named(id)?.to_string();
-        self.apart(move |runs| runs.cancel(&run)).await.map(|_| ()).map_err(refused)
-    }
-
-    /// Returns what a run asks, each by the hash that the answer is bound to.
-    fn questions(&self, seen: &Seen) -> InputRequests {
-        let root = self.setup.root.display().to_string();
-        let form = |asking: &Asking| {
-            self.asker.show(seen.files.id(), &asking.hash);
-            let form = ElicitRequest::new(ask::form(asking, &root));
-            (asking.hash.clone(), InputRequest::Elicitation(form))
-        };
-        seen.asks.iter().filter(|it| it.left_open.is_none()).map(form).collect()
+        let cancelled = self.runs.blocking(move |runs| runs.cancel(&run)).await;
+        cancelled.map(|_| ()).map_err(refused)
     }
 }
 

@@ -6,9 +6,12 @@
 use adjutant_view::layout::excerpt;
 use adjutant_view::results::ends;
 use adjutant_view::sanitize;
+use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use rmcp::service::RequestContext;
 use serde_json::Value;
 
+use crate::Setup;
 use crate::resources::{self, Of};
 use crate::runs::Seen;
 
@@ -16,7 +19,7 @@ use crate::runs::Seen;
 const USUAL: usize = 80_000;
 
 /// The least that a person may ask for: an answer says at least which run it is of, and what to do.
-pub(crate) const LEAST: usize = 4_000;
+const LEAST: usize = 4_000;
 
 /// How the name of a client begins, and the bytes it takes.
 const TAKES: [(&str, usize); 3] = [
@@ -33,6 +36,13 @@ const TAKES: [(&str, usize); 3] = [
 pub(crate) fn result_bytes(client: &str) -> usize {
     let client = client.to_lowercase();
     TAKES.iter().find(|(name, _)| client.starts_with(name)).map_or(USUAL, |(_, bytes)| *bytes)
+}
+
+/// Returns how much of a result the client of a call takes, in bytes.
+pub(crate) fn room(setup: &Setup, context: &RequestContext<RoleServer>) -> usize {
+    let client = context.client_info().map(|info| info.name).unwrap_or_default();
+    let said = setup.result_bytes.map(|bytes| bytes.max(LEAST));
+    said.unwrap_or_else(|| result_bytes(&client))
 }
 
 /// Returns the bytes that a client reads of a result.

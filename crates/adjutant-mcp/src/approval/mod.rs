@@ -4,15 +4,15 @@
 //! the exact call, counts once, and expires. This module only carries question and answer between the
 //! run and a client that can put them to a person. Where none can, the question waits in the inbox.
 //!
-//! Start at `Server::settle`. Invariant: no tool leads here with an answer; it comes from the client's own
+//! Start at `Approvals::follow`. Invariant: no tool leads here with an answer; it comes from the client's own
 //! reply to a question of ours, or from a terminal.
 
-pub(crate) mod ask;
+mod approvals;
+mod ask;
 mod open;
 mod policy;
 pub(crate) mod rounds;
-mod settle;
 
+pub(crate) use approvals::{Approvals, AskOutcome};
 pub(crate) use open::{Asking, LeftOpen};
 pub use policy::Approval;
-pub(crate) use settle::Settled;

@@ -131,6 +131,16 @@ impl Runs {
         let _ = tokio::time::timeout(BEGINS, is_ready).await;
     }
 
+    /// Does something with the files of runs on a thread that may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let runs = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&runs)).await;
+        done.map_err(|error| chain(&error))?
+    }
+
     /// Says whether a run is of this tree and of who asks.
     pub(crate) fn is_ours(&self, files: &RunFiles) -> bool {
         self.known.is_here(files, &self.root)

@@ -11,7 +11,9 @@ use rmcp::{Peer, RoleServer};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::runs::Watch;
+use super::children::Children;
+use super::{Runs, Watch};
+use crate::client_call::{Cancellation, ClientCall};
 
 /// How long a client hears nothing at most; clients take ten seconds of silence for trouble.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -20,7 +22,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long an answer is held back for the progress message before it.
-const SETTLES: Duration = Duration::from_millis(100);
+pub(crate) const SETTLES: Duration = Duration::from_millis(100);
 
 /// Columns of what each subagent does.
 const COLUMNS: usize = 100;
@@ -32,13 +34,13 @@ pub(crate) enum Waited {
     Over,
     /// The time is up, or the client will hear nothing more; the run goes on.
     Detached,
-    /// The client took its call back, with its reason.
-    TakenBack(Option<String>),
+    /// The client cancelled its call.
+    Cancelled(Cancellation),
 }
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum For<'a> {
+pub(crate) enum WaitFor<'a> {
     /// The end of the run.
     End,
     /// A question other than these; or the end.
@@ -47,7 +49,7 @@ pub(crate) enum For<'a> {
     Answer(&'a str),
 }
 
-impl For<'_> {
+impl WaitFor<'_> {
     fn is_answered(self, view: &RunView) -> bool {
         match self {
             Self::End => false,
@@ -57,76 +59,100 @@ impl For<'_> {
     }
 }
 
-/// Waits until the client takes its call back, with its reason, or will not hear the answer.
-pub(crate) async fn left(
-    taken_back: impl Future<Output = Option<String>>,
-    gone: impl Future<Output = ()>,
-) -> Waited {
-    let mut taken_back = std::pin::pin!(taken_back);
-    tokio::select! {
-        reason = &mut taken_back => return Waited::TakenBack(reason),
-        () = gone => {}
+/// Waits for runs on behalf of calls.
+#[derive(Clone)]
+pub(crate) struct RunWaiter {
+    runs: Runs,
+    children: Children,
+    closing: watch::Receiver<bool>,
+}
+
+impl RunWaiter {
+    /// Waits no longer than the server serves: `closing` becomes true when its clients leave.
+    pub(crate) fn new(runs: Runs, children: Children, closing: watch::Receiver<bool>) -> Self {
+        Self { runs, children, closing }
     }
-    // The library ends a call that is taken back before it hands on the word that does so.
-    let word = tokio::time::timeout(SETTLES, taken_back).await;
-    word.map_or(Waited::Detached, Waited::TakenBack)
-}
 
-/// Returns what a client has said by which it takes its call back, if it has.
-pub(crate) async fn said_meanwhile(
-    taken_back: Pin<&mut impl Future<Output = Option<String>>>,
-) -> Option<Option<String>> {
-    tokio::select! {
-        biased;
-        reason = taken_back => Some(reason),
-        () = std::future::ready(()) => None,
+    /// Waits for something in a run, telling the client how the run stands.
+    pub(crate) async fn wait_for(
+        &self,
+        run: &str,
+        what: WaitFor<'_>,
+        call: &mut ClientCall<'_>,
+    ) -> Result<Waited, String> {
+        let run = run.to_owned();
+        let mut watch = self.runs.blocking(move |runs| runs.watch(&run)).await?;
+        let waited = self.attend(&mut watch, what, call).await;
+        call.telling.settle().await;
+        waited
     }
-}
 
-/// Waits for a run.
-pub(crate) async fn wait(
-    run: &mut Watch,
-    what: For<'_>,
-    until: Instant,
-    telling: &mut Telling,
-    closing: &mut watch::Receiver<bool>,
-    left: impl Future<Output = Waited>,
-) -> Result<Waited, String> {
-    let waited = attend(run, what, until, telling, closing, left).await;
-    telling.settle().await;
-    waited
-}
+    async fn attend(
+        &self,
+        run: &mut Watch,
+        what: WaitFor<'_>,
+        call: &mut ClientCall<'_>,
+    ) -> Result<Waited, String> {
+        let mut abandoned = std::pin::pin!(call.abandoned());
+        let mut closing = self.closing.clone();
+        let mut is_due = true;
+        loop {
+            let looked = run.look().await?;
+            let is_answered = what.is_answered(&run.known().view);
+            if looked.is_over || is_answered {
+                return Ok(Waited::Over);
+            }
+            call.telling.tell(looked.grew || is_due, || {
+                let known = run.known();
+                picture(&known.view, known.now())
+            });
+            is_due = false;
+            let due = call.telling.due();
+            tokio::select! {
+                () = run.changed() => {}
+                () = call.telling.sent() => {}
+                () = tokio::time::sleep_until(due) => is_due = true,
+                () = tokio::time::sleep_until(call.until) => return Ok(Waited::Detached),
+                _ = closing.wait_for(|is_closing| *is_closing) => return Ok(Waited::Detached),
+                waited = &mut abandoned => return Ok(waited),
+            }
+        }
+    }
 
-async fn attend(
-    run: &mut Watch,
-    what: For<'_>,
-    until: Instant,
-    telling: &mut Telling,
-    closing: &mut watch::Receiver<bool>,
-    left: impl Future<Output = Waited>,
-) -> Result<Waited, String> {
-    let mut left = std::pin::pin!(left);
-    let mut is_due = true;
-    loop {
-        let looked = run.look().await?;
-        let is_answered = what.is_answered(&run.known().view);
-        if looked.is_over || is_answered {
-            return Ok(Waited::Over);
-        }
-        telling.tell(looked.grew || is_due, || {
-            let known = run.known();
-            picture(&known.view, known.now())
-        });
-        is_due = false;
-        let due = telling.due();
-        tokio::select! {
-            () = run.changed() => {}
-            () = telling.sent() => {}
-            () = tokio::time::sleep_until(due) => is_due = true,
-            () = tokio::time::sleep_until(until) => return Ok(Waited::Detached),
-            _ = closing.wait_for(|is_closing| *is_closing) => return Ok(Waited::Detached),
-            waited = &mut left => return Ok(waited),
-        }
+    /// Waits for some work of this server, telling the client `message` meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// What kept the client from waiting for it.
+    pub(crate) async fn wait_for_work<T>(
+        &self,
+        work: &mut (impl Future<Output = T> + Unpin),
+        message: &str,
+        call: &mut ClientCall<'_>,
+    ) -> Result<T, Waited> {
+        let mut abandoned = std::pin::pin!(call.abandoned());
+        let mut closing = self.closing.clone();
+        let mut is_due = false;
+        let done = loop {
+            call.telling.tell(is_due, || message.to_owned());
+            is_due = false;
+            let due = call.telling.due();
+            tokio::select! {
+                done = &mut *work => break Ok(done),
+                () = call.telling.sent() => {}
+                () = tokio::time::sleep_until(due) => is_due = true,
+                () = tokio::time::sleep_until(call.until) => break Err(Waited::Detached),
+                _ = closing.wait_for(|is_closing| *is_closing) => break Err(Waited::Detached),
+                waited = &mut abandoned => break Err(waited),
+            }
+        };
+        call.telling.settle().await;
+        done
+    }
+
+    /// Waits until the process of a run is gone, if this server started it, but not beyond `until`.
+    pub(crate) async fn wait_for_exit(&self, run: &str, until: Instant) {
+        self.children.gone(run, until).await;
     }
 }
 
@@ -184,9 +210,7 @@ impl Telling {
         }
         self.sending = None;
     }
-}
 
-impl Telling {
     /// Lets what is on its way arrive: progress must not come after the answer. A client that does not
     /// read has to bear it.
     pub(crate) async fn settle(&mut self) {

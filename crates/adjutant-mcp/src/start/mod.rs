@@ -1,10 +1,10 @@
 //! Beginning the run that a call asks for: which calls are equal, and the process that carries the run.
 
-pub(crate) mod begin;
-pub(crate) mod calls;
+mod calls;
 pub(crate) mod canonical;
-pub(crate) mod contexts;
+mod contexts;
 pub(crate) mod detach;
 pub(crate) mod handover;
 pub(crate) mod jobs;
-pub(crate) mod launch;
+mod launch;
+pub(crate) mod starter;

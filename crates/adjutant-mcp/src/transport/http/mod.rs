@@ -39,7 +39,7 @@ use self::gate::{Closed, Gate, PATH};
 use self::sessions::Sessions;
 pub use self::token::{TOKEN_VARIABLE, Token, TokenError};
 use crate::Setup;
-use crate::server::{BLOCKING_THREADS, ServeError, Server, all_begun};
+use crate::server::{BLOCKING_THREADS, ServeError, Server};
 use crate::transport::stdio;
 
 /// The longest body that is taken. Inclusive.
@@ -117,9 +117,9 @@ impl HttpServer {
         let runtime = runtime()?;
         runtime.block_on(async {
             let server = Server::new(setup, Some(owner), closed)?;
-            let beginnings = Arc::clone(&server.beginnings);
+            let starter = server.starter().clone();
             let served = serve_all(listener, gate, move || server.another(), closing).await;
-            all_begun(&beginnings).await;
+            starter.all_begun().await;
             served
         })?;
         // A thread that waits for another server's lock is of no account any more.

@@ -4,27 +4,40 @@
 //! runs out of patience or leaves is heard at once, and what was begun is remembered all the same.
 
 use std::ffi::OsString;
-use std::pin::Pin;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use adjutant_core::RunId;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::sync::{RwLock, Semaphore};
+use tokio::task::JoinError;
+use tokio::time::timeout;
 
-use crate::runs::chain;
-use crate::runs::wait::{Waited, left};
-use crate::server::{Server, is_a_timeout};
-use crate::start::calls::Waiter;
-use crate::start::canonical;
-use crate::start::contexts;
-use crate::start::jobs::Job;
-use crate::start::launch::launch;
-use crate::through::Turn;
+use super::calls::{Calls, Waiter};
+use super::jobs::Job;
+use super::launch::launch;
+use super::{canonical, contexts};
+use crate::Setup;
+use crate::approval::Approvals;
+use crate::client_call::ClientCall;
+use crate::runs::children::Children;
+use crate::runs::wait::{RunWaiter, Waited};
+use crate::runs::{Runs, chain};
+
+/// How many processes are begun at once; more wait for their turn.
+const LAUNCHING: usize = 8;
+
+/// How long a server whose clients have left waits for runs that are being begun.
+const BEGINNINGS: Duration = Duration::from_secs(10);
+
+/// Characters of a client's name that are kept.
+const CLIENT_CHARS: usize = 100;
 
 /// What a call asks to begin.
-struct Wish {
+struct StartRequest {
     job: Job,
     /// What an equal call is known by.
     key: String,
@@ -33,7 +46,7 @@ struct Wish {
 }
 
 /// The run that a call has.
-pub(crate) struct Begun {
+pub(crate) struct StartedRun {
     pub(crate) run: RunId,
     /// Whether an equal call began it.
     pub(crate) is_repeated: bool,
@@ -52,71 +65,85 @@ const NOT_YET: &str = "The run is still being begun, and nothing is lost: make t
 const HELD: &str = "An equal call is being begun elsewhere and does not get on. Make the same call again in a \
                     moment, and it is answered with that run; delegate_status lists what runs.";
 
-impl Server {
+/// Begins runs for calls.
+#[derive(Clone)]
+pub(crate) struct RunStarter {
+    setup: Arc<Setup>,
+    runs: Runs,
+    waiter: RunWaiter,
+    approvals: Approvals,
+    children: Children,
+    calls: Calls,
+    launching: Arc<Semaphore>,
+    /// Held by whatever begins a run, so that the process ends after that.
+    beginnings: Arc<RwLock<()>>,
+}
+
+impl RunStarter {
+    pub(crate) fn new(
+        setup: Arc<Setup>,
+        runs: Runs,
+        waiter: RunWaiter,
+        approvals: Approvals,
+        children: Children,
+    ) -> io::Result<Self> {
+        let calls = Calls::open(setup.archive.path())?;
+        let launching = Arc::new(Semaphore::new(LAUNCHING));
+        let beginnings = Arc::default();
+        Ok(Self { setup, runs, waiter, approvals, children, calls, launching, beginnings })
+    }
+
     /// Finds the run of an equal call, or begins one, as long as the client waits for that.
-    pub(crate) async fn begun(
+    pub(crate) async fn start(
         &self,
         job: Job,
         arguments: &Value,
-        turn: &mut Turn<'_>,
-        taken_back: Pin<&mut impl Future<Output = Option<String>>>,
-    ) -> Result<Begun, String> {
-        let wish = self.wish(job, arguments, turn.context).await?;
-        let server = self.clone();
+        call: &mut ClientCall<'_>,
+    ) -> Result<StartedRun, String> {
+        let request = self.request(job, arguments, call.context).await?;
+        let starter = self.clone();
         let unfinished = Arc::clone(&self.beginnings).read_owned().await;
         let mut beginning = tokio::spawn(async move {
             let _unfinished = unfinished;
-            let begun = server.begin(wish).await?;
-            server.asker.gave(begun.run);
-            Ok(begun)
+            let started = starter.begin(request).await?;
+            starter.approvals.add(started.run);
+            Ok(started)
         });
-        let waited = self.attend_beginning(&mut beginning, turn, taken_back).await;
-        turn.telling.settle().await;
-        let waited = match waited {
-            Ok(begun) => return begun,
+        let waited = match self.waiter.wait_for_work(&mut beginning, BEGINNING, call).await {
+            Ok(started) => return joined(started),
             Err(waited) => waited,
         };
-        if let Waited::TakenBack(reason) = waited
-            && !is_a_timeout(reason.as_deref())
+        if let Waited::Cancelled(cancellation) = waited
+            && cancellation.ends_the_run()
         {
-            let Begun { run, is_repeated, waiter } = done(beginning.await)?;
+            let StartedRun { run, is_repeated, waiter } = joined(beginning.await)?;
             drop(waiter);
-            self.let_go(run, turn.owns(run, is_repeated)).await?;
+            self.abandon(run, call.owns(run, is_repeated)).await?;
         }
         Err(NOT_YET.into())
     }
 
-    /// Waits for the run that is being begun, or for what keeps the client from doing so.
-    async fn attend_beginning(
-        &self,
-        beginning: &mut JoinHandle<Result<Begun, String>>,
-        turn: &mut Turn<'_>,
-        taken_back: Pin<&mut impl Future<Output = Option<String>>>,
-    ) -> Result<Result<Begun, String>, Waited> {
-        let mut left = std::pin::pin!(left(taken_back, turn.context.ct.clone().cancelled_owned()));
-        let mut closing = self.closing.clone();
-        let mut is_due = false;
-        loop {
-            turn.telling.tell(is_due, || BEGINNING.to_owned());
-            is_due = false;
-            let due = turn.telling.due();
-            tokio::select! {
-                begun = &mut *beginning => return Ok(done(begun)),
-                () = turn.telling.sent() => {}
-                () = tokio::time::sleep_until(due) => is_due = true,
-                () = tokio::time::sleep_until(turn.until) => return Err(Waited::Detached),
-                _ = closing.wait_for(|is_closing| *is_closing) => return Err(Waited::Detached),
-                waited = &mut left => return Err(waited),
-            }
-        }
+    /// Waits until every run that clients were told of is begun, as long as that is likely to end.
+    pub(crate) async fn all_begun(&self) {
+        let _ = timeout(BEGINNINGS, self.beginnings.write()).await;
     }
 
-    async fn wish(
+    /// Counts a call among those that wait for a run, until what is returned is dropped.
+    pub(crate) async fn count_waiter(&self, run: RunId) -> Option<Waiter> {
+        self.calls.wait_for(run).await
+    }
+
+    /// Forgets old calls, the first time this is asked for.
+    pub(crate) fn sweep(&self) {
+        self.calls.sweep();
+    }
+
+    async fn request(
         &self,
         job: Job,
         arguments: &Value,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Wish, String> {
+    ) -> Result<StartRequest, String> {
         if let Some(refusal) = &self.setup.refusal {
             return Err(refusal.clone());
         }
@@ -127,13 +154,13 @@ impl Server {
         let terms: Vec<_> = terms.into_iter().map(|it| it.to_string_lossy()).collect();
         let call = json!([arguments, terms]);
         let (named, tree) = (arguments.clone(), self.setup.root.clone());
-        let contexts = self.apart(move |_| Ok(contexts::digest(&named, &tree))).await?;
+        let contexts = self.runs.blocking(move |_| Ok(contexts::digest(&named, &tree))).await?;
         let key = canonical::key(&call, &root, &self.runs.caller(&client), contexts.as_deref());
-        Ok(Wish { job, key, terms: self.terms(&client) })
+        Ok(StartRequest { job, key, terms: self.terms(&client) })
     }
 
-    async fn begin(&self, wish: Wish) -> Result<Begun, String> {
-        let Wish { job, key, terms } = wish;
+    async fn begin(&self, request: StartRequest) -> Result<StartedRun, String> {
+        let StartRequest { job, key, terms } = request;
         let claim = self.calls.claim(&key).await.map_err(|error| chain(&error))?;
         let claim = claim.ok_or(HELD)?;
         let is_told = |run: RunId| job.moves_on() && self.children.is_told(run);
@@ -143,8 +170,8 @@ impl Server {
             // Counted before one looks how it stands: whoever takes their call back ends it before that,
             // or not at all.
             let waiter = self.calls.wait_for(run).await;
-            if !is_told(run) && self.apart(move |runs| Ok(runs.answers(run))).await? {
-                return Ok(Begun { run, is_repeated: true, waiter });
+            if !is_told(run) && self.runs.blocking(move |runs| Ok(runs.answers(run))).await? {
+                return Ok(StartedRun { run, is_repeated: true, waiter });
             }
         }
         let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
@@ -153,7 +180,7 @@ impl Server {
         drop(turn);
         let run = match launched {
             Ok((run, gone)) => {
-                self.asker.forget_after(run, gone.clone());
+                self.approvals.forget_after(run, gone.clone());
                 if job.has_aftermath() {
                     self.children.add(run, gone);
                 }
@@ -167,22 +194,30 @@ impl Server {
             }
         };
         let waiter = self.calls.wait_for(run).await;
-        Ok(Begun { run, is_repeated: false, waiter })
+        Ok(StartedRun { run, is_repeated: false, waiter })
     }
 
-    /// Ends a run whose call is taken back, unless another began it or waits for it.
-    pub(crate) async fn let_go(&self, run: RunId, is_own: bool) -> Result<(), String> {
+    /// Ends a run whose call was cancelled, unless another call began it or waits for it.
+    pub(crate) async fn abandon(&self, run: RunId, is_own: bool) -> Result<(), String> {
         if !is_own {
             return Ok(());
         }
         // Held while it ends: an equal call that comes now finds it ended, and begins another.
         if let Some(_left) = self.calls.leave(run) {
-            self.cancel(run.to_string()).await?;
+            self.runs.blocking(move |runs| runs.cancel(&run.to_string())).await?;
         }
         Ok(())
     }
+
+    /// Returns what the process of a run is told of this client.
+    fn terms(&self, client: &str) -> Vec<OsString> {
+        let approval = self.setup.approval;
+        let client: String =
+            client.chars().filter(|it| !it.is_control()).take(CLIENT_CHARS).collect();
+        vec![format!("--approval={approval}").into(), format!("--client={client}").into()]
+    }
 }
 
-fn done(begun: Result<Result<Begun, String>, tokio::task::JoinError>) -> Result<Begun, String> {
-    begun.map_err(|error| chain(&error))?
+fn joined(started: Result<Result<StartedRun, String>, JoinError>) -> Result<StartedRun, String> {
+    started.map_err(|error| chain(&error))?
 }

@@ -1,0 +1,146 @@
+//! What each tool does: begins a run, waits for one, or reports on one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::CallToolResponse;
+use rmcp::service::RequestContext;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::answer::forms::Forms;
+use crate::answer::sizes;
+use crate::approval::{Approvals, AskOutcome};
+use crate::client_call::ClientCall;
+use crate::clients::detach_after;
+use crate::reports::Reports;
+use crate::runs::wait::{RunWaiter, WaitFor, Waited};
+use crate::runs::{Runs, Seen};
+use crate::start::jobs::Job;
+use crate::start::starter::{RunStarter, StartedRun};
+use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, WaitArgs};
+use crate::{Setup, answer, tasks};
+
+/// Answers calls of tools.
+#[derive(Clone)]
+pub(crate) struct ToolCalls {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) runs: Runs,
+    pub(crate) starter: RunStarter,
+    pub(crate) waiter: RunWaiter,
+    pub(crate) approvals: Approvals,
+    pub(crate) reports: Reports,
+}
+
+impl ToolCalls {
+    pub(crate) async fn call(
+        &self,
+        tool: Named,
+        arguments: Value,
+        call: &mut ClientCall<'_>,
+    ) -> Result<CallToolResponse, String> {
+        let bytes = sizes::room(&self.setup, call.context);
+        let answer = match tool {
+            Named::Delegate | Named::Start | Named::Command | Named::Story => {
+                return self.delegate(tool, &arguments, call).await;
+            }
+            Named::Wait => return self.wait(parsed(arguments)?, call).await,
+            Named::Status => self.reports.status(parsed(arguments)?, bytes).await,
+            Named::Result => {
+                let args: ResultArgs = parsed(arguments)?;
+                self.reports.results(&args.run, args.form, false, bytes).await
+            }
+            Named::Cancel => self.reports.cancel(parsed::<CancelArgs>(arguments)?.run).await,
+            Named::Validate => self.reports.validate(parsed(arguments)?, bytes).await,
+        };
+        answer.map(Into::into)
+    }
+
+    /// Begins a run and waits as long as a call may: for its end, or for its first question alone where
+    /// the client asked for a handle or knows tasks.
+    async fn delegate(
+        &self,
+        tool: Named,
+        arguments: &Value,
+        call: &mut ClientCall<'_>,
+    ) -> Result<CallToolResponse, String> {
+        let job = Job::of(tool, arguments, &self.setup.limits)?;
+        let form = job.form(&self.setup.limits);
+        let StartedRun { run: id, is_repeated, waiter } =
+            self.starter.start(job, arguments, call).await?;
+        // A call that is made again with the answer to its own question is still the first one.
+        let is_repeated = !call.owns(id, is_repeated);
+        let run = id.to_string();
+        let is_start = tool == Named::Start;
+        let waits = !is_start && !tasks::are_known(call.context);
+        let outcome = match call.cancellation() {
+            Some(cancellation) => AskOutcome::Cancelled(cancellation),
+            None if waits => self.approvals.follow(&run, call).await?,
+            None => self.approvals.ask(&run, call).await?,
+        };
+        drop(waiter);
+        match outcome {
+            AskOutcome::Cancelled(cancellation) if cancellation.ends_the_run() => {
+                self.starter.abandon(id, !is_repeated).await?;
+            }
+            AskOutcome::AnswerWith(question) => return Ok((*question).into()),
+            AskOutcome::Clear if !waits && !is_start => {
+                let forms = Forms::at(self.setup.archive.path());
+                // If the form cannot be kept, the task is answered for in the usual one.
+                let keep = move |runs: &Runs| Ok((runs.read(&run)?, forms.keep(id, form).ok()));
+                return self.runs.blocking(keep).await.map(|(seen, _)| tasks::begun(&seen));
+            }
+            AskOutcome::Clear | AskOutcome::Open | AskOutcome::Cancelled(_) => {}
+        }
+        if is_start {
+            let seen: Seen = self.approvals.read(&run).await?;
+            return Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into());
+        }
+        let bytes = sizes::room(&self.setup, call.context);
+        self.reports.results(&run, form, is_repeated, bytes).await.map(Into::into)
+    }
+
+    /// Waits for a run as long as a call may.
+    async fn wait(
+        &self,
+        args: WaitArgs,
+        call: &mut ClientCall<'_>,
+    ) -> Result<CallToolResponse, String> {
+        if let Some(asked) = args.timeout_s.filter(|asked| *asked > MAX_WAIT_S) {
+            return Err(format!("timeout_s: {asked} is more than {MAX_WAIT_S}"));
+        }
+        if let Some(asked) = args.timeout_s {
+            // Never longer than the client waits: an answer that comes later is not heard.
+            call.until = call.until.min(Instant::now() + Duration::from_secs(asked));
+        }
+        let run = args.run.clone();
+        let (files, _) = self.runs.blocking(move |runs| runs.find(&run)).await?;
+        let _waiter = self.starter.count_waiter(files.id()).await;
+        // A client that no longer waits has not said that the work should end.
+        let outcome = self.approvals.follow(&args.run, call).await?;
+        if let AskOutcome::AnswerWith(question) = outcome {
+            return Ok((*question).into());
+        }
+        if matches!(outcome, AskOutcome::Open) {
+            let waited = self.waiter.wait_for(&args.run, WaitFor::End, call).await?;
+            if waited == Waited::Over {
+                self.waiter.wait_for_exit(&args.run, call.until).await;
+            }
+        }
+        let bytes = sizes::room(&self.setup, call.context);
+        self.reports.results(&args.run, args.form, false, bytes).await.map(Into::into)
+    }
+}
+
+/// Returns how long a call may keep its client waiting.
+pub(crate) fn patience(setup: &Setup, context: &RequestContext<RoleServer>) -> Duration {
+    let client = context.client_info().map(|info| info.name).unwrap_or_default();
+    let hears_progress = context.meta.get_progress_token().is_some();
+    setup.detach_after.unwrap_or_else(|| detach_after(&client, hears_progress))
+}
+
+fn parsed<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
+    serde_json::from_value(arguments).map_err(|error| format!("arguments: {error}"))
+}
