@@ -35,6 +35,7 @@ mod implement;
 mod injection;
 mod journal;
 mod kills;
+mod last_version;
 mod leftovers;
 mod live;
 mod mcp;
