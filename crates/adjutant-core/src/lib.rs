@@ -18,6 +18,7 @@ pub mod message;
 pub mod policy;
 pub mod propagation;
 pub mod refusal;
+pub mod registry;
 pub mod rights;
 pub mod schema;
 mod secret;
@@ -43,6 +44,7 @@ pub use message::{
 };
 pub use policy::{Layered, Policy, Preset, Source};
 pub use refusal::{Refusal, Untold};
+pub use registry::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal};
 pub use rights::{Rights, ToolSet};
 pub use secret::Secret;
 pub use tree::{Node, Tree};

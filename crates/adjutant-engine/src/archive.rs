@@ -17,6 +17,7 @@ use crate::chain::chain;
 use crate::clock::wall_now;
 use crate::follow::Follow;
 use crate::opening::Storage;
+use crate::registry::RegistryHandle;
 
 /// Says why something that ran cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -121,12 +122,20 @@ pub enum Swept {
 pub struct Archive {
     path: PathBuf,
     home: Home,
+    registry: RegistryHandle,
 }
 
 impl Archive {
     /// Opens the state directory, making it when it is missing.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        Ok(Self { path: path.to_owned(), home: Home::open(path)? })
+        let (home, registry) = (Home::open(path)?, RegistryHandle::at(path));
+        Ok(Self { path: path.to_owned(), home, registry })
+    }
+
+    /// Returns what outlives the runs of this directory. All clones of the archive share one holder.
+    #[must_use]
+    pub const fn registry(&self) -> &RegistryHandle {
+        &self.registry
     }
 
     /// Returns the directory.

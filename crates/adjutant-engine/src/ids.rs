@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use adjutant_core::ids::SUFFIX_LEN;
 use adjutant_core::{Brief, RunId, SessionId, Task};
 
-use crate::clock::Wall;
+use crate::clock::{Wall, wall_now};
 
 /// Where the random part of ids comes from.
 pub type Chance = fn() -> Result<[u8; SUFFIX_LEN], getrandom::Error>;
@@ -15,6 +15,15 @@ pub(crate) fn system() -> Result<[u8; SUFFIX_LEN], getrandom::Error> {
     let mut bytes = [0; SUFFIX_LEN];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Draws an id for a run that another process is going to begin.
+///
+/// # Errors
+///
+/// Why the operating system has nothing to draw from.
+pub fn new_run_id() -> Result<RunId, getrandom::Error> {
+    IdSource { wall: wall_now, chance: system }.run()
 }
 
 /// Makes ids.

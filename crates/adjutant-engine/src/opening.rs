@@ -61,13 +61,13 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Opens a new run under a fresh id.
-    pub(crate) fn open(self, ids: IdSource) -> Result<Opened, EngineError> {
+    /// Opens a new run under the id `chosen`, or under a fresh one.
+    pub(crate) fn open(self, ids: IdSource, chosen: Option<RunId>) -> Result<Opened, EngineError> {
         match self {
-            Self::Home(home) => open_in(&home, ids),
+            Self::Home(home) => open_in(&home, ids, chosen),
             Self::Run(folder) => Err(HomeError::RunExists(folder.id()).into()),
             Self::Memory(disk) => {
-                let id = ids.run()?;
+                let id = chosen.map_or_else(|| ids.run(), Ok)?;
                 let (report, durable) = reports();
                 let journal = Journal::start_inline(disk, Position::start(id), report);
                 Ok(Opened { id, folder: None, journal, durable, lock: None })
@@ -103,13 +103,13 @@ impl Storage {
     }
 }
 
-fn open_in(home: &Home, ids: IdSource) -> Result<Opened, EngineError> {
+fn open_in(home: &Home, ids: IdSource, chosen: Option<RunId>) -> Result<Opened, EngineError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let folder = match home.create_run(ids.run()?) {
+        let folder = match home.create_run(chosen.map_or_else(|| ids.run(), Ok)?) {
             Ok(folder) => folder,
-            Err(HomeError::RunExists(_)) if attempts < ID_ATTEMPTS => continue,
+            Err(HomeError::RunExists(_)) if chosen.is_none() && attempts < ID_ATTEMPTS => continue,
             Err(error) => return Err(error.into()),
         };
         match open_new(&folder) {

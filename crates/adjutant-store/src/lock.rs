@@ -237,7 +237,7 @@ pub(crate) fn last_held(run: &RunDir) -> Option<BootInstant> {
     read_holder(&files::open_read(&run.lock_path()).ok()?)?.since
 }
 
-fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
+pub(crate) fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     loop {
         match flock(file, operation) {
             Ok(()) => return Ok(true),

@@ -105,7 +105,12 @@ impl Position {
     /// Returns the place before the first record of `run`.
     #[must_use]
     pub fn start(run: RunId) -> Self {
-        Self { offset: 0, seq: Seq::ZERO, crc: seal::seed(&run.to_string()) }
+        Self::named(&run.to_string())
+    }
+
+    /// Returns the place before the first record of a log whose chain belongs to `name`.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { offset: 0, seq: Seq::ZERO, crc: seal::seed(name) }
     }
 
     /// Returns the place after a record of `bytes` bytes whose checksum is `crc`.

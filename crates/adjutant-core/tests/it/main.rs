@@ -13,5 +13,6 @@ mod lifecycle;
 mod policy;
 mod prd_config;
 mod properties;
+mod registry;
 mod sim;
 mod story_properties;

@@ -81,6 +81,8 @@ pub struct Engine {
     base_depth: u64,
     /// What is held while anything of the run is at work.
     guard: Option<RunGuard>,
+    /// The id that was chosen for the run before this process started.
+    run: Option<RunId>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -133,6 +135,7 @@ impl Engine {
             note: None,
             base_depth: 0,
             guard: None,
+            run: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, chance: system },
         })
@@ -189,6 +192,14 @@ impl Engine {
     #[must_use]
     pub fn noted_by(mut self, note: impl FnOnce(RunId, &Path) -> io::Result<()> + 'static) -> Self {
         self.note = Some(Box::new(note));
+        self
+    }
+
+    /// Gives the run an id that was chosen before, such as one that the registry knows already. Without it the
+    /// engine draws one.
+    #[must_use]
+    pub const fn with_run_id(mut self, run: RunId) -> Self {
+        self.run = Some(run);
         self
     }
 
@@ -367,7 +378,7 @@ impl Engine {
     ) -> Result<Finished, EngineError> {
         let Staff { storage, approver, reporters, narrator, control } = staff;
         let spaces = self.open_spaces()?;
-        let opened = storage.open(self.ids)?.noted(self.note.take())?;
+        let opened = storage.open(self.ids, self.run)?.noted(self.note.take())?;
         let Opened { id, folder, journal, durable, lock } = opened;
         let opening = opening(&self, id)?;
         let wall = self.ids.wall;

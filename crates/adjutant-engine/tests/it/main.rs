@@ -18,6 +18,7 @@ mod misbehaviour;
 mod own_tools;
 mod prd;
 mod providers;
+mod registry;
 mod replay;
 mod resume;
 mod roles;

@@ -1,0 +1,70 @@
+//! What versions before the registry kept in files of their own: read once, when there is no registry yet.
+//!
+//! Taken over are consents, what started unasked on each day, and which call began which run. Places and claims
+//! were locks of live processes; nothing of them outlives the process. The old files stay where they are.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirEntry};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use adjutant_core::registry::{CallKey, ImportedCall, ImportedDay};
+use adjutant_core::{RegistryCommand, RunId, Usd};
+use serde::Deserialize;
+
+/// The longest file that is read whole: a line for each call of a day, or the name of a run.
+const FILE_BYTES: u64 = 16 << 20;
+
+/// A line of a day's file: what a call may cost, or what it did cost.
+#[derive(Deserialize)]
+struct AllowanceLine {
+    call: String,
+    pico_usd: u64,
+}
+
+/// Reads what earlier versions left in a state directory. Whatever cannot be read is left out.
+pub(super) fn command(home: &Path) -> RegistryCommand {
+    let consents = entries(&home.join("consents")).into_iter().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_digest =
+            name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        (is_digest && entry.file_type().is_ok_and(|kind| kind.is_file())).then_some(name)
+    });
+    let days = entries(&home.join("allowances")).into_iter().filter_map(|entry| day(&entry));
+    let calls = entries(&home.join("mcp")).into_iter().filter_map(|entry| call(&entry));
+    RegistryCommand::Import {
+        consents: consents.collect(),
+        days: days.collect(),
+        calls: calls.collect(),
+    }
+}
+
+fn entries(folder: &Path) -> Vec<DirEntry> {
+    let mut entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    entries.sort_by_key(DirEntry::file_name);
+    entries
+}
+
+fn text(entry: &DirEntry) -> Option<String> {
+    // Of the entry itself: a link is not followed.
+    let is_small = entry.metadata().is_ok_and(|it| it.is_file() && it.len() <= FILE_BYTES);
+    if is_small { fs::read_to_string(entry.path()).ok() } else { None }
+}
+
+fn day(entry: &DirEntry) -> Option<ImportedDay> {
+    let name = entry.file_name().into_string().ok()?;
+    let day = name.strip_suffix("-all")?.parse().ok()?;
+    let text = text(entry)?;
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<AllowanceLine>(line).ok());
+    let calls: BTreeMap<String, u64> = lines.map(|line| (line.call, line.pico_usd)).collect();
+    let spent = calls.values().map(|pico| Usd::from_pico(*pico)).sum();
+    Some(ImportedDay { day, spent })
+}
+
+fn call(entry: &DirEntry) -> Option<ImportedCall> {
+    let call = CallKey::new(entry.file_name().into_string().ok()?);
+    let run: RunId = text(entry)?.lines().next()?.parse().ok()?;
+    let modified = entry.metadata().ok()?.modified().ok()?;
+    let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    Some(ImportedCall { call, run, since_ms: u64::try_from(since).unwrap_or(u64::MAX) })
+}

@@ -1,0 +1,250 @@
+//! The registry on disk: several processes, crashes, damage, growth, and what an earlier version left.
+//!
+//! Each handle stands for a process: it has a lock file of its own, which is unlocked when the handle is dropped.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use adjutant_core::budget::{Amount, Cap};
+use adjutant_core::registry::{CallKey, HolderId, StoryEnd, StoryKey, TreeKey};
+use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal, RunId, Usd};
+use adjutant_engine::{Archive, RegistryError, RegistryHandle};
+use adjutant_store::SharedLog;
+use tempfile::TempDir;
+
+const DAY: u64 = 20_000;
+const NOW: u64 = DAY * 24 * 60 * 60 * 1000;
+
+fn now() -> u64 {
+    NOW
+}
+
+fn process(home: &Path) -> RegistryHandle {
+    RegistryHandle::with_clock(home, now)
+}
+
+fn run(number: usize) -> RunId {
+    format!("run_1735460684_{number:06}").parse().unwrap()
+}
+
+fn usd(dollars: f64) -> Usd {
+    Usd::from_dollars(dollars).unwrap()
+}
+
+fn story() -> StoryKey {
+    StoryKey { prd: "/work/prd.json".to_owned(), id: "S-1".to_owned() }
+}
+
+fn claim(by: &RegistryHandle) -> Result<Vec<RegistryEvent>, RegistryError> {
+    let holder = by.holder()?;
+    by.submit(RegistryCommand::ClaimStory { holder, story: story() })
+}
+
+fn admit(by: &RegistryHandle, number: usize) -> Result<Vec<RegistryEvent>, RegistryError> {
+    let (holder, run) = (by.holder()?, run(number));
+    let tree = TreeKey::new("/work");
+    by.submit(RegistryCommand::AdmitRun { holder, run, tree, max_runs: 2, call: None })
+}
+
+fn said(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[test]
+fn what_a_process_holds_is_free_when_it_gives_it_back_or_is_gone() {
+    let home = TempDir::new().unwrap();
+    let (one, other) = (process(home.path()), process(home.path()));
+    claim(&one).unwrap();
+    let pid = std::process::id();
+    let refused = claim(&other).unwrap_err();
+    assert_eq!(refused.to_string(), format!("process {pid} works on it"));
+    let (holder, story) = (one.holder().unwrap(), story());
+    drop(one.on_drop(RegistryCommand::ReleaseStory { holder, story }));
+    claim(&other).unwrap();
+    admit(&other, 1).unwrap();
+    admit(&one, 2).unwrap();
+    assert!(admit(&one, 3).unwrap_err().to_string().starts_with("QUEUE_FULL: 2 runs"));
+    let dead = other.holder().unwrap();
+    assert!(one.is_alive(&dead).unwrap());
+    drop(other);
+    assert!(!one.is_alive(&dead).unwrap());
+    admit(&one, 3).unwrap();
+    claim(&one).unwrap();
+    let holders = one.look().unwrap().holders().map(|(id, _)| id.clone()).collect::<Vec<_>>();
+    assert_eq!(holders, [one.holder().unwrap()]);
+    let files = fs::read_dir(home.path().join("holders")).unwrap();
+    assert_eq!(files.count(), 1, "the file of the dead process is removed");
+}
+
+#[test]
+fn of_many_processes_at_once_no_more_start_than_the_amount_allows() {
+    let home = TempDir::new().unwrap();
+    let reserve = |number| {
+        let own = process(home.path());
+        let (holder, run) = (own.holder().unwrap(), run(number));
+        let (amount, limit) = (usd(0.2), usd(1.0));
+        let command = RegistryCommand::ReserveAllowance { holder, run, amount, limit };
+        usize::from(own.submit(command).is_ok())
+    };
+    let started: usize = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..16).map(|number| scope.spawn(move || reserve(number))).collect();
+        all.into_iter().map(|it| it.join().unwrap()).sum()
+    });
+    assert_eq!(started, 5);
+}
+
+#[test]
+fn damage_in_the_middle_is_named_and_a_torn_end_is_cut() {
+    let home = TempDir::new().unwrap();
+    let one = process(home.path());
+    admit(&one, 1).unwrap();
+    claim(&one).unwrap();
+    let path = home.path().join("registry.jsonl");
+    let intact = fs::read_to_string(&path).unwrap();
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"{\"v\":1,\"seq\":4,\"at\"").unwrap();
+    assert_eq!(one.look().unwrap().live_runs().count(), 1);
+    admit(&one, 2).unwrap();
+    assert!(fs::read_to_string(&path).unwrap().starts_with(&intact), "the rest is as it was");
+
+    let damaged = fs::read_to_string(&path).unwrap().replace("/work\"", "/worK\"");
+    fs::write(&path, damaged).unwrap();
+    let error = said(&admit(&one, 3).unwrap_err());
+    assert!(error.contains("registry.jsonl cannot be read"), "{error}");
+    assert!(error.contains("damaged at line 2"), "{error}");
+    assert!(said(&one.look().unwrap_err()).contains("line 2"));
+}
+
+#[test]
+fn an_archive_that_only_reads_runs_makes_no_registry() {
+    let home = TempDir::new().unwrap();
+    let archive = Archive::open(home.path()).unwrap();
+    assert!(archive.runs().unwrap().is_empty());
+    assert_eq!(archive.registry().look().unwrap(), Registry::default());
+    assert!(!home.path().join("registry.jsonl").exists());
+    assert!(!home.path().join("holders").exists());
+}
+
+#[test]
+fn what_an_earlier_version_kept_is_taken_over_once() {
+    let home = TempDir::new().unwrap();
+    let digest = "ab".repeat(32);
+    for folder in ["consents", "allowances", "mcp"] {
+        fs::create_dir(home.path().join(folder)).unwrap();
+    }
+    File::create(home.path().join("consents").join(&digest)).unwrap();
+    File::create(home.path().join("consents/odd")).unwrap();
+    let lines = "{\"call\":\"a\",\"pico_usd\":300000000000}\n{\"call\":\"b\",\"pico_usd\":500000000000}\n\
+                 {\"call\":\"a\",\"pico_usd\":100000000000}\n{\"call\":\"c\",\"pi";
+    fs::write(home.path().join(format!("allowances/{DAY}-all")), lines).unwrap();
+    fs::write(home.path().join("mcp/key"), format!("{}\n", run(1))).unwrap();
+    let one = process(home.path());
+    let check = |registry: &Registry| {
+        assert!(registry.has_consent(&digest));
+        assert_eq!(registry.spent_unasked(NOW), usd(0.6));
+        assert_eq!(registry.call(&CallKey::new("key")).unwrap().run, run(1));
+    };
+    check(&one.look().unwrap());
+    one.submit(RegistryCommand::GiveConsent { digest: "cd".repeat(32) }).unwrap();
+    fs::remove_dir_all(home.path().join("allowances")).unwrap();
+    let registry = one.look().unwrap();
+    check(&registry);
+    assert!(registry.has_consent(&"cd".repeat(32)));
+}
+
+/// A registry of ten thousand runs, each begun by a call of its own, on a story, merged.
+fn long_history() -> (Registry, usize) {
+    let mut registry = Registry::default();
+    let mut events = 0;
+    let mut submit = |command| {
+        for event in registry.decide(NOW, command).unwrap() {
+            registry.evolve(NOW, &event);
+            events += 1;
+        }
+    };
+    for number in 0..10_000 {
+        let (holder, run) = (HolderId::new(format!("{number:016x}")), run(number));
+        let (call, tree) = (CallKey::new(format!("{number:064x}")), TreeKey::new("/home/ada/work"));
+        let key = StoryKey { prd: "/home/ada/work/prd.json".into(), id: format!("S-{number}") };
+        submit(RegistryCommand::Join { holder: holder.clone(), pid: 4242 });
+        let by = || holder.clone();
+        submit(RegistryCommand::BeginCall {
+            holder: by(),
+            call: call.clone(),
+            run,
+            instead_of: None,
+        });
+        let (of, call) = (tree.clone(), Some(call));
+        submit(RegistryCommand::AdmitRun { holder: by(), run, tree: of, max_runs: 4, call });
+        let (amount, limit) = (usd(0.01), Usd::MAX);
+        submit(RegistryCommand::ReserveAllowance { holder: by(), run, amount, limit });
+        submit(RegistryCommand::ClaimStory { holder: by(), story: key.clone() });
+        let (asked, budget) = ("ab".repeat(32), Cap::default());
+        submit(RegistryCommand::BeginStory { holder: by(), story: key, run, asked, budget });
+        submit(RegistryCommand::EndStory {
+            run,
+            end: StoryEnd::Passed,
+            spent: Amount::default(),
+            commit: Some("ab".repeat(20)),
+            last_child: 3,
+        });
+        submit(RegistryCommand::RecordMerge { tree, run, commit: "ab".repeat(20) });
+        submit(RegistryCommand::EndRun { run });
+        submit(RegistryCommand::SettleAllowance { run, spent: usd(0.005) });
+        submit(RegistryCommand::HolderGone { holder });
+    }
+    (registry, events)
+}
+
+#[test]
+fn opening_does_not_grow_with_history() {
+    let home = TempDir::new().unwrap();
+    let (registry, events) = long_history();
+    assert!(events > 100_000);
+    let log = SharedLog::new(home.path(), "registry");
+    let mut locked = log.lock::<RegistryEvent>(|_| ()).unwrap();
+    locked.replace(NOW, &registry.checkpoint()).unwrap();
+    drop(locked);
+    let one = process(home.path());
+    let mut most = (0, 0);
+    for number in 0..150 {
+        admit(&one, 20_000 + number).unwrap();
+        one.submit(RegistryCommand::EndRun { run: run(20_000 + number) }).unwrap();
+        let text = fs::read(log.path()).unwrap();
+        let records = text.iter().filter(|byte| **byte == b'\n').count();
+        most = (most.0.max(records), most.1.max(text.len()));
+    }
+    // A checkpoint and what came after it; a decision may add a few at once.
+    assert!(most.0 <= 260, "{} records", most.0);
+    assert!(most.1 < 400_000, "{} bytes", most.1);
+    let registry = one.look().unwrap();
+    assert_eq!(registry.call(&CallKey::new(format!("{:064x}", 9_999))).unwrap().run, run(9_999));
+    assert_eq!(registry.spent_unasked(NOW), usd(50.0));
+}
+
+#[test]
+#[ignore = "a measurement: cargo test --release -p adjutant-engine -- --ignored --nocapture registry"]
+fn speed_of_opening_after_ten_thousand_runs() {
+    let home = TempDir::new().unwrap();
+    let log = SharedLog::new(home.path(), "registry");
+    let mut locked = log.lock::<RegistryEvent>(|_| ()).unwrap();
+    locked.replace(NOW, &long_history().0.checkpoint()).unwrap();
+    drop(locked);
+    let one = process(home.path());
+    for number in 0..120 {
+        admit(&one, 20_000 + number).unwrap();
+        one.submit(RegistryCommand::EndRun { run: run(20_000 + number) }).unwrap();
+    }
+    let mut least = std::time::Duration::MAX;
+    for _ in 0..100 {
+        let begun = Instant::now();
+        let refused = one.submit(RegistryCommand::EndRun { run: run(1) });
+        least = least.min(begun.elapsed());
+        assert!(matches!(refused, Err(RegistryError::Refused(RegistryRefusal::RunUnknown { .. }))));
+    }
+    println!("opened in {least:?}, {} bytes", fs::metadata(log.path()).unwrap().len());
+}

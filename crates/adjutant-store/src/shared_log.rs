@@ -1,0 +1,197 @@
+//! A log that several processes write, one after the other.
+//!
+//! Its records are those of a journal (see `record`): numbered, sealed and chained. A process locks the file
+//! `NAME.lock`, reads every record, appends its own and unlocks. The records of one decision count together or
+//! not at all. A log that has grown is replaced by one that begins with a record of everything before it.
+//!
+//! Start at [`SharedLog::lock`]. Invariant: what a lock holder appended is read by every later one, unless the
+//! append failed; a torn tail is cut before anything is written behind it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use adjutant_core::Timestamp;
+use rustix::fs::FlockOperation;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::files::{self, During, FileError};
+use crate::journal::Durability;
+use crate::lock::try_flock;
+use crate::reader::{self, ReadError, Tail};
+use crate::record::{self, Link, Position, Record};
+
+/// How long other processes may hold the lock. They do so while they decide, not while they work.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The time between two attempts at the lock.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Says why a shared log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedLogError {
+    /// Another process did not let go of the lock.
+    #[error("another process has held {path} for {seconds} s", path = path.display())]
+    Busy {
+        /// The lock file.
+        path: PathBuf,
+        /// How long this process waited.
+        seconds: u64,
+    },
+    /// A record cannot be read; nothing may be appended behind it.
+    #[error("{path} cannot be read", path = path.display())]
+    Read {
+        /// The log.
+        path: PathBuf,
+        /// Why, with the line.
+        source: ReadError,
+    },
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// A log in a folder.
+#[derive(Clone, Debug)]
+pub struct SharedLog {
+    path: PathBuf,
+    name: &'static str,
+}
+
+impl SharedLog {
+    /// Names the log `NAME.jsonl` in `folder`, whether it exists or not.
+    #[must_use]
+    pub fn new(folder: &Path, name: &'static str) -> Self {
+        Self { path: folder.join(format!("{name}.jsonl")), name }
+    }
+
+    /// Returns the file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads every record without a lock; says how far they reach.
+    ///
+    /// Whatever a writer is just appending is not seen.
+    pub fn read<E: DeserializeOwned>(
+        &self,
+        visit: impl FnMut(Record<E>),
+    ) -> Result<Position, SharedLogError> {
+        Ok(self.read_all(visit)?.0)
+    }
+
+    /// Waits for the lock and reads every record.
+    pub fn lock<E: DeserializeOwned>(
+        &self,
+        visit: impl FnMut(Record<E>),
+    ) -> Result<LockedLog, SharedLogError> {
+        let path = self.path.with_extension("lock");
+        let lock = files::open_private(&path).during("open", &path)?;
+        let begun = Instant::now();
+        while !try_flock(&lock, FlockOperation::NonBlockingLockExclusive).during("lock", &path)? {
+            if begun.elapsed() >= PATIENCE {
+                return Err(SharedLogError::Busy { path, seconds: PATIENCE.as_secs() });
+            }
+            thread::sleep(PAUSE);
+        }
+        let (position, tail) = self.read_all(visit)?;
+        Ok(LockedLog { log: self.clone(), position, tail, _lock: lock })
+    }
+
+    fn read_all<E: DeserializeOwned>(
+        &self,
+        mut visit: impl FnMut(Record<E>),
+    ) -> Result<(Position, Tail), SharedLogError> {
+        let start = Position::named(self.name);
+        let unread = |source| SharedLogError::Read { path: self.path.clone(), source };
+        let mut reader = match reader::read_from::<E>(&self.path, start) {
+            Err(ReadError::File(error)) if error.io().kind() == io::ErrorKind::NotFound => {
+                return Ok((start, Tail::Clean));
+            }
+            opened => opened.map_err(unread)?,
+        };
+        for record in &mut reader {
+            visit(record.map_err(unread)?);
+        }
+        Ok((reader.position(), reader.tail()))
+    }
+}
+
+/// A log that only this process writes, until this is dropped.
+#[derive(Debug)]
+pub struct LockedLog {
+    log: SharedLog,
+    position: Position,
+    tail: Tail,
+    _lock: File,
+}
+
+impl LockedLog {
+    /// Returns how many records the log has.
+    #[must_use]
+    pub const fn records(&self) -> u64 {
+        self.position.seq.get()
+    }
+
+    /// Appends events that count together or not at all.
+    pub fn append<E: Serialize>(
+        &mut self,
+        wall_ms: u64,
+        events: &[E],
+        durability: Durability,
+    ) -> Result<(), SharedLogError> {
+        let path = &self.log.path;
+        let (mut lines, mut position) = (Vec::new(), self.position);
+        for (number, event) in events.iter().enumerate() {
+            let link = if number + 1 < events.len() { Link::Open } else { Link::Closed };
+            let at = Timestamp::ZERO;
+            let encoded = record::encode(&mut lines, position, at, wall_ms, event, link);
+            position = encoded.during("serialise a record of", path)?;
+        }
+        let is_new = self.records() == 0;
+        let mut file = files::open_append(path).during("open", path)?;
+        if self.tail != Tail::Clean {
+            file.set_len(self.position.offset).during("cut the torn tail of", path)?;
+            self.tail = Tail::Clean;
+        }
+        let written = file.write_all(&lines).and_then(|()| match durability {
+            Durability::Sync => file.sync_data(),
+            Durability::Lazy => Ok(()),
+        });
+        let written = written.and_then(|()| if is_new { sync_folder_of(path) } else { Ok(()) });
+        if written.is_err() {
+            // The caller is told that nothing happened. Where cutting fails too, a later reader finds either a torn
+            // tail, which it cuts, or a whole decision of a process that did not act on it.
+            let _ = file.set_len(self.position.offset);
+        }
+        written.during("append to", path)?;
+        self.position = position;
+        Ok(())
+    }
+
+    /// Replaces the log by one whose only record is `first`, all of it or nothing, and durable.
+    pub fn replace<E: Serialize>(&mut self, wall_ms: u64, first: &E) -> Result<(), SharedLogError> {
+        let path = &self.log.path;
+        let start = Position::named(self.log.name);
+        let mut line = Vec::new();
+        let encoded =
+            record::encode(&mut line, start, Timestamp::ZERO, wall_ms, first, Link::Closed);
+        let position = encoded.during("serialise a record of", path)?;
+        // One name is enough: only the lock holder writes it, and one that was killed left it to the next.
+        let next = path.with_extension("jsonl.new");
+        let mut file = files::open_private(&next).during("open", &next)?;
+        let written = file.set_len(0).and_then(|()| file.write_all(&line));
+        written.and_then(|()| file.sync_all()).during("write", &next)?;
+        fs::rename(&next, path).during("replace", path)?;
+        sync_folder_of(path).during("sync the folder of", path)?;
+        (self.position, self.tail) = (position, Tail::Clean);
+        Ok(())
+    }
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), files::sync_dir)
+}
