@@ -101,8 +101,8 @@ pub(crate) struct Desk {
     pub(crate) workdir: Arc<Path>,
     /// The seconds a task asks for whose agent does not say.
     pub(crate) timeout_s: Option<u64>,
-    /// The names of stories that are worked on by themselves.
-    pub(crate) stories: Arc<BTreeSet<String>>,
+    /// Names of work that has runs of its own; a task that is such a name is known by it.
+    pub(crate) separate_work: Arc<BTreeSet<String>>,
     /// The agent that a slash command hands its work to, and the files that it is given with it.
     pub(crate) command_context: Option<(AgentName, Arc<[String]>)>,
 }
@@ -159,7 +159,7 @@ impl Desk {
         let mut brief = Brief::new(task.label.clone(), agent.clone(), &task.prompt);
         brief.max_output_tokens = task.max_output_tokens;
         // Whether that may be is not judged here.
-        brief.story = self.stories.get(task.prompt.trim()).cloned();
+        brief.story = self.separate_work.get(task.prompt.trim()).cloned();
         let role = self.roles.get(agent);
         if let Some(role) = role {
             role.bound(&mut brief);

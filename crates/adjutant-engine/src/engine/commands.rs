@@ -58,12 +58,11 @@ impl Engine {
         }
         let tools = self.tools(AgentPosition::Root, &rights, Some(&agent));
         let mut text = self.desk.project_text() + &text;
-        if self.story.is_some() {
-            // Who works on a story is no lead who only reads.
+        if self.root_work.is_done_by_root() {
             system = format!("{}\n\n{system}", self.system_of(&tools)).trim_end().to_owned();
-            let how =
-                self.policy.marker_instructions(self.base_depth).map(|how| format!("\n\n{how}"));
-            text.push_str(&how.unwrap_or_default());
+        }
+        if let Some(how) = self.root_work.instructions(&self.policy, self.base_depth) {
+            text += &format!("\n\n{how}");
         }
         let max_turns = role.and_then(|role| role.definition.limits.max_turns);
         let define = Command::Define { agent: agent.clone(), system, tools, rights, max_turns };
@@ -71,14 +70,7 @@ impl Engine {
         let mut commands = vec![begin, define, self.define_child(Some(&agent))];
         let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
         commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
-        let (assignment, story) = (self.assignment.clone(), self.story.clone());
-        let (assignment, story) = (assignment.map(Box::new), story.map(Box::new));
-        if self.asks_first {
-            commands.push(Command::AskToBegin { assignment, story });
-        } else {
-            commands.extend(assignment.map(Command::Assign));
-            commands.extend(story.map(Command::TakeStory));
-        }
+        commands.extend(self.root_work.opening(self.asks_first));
         commands.push(Command::TakeTurn { session: run.root_session() });
         commands
     }
@@ -161,7 +153,7 @@ impl Engine {
         let cards: Vec<AgentCard> =
             callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
         let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
-        let works = position == AgentPosition::BelowRoot || self.story.is_some();
+        let works = position == AgentPosition::BelowRoot || self.root_work.is_done_by_root();
         let returns = works && self.policy.contract == ContractKind::Standard;
         let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
         known

@@ -1,14 +1,14 @@
 //! Setting up a run: from tasks to briefs, from briefs to a preview or to the real thing.
 //!
 //! Start at [`Engine::new`], then [`Engine::delegate`] or [`Engine::run`]. `setup` has what a front end
-//! brings, `commands` what a run begins with, `error` why there is none.
+//! brings, `commands` what a run begins with, `root_work` what its first agent is given, `error` why there is none.
 
 mod commands;
 mod error;
+mod root_work;
 mod setup;
 
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,9 +16,8 @@ use std::sync::Arc;
 use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::space::SpaceTerms;
-use adjutant_core::story::StoryWork;
 use adjutant_core::{
-    AgentName, Assignment, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree,
+    AgentName, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree,
 };
 use adjutant_store::RunLock;
 use adjutant_tools::{Caps, Masker, ToolName, Toolbox};
@@ -37,6 +36,8 @@ use crate::runner::{Runner, Shop};
 use crate::slash::Handbook;
 use crate::spaces::{SpaceSetup, Spaces};
 use crate::writing::settle_folder;
+
+use root_work::RootWork;
 
 pub use error::EngineError;
 pub use setup::{Goal, Setup, Staff};
@@ -67,10 +68,8 @@ pub struct Engine {
     pub(crate) desk: Desk,
     workdir: PathBuf,
     system: Option<String>,
-    /// What a slash command asks of the run.
-    assignment: Option<Assignment>,
-    /// The story the run works on.
-    story: Option<StoryWork>,
+    /// What the agent at the root is given beside its goal.
+    root_work: RootWork,
     /// Whether a person is asked before the agent at the root begins.
     asks_first: bool,
     /// What a person says about workspaces.
@@ -120,7 +119,7 @@ impl Engine {
             operation: Operation::default(),
             workdir: setup.workdir.as_path().into(),
             timeout_s: None,
-            stories: Arc::default(),
+            separate_work: Arc::default(),
             command_context: None,
         };
         Ok(Self {
@@ -128,8 +127,7 @@ impl Engine {
             desk,
             workdir: setup.workdir,
             system: setup.system,
-            assignment: None,
-            story: None,
+            root_work: RootWork::default(),
             asks_first: false,
             spaces: None,
             note: None,
@@ -177,16 +175,6 @@ impl Engine {
         &self.desk.agent
     }
 
-    /// Says what a slash command asks of the run. Its kind of work and the seconds it gives count for
-    /// tasks whose agent's definition does not say otherwise; the agent at the root has the most time
-    /// that such work may take.
-    #[must_use]
-    pub fn with_assignment(mut self, assignment: Assignment) -> Self {
-        self.desk.take_assignment(&assignment);
-        self.assignment = Some(assignment);
-        self
-    }
-
     /// Has somebody note which run this is and where, before anything of it is recorded; where that fails
     /// there is no run.
     #[must_use]
@@ -216,31 +204,6 @@ impl Engine {
     #[must_use]
     pub fn holding(mut self, guard: impl Send + 'static) -> Self {
         self.guard = Some(Box::new(guard));
-        self
-    }
-
-    /// Lets the run work on a story: the agent at the root does the work, in a workspace of its own.
-    #[must_use]
-    pub fn with_story(mut self, story: StoryWork) -> Self {
-        self.story = Some(story);
-        self
-    }
-
-    /// Has a person asked about the whole run before the agent at its root begins, unless the policy lets
-    /// it; `sent` is the command that nobody has typed.
-    #[must_use]
-    pub fn asking_first(mut self, sent: Option<&str>) -> Self {
-        self.asks_first = true;
-        if let Some(assignment) = &mut self.assignment {
-            assignment.sent = sent.map(str::to_owned);
-        }
-        self
-    }
-
-    /// Makes the names of stories known that are worked on by themselves: none is handed down.
-    #[must_use]
-    pub fn with_stories(mut self, stories: BTreeSet<String>) -> Self {
-        self.desk.stories = Arc::new(stories);
         self
     }
 
@@ -362,7 +325,7 @@ impl Engine {
     /// Runs a parent agent that works towards `goal` and may delegate.
     pub async fn run(self, mut goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
         // A command that works itself is given its files with the goal.
-        let works_itself = self.assignment.as_ref().filter(|it| it.agent.is_none());
+        let works_itself = self.root_work.assignment().filter(|it| it.agent.is_none());
         let context = works_itself.map(|it| self.desk.quote_context(&it.context)).transpose()?;
         goal.text.extend(context);
         let begin = self.begin(self.ids.run()?, goal.agent.clone(), String::new(), None);
