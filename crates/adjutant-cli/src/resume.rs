@@ -249,7 +249,8 @@ pub(crate) fn go_on(
         flags.terms.setup_again(archive.path(), files.id(), &past, flags.merge.is_some())?;
     let merge = merge_of(&past, flags, spaces.merge);
     spaces.merge = merge.request();
-    spaces.reserved = past.story.as_ref().and_then(|story| story.prd.as_ref()).map(Into::into);
+    let prd = past.story.as_ref().and_then(|story| story.prd.as_ref()).map(Path::new);
+    spaces.reserved = prd.map(adjutant_engine::prd::reserved_files).unwrap_or_default();
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();
     let (model, opener) = if flags.model.is_none() && recorded == Some(demo::MODEL) {

@@ -344,8 +344,15 @@ pub fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Names the copy of a PRD that takes its place once it is whole.
-pub(crate) fn temp_name(name: &OsStr) -> OsString {
+/// Returns the files that only Adjutant may change while agents work on a PRD: the PRD, and the copy that takes its
+/// place once it is whole.
+#[must_use]
+pub fn reserved_files(prd: &Path) -> Vec<PathBuf> {
+    let copy = prd.file_name().map(|name| prd.with_file_name(temp_name(name)));
+    [prd.to_owned()].into_iter().chain(copy).collect()
+}
+
+fn temp_name(name: &OsStr) -> OsString {
     let mut temp = OsString::from(".");
     temp.push(name);
     temp.push(".adjutant-new");

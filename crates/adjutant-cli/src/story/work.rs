@@ -6,6 +6,7 @@
 use adjutant_core::budget::Amount;
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Outcome, Policy};
+use adjutant_engine::prd::reserved_files;
 use adjutant_engine::{Engine, Goal, Setup, SpaceSetup};
 use adjutant_formats::prd::{Story, asked, story_prompt};
 
@@ -121,7 +122,7 @@ impl Reading<'_> {
     /// Returns where agents work; the PRD is no part of what they do.
     fn spaces(&self) -> Result<SpaceSetup, Failure> {
         let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
-        setup.reserved = Some(self.file.path().to_owned());
+        setup.reserved = reserved_files(self.file.path());
         setup.merge = self.merge().request();
         Ok(setup)
     }

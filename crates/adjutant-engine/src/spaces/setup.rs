@@ -15,7 +15,6 @@ use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
 use crate::clock::wall_now;
 use crate::engine::EngineError;
-use crate::prd::temp_name;
 
 /// What a person says about workspaces.
 #[derive(Clone, Debug)]
@@ -38,8 +37,8 @@ pub struct SpaceSetup {
     pub config: Option<PathBuf>,
     /// Directories that agents who work in place may read and not write, such as those with the person's agents.
     pub read_only: Vec<PathBuf>,
-    /// A file that agents may not change, such as the PRD they work on: no result holds it.
-    pub reserved: Option<PathBuf>,
+    /// Files that agents may not change: no result holds them.
+    pub reserved: Vec<PathBuf>,
     /// What one command may use; a run sets what its policy says.
     pub bounds: Bounds,
     /// The program that holds workspaces and starts what runs in them; this one where none is named.
@@ -60,7 +59,7 @@ impl SpaceSetup {
             hidden: Vec::new(),
             config: None,
             read_only: Vec::new(),
-            reserved: None,
+            reserved: Vec::new(),
             bounds: Bounds::default(),
             helper: None,
         }
@@ -79,10 +78,10 @@ impl SpaceSetup {
             wish,
             network: if network { Network::Granted } else { Network::Off },
             include_ignored: self.include_ignored.clone(),
-            reserved: self.reserved_in(tree).unwrap_or_default(),
+            reserved: self.reserved_in(tree),
             closed: self.config.as_deref().map(with_link_targets).unwrap_or_default(),
             // Whoever keeps a record of results goes on from them.
-            alike: self.reserved.is_some(),
+            alike: !self.reserved.is_empty(),
             helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
         };
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
@@ -150,15 +149,15 @@ impl SpaceSetup {
         self.open(tree, network).map(drop).map_err(EngineError::Spaces)
     }
 
-    /// Returns the reserved file as the repository at `tree` knows it, and the copy that is made of it while it is
-    /// saved; none where it lies elsewhere.
-    fn reserved_in(&self, tree: &Path) -> Option<Vec<PathBuf>> {
-        let file = self.reserved.as_ref()?;
-        // The folder may be reached by a link, the file may not be one.
-        let folder = file.parent()?.canonicalize().ok()?;
-        let name = file.file_name()?;
-        let folder = folder.strip_prefix(tree.canonicalize().ok()?).ok()?;
-        Some(vec![folder.join(name), folder.join(temp_name(name))])
+    /// Returns the reserved files as the repository at `tree` knows them, without those that lie elsewhere.
+    fn reserved_in(&self, tree: &Path) -> Vec<PathBuf> {
+        let Ok(tree) = tree.canonicalize() else { return Vec::new() };
+        let within = |file: &PathBuf| {
+            // The folder may be reached by a link, the file may not be one.
+            let folder = file.parent()?.canonicalize().ok()?;
+            Some(folder.strip_prefix(&tree).ok()?.join(file.file_name()?))
+        };
+        self.reserved.iter().filter_map(within).collect()
     }
 
     /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, Outcome};
+use adjutant_engine::prd::reserved_files;
 use adjutant_engine::{Control, EngineError, SpaceSetup};
 
 use crate::spaces_rig::{KINDS, Yard, adds, call, kept, says, told};
@@ -145,7 +146,7 @@ async fn the_copy_of_a_record_that_somebody_saves_is_in_no_work() {
         for name in ["prd.json", ".prd.json.adjutant-new"] {
             std::fs::write(yard.tree().join(name), "{}\n").unwrap();
         }
-        let reserved = Some(yard.tree().join("prd.json"));
+        let reserved = reserved_files(&yard.tree().join("prd.json"));
         let setup = SpaceSetup { reserved, ..yard.setup(kind) };
         let copy = "{ file_path = \".prd.json.adjutant-new\", content = \"mine\" }";
         let script = adds("one", "one") + &call("one", "Write", copy) + &says("one", "done");
