@@ -213,8 +213,8 @@ pub(crate) fn run_transcript(
     Ok(Exit::Completed)
 }
 
-/// A run with one child needs no session to be named, nor does a parent agent that worked alone; of a
-/// story it is its own agent, and the others are named beside it.
+/// A run with one child needs no session to be named, nor does a parent agent that worked alone; of one that
+/// works itself it is that agent, and the others are named beside it.
 fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Failure> {
     let children: Vec<_> = found.view.delegations().filter(|it| it.parent.is_some()).collect();
     let named = |it: &&Delegation| {
@@ -223,7 +223,7 @@ fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Fai
         let number = number.unwrap_or_default();
         format!("`adjutant transcript {}`   {number}[{label}]", it.session)
     };
-    if let Some(lead) = lead.filter(|_| found.view.story().is_some()) {
+    if let Some(lead) = lead.filter(|_| found.view.is_worked_on_at_root()) {
         for child in &children {
             advise(&format!("adjutant: there is more: {}", named(child)));
         }

@@ -98,7 +98,7 @@ pub(crate) struct Chosen {
     pub(crate) unkept: Vec<Unkept>,
     /// Why there may be more to come.
     pub(crate) unfinished: Option<Unfinished>,
-    /// The commits of stories that it began with, first things first.
+    /// The commits of earlier runs that it began with, first things first.
     stands_on: Vec<String>,
 }
 
@@ -187,9 +187,7 @@ impl Chosen {
                 State::Ended(outcome) => Some(outcome),
                 State::AwaitingApproval | State::Queued | State::Running => None,
             };
-            let merges = view.policy().is_some_and(|policy| policy.merge_children);
-            let is_below = delegation.parent.is_some() && view.story().is_some() && merges;
-            let is_part = session.is_none() && (is_below || delegation.is_merged());
+            let is_part = session.is_none() && view.is_part_of_parent(delegation);
             if !is_meant(Some(delegation.session)) || (is_part && parts == Parts::Without) {
                 continue;
             }
@@ -200,8 +198,8 @@ impl Chosen {
                     say(&format!("adjutant: {} is still at work", delegation.session));
                 }
                 (Some(mut kept), _) => {
-                    if let Some(story) = &delegation.story {
-                        work.name_branch(&mut kept, story);
+                    if let Some(name) = &delegation.story {
+                        work.name_branch(&mut kept, name);
                     }
                     let recorded = delegation.kept.as_ref().map(|it| &it.0);
                     let left_out = recorded.map(|it| [&it.left[..], &it.skipped].concat());
@@ -225,7 +223,7 @@ impl Chosen {
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
         let unfinished = Unfinished::of(view, liveness, session);
-        let stands_on = view.story().map(|story| story.takes_in.clone()).unwrap_or_default();
+        let stands_on = view.begun_upon().to_vec();
         Ok(Self { work, run, name, picked, gone, unkept, unfinished, stands_on })
     }
 

@@ -6,7 +6,6 @@ use adjutant_core::space::MergeRequest;
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::Archive;
 use adjutant_engine::work::{Verdict, shared_files};
-use adjutant_view::story::StoryReport;
 use adjutant_view::{Liveness, RunView};
 
 use super::merge::{Fate, branched, exit, line, merge_one, outlook, preview, say_next};
@@ -90,8 +89,7 @@ fn look(
         return report(&chosen).map(|()| Placed::nowhere());
     };
     let is_root = |it: &Picked| it.kept.session == Some(chosen.run.root_session());
-    // What decides about a story decides about its work too.
-    let passes = StoryReport::of(view).is_none_or(|report| report.passes);
+    let passes = view.is_root_work_accepted();
     let is_done = |it: &Picked| it.outcome == Some(Outcome::Completed) && (passes || !is_root(it));
     let (done, others) = std::mem::take(&mut chosen.picked).into_iter().partition(is_done);
     chosen.picked = done;

@@ -6,6 +6,7 @@
 
 mod node;
 mod text;
+mod work;
 
 use adjutant_core::refusal::raising_flags;
 use adjutant_core::space::ChangedFile;
